@@ -22,8 +22,8 @@ import (
 	"github.com/millrace-io/millrace/internal/testkit/redistest"
 )
 
-// Three nodes, one encoder: viewers at all of them see each picture once and in order, and the
-// owner sends each edge one copy, however many viewers that has.
+// Three nodes, one encoder: viewers at all nodes get each video frame once and in order. The owner
+// sends each edge one copy, however many viewers it has.
 func TestAnyNodeServesAViewer(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
@@ -53,8 +53,8 @@ func TestAnyNodeServesAViewer(t *testing.T) {
 	}
 }
 
-// The owner is killed, or shuts down, and the encoder goes to another node: no viewer elsewhere is
-// disconnected.
+// The owner is killed or shuts down, and the encoder reconnects to another node. No viewer at other
+// nodes is disconnected.
 func TestTheOwnerEnds(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
@@ -81,8 +81,7 @@ func TestTheOwnerEnds(t *testing.T) {
 	}
 }
 
-// The encoder moves to another node while its first connection is still there, as behind a
-// balancer.
+// The encoder moves to another node while its first connection still exists, as behind a balancer.
 func TestThePublisherMoves(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
@@ -92,7 +91,7 @@ func TestThePublisherMoves(t *testing.T) {
 		watch(t, nodes[2].addr, "cam")
 	all := []*watcher{here, there, edge}
 	see(t, groupOf, all...)
-	first.moveTo() // it will not come back
+	first.moveTo() // it does not return
 	for i := range 4 {
 		n := nodes[(i+1)%2]
 		first.moveTo(nettest.FreeAddr(t))
@@ -106,7 +105,7 @@ func TestThePublisherMoves(t *testing.T) {
 }
 
 // An owner is suspended for longer than its lease, another node takes over, and the first one
-// resumes: it must release the stream before it sends a frame to a node that pulls from it.
+// resumes. It must release the stream before it sends a frame to a node that pulls from it.
 func TestSuspendedOwnerIsReplaced(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
@@ -128,8 +127,8 @@ func TestSuspendedOwnerIsReplaced(t *testing.T) {
 	})
 }
 
-// Without Redis everything that runs continues everywhere. When Redis is back, with or without its
-// data, the cluster works as before.
+// Without Redis, all running streams continue. When Redis is back, with or without its data, the
+// cluster works as before.
 func TestStreamsContinueWithoutRedis(t *testing.T) {
 	t.Parallel()
 	away := 20 * time.Second
@@ -153,7 +152,7 @@ func TestStreamsContinueWithoutRedis(t *testing.T) {
 			t.Errorf("without Redis %s is not healthy: %d", n.addr, got)
 		}
 	}
-	late := watch(t, nodes[1].addr, "cam0") // the stream is there already
+	late := watch(t, nodes[1].addr, "cam0") // the stream already exists
 	late.sees(1)
 	redis.Resume(t)
 	see(t, groupOf, viewers...)
@@ -168,13 +167,13 @@ func TestStreamsContinueWithoutRedis(t *testing.T) {
 	for _, v := range viewers {
 		v.flawless()
 	}
-	// A viewer at the other node finds a stream that was claimed anew.
+	// A viewer at the other node finds a new stream.
 	startEncoder(t, "new", nodes[0].addr)
 	watch(t, nodes[1].addr, "new").sees(groupOf)
 }
 
-// The network between two nodes is cut again and again. The pull continues where it broke off, or
-// at a newer keyframe.
+// The network between two nodes is cut repeatedly. The pull continues where it broke off, or at a
+// newer keyframe.
 func TestPullContinuesAfterNetworkCut(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
@@ -202,9 +201,9 @@ func TestPullContinuesAfterNetworkCut(t *testing.T) {
 	}
 }
 
-// clusterDemo runs scripts/cluster-demo once. It returns the output, and the balancer's address of
-// RTMP. If nginx is not empty, it is a script that runs in the place of nginx and finds the path of
-// nginx in $real.
+// clusterDemo runs scripts/cluster-demo once. It returns the output, and the balancer's RTMP
+// address. If nginx is not empty, it is a script that replaces nginx and finds the path of nginx in
+// $real.
 func clusterDemo(t *testing.T, nginx string) (out, rtmp string, err error) {
 	t.Helper()
 	need.Program(t, "redis-server", "valkey-server")
@@ -227,7 +226,7 @@ func clusterDemo(t *testing.T, nginx string) (out, rtmp string, err error) {
 
 var demoLine = regexp.MustCompile(`(?m)^demo +http://\S+ +(the publisher|http://\S+) +[1-9]`)
 
-// scripts/cluster-demo works. It prints an RTMP address of the balancer only if nginx has its
+// scripts/cluster-demo works. It prints an RTMP address of the balancer only if nginx has the
 // stream module.
 func TestClusterDemo(t *testing.T) {
 	t.Parallel()
@@ -255,7 +254,7 @@ func TestClusterDemo(t *testing.T) {
 	}
 }
 
-// When a server of the demo ends, the script says so at once, and shows its log.
+// When a server of the demo ends, the script says so at once, and shows the server's log.
 func TestClusterDemoReportsAServerThatEnds(t *testing.T) {
 	t.Parallel()
 	for name, nginx := range map[string]string{
@@ -276,12 +275,12 @@ func TestClusterDemoReportsAServerThatEnds(t *testing.T) {
 	}
 }
 
-// soakFor is how long TestClusterSoak takes; ten minutes find more.
+// soakFor is the duration of TestClusterSoak. Ten minutes find more.
 var soakFor = flag.Duration(
 	"soak", 0, "how long the soak of a cluster takes; 0: a minute, and with -short a few seconds")
 
-// Nodes are killed and shut down while streams come by all of them: each viewer gets the bytes that
-// were published, in order, and in the end nothing is left.
+// Nodes are killed and shut down while streams are published at all of them. Each viewer gets the
+// published bytes in order, and at the end nothing is left.
 func TestClusterSoak(t *testing.T) {
 	t.Parallel()
 	streams, lasts := 100, time.Minute
@@ -357,7 +356,7 @@ func (n *node) metric(name string) float64 {
 	return -1
 }
 
-// A returning viewer goes to another node when it is disconnected.
+// A returning viewer connects to another node when it is disconnected.
 type returning struct {
 	t     *testing.T
 	name  string
@@ -365,14 +364,14 @@ type returning struct {
 	now   *watcher
 	tries int
 
-	pictures, gaps int // of the connections that have ended
+	pictures, gaps int // sums of the ended connections
 }
 
 func watchOn(t *testing.T, name string, addrs ...string) *returning {
 	return &returning{t: t, name: name, addrs: addrs, now: watch(t, addrs[0], name)}
 }
 
-// seesMore waits for another picture, by another connection if need be.
+// seesMore waits for another video frame, over another connection if necessary.
 func (r *returning) seesMore() {
 	r.t.Helper()
 	r.now.mu.Lock()

@@ -28,7 +28,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/testkit/pagetest"
 )
 
-// get returns the body of an answer with status 200.
+// get returns the body of a response with status 200.
 func get(client *http.Client, url string) ([]byte, error) {
 	res, err := client.Get(url)
 	if err != nil {
@@ -42,8 +42,8 @@ func get(client *http.Client, url string) ([]byte, error) {
 	return body, err
 }
 
-// Players of HLS at all nodes get the same bytes by the same names, and the owner is asked once for
-// each by a node.
+// HLS players at all nodes get the same bytes under the same names, and each node requests each
+// object from the owner once.
 func TestHLSAtAnyNode(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
@@ -66,7 +66,7 @@ func TestHLSAtAnyNode(t *testing.T) {
 			defer stop()
 			begin := time.Now()
 			c.Playlist = func(number int) {
-				if number > 3 && time.Since(begin) > lasts { // on a slow machine four take longer
+				if number > 3 && time.Since(begin) > lasts { // on a slow machine, four take longer
 					stop()
 				}
 			}
@@ -93,7 +93,7 @@ func TestHLSAtAnyNode(t *testing.T) {
 	t.Logf("30 players at 3 nodes: %d objects", len(objects))
 }
 
-// balance starts nginx with the lines of deploy/nginx.conf in front of three nodes, and returns its
+// balance starts nginx with the lines of deploy/nginx.conf for three nodes, and returns its
 // address.
 func balance(t *testing.T, nodes []*node) string {
 	t.Helper()
@@ -102,7 +102,7 @@ func balance(t *testing.T, nodes []*node) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	conf, _, _ := strings.Cut(string(lines), "\nstream {") // no RTMP here
+	conf, _, _ := strings.Cut(string(lines), "\nstream {") // without RTMP
 	addr, dir := nettest.FreeAddr(t), nettest.PlainDir(t)
 	if err := os.Chmod(dir, 0o711); err != nil { // for the workers of nginx
 		t.Fatal(err)
@@ -144,8 +144,8 @@ func balance(t *testing.T, nodes []*node) string {
 
 var mediaSequence = regexp.MustCompile(`(?m)^#EXT-X-MEDIA-SEQUENCE:(\d+)$`)
 
-// Players play through a balancer without stickiness while nodes are killed and shut down, one
-// after the other: hls.js has no fatal error, ffmpeg plays to the end, and no playlist goes back.
+// Players play through a balancer without sticky sessions while nodes are killed and shut down, one
+// after the other. hls.js has no fatal error, ffmpeg plays to the end, and no playlist goes back.
 func TestHLSWhileNodesComeAndGo(t *testing.T) {
 	t.Parallel()
 	need.Program(t, "ffmpeg")
@@ -211,7 +211,7 @@ func TestHLSWhileNodesComeAndGo(t *testing.T) {
 	ended := 0
 	for end := time.Now().Add(lasts); time.Now().Before(end); ended++ {
 		n := nodes[rand.IntN(3)]
-		if ended == 0 { // one that matters
+		if ended == 0 { // an important one
 			for _, o := range nodes {
 				if o.owns("demo") {
 					n = o

@@ -27,7 +27,7 @@ func configFile(t *testing.T, text string) string {
 	return name
 }
 
-// readServeConfig returns what millrace serve makes of a command line.
+// readServeConfig returns the configuration that millrace serve reads from a command line.
 func readServeConfig(t *testing.T, args ...string) *serveConfig {
 	t.Helper()
 	c := newServeConfig()
@@ -41,8 +41,7 @@ func readServeConfig(t *testing.T, args ...string) *serveConfig {
 	return c
 }
 
-// Each flag can be given in each of the ways, and a flag counts before a variable, which counts
-// before the file.
+// Each flag can be set in each way. A flag overrides a variable, which overrides the file.
 func TestFlagOverridesEnvironmentAndFile(t *testing.T) {
 	file := configFile(t, `
 max-viewers: 1
@@ -57,10 +56,10 @@ redis-password: of the file
 `)
 	t.Setenv("MILLRACE_MAX_STREAMS", "2")
 	t.Setenv("MILLRACE_KEEP_BYTES", "8MiB")
-	t.Setenv("MILLRACE_MAX_DOWNLOADS", "") // is not given
+	t.Setenv("MILLRACE_MAX_DOWNLOADS", "") // counts as not set
 	t.Setenv("MILLRACE_READ_TOKEN", "seen")
 	t.Setenv("MILLRACE_CLUSTER_TOKEN", "for another server")
-	t.Setenv("MILLRACE_PORT", "tcp://10.0.0.1:80") // as Kubernetes sets it for a service
+	t.Setenv("MILLRACE_PORT", "tcp://10.0.0.1:80") // Kubernetes sets it like this for a service
 	c := readServeConfig(t, "--config", file, "--keep-bytes", "32MiB")
 	if c.MaxViewers != 1 || c.MaxStreams != 2 || c.KeepBytes != 32<<20 || c.MaxDownloads != 4096 ||
 		c.LagPolicy != "drop" || c.Latency != 20*time.Millisecond || !c.Demo || c.RTMP != "" ||
@@ -84,7 +83,7 @@ redis-password: of the file
 	}
 }
 
-// What --print-config prints says the same again.
+// The output of --print-config is read as the same configuration.
 func TestPrintedConfigIsRead(t *testing.T) {
 	t.Setenv("MILLRACE_CLUSTER_TOKEN", "x") // which is not printed
 	const text = "cluster: redis://127.0.0.1:1\nadvertise: http://127.0.0.1:1\nsegments: \"\"\nrtmp: \"\"\nlag-policy: drop\nkeep-bytes: 8MiB\nlatency: 20ms\ncors: \"*\"\ndemo: true\n"
@@ -115,7 +114,7 @@ func TestVariables(t *testing.T) {
 		}
 		t.Setenv(variable(f.Name), value)
 	})
-	_ = c.read() // which finds out that this is no configuration
+	_ = c.read() // it detects that this is not a configuration
 	c.flags.VisitAll(func(f *pflag.Flag) {
 		if from := c.from[f.Name]; from != "$"+variable(f.Name) {
 			t.Errorf("--%s is from %q", f.Name, from)
@@ -123,8 +122,8 @@ func TestVariables(t *testing.T) {
 	})
 }
 
-// A mistake in the file is told by its line, one in the environment by its variable, and both end
-// the command with status 2.
+// An error in the file is reported with its line, and one in the environment with its variable.
+// Both end the command with status 2.
 func TestFileErrorsNameTheLine(t *testing.T) {
 	for _, tt := range []struct{ text, says string }{
 		{"listen: :8080\nmax-viewer: 5\n", ":2: millrace serve has no flag --max-viewer"},
@@ -221,7 +220,7 @@ redis-password: s3cret-w
 	}
 }
 
-// Misspelt variables are reported at start; those of Kubernetes are not.
+// Misspelled variables are reported at the start. Those of Kubernetes are not.
 func TestUnknownVariables(t *testing.T) {
 	c := newServeConfig()
 	got := c.unknownVariables([]string{

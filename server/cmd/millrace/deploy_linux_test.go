@@ -19,9 +19,9 @@ import (
 	"github.com/millrace-io/millrace/internal/testkit/nettest"
 )
 
-// The image of deploy/Containerfile is built. Its command serves in it without any other program
-// and without privileges, and reports itself healthy. The result of the first stage is supplied,
-// because compiling needs downloads.
+// The image of deploy/Containerfile is built. Its command serves in the image without any other
+// program and without privileges, and reports that it is healthy. The result of the first stage is
+// supplied, because compiling needs downloads.
 func TestImage(t *testing.T) {
 	t.Parallel()
 	buildah := need.Program(t, "buildah")
@@ -93,8 +93,8 @@ func TestImage(t *testing.T) {
 		func() bool { return inside("healthcheck", "--url", "http://"+addr).Run() == nil })
 }
 
-// healthcheck fails if there is no server, and if it does not serve. Its certificate may be that of
-// another name.
+// healthcheck fails if there is no server, and if the server does not serve. The server's
+// certificate may be for another name.
 func TestHealthcheck(t *testing.T) {
 	status := http.StatusOK
 	ts := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -126,8 +126,8 @@ func TestHealthcheck(t *testing.T) {
 	}
 }
 
-// The server takes systemd's sockets for the listeners that their names say, and ignores the
-// addresses of its flags. A name that is not known ends the command.
+// The server uses systemd's sockets for the listeners that their names identify, and ignores the
+// addresses of its flags. An unknown name ends the command.
 func TestSocketActivation(t *testing.T) {
 	t.Parallel()
 	program := need.Program(t, "systemd-socket-activate")

@@ -15,13 +15,12 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Scripts tell a machine that lacks something from a doctor that could not look by the exit status
-// of the process.
+// The exit status tells scripts whether the machine lacks something or doctor failed to examine it.
 func TestDoctorExitStatus(t *testing.T) {
 	for _, test := range []struct {
 		args   string
 		status int
-		says   string // on standard error
+		says   string // expected on standard error
 	}{
 		{"doctor --root no-such-directory", 1, "bad"},
 		{"doctor --root no-such-directory --strict --json", 1, "bad"},
@@ -61,7 +60,7 @@ func TestDoctorExitStatus(t *testing.T) {
 	}
 }
 
-// doctored runs doctor on this machine. Findings are no error.
+// doctored runs doctor on this machine. Findings are not errors.
 func doctored(t *testing.T, args ...string) *bytes.Buffer {
 	t.Helper()
 	var out bytes.Buffer
@@ -125,7 +124,7 @@ for 5 viewers: 1 bad, 1 ok
 	}
 }
 
-// The user's page tells of every check and flag, and of no other flag.
+// The documentation lists every check and flag of doctor, and no other flag.
 func TestDoctorPageListsEveryCheck(t *testing.T) {
 	doc, err := os.ReadFile("../../../docs/doctor.md")
 	if err != nil {

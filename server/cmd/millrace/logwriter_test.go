@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// A blocked log never blocks its writers. It loses lines, and counts them afterwards.
+// A blocked log never blocks its writers. It drops lines, and reports their number later.
 func TestBlockedLogDropsLines(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {

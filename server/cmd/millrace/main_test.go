@@ -24,7 +24,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// asCommand makes the test's binary act as the command, for tests that need a child process.
+// asCommand makes the test binary act as the command, for tests that need a child process.
 const asCommand = "MILLRACE_TEST_AS_COMMAND"
 
 func TestMain(m *testing.M) {
@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 	leaktest.Main(m)
 }
 
-// output is what a command prints, while it prints it.
+// output collects the output of a running command.
 type output struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -62,7 +62,7 @@ func execute(ctx context.Context, stdout, stderr io.Writer, args ...string) erro
 	return root.ExecuteContext(ctx)
 }
 
-// A server and a load on it, as a user starts them.
+// A server and a load on it are started as a user starts them.
 func TestServeAndLoad(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -123,7 +123,8 @@ func TestServeAndLoad(t *testing.T) {
 		t.Errorf("with a name that is taken: %v\n%s", err, &out)
 	}
 
-	// Cut short, it is not the load that was asked for, though there is a report.
+	// An interrupted load is an error, because it is not the requested load, but it still prints a
+	// report.
 	for _, format := range []string{"--json=false", "--json"} {
 		out.Reset()
 		short, stop := context.WithTimeout(ctx, 100*time.Millisecond)
@@ -178,8 +179,8 @@ server  30ms CPU, 5 MB resident, at most 6 MB
 	}
 }
 
-// Viewers that read nothing during the measurement have no gaps: 0s would say that they were served
-// without a pause.
+// Viewers that read nothing during the measurement have no gaps. A gap of 0s would mean that they
+// were served without a pause.
 func TestReportWithoutMeasurements(t *testing.T) {
 	var out bytes.Buffer
 	err := printReport(&out, load.Report{
@@ -345,7 +346,7 @@ func TestVersion(t *testing.T) {
 
 var update = flag.Bool("update", false, "write docs/flags.md instead of comparing it")
 
-// The page of the flags is made from them.
+// docs/flags.md is generated from the flags.
 func TestFlagsPage(t *testing.T) {
 	const file = "../../../docs/flags.md"
 	var want bytes.Buffer
@@ -364,7 +365,7 @@ func TestFlagsPage(t *testing.T) {
 	}
 }
 
-// The page of load tells of each of its flags with its default, and of no other.
+// The documentation of load lists each of its flags with its default, and no other flags.
 func TestLoadPageListsEveryFlag(t *testing.T) {
 	doc, err := os.ReadFile("../../../docs/load.md")
 	if err != nil {
@@ -390,7 +391,7 @@ func TestLoadPageListsEveryFlag(t *testing.T) {
 	}
 }
 
-// What pidof prints for one process or for several is a list of them.
+// The output of pidof for one or several processes is a valid list.
 func TestServerPIDs(t *testing.T) {
 	for _, tt := range []struct {
 		set  []string

@@ -1,6 +1,6 @@
 //go:build !race
 
-// The race detector takes several times the memory that it watches.
+// The race detector needs several times the memory that it watches.
 
 package main
 
@@ -34,13 +34,13 @@ import (
 // A memoryServer is a millrace serve in a child process, to measure its memory.
 type memoryServer struct {
 	t    testing.TB
-	addr string // of HTTP
+	addr string // HTTP address
 	rtmp string
 	log  output
 	pid  int
 }
 
-// startMemoryServer starts a server in a control group, or, if group is nil, in that of the test.
+// startMemoryServer starts a server in a control group, or in the test's group if group is nil.
 func startMemoryServer(t testing.TB, group *memoryGroup, flags ...string) *memoryServer {
 	t.Helper()
 	s := &memoryServer{t: t}
@@ -74,22 +74,21 @@ func startMemoryServer(t testing.TB, group *memoryGroup, flags ...string) *memor
 }
 
 // A memoryGroup is a control group with limited memory: the kernel kills a process in it that needs
-// more. It counts the process's anonymous memory; its page cache (blobs), which the kernel reclaims
-// before it kills; and the kernel's memory for the process: page tables, stacks, structures of
+// more. It counts the process's anonymous memory, its page cache (blobs), which the kernel reclaims
+// before it kills, and the kernel's memory for the process: page tables, stacks, and structures of
 // sockets and files. Version 2 also counts the contents of sockets, which --memory does not limit.
 type memoryGroup struct {
 	dir    string
-	events string // the file that says how many processes were killed
-	peak   string // the file with the most that was counted
+	events string // file with the number of killed processes
+	peak   string // file with the peak of the counted memory
 }
 
-// socketBytes is what the sockets of a server may have in a group of version 2: --unsent for each
-// of 300 viewers that take nothing, and what 120 publishers have sent and the server has not read
-// yet.
+// socketBytes is the memory that the sockets of a server may use in a group of version 2: --unsent
+// for each of 300 viewers that read nothing, and the unread bytes of 120 publishers.
 const socketBytes = 128 << 20
 
-// newMemoryGroup returns a control group of so many bytes, or nil if the system lets the test make
-// none: it is not root, the groups are read-only, or the controller is not there. It fails the test
+// newMemoryGroup returns a control group with limit bytes. It returns nil if the test cannot make
+// one: it is not root, the groups are read-only, or there is no memory controller. The test fails
 // at its end if the kernel has killed a process.
 func newMemoryGroup(t testing.TB, limit int64) *memoryGroup {
 	t.Helper()
@@ -118,7 +117,7 @@ func newMemoryGroup(t testing.TB, limit int64) *memoryGroup {
 			_ = os.Remove(g.dir)
 			continue
 		}
-		_ = g.write(v.swap, v.swapLimit) // without swap there is no such file
+		_ = g.write(v.swap, v.swapLimit) // without swap the file does not exist
 		t.Cleanup(func() { g.check(t, v.bytes) })
 		return g
 	}
@@ -127,9 +126,9 @@ func newMemoryGroup(t testing.TB, limit int64) *memoryGroup {
 	return nil
 }
 
-var memoryGroups atomic.Int64 // that were made
+var memoryGroups atomic.Int64 // number of groups
 
-// write writes to a file that is there.
+// write writes to an existing file.
 func (g *memoryGroup) write(name, value string) error {
 	f, err := os.OpenFile(filepath.Join(g.dir, name), os.O_WRONLY, 0)
 	if err != nil {
@@ -139,7 +138,7 @@ func (g *memoryGroup) write(name, value string) error {
 	return errors.Join(err, f.Close())
 }
 
-// command returns a command that enters the group before it begins. g may be nil.
+// command returns a command that joins the group before it runs. g may be nil.
 func (g *memoryGroup) command(name string, args ...string) *exec.Cmd {
 	if g == nil {
 		return exec.Command(name, args...)
@@ -149,7 +148,8 @@ func (g *memoryGroup) command(name string, args ...string) *exec.Cmd {
 		filepath.Join(g.dir, "cgroup.procs"), name}, args...)...)
 }
 
-// check reports what the kernel says of the group, and removes it when its processes have ended.
+// check reports the kernel's figures for the group, and removes the group when its processes have
+// ended.
 func (g *memoryGroup) check(t testing.TB, limit int64) {
 	peak, _ := os.ReadFile(filepath.Join(g.dir, g.peak))
 	n, _ := strconv.ParseInt(strings.TrimSpace(string(peak)), 10, 64)
@@ -183,7 +183,7 @@ func (s *memoryServer) status(name string) int64 {
 func (s *memoryServer) rss() int64  { return s.status("VmRSS") }
 func (s *memoryServer) peak() int64 { return s.status("VmHWM") }
 
-// metrics returns what /metrics says under names that begin with prefix.
+// metrics returns the lines of /metrics whose names begin with a prefix.
 func (s *memoryServer) metrics(prefixes ...string) string {
 	res, err := http.Get("http://" + s.addr + "/metrics")
 	if err != nil {
@@ -214,7 +214,7 @@ func (s *memoryServer) dial() net.Conn {
 	return conn
 }
 
-// publisher begins a stream of FLV with pictures.
+// publisher begins an FLV stream with video.
 func (s *memoryServer) publisher(name string) net.Conn {
 	conn := s.dial()
 	fmt.Fprintf(conn, "POST /live/%s HTTP/1.1\r\nHost: %s\r\nContent-Length: 9000000000000\r\n\r\n",
@@ -224,7 +224,7 @@ func (s *memoryServer) publisher(name string) net.Conn {
 	return conn
 }
 
-// watch asks for a path and reads the head of the answer, no more.
+// watch requests a path and reads only the header of the response.
 func (s *memoryServer) watch(path string) net.Conn {
 	conn := s.dial().(*net.TCPConn)
 	_ = conn.SetReadBuffer(4 << 10)
@@ -244,7 +244,7 @@ func tag(kind byte, at uint32, data []byte) []byte {
 	return binary.BigEndian.AppendUint32(b, uint32(n+11))
 }
 
-// picture returns a tag with a picture of n bytes.
+// picture returns a tag with a video frame of n bytes.
 func picture(at uint32, n int, key bool) []byte {
 	data := make([]byte, 9+n)
 	data[0], data[1] = 0x27, 1
@@ -259,13 +259,13 @@ func picture(at uint32, n int, key bool) []byte {
 	return tag(9, at, data)
 }
 
-// drain reads until the connection ends, and returns how many bytes came.
+// drain reads until the connection ends, and returns the number of bytes.
 func drain(conn net.Conn) int64 {
 	n, _ := io.Copy(io.Discard, bufio.NewReader(conn))
 	return n
 }
 
-// tinyPictures publishes tiny pictures between script data, for a viewer of MP4.
+// tinyPictures publishes tiny video frames between script data, for a viewer of MP4.
 func (s *memoryServer) tinyPictures(name string, pictures int) {
 	p := s.publisher(name)
 	script := tag(18, 0, append([]byte("\x02\x00\x0aonCuePoint\x05"), make([]byte, 60_000)...))
@@ -284,8 +284,8 @@ func (s *memoryServer) tinyPictures(name string, pictures int) {
 	}
 }
 
-// slowViewers connects viewers that read nothing, of one format after the other, each at a
-// different keyframe.
+// slowViewers connects viewers that read nothing, with alternating formats, each at a different
+// keyframe.
 func (s *memoryServer) slowViewers(name string, viewers, size int, forms ...string) {
 	p := s.publisher(name)
 	client := s.client()
@@ -327,7 +327,7 @@ func (s *memoryServer) slowViewers(name string, viewers, size int, forms ...stri
 		func() bool { return got.Load() == sent })
 }
 
-// reader watches, and counts the bytes that come.
+// reader watches, and counts the received bytes.
 func (s *memoryServer) reader(path string) *atomic.Int64 {
 	got := new(atomic.Int64)
 	conn := s.dial()
@@ -348,7 +348,7 @@ func (s *memoryServer) reader(path string) *atomic.Int64 {
 	return got
 }
 
-// slowSegment asks for the newest segment of HLS, and takes nothing of it.
+// slowSegment requests the newest HLS segment, and reads nothing of it.
 func (s *memoryServer) slowSegment(name string) {
 	res, err := http.Get("http://" + s.addr + "/live/" + name + "/media.m3u8")
 	if err != nil {
@@ -402,8 +402,8 @@ func (s *memoryServer) shortPublishes(n int) {
 	}
 }
 
-// healthy has viewers that keep up with a stream until ctx ends, and fails the test if one of them
-// loses a frame. It returns a channel that is closed at the end.
+// healthy starts viewers that keep up with a stream until ctx ends. It fails the test if one of
+// them loses a frame. The returned channel is closed at the end.
 func (s *memoryServer) healthy(ctx context.Context, viewers int) <-chan struct{} {
 	done := make(chan struct{})
 	go func() {
@@ -423,7 +423,7 @@ func (s *memoryServer) healthy(ctx context.Context, viewers int) <-chan struct{}
 	return done
 }
 
-// halfTags has publishers send all of a large tag but its end.
+// halfTags starts publishers that send a large tag except its end.
 func (s *memoryServer) halfTags(publishers int) {
 	half := picture(0, 4<<20-100, true)
 	half = half[:len(half)-1000]
@@ -432,7 +432,7 @@ func (s *memoryServer) halfTags(publishers int) {
 	}
 }
 
-// longGroups has publishers send groups of pictures as long as is kept, without a viewer.
+// longGroups starts publishers that send GOPs as long as the server keeps, without a viewer.
 func (s *memoryServer) longGroups(publishers int) {
 	var all sync.WaitGroup
 	for i := range publishers {
@@ -476,8 +476,8 @@ func (s *memoryServer) blobs(uploads, downloads int) {
 	}
 }
 
-// A server keeps its memory within the budget and slack under each load of legal requests, also
-// where the kernel counts it, and viewers that keep up lose nothing.
+// Under each load of legal requests, a server keeps its memory within the budget and the slack,
+// even by the kernel's count. Viewers that keep up lose nothing.
 func TestMemoryBudget(t *testing.T) {
 	const budget, slack = 160 << 20, 64 << 20
 	for _, load := range []struct {
@@ -526,7 +526,7 @@ func TestMemoryBudget(t *testing.T) {
 	}
 }
 
-// After a peak, memory goes back to the system within a minute.
+// After a peak, memory is returned to the system within a minute.
 func TestMemoryGoesBack(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes a minute")
@@ -542,7 +542,7 @@ func TestMemoryGoesBack(t *testing.T) {
 		t.Errorf("no peak: %d MiB", peak>>20)
 	}
 	for s.rss() > 100<<20 {
-		if time.Since(ended) > 2*time.Minute { // for a busy machine
+		if time.Since(ended) > 2*time.Minute { // allows for a busy machine
 			t.Fatalf("%d MiB are left of %d\n%s", s.rss()>>20, peak>>20,
 				s.metrics("millrace_memory"))
 		}

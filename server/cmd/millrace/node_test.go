@@ -26,11 +26,10 @@ import (
 	"github.com/millrace-io/millrace/media/flv"
 )
 
-// patience is how long something may take on a machine that is busy with other work. Only a failing
-// test waits so long.
+// patience limits the wait for an event on a busy machine. Only a failing test waits so long.
 const patience = 60 * time.Second
 
-// eventually fails the test if ok does not become true.
+// eventually fails the test unless ok becomes true.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); !ok(); time.Sleep(20 * time.Millisecond) {
@@ -40,13 +39,13 @@ func eventually(t testing.TB, what string, ok func() bool) {
 	}
 }
 
-// A node is a millrace serve in a child process. Its methods are for the goroutine of the test.
+// A node is a millrace serve in a child process. Only the test's goroutine calls its methods.
 type node struct {
 	t         testing.TB
 	args      []string
 	addr      string // host:port of HTTP
 	rtmp      string
-	advertise string // where the other nodes reach it; addr if empty
+	advertise string // address for the other nodes; empty means addr
 	log       output // of all its processes
 	cmd       *exec.Cmd
 	guard     childproc.Guard
@@ -55,7 +54,7 @@ type node struct {
 
 func (n *node) url(path string) string { return "http://" + n.addr + path }
 
-// clusterToken is what the nodes of a test show each other.
+// clusterToken is the common token of the nodes of a test.
 const clusterToken = "between-nodes"
 
 // startNodes starts nodes of one cluster.
@@ -75,7 +74,7 @@ func startNodes(t testing.TB, count int, cluster string, flags ...string) []*nod
 	return nodes
 }
 
-// start starts a process at new addresses, or at those of the previous process.
+// start starts a process at new addresses, or at the addresses of the previous process.
 func (n *node) start() {
 	n.t.Helper()
 	again := n.addr != ""
@@ -95,7 +94,7 @@ func (n *node) start() {
 		if n.listening() {
 			break
 		}
-		if again || tries == 5 { // another process has taken the port
+		if again || tries == 5 { // another process uses the port
 			n.t.Fatalf("a node does not start:\n%s", &n.log)
 		}
 	}
@@ -118,7 +117,7 @@ func (n *node) run() {
 	}(n.cmd, n.exited)
 }
 
-// listening waits until the process answers, and returns false if it ends before.
+// listening waits until the process answers. It returns false if the process ends first.
 func (n *node) listening() bool {
 	deadline := time.Now().Add(patience)
 	for ; time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
@@ -150,7 +149,7 @@ func (n *node) end(sig syscall.Signal) {
 
 func (n *node) signal(sig syscall.Signal) { _ = n.cmd.Process.Signal(sig) }
 
-// kill ends the process as a power cut does, and stop as an operator does.
+// kill ends the process like a power failure, and stop like an operator.
 func (n *node) kill()  { n.end(syscall.SIGKILL) }
 func (n *node) stop()  { n.end(syscall.SIGTERM) }
 func (n *node) pause() { n.signal(syscall.SIGSTOP) }
@@ -169,7 +168,7 @@ func status(url string) int {
 	return res.StatusCode
 }
 
-// An apiAnswer is what a test looks at in the answer of /api/streams.
+// An apiAnswer has the tested fields of /api/streams.
 type apiAnswer struct {
 	Streams []apiStream `json:"streams"`
 	Nodes   []struct {
@@ -187,7 +186,7 @@ type apiStream struct {
 	Waiting float64  `json:"waiting_seconds"`
 }
 
-// api returns what the node says of its streams, and of the other nodes.
+// api returns the node's report about its streams, and about the other nodes.
 func (n *node) api() (answer apiAnswer) {
 	client := http.Client{Timeout: 5 * time.Second}
 	defer client.CloseIdleConnections()
@@ -200,7 +199,7 @@ func (n *node) api() (answer apiAnswer) {
 	return answer
 }
 
-// stream returns what the node says of one of its streams.
+// stream returns the node's report about one of its streams.
 func (n *node) stream(name string) (s apiStream, ok bool) {
 	list := n.api().Streams
 	i := slices.IndexFunc(list, func(s apiStream) bool { return s.Name == name })
@@ -216,9 +215,9 @@ func (n *node) owns(name string) bool {
 	return ok && s.Owner == "" && s.Epoch > 0
 }
 
-// An encoder publishes a stream of video frames in real time, and reconnects when it has to, to its
-// addresses in turn. A frame has the number of its time, so that the frames of two encoders can be
-// compared.
+// An encoder publishes video frames in real time. If it is disconnected, it connects to its
+// addresses in turn. A frame's number is derived from its time, so that the frames of two encoders
+// can be compared.
 type encoder struct {
 	name string
 	stop context.CancelFunc
@@ -226,15 +225,15 @@ type encoder struct {
 
 	mu    sync.Mutex
 	addrs []string
-	came  int // connections that were accepted
+	came  int // number of accepted connections
 }
 
-// moments are what pictures are numbered by.
+// moments is time 0 of the numbers of video frames.
 var moments = time.Now()
 
 const (
 	pictureEvery = 40 * time.Millisecond
-	groupOf      = 12 // pictures
+	groupOf      = 12 // video frames
 )
 
 // startEncoder starts an encoder that ends with the test.
@@ -254,7 +253,7 @@ func (e *encoder) end() {
 	<-e.done
 }
 
-// moveTo makes the next connections go to other addresses.
+// moveTo sets other addresses for the next connections.
 func (e *encoder) moveTo(addrs ...string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -274,7 +273,8 @@ func (e *encoder) run(ctx context.Context) {
 	}
 }
 
-// publish sends pictures to one address until that fails, and returns the number of the next one.
+// publish sends video frames to one address until that fails, and returns the number of the next
+// frame.
 func (e *encoder) publish(ctx context.Context, addr string, picture int) int {
 	conn, err := (&net.Dialer{Timeout: 5 * time.Second}).DialContext(ctx, "tcp", addr)
 	if err != nil {
@@ -283,7 +283,7 @@ func (e *encoder) publish(ctx context.Context, addr string, picture int) int {
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
 	gone := make(chan struct{})
-	go func() { // an answer means that the server wants no more
+	go func() { // a response means that the server refuses more
 		defer close(gone)
 		_, _ = conn.Read(make([]byte, 1))
 		_ = conn.Close()
@@ -298,7 +298,7 @@ func (e *encoder) publish(ctx context.Context, addr string, picture int) int {
 	defer out.Release()
 	flv.AppendHeader(&out, flv.Header{HasVideo: true})
 	appendPicture(&enc, &out, 0, sequenceHeader)
-	// Encoders begin with a keyframe, and their clock at 0.
+	// Encoders begin with a keyframe, and with their clock at 0.
 	first := max(picture, int(time.Since(moments)/pictureEvery))
 	first = (first + groupOf - 1) / groupOf * groupOf
 	e.mu.Lock()
@@ -330,12 +330,12 @@ func appendPicture(enc *flv.Encoder, out *millrace.Chain, at uint32, data []byte
 	}
 }
 
-// sequenceHeader is the body of a tag of AVC with its configuration: baseline, 64x48.
+// sequenceHeader is the body of an AVC configuration tag: baseline, 64x48.
 var sequenceHeader = []byte(
 	"\x17\x00\x00\x00\x00\x01\x42\xc0\x0a\xff\xe1\x00\x09\x67\x42\xc0\x0a\xd9\x04\x1a\x36\xa4" +
 		"\x01\x00\x04\x68\xce\x3c\x80")
 
-// pictureData returns the body of a picture's tag: 2,000 bytes that tell its number.
+// pictureData returns the body of a video frame's tag: 2,000 bytes with the frame's number.
 func pictureData(number int) []byte {
 	data := make([]byte, 2000)
 	copy(data, "\x27\x01\x00\x00\x00")
@@ -345,7 +345,7 @@ func pictureData(number int) []byte {
 	}
 	binary.BigEndian.PutUint32(data[5:], uint32(len(data)-9))
 	data[9] = unit
-	binary.BigEndian.PutUint64(data[10:], uint64(number)|1<<63) // a number without zeros in front
+	binary.BigEndian.PutUint64(data[10:], uint64(number)|1<<63) // a number without leading zeros
 	for i := 18; i < len(data); i++ {
 		data[i] = byte(number + i)
 	}
@@ -361,13 +361,13 @@ type watcher struct {
 
 	mu       sync.Mutex
 	pictures int
-	last     int       // number of the last picture; -1: none yet
-	lastAt   time.Time // when it came
-	gaps     int       // times that pictures were missing
-	repeats  int       // times that it got the last group once more
+	last     int       // number of the last video frame; -1 if there is none
+	lastAt   time.Time // when it arrived
+	gaps     int       // number of gaps
+	repeats  int       // number of times that the last GOP was repeated
 	longest  time.Duration
 	problems []string
-	err      error // why it ended
+	err      error // reason of the end
 }
 
 // watch watches a stream at a server until the test ends.
@@ -424,7 +424,7 @@ func (w *watcher) run(ctx context.Context, url string) error {
 	}
 }
 
-// picture checks a picture's number, bytes and time.
+// picture checks a video frame's number, bytes and time.
 func (w *watcher) picture(at, clock int64, data []byte) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -461,13 +461,13 @@ func (w *watcher) problem(format string, args ...any) {
 	}
 }
 
-// sees waits until the viewer has n more pictures.
+// sees waits until the viewer has n more video frames.
 func (w *watcher) sees(n int) {
 	w.t.Helper()
 	see(w.t, n, w)
 }
 
-// see waits until each viewer has n more pictures.
+// see waits until each viewer has n more video frames.
 func see(t testing.TB, n int, viewers ...*watcher) {
 	t.Helper()
 	want := make([]int, len(viewers))
@@ -500,14 +500,14 @@ func (w *watcher) check() {
 	}
 }
 
-// flaws returns how often pictures were missing or came twice, and the longest time between two.
+// flaws returns the number of gaps and repetitions, and the longest pause between two video frames.
 func (w *watcher) flaws() (gaps, repeats int, longest time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.gaps, w.repeats, w.longest
 }
 
-// flawless reports an error if pictures were missing or came twice.
+// flawless reports an error if video frames were missing or repeated.
 func (w *watcher) flawless() {
 	w.t.Helper()
 	w.check()
@@ -517,5 +517,5 @@ func (w *watcher) flawless() {
 	}
 }
 
-// redisURL is the address of a server for --cluster.
+// redisURL returns the address of a server for --cluster.
 func redisURL(s *redistest.Server) string { return "redis://" + s.Addr() }

@@ -31,13 +31,13 @@ import (
 	"github.com/millrace-io/millrace/server/internal/server"
 )
 
-// A replaceable is a millrace serve that may be replaced by others: processes in one group, which
-// write to one log.
+// A replaceable is a millrace serve that other processes may replace. All are in one process group,
+// and write to one log.
 type replaceable struct {
 	t    testing.TB
-	path string // of the program, a link
-	log  string // the name of a file
-	pid  int    // of the process that serves
+	path string // of the program: a link
+	log  string // name of a file
+	pid  int    // of the serving process
 	addr string
 }
 
@@ -47,7 +47,7 @@ func startCommand(t testing.TB, env []string, args ...string) *replaceable {
 	dir := t.TempDir()
 	c := &replaceable{t: t, path: filepath.Join(dir, "millrace"), log: filepath.Join(dir, "log")}
 	c.link()
-	// Not a pipe, which Wait would wait for until the last process ends.
+	// This is not a pipe, because Wait would wait until the last process has closed it.
 	log, err := os.Create(c.log)
 	if err != nil {
 		t.Fatal(err)
@@ -61,7 +61,7 @@ func startCommand(t testing.TB, env []string, args ...string) *replaceable {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // the group
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // the process group
 		_ = cmd.Wait()
 		guard.Release()
 		if t.Failed() {
@@ -74,7 +74,7 @@ func startCommand(t testing.TB, env []string, args ...string) *replaceable {
 	return c
 }
 
-// link puts another file in the place of the program.
+// link replaces the program's link by another file.
 func (c *replaceable) link() {
 	c.t.Helper()
 	if err := os.Symlink(os.Args[0], c.path+".new"); err != nil {
@@ -90,7 +90,7 @@ func (c *replaceable) said() string {
 	return string(text)
 }
 
-// logged waits until the log has a text.
+// logged waits until the log contains text.
 func (c *replaceable) logged(text string) {
 	c.t.Helper()
 	eventually(c.t, "the log to say "+text, func() bool { return strings.Contains(c.said(), text) })
@@ -98,7 +98,7 @@ func (c *replaceable) logged(text string) {
 
 func (c *replaceable) signal(sig syscall.Signal) {
 	c.t.Helper()
-	if c.pid <= 1 { // which stand for all processes of a group, or of the machine
+	if c.pid <= 1 { // which mean a whole group, or all processes
 		c.t.Fatalf("the process has the number %d", c.pid)
 	}
 	if err := syscall.Kill(c.pid, sig); err != nil {
@@ -106,7 +106,7 @@ func (c *replaceable) signal(sig syscall.Signal) {
 	}
 }
 
-// replace has another process take over.
+// replace starts another process that takes over.
 func (c *replaceable) replace() {
 	c.t.Helper()
 	const says = `msg="another process replaces this one" pid=`
@@ -122,7 +122,7 @@ func (c *replaceable) replace() {
 	}
 }
 
-// The second signal ends the server at once, also if a shell has it ignore SIGINT.
+// The second signal ends the server at once, even if a shell has made it ignore SIGINT.
 func TestSecondSignalEndsTheServer(t *testing.T) {
 	root := t.TempDir()
 	large, err := os.Create(filepath.Join(root, "large"))
@@ -171,7 +171,7 @@ func TestSecondSignalEndsTheServer(t *testing.T) {
 			ended := make(chan error, 1)
 			go func() { ended <- cmd.Wait() }()
 			eventually(t, "the end", func() bool {
-				// The second signal may come before it is expected.
+				// The second signal may arrive before it is handled.
 				_ = syscall.Kill(c.pid, signals[1])
 				return len(ended) > 0
 			})
@@ -228,7 +228,7 @@ func TestServerSurvivesClosedLog(t *testing.T) {
 	}
 }
 
-// By default the budget is half of the memory that the process may have, and at least MinMemory.
+// The default budget is half of the memory that the process may use, and at least MinMemory.
 func TestBudgetOfASmallContainer(t *testing.T) {
 	for _, tt := range []struct{ given, most, want int64 }{
 		{0, 0, 0}, {0, 1 << 30, 512 << 20}, {0, 100 << 20, server.MinMemory},
@@ -241,7 +241,7 @@ func TestBudgetOfASmallContainer(t *testing.T) {
 }
 
 // While the process is replaced ten times, no request is refused: on new connections, on keep-alive
-// connections, of viewers, and over RTMP. A viewer's response gets a proper end.
+// connections, of viewers, and over RTMP. A viewer's response ends properly.
 func TestReplacementRefusesNoClient(t *testing.T) {
 	t.Parallel()
 	replacements := 10
@@ -291,7 +291,7 @@ func TestReplacementRefusesNoClient(t *testing.T) {
 		})
 	})
 	for range 3 {
-		loop(&viewers, func() error { // to the end of the stream, which is that of its process
+		loop(&viewers, func() error { // until the end of the stream, which ends with its process
 			return get(once, "/live/demo.flv", func(r io.Reader) error {
 				watched.Add(1)
 				return all(r)
@@ -311,7 +311,7 @@ func TestReplacementRefusesNoClient(t *testing.T) {
 		eventually(t, "requests to be served", func() bool {
 			return served.Load() > before+20 || t.Failed()
 		})
-		if i%2 == 0 { // else there are three at a time
+		if i%2 == 0 { // otherwise there would be three at a time
 			eventually(t, "the viewers to move", func() bool {
 				return viewersAt(c.addr) == 3 || t.Failed()
 			})
@@ -336,13 +336,13 @@ func TestReplacementRefusesNoClient(t *testing.T) {
 		watched.Load())
 }
 
-// clientLoops are clients of a server, each of which comes again and again until stop.
+// clientLoops are clients of a server that repeat their requests until stop.
 type clientLoops struct {
 	sync.WaitGroup
 	stop atomic.Bool
 }
 
-// viewersAt returns how many viewers a server has.
+// viewersAt returns the number of viewers of a server.
 func viewersAt(addr string) (viewers int) {
 	for _, s := range (&node{addr: addr}).api().Streams {
 		viewers += s.Viewers
@@ -350,7 +350,7 @@ func viewersAt(addr string) (viewers int) {
 	return viewers
 }
 
-// What cannot serve replaces nothing.
+// A process that cannot serve does not replace the running one.
 func TestFailedReplacementKeepsServing(t *testing.T) {
 	t.Parallel()
 	file := configFile(t, "latency: 20ms\n")
@@ -370,9 +370,9 @@ func TestFailedReplacementKeepsServing(t *testing.T) {
 	c.replace()
 }
 
-// While the process is replaced, with a directory of recordings and one of blobs, all pictures that
-// a viewer sees are in a recording, recordings are whole, and no request for a blob fails. A
-// process that replaces no other one gets neither directory.
+// While the process is replaced, with directories for recordings and blobs, all video frames that a
+// viewer gets are in a recording, recordings are complete, and no request for a blob fails. A
+// process that does not replace another gets neither directory.
 func TestReplacementTakesOverDirectories(t *testing.T) {
 	t.Parallel()
 	records, blobs := t.TempDir(), t.TempDir()
@@ -417,7 +417,7 @@ func TestReplacementTakesOverDirectories(t *testing.T) {
 			return served.Load() > before+20 || t.Failed()
 		})
 	}
-	c.replace() // at once: the process before may not have its directory yet
+	c.replace() // directly: the previous process may not have its directory yet
 	last := watch(t, c.addr, "cam")
 	last.sees(2 * groupOf)
 	clients.stop.Store(true)
@@ -494,9 +494,9 @@ func useBlob(addr, key string, n int) error {
 	return nil
 }
 
-// recordedPictures returns the numbers of the pictures that an encoder has sent and that are in the
-// recordings of a stream. These have ended, and consist of whole fragments. Within one no picture
-// is missing, and the next one is later.
+// recordedPictures returns the numbers of an encoder's video frames that are in the recordings of a
+// stream. The recordings must have ended, and consist of whole fragments. Within a recording no
+// video frame may be missing, and each recording must continue after the previous one.
 func recordedPictures(t *testing.T, dir, name string) map[int]bool {
 	t.Helper()
 	archive, err := record.Open(record.Config{Dir: dir})
@@ -512,7 +512,7 @@ func recordedPictures(t *testing.T, dir, name string) map[int]bool {
 		t.Fatal(files, err)
 	}
 	all, last := make(map[int]bool), -1
-	for _, file := range files { // their names are their times
+	for _, file := range files { // the names are times
 		b, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
@@ -545,7 +545,7 @@ func recordedPictures(t *testing.T, dir, name string) map[int]bool {
 	return all
 }
 
-// In a cluster the process that replaces an owner has its address: the encoder comes back to it,
+// In a cluster, the process that replaces an owner has the same address. The encoder returns to it,
 // and viewers at another node stay.
 func TestReplacementInACluster(t *testing.T) {
 	t.Parallel()
@@ -575,8 +575,8 @@ func TestReplacementInACluster(t *testing.T) {
 		gaps, repeats, longest)
 }
 
-// SIGHUP reads the file again: tokens and limits change, and what cannot change is named. A file
-// that cannot be used changes nothing.
+// SIGHUP reads the file again. Tokens and limits change, and settings that cannot change are named.
+// An invalid file changes nothing.
 func TestReload(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "millrace.yaml")

@@ -11,9 +11,9 @@ import (
 	"github.com/millrace-io/millrace/server/internal/token"
 )
 
-// What the command prints the server takes, and so does --inspect.
+// The server and --inspect accept the tokens that the command prints.
 func TestTokenCommand(t *testing.T) {
-	dir := t.TempDir() // its path may have spaces
+	dir := t.TempDir() // its path may contain spaces
 	run := func(args string) (string, error) {
 		var out strings.Builder
 		list := append([]string{"token"}, strings.Fields(args)...)

@@ -23,7 +23,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/testkit/pagetest"
 )
 
-// serveAdmin is serve with listeners for RTMP and for the operator; admin asks the latter.
+// serveAdmin is serve with listeners for RTMP and for the operator. admin is a client of the
+// operator's listener.
 func serveAdmin(t *testing.T, change func(*Config)) (f *rtmpFixture, admin livetest.Client) {
 	t.Helper()
 	book := &logBook{}
@@ -41,7 +42,7 @@ func serveAdmin(t *testing.T, change func(*Config)) (f *rtmpFixture, admin livet
 	return f, admin
 }
 
-// inspect returns what the operator sees of a stream.
+// inspect returns the operator's report about a stream.
 func inspect(t *testing.T, admin livetest.Client, path string) (list []live.ViewerInfo) {
 	t.Helper()
 	var got struct {
@@ -57,7 +58,7 @@ func inspect(t *testing.T, admin livetest.Client, path string) (list []live.View
 	return got.Viewers
 }
 
-// The operator sees the viewers of a stream, and ends one without a harm to others.
+// The operator sees the viewers of a stream, and ends one without affecting the others.
 func TestEndViewers(t *testing.T) {
 	f, admin := serveAdmin(t, nil)
 	p := f.Publisher("tenant/cam")
@@ -93,7 +94,7 @@ func TestEndViewers(t *testing.T) {
 				res.Body)
 		}
 	}
-	_, _ = io.Copy(io.Discard, mp4.R) // to the end of the connection
+	_, _ = io.Copy(io.Discard, mp4.R) // until the end of the connection
 	rtmp.AwaitEnd()
 	eventually(t, "one viewer to be left", func() bool {
 		return len(inspect(t, admin, "tenant/cam")) == 1
@@ -121,8 +122,8 @@ func TestEndViewers(t *testing.T) {
 	}
 }
 
-// A stream that the operator has ended ends for its publisher and its viewers, by each protocol,
-// and is not published again for a time.
+// When the operator ends a stream, it ends for its publisher and its viewers, over each protocol.
+// It cannot be published again for some time.
 func TestEndStream(t *testing.T) {
 	f, admin := serveAdmin(t, nil)
 	byRTMP := f.publisher("rtmp")
@@ -158,7 +159,7 @@ func TestEndStream(t *testing.T) {
 	if n := f.metric(`millrace_refused_total{client="publisher",reason="operator"}`); n == "0" {
 		t.Error("no refusal is counted")
 	}
-	// A name that is refused in advance, and one that is free again.
+	// A name is refused in advance, and another one is allowed again.
 	if res := admin.Request("DELETE", "/api/streams/later?for=1h", ""); res.Status != 200 ||
 		!strings.Contains(res.Body, `"ended":false`) {
 		t.Errorf("in advance: %d %s", res.Status, res.Body)
@@ -180,8 +181,8 @@ func TestEndStream(t *testing.T) {
 	}
 }
 
-// A stream that waits for its publisher ends at once, and so does one with a publisher and a next
-// one.
+// A stream that waits for its publisher ends at once. So does a stream with a publisher and a
+// successor that waits.
 func TestEndAWaitingStream(t *testing.T) {
 	f, admin := serveAdmin(t, nil)
 	p := f.Publisher("cam")
@@ -196,7 +197,7 @@ func TestEndAWaitingStream(t *testing.T) {
 	}
 	w.Rest()
 
-	// Publishers that come while it is ended.
+	// Publishers that connect while the stream is ended.
 	for range 30 {
 		var all sync.WaitGroup
 		for range 4 {
@@ -247,8 +248,8 @@ func TestTheOperatorsCommands(t *testing.T) {
 	f.Logged("msg=stopped")
 }
 
-// The link to the main listener has the name by which the browser has found the operator's address,
-// if it may.
+// The link to the main listener uses the host name under which the browser has reached the
+// operator's address, if that is allowed.
 func TestTheLinkToTheMainPage(t *testing.T) {
 	f := serve(t, nil)
 	for _, tt := range []struct {
@@ -272,7 +273,7 @@ func TestTheLinkToTheMainPage(t *testing.T) {
 	}
 }
 
-// What the operator asks for in vain is counted, and logged with the address of the client.
+// Invalid requests of the operator are counted, and logged with the address of the client.
 func TestInvalidDecisionsAreRefused(t *testing.T) {
 	f, admin := serveAdmin(t, nil)
 	for path, reason := range map[string]string{
@@ -300,8 +301,8 @@ func TestDrainByTheOperator(t *testing.T) {
 	f.Logged("msg=stopped")
 }
 
-// Who may decide: not a page of another site, not a client of a listener that other machines reach
-// without a token.
+// Decisions are refused to a page of another site, and to clients without a token on a listener
+// that other machines can reach.
 func TestDecisionsNeedTheToken(t *testing.T) {
 	f, admin := serveAdmin(t, nil)
 	_, tokened := serveAdmin(t, func(c *Config) { c.AdminToken = "s3cret" })
@@ -362,13 +363,13 @@ func TestTheOperatorsPage(t *testing.T) {
 	press := func(selector string) {
 		t.Helper()
 		pagetest.Await(t, ctx, `document.querySelector('`+selector+`') !== null`)
-		pagetest.Await(t, ctx, // the first click asks
+		pagetest.Await(t, ctx, // the first click asks for confirmation
 			`((b) => { b.click(); b.click(); return true; })(document.querySelector('`+selector+
 				`'))`)
 	}
 	pagetest.Await(t, ctx,
 		`(document.querySelector('#streams .pick')?.click(), document.querySelector('#viewers tr') !== null)`)
-	// A refusal stays to be read, and the button can be pressed again.
+	// A refusal stays visible, and the button can be pressed again.
 	before := f.operator.Policy()
 	f.operator.SetPolicy(&access.Policy{})
 	press(`#viewers button`)
@@ -386,7 +387,7 @@ func TestTheOperatorsPage(t *testing.T) {
 	pagetest.Await(t, ctx, `document.querySelector('#streams tr') === null`)
 	pagetest.Await(t, ctx, `document.querySelector('#banner').hidden`)
 	for _, line := range console.Lines() {
-		if !strings.Contains(line, "status of 403") { // of the refusal
+		if !strings.Contains(line, "status of 403") { // caused by the refusal
 			t.Errorf("the console shows %s", line)
 		}
 	}

@@ -44,7 +44,7 @@ func stall(t *testing.T, addr string, secure bool) *stalledClient {
 }
 
 const (
-	get  = 0x82 // in the table of HPACK
+	get  = 0x82 // index in the table of HPACK
 	post = 0x83
 
 	endStream, endHeaders = 1, 4 // flags
@@ -52,12 +52,12 @@ const (
 
 // head returns the head of a request for path, of up to 126 bytes.
 func (c *stalledClient) head(method byte, path string, flags byte) []byte {
-	p := append([]byte{method, 0x86, 0x44, byte(len(path))}, path...) // http, the path
+	p := append([]byte{method, 0x86, 0x44, byte(len(path))}, path...) // scheme http, and the path
 	p = append(append(p, 0x41, byte(len("localhost"))), "localhost"...)
 	return http2RawFrame{kind: frameHeaders, flags: flags, stream: c.stream, payload: p}.bytes()
 }
 
-// ask makes n GET requests for path.
+// ask sends n GET requests for path.
 func (c *stalledClient) ask(path string, n int) {
 	var all []byte
 	for range n {
@@ -67,7 +67,7 @@ func (c *stalledClient) ask(path string, n int) {
 	_, _ = c.Write(all)
 }
 
-// send makes a POST request.
+// send sends a POST request.
 func (c *stalledClient) send(path, body string) {
 	data := http2RawFrame{kind: frameData, flags: endStream, stream: c.stream,
 		payload: []byte(body)}
@@ -75,7 +75,7 @@ func (c *stalledClient) send(path, body string) {
 	c.stream += 2
 }
 
-// await reads frames up to one of a kind.
+// await reads frames until one of the given kind.
 func (c *stalledClient) await(t *testing.T, what string, kind byte) {
 	t.Helper()
 	r := bufio.NewReader(c)
@@ -90,12 +90,12 @@ func (c *stalledClient) await(t *testing.T, what string, kind byte) {
 	}
 }
 
-// Any response that an HTTP/2 client does not read counts in the budget, and has a deadline.
+// Every response that an HTTP/2 client does not read counts against the budget, and has a deadline.
 func TestUnreadResponsesGiveWay(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		secure bool
-		stall  time.Duration // so long that their memory can be seen, or so short that they end
+		stall  time.Duration // long enough to see the memory, or short enough to see the end
 	}{{false, testTimeout}, {true, testTimeout}, {false, 2 * time.Second},
 		{true, 2 * time.Second}} {
 		secure, ends := tt.secure, tt.stall < testTimeout
@@ -163,8 +163,8 @@ func TestUnreadResponsesGiveWay(t *testing.T) {
 	}
 }
 
-// Answers that are not taken hold no more than their part of the budget, and other clients are
-// answered.
+// Responses that are not read use no more than their part of the budget, and other clients get
+// responses.
 func TestAnswersHaveABudget(t *testing.T) {
 	f := serve(t, func(c *Config) { c.MemoryBytes = 256 << 20 })
 	limit := f.budget.Share()
@@ -188,7 +188,7 @@ func TestAnswersHaveABudget(t *testing.T) {
 		}
 		eventually(t, "nothing to be held", func() bool { return f.budget.Requests.Bytes() == 0 })
 	}
-	// Those above the limit are told so, without a body.
+	// Requests above the limit are refused without a body.
 	for range 2 * int(limit/answer.RequestBytes) / http2Streams {
 		c := stall(t, f.Addr, false)
 		c.ask("/healthz", http2Streams)
@@ -198,7 +198,7 @@ func TestAnswersHaveABudget(t *testing.T) {
 	})
 }
 
-// Responses that viewers do not read leave memory for those of the admin listener.
+// Responses that viewers do not read leave memory for the responses of the admin listener.
 func TestAnswersOfTheAdminListener(t *testing.T) {
 	cfg := Defaults()
 	cfg.MemoryBytes = 256 << 20
@@ -221,7 +221,7 @@ func TestAnswersOfTheAdminListener(t *testing.T) {
 	}
 }
 
-// A download that a client of HTTP/2 does not take counts when memory is short.
+// A download that an HTTP/2 client does not read counts when memory is short.
 func TestStalledDownloadsGiveWay(t *testing.T) {
 	f := serve(t, func(c *Config) { c.Blobs = t.TempDir() })
 	if res := f.Request("PUT", "/blobs/large",
@@ -240,8 +240,8 @@ func TestStalledDownloadsGiveWay(t *testing.T) {
 	})
 }
 
-// Downloads that are not taken hold no more than their part of the budget. Publishers and viewers
-// are let in.
+// Downloads that are not read use no more than their part of the budget. Publishers and viewers are
+// accepted.
 func TestDownloadsHaveABudget(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "large"), make([]byte, 32<<20), 0o644); err != nil {
@@ -252,14 +252,14 @@ func TestDownloadsHaveABudget(t *testing.T) {
 		strings.Repeat("x", 32<<20)); res.Status != http.StatusCreated {
 		t.Fatal(res)
 	}
-	limit := f.budget.Memory.Limit() / 4 // the share of downloads
+	limit := f.budget.Memory.Limit() / 4 // the downloads' part of the budget
 	for _, path := range []string{"/files/large", "/blobs/large"} {
 		var clients []net.Conn
 		for range limit / answer.RequestBytes {
 			c := dial(t, f.Addr, 4<<10)
 			_, _ = fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n", path)
 			clients = append(clients, c)
-			if len(clients)%100 == 0 { // requests have a budget, too, until they are downloads
+			if len(clients)%100 == 0 { // until they are downloads, requests count against another budget
 				eventually(t, "requests to be downloads",
 					func() bool {
 						return f.budget.Downloads.Bytes() == int64(len(clients))*answer.RequestBytes

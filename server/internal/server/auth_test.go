@@ -37,7 +37,7 @@ func TestPublishToken(t *testing.T) {
 }
 
 // A page of another site that resolves its own name to 127.0.0.1 cannot read from a server that
-// only this machine reaches.
+// only this machine can reach.
 func TestReadersOfALoopbackListenerNameThisMachine(t *testing.T) {
 	f := serve(t, nil)
 	for _, path := range []string{"/", "/page/app.js", "/api/streams", "/metrics", "/live/a",
@@ -49,8 +49,8 @@ func TestReadersOfALoopbackListenerNameThisMachine(t *testing.T) {
 	}
 }
 
-// The admin listener shows nothing of the command line, which has tokens and passwords, and checks
-// Host as the main one does.
+// The admin listener does not show the command line, which may contain tokens and passwords. It
+// checks Host as the main listener does.
 func TestAdminListener(t *testing.T) {
 	ln, admin := listen(t), listen(t)
 	f := serveOn(t, Defaults(), &logBook{}, Listeners{Main: ln, Admin: admin})
@@ -103,8 +103,8 @@ func listen(t *testing.T) net.Listener {
 
 const readSecret, writeSecret = "re@d", "wr1te"
 
-// serveReaders starts a server that asks readers for a token, with a film and a value, and
-// publishers for another.
+// serveReaders starts a server with a token for readers and another for publishers. It has a film
+// and a value.
 func serveReaders(t *testing.T) *fixture {
 	t.Helper()
 	root := t.TempDir()
@@ -180,7 +180,7 @@ func TestReadToken(t *testing.T) {
 	}
 }
 
-// With the cookie a viewer sees the stream, and cannot publish or write.
+// With the cookie, a viewer can watch the stream, but cannot publish or write.
 func TestReadCookie(t *testing.T) {
 	f := serveReaders(t)
 	opened := f.Request("GET", "/files/?token="+readSecret, "", "Accept: text/html,*/*")
@@ -212,7 +212,7 @@ func TestReadCookie(t *testing.T) {
 	if res.Body != "a film" {
 		t.Errorf("%d %s %v, want the file", res.Status, res.Body, res.Header)
 	}
-	// What needs a token is not for shared caches, also where each use is to be checked with the
+	// Responses that need a token are not for shared caches, even if each use is validated with the
 	// server.
 	for path, want := range map[string]string{"/files/film": "private", "/": "private, no-cache",
 		"/blobs/a": "private, no-cache", "/api/streams": "no-store"} {
@@ -235,7 +235,7 @@ func TestReadCookie(t *testing.T) {
 	}
 }
 
-// Without a --read-token nothing is asked for, and shared caches may keep files.
+// Without a --read-token no token is needed, and shared caches may keep files.
 func TestNoReadToken(t *testing.T) {
 	f := serve(t, func(c *Config) { c.PublishToken = writeSecret })
 	res := f.Request("GET", "/?token=x", "", "Accept: text/html")

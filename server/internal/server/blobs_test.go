@@ -23,9 +23,9 @@ import (
 )
 
 // onEachStore runs a test on servers that store blobs in a directory, in Redis, and in a Redis
-// Cluster. start starts a server; change may change its configuration.
+// Cluster. start starts a server. change may change its configuration.
 func onEachStore(t *testing.T, test func(t *testing.T, start func(change func(*Config)) *fixture)) {
-	// The servers may have seen this test before.
+	// The Redis servers may have keys of an earlier run of this test.
 	prefix := fmt.Sprintf("%s:%x:", t.Name(), rand.Uint64())
 	for name, place := range map[string]func(*testing.T, *Config){
 		"directory": func(t *testing.T, c *Config) { c.Blobs = t.TempDir() },
@@ -37,7 +37,7 @@ func onEachStore(t *testing.T, test func(t *testing.T, start func(change func(*C
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel() // most of them wait
+			t.Parallel() // waits most of the time
 			test(t, func(change func(*Config)) *fixture {
 				return serve(t, func(c *Config) {
 					place(t, c)
@@ -51,7 +51,7 @@ func onEachStore(t *testing.T, test func(t *testing.T, start func(change func(*C
 	}
 }
 
-// random returns n bytes, the same for the same n.
+// random returns n random bytes, the same ones for the same n.
 func random(n int) []byte {
 	p := make([]byte, n)
 	_, _ = rand.NewChaCha8([32]byte{byte(n), byte(n >> 8), byte(n >> 16)}).Read(p)
@@ -64,7 +64,7 @@ func (f *fixture) put(key string, value []byte, header ...string) livetest.Respo
 	return f.Request("PUT", "/blobs/"+key, string(value), header...)
 }
 
-// has fails the test unless the blob has that value.
+// has fails the test unless the blob has the value want.
 func (f *fixture) has(key string, want []byte) {
 	f.T.Helper()
 	res := f.Get("/blobs/" + key)
@@ -76,7 +76,7 @@ func (f *fixture) has(key string, want []byte) {
 	}
 }
 
-// A value comes back as it was put: of any length, with and without a Content-Length.
+// A value is returned as it was put: of any length, with and without a Content-Length.
 func TestBlobs(t *testing.T) {
 	onEachStore(t, func(t *testing.T, start func(func(*Config)) *fixture) {
 		f := start(nil)
@@ -139,7 +139,8 @@ func TestBlobs(t *testing.T) {
 	})
 }
 
-// showsRedis fails the test unless the metrics tell about connections to Redis if there is one.
+// showsRedis fails the test unless the metrics include connections to Redis if the store uses
+// Redis.
 func showsRedis(t *testing.T, f *fixture) {
 	t.Helper()
 	conns, want := 0, ""
@@ -152,7 +153,7 @@ func showsRedis(t *testing.T, f *fixture) {
 		conns += n
 	}
 	if f.cfg.Blobs == "" {
-		want = "0" // nothing went wrong
+		want = "0" // no failure
 	}
 	if conns > 0 != (want == "0") {
 		t.Errorf("%d connections to Redis", conns)
@@ -165,7 +166,7 @@ func showsRedis(t *testing.T, f *fixture) {
 	}
 }
 
-// zeros has no end.
+// zeros is an infinite reader of zeros.
 type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) {
@@ -185,7 +186,7 @@ func TestBlobsBehindSentinel(t *testing.T) {
 		t.Fatalf("PUT: %d %s, want 201", res.Status, res.Body)
 	}
 	f.has("k", value)
-	sentinel.Failover(t) // which may lose the last writes: Redis replicates asynchronously
+	sentinel.Failover(t) // the last writes may be lost, because Redis replicates asynchronously
 	if res := f.put("again", value); res.Status != 201 {
 		t.Fatalf("PUT after a failover: %d %s", res.Status, res.Body)
 	}
@@ -218,7 +219,7 @@ func TestBlobsThatExpire(t *testing.T) {
 	})
 }
 
-// A client that says nothing more after its request, and still waits for the answer, gets it.
+// A client that closes its writing side after its request still gets the response.
 func TestBlobsOfHalfClosedClients(t *testing.T) {
 	onEachStore(t, func(t *testing.T, start func(func(*Config)) *fixture) {
 		f := start(nil)
@@ -254,7 +255,7 @@ func TestBlobsOfHalfClosedClients(t *testing.T) {
 	})
 }
 
-// A body that breaks off leaves the old value. A client that falls silent gets 408.
+// An upload that breaks off leaves the old value. A client that stops sending gets 408.
 func TestIncompleteUploadsKeepTheOldValue(t *testing.T) {
 	onEachStore(t, func(t *testing.T, start func(func(*Config)) *fixture) {
 		f := start(func(c *Config) { c.PublishTimeout = time.Second })
@@ -316,7 +317,7 @@ func TestBlobsNeedTheToken(t *testing.T) {
 	}
 }
 
-// A client that stops reading is cut.
+// A client that stops reading is disconnected.
 func TestAStalledBlobIsCut(t *testing.T) {
 	onEachStore(t, func(t *testing.T, start func(func(*Config)) *fixture) {
 		f := start(func(c *Config) { c.StallTimeout = time.Second })
@@ -337,7 +338,7 @@ func TestAStalledBlobIsCut(t *testing.T) {
 	})
 }
 
-// A download continues with its value, even if that is replaced or deleted meanwhile.
+// A download continues with its value, even if the value is replaced or deleted in the meantime.
 func TestADownloadOutlivesItsBlob(t *testing.T) {
 	onEachStore(t, func(t *testing.T, start func(func(*Config)) *fixture) {
 		f := start(nil)
@@ -354,7 +355,7 @@ func TestADownloadOutlivesItsBlob(t *testing.T) {
 	})
 }
 
-// Uploads and downloads end before the server does, as long as it has time, and no others begin.
+// Uploads and downloads end before the server does, if the time allows, and no new ones begin.
 func TestBlobsAreDrained(t *testing.T) {
 	onEachStore(t, func(t *testing.T, start func(func(*Config)) *fixture) {
 		f := start(func(c *Config) { c.DrainTimeout = 2 * testTimeout })
@@ -425,7 +426,7 @@ func TestTooManyBlobs(t *testing.T) {
 	})
 }
 
-// Redis may start later, and may fail: blobs get 503 meanwhile, and everything else continues.
+// Redis may start later, and may fail. Meanwhile blobs get 503, and everything else continues.
 func TestBlobsAre503WithoutRedis(t *testing.T) {
 	r := redistest.Start(t)
 	f := serve(t, func(c *Config) { c.Redis = "redis://" + r.Addr() })
@@ -460,7 +461,7 @@ func TestBlobStatus(t *testing.T) {
 		tag := ""
 		for i, tt := range []struct {
 			method, path, body string
-			header             string // TAG is that of the last answer which had one
+			header             string // TAG stands for the last entity tag received
 			want               int
 			says               string
 		}{
@@ -517,7 +518,7 @@ func TestBlobStatus(t *testing.T) {
 			{"PUT", "..%2f..%2fetc%2fpasswd", "", "", 400, "slashes"},
 			{"GET", "%2fetc%2fpasswd", "", "", 400, "slashes"},
 			{"GET", "%2e%2e/x", "", "", 400, "slashes"},
-			{"GET", "../blobs/a/./b/c", "", "", 400, "slashes"}, // no key is rewritten
+			{"GET", "../blobs/a/./b/c", "", "", 400, "slashes"}, // keys are not rewritten
 			{"PUT", "a//b", "x", "", 400, "slashes"},
 			{"DELETE", "..", "", "", 400, "slashes"},
 			{"GET", "/", "", "", 400, "slashes"},
@@ -563,7 +564,7 @@ func TestBlobStatus(t *testing.T) {
 	})
 }
 
-// A refusal comes before the body is asked for.
+// A request is refused before its body is requested.
 func TestRefusedBlobsAreNotSent(t *testing.T) {
 	onEachStore(t, func(t *testing.T, start func(func(*Config)) *fixture) {
 		f := start(nil)
@@ -586,7 +587,8 @@ func TestRefusedBlobsAreNotSent(t *testing.T) {
 	})
 }
 
-// A refusal that comes amid the body arrives, also if the client reads only when it has sent all.
+// A refusal in the middle of the body reaches the client, even if the client only reads after it
+// has sent everything.
 func TestRefusalsAmidTheBodyArrive(t *testing.T) {
 	const most = 1 << 20
 	onEachStore(t, func(t *testing.T, start func(func(*Config)) *fixture) {
@@ -643,7 +645,7 @@ func TestMemoryOwners(t *testing.T) {
 		go func() { put <- exchanged(http.DefaultClient, "PUT", f.URL("/blobs/slow"), body) }()
 		_, _ = send.Write(random(100_000))
 		owned("blobs", true)
-		res, err := livetest.HTTP2(t, 64<<10).Get(f.URL("/files/big")) // and takes nothing
+		res, err := livetest.HTTP2(t, 64<<10).Get(f.URL("/files/big")) // and does not read the body
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -17,8 +17,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/testkit/pagetest"
 )
 
-// The page of a server that plays its demo, in a real browser: the stream is listed, its picture
-// moves, and the browser has nothing to complain about.
+// The page of a server with a demo in a real browser: the stream is listed, its video plays, and
+// the browser logs no errors.
 func TestPageShowsTheDemo(t *testing.T) {
 	ctx, console := pagetest.Browser(t)
 	f := serve(t, func(c *Config) { c.Demo, c.Latency = true, Defaults().Latency })
@@ -45,7 +45,7 @@ func TestPageShowsTheDemo(t *testing.T) {
 }
 
 // With a --read-token the page works in a browser that has opened it with the token, and shows
-// nothing to another.
+// nothing in another browser.
 func TestPageBehindAToken(t *testing.T) {
 	ctx, console := pagetest.Browser(t)
 	f := serve(t, func(c *Config) { c.Demo, c.ReadToken = true, "secret" })
@@ -54,7 +54,7 @@ func TestPageBehindAToken(t *testing.T) {
 	}
 	const video = `document.querySelector('video')`
 	pagetest.Await(t, ctx, video+`.videoWidth === 640 && `+video+`.currentTime > 0`)
-	// The addresses for other programs work unchanged.
+	// The addresses for other programs work without changes.
 	const addresses = `[...document.querySelectorAll('#watch code')].map(e => e.textContent.match(/http[^"]*/)?.[0]).filter(Boolean).join(' ')`
 	offered, err := chromedp.Run(ctx, chromedp.Evaluate[string](addresses))
 	if err != nil || strings.Count(offered, " ") != 3 {
@@ -70,7 +70,7 @@ func TestPageBehindAToken(t *testing.T) {
 			t.Errorf("%s: %d, want 200", address, res.StatusCode)
 		}
 	}
-	if err := chromedp.Do(ctx, chromedp.Navigate(f.URL("/"))); err != nil { // a link or a bookmark
+	if err := chromedp.Do(ctx, chromedp.Navigate(f.URL("/"))); err != nil { // as from a link or a bookmark
 		t.Fatal(err)
 	}
 	pagetest.Await(t, ctx, video+`.videoWidth === 640 && `+video+`.currentTime > 0`)
@@ -81,8 +81,8 @@ func TestPageBehindAToken(t *testing.T) {
 	}
 }
 
-// A page that is opened late in a long GOP begins far behind live, and its player catches up: it
-// jumps, and then plays a little faster.
+// A page that is opened late in a long GOP starts far behind the live end. Its player catches up:
+// it jumps, and then plays slightly faster.
 func TestPageCatchesUp(t *testing.T) {
 	need.Program(t, "ffmpeg")
 	ctx, console := pagetest.Browser(t)
@@ -124,8 +124,8 @@ func TestPageCatchesUp(t *testing.T) {
 	}
 }
 
-// A stream loses its publisher, which returns: the page says so, and its video continues over the
-// same connection.
+// The publisher of a stream disconnects and returns. The page says so, and its video continues over
+// the same connection.
 func TestPageContinuesAfterPublisherReturns(t *testing.T) {
 	ctx, console := pagetest.Browser(t)
 	f := serve(t, func(c *Config) {
@@ -190,8 +190,8 @@ func TestPageContinuesAfterPublisherReturns(t *testing.T) {
 	}
 }
 
-// While there are as many viewers as the server takes, the page says so. When one leaves, the page
-// plays MP4, and holds one viewer's place.
+// While the server has its maximum number of viewers, the page says so. When a viewer leaves, the
+// page plays MP4, and counts as one viewer.
 func TestPageExplainsTooManyViewers(t *testing.T) {
 	ctx, _ := pagetest.Browser(t)
 	f := serve(t, func(c *Config) {

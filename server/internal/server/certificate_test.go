@@ -25,8 +25,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/demo"
 )
 
-// writeCertificate writes a certificate for 127.0.0.1 with its key to files, and returns their
-// names.
+// writeCertificate writes a certificate for 127.0.0.1 and its key to files, and returns the names
+// of the files.
 func writeCertificate(t *testing.T, dir string, serial int64) (cert, key string) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -38,14 +38,14 @@ func writeCertificate(t *testing.T, dir string, serial int64) (cert, key string)
 	return signCertificate(t, dir, template, private, template, private)
 }
 
-// testTemplate returns what an authority's certificate has.
+// testTemplate returns the template of an authority's certificate.
 func testTemplate(serial int64) *x509.Certificate {
 	return &x509.Certificate{SerialNumber: big.NewInt(serial),
 		Subject:  pkix.Name{CommonName: fmt.Sprint("test ", serial)},
 		NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true}
 }
 
-// A testCA is an authority that no system knows.
+// A testCA is an authority that no system trusts.
 type testCA struct {
 	file     string
 	template *x509.Certificate
@@ -63,7 +63,7 @@ func newTestCA(t *testing.T) *testCA {
 	return ca
 }
 
-// issue writes a certificate for 127.0.0.1 as writeCertificate does.
+// issue writes a certificate for 127.0.0.1, like writeCertificate.
 func (ca *testCA) issue(t *testing.T) (cert, key string) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -75,7 +75,7 @@ func (ca *testCA) issue(t *testing.T) (cert, key string) {
 	return signCertificate(t, t.TempDir(), template, private, ca.template, ca.key)
 }
 
-// signCertificate writes a certificate that an authority signs, and its key.
+// signCertificate writes a certificate signed by an authority, and its key.
 func signCertificate(
 	t *testing.T, dir string, template *x509.Certificate, private *ecdsa.PrivateKey,
 	parent *x509.Certificate, signer *ecdsa.PrivateKey,
@@ -99,7 +99,7 @@ func signCertificate(
 	return cert, key
 }
 
-// serveTLS starts a server with a certificate, and returns a client that knows it.
+// serveTLS starts a server with a certificate, and returns a client that trusts it.
 func serveTLS(t *testing.T, http2 bool, change func(*Config)) (*fixture, *http.Client, string) {
 	t.Helper()
 	cert, key := writeCertificate(t, t.TempDir(), 1)
@@ -126,7 +126,7 @@ func clientTrusting(t *testing.T, file string, http2 bool) *http.Client {
 	return &http.Client{Transport: tr}
 }
 
-// All that is served is served over TLS, in both versions of HTTP.
+// Everything is served over TLS, in both versions of HTTP.
 func TestTLS(t *testing.T) {
 	for name, http2 := range map[string]bool{"HTTP/1.1": false, "HTTP/2.0": true} {
 		t.Run(name, func(t *testing.T) {
@@ -188,7 +188,7 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// exchanged makes a request, and returns the status and the body of the answer.
+// exchanged sends a request, and returns the status and the body of the response.
 func exchanged(client *http.Client, method, url string, body io.Reader) string {
 	req, err := http.NewRequest(method, url, body)
 	if err != nil {
@@ -206,7 +206,7 @@ func exchanged(client *http.Client, method, url string, body io.Reader) string {
 	return res.Status[:3] + " " + string(text)
 }
 
-// A browser shows the cookie of a --read-token over TLS only, if it has got it there.
+// A browser that got the cookie of a --read-token over TLS only sends it over TLS.
 func TestReadCookieOverTLS(t *testing.T) {
 	_, client, at := serveTLS(t, true, func(c *Config) { c.ReadToken = readSecret })
 	req, _ := http.NewRequest("GET", at+"/?token="+readSecret, nil)
@@ -221,7 +221,7 @@ func TestReadCookieOverTLS(t *testing.T) {
 	}
 }
 
-// A renewed certificate is used from then on; an unreadable one leaves the old certificate in use.
+// A renewed certificate is used at once. If a file is unreadable, the old certificate stays in use.
 func TestCertificateIsReadAgain(t *testing.T) {
 	dir := t.TempDir()
 	cert, key := writeCertificate(t, dir, 1)
@@ -239,7 +239,7 @@ func TestCertificateIsReadAgain(t *testing.T) {
 			t.Errorf("%s: certificate %d, want %d", what, got, want)
 		}
 	}
-	age := func(by time.Duration) { // the clock of a file system may be coarse
+	age := func(by time.Duration) { // the clock of the file system may be coarse
 		for _, name := range []string{cert, key} {
 			if err := os.Chtimes(name, now.Add(by), now.Add(by)); err != nil {
 				t.Fatal(err)
@@ -250,7 +250,7 @@ func TestCertificateIsReadAgain(t *testing.T) {
 	writeCertificate(t, dir, 2)
 	age(time.Second)
 	look("within a minute", certificateLook/2, 1)
-	goOn := log.Block() // which no handshake waits for
+	goOn := log.Block() // handshakes do not wait for the log
 	look("a minute later", certificateLook/2, 2)
 	goOn()
 	if err := os.WriteFile(key, []byte("half a key"), 0o600); err != nil {
@@ -270,7 +270,7 @@ func TestCertificateIsReadAgain(t *testing.T) {
 	})
 }
 
-// The log warns once of a certificate that is not valid yet or any more, at the start and later.
+// The log warns once of a certificate that is expired or not valid yet, at the start and later.
 func TestCertificateOutOfDate(t *testing.T) {
 	const warning = "the certificate is out of date"
 	cert, key := writeCertificate(t, t.TempDir(), 1)
@@ -306,7 +306,7 @@ func TestCertificateOutOfDate(t *testing.T) {
 	}
 }
 
-// A publisher that is refused in the middle of its body hears why, over TLS as without.
+// A publisher that is refused in the middle of its body gets the reason, over TLS as without TLS.
 func TestRefusalAmidTheBodyOverTLS(t *testing.T) {
 	_, client, at := serveTLS(t, false, nil)
 	bad := append(bytes.Clone(demo.Sample[:13]), bytes.Repeat([]byte{0xff}, 800<<10)...)
@@ -319,7 +319,7 @@ func TestRefusalAmidTheBodyOverTLS(t *testing.T) {
 	}
 }
 
-// A port scanner leaves no warning.
+// A port scan logs no warning.
 func TestFailedHandshakesAreNotWarnings(t *testing.T) {
 	f, client, at := serveTLS(t, false, nil)
 	c, err := net.Dial("tcp", f.Addr)

@@ -24,7 +24,7 @@ import (
 
 const clusterToken = "t0ken"
 
-// serveNode starts a node of the cluster that prefix names, with RTMP. change may be nil.
+// serveNode starts a node with RTMP in the cluster of the given prefix. change may be nil.
 func serveNode(t *testing.T, redis, prefix string, change func(*Config)) *rtmpFixture {
 	t.Helper()
 	return serveRTMPOn(t, func(ln net.Listener, c *Config) {
@@ -52,7 +52,7 @@ func serveCluster(t *testing.T, n int, change func(*Config)) []*rtmpFixture {
 	return nodes
 }
 
-// told returns what a node says at /api/streams.
+// told returns the node's report at /api/streams.
 func (f *fixture) told(t *testing.T) (r ops.Report) {
 	t.Helper()
 	res := f.Get("/api/streams")
@@ -65,7 +65,7 @@ func (f *fixture) told(t *testing.T) (r ops.Report) {
 // self returns the address of the node.
 func (f *rtmpFixture) self() string { return f.cfg.self() }
 
-// where says at which nodes a stream is published, and at which it is pulled from there.
+// where returns the nodes at which a stream is published, and the nodes that pull it from there.
 func where(t *testing.T, nodes []*rtmpFixture, name string) (published, pulled []*rtmpFixture) {
 	t.Helper()
 	for _, f := range nodes {
@@ -82,8 +82,8 @@ func where(t *testing.T, nodes []*rtmpFixture, name string) (published, pulled [
 	return published, pulled
 }
 
-// A stream that is published at one node is watched at the others, by HTTP and RTMP, and each node
-// tells where it is.
+// A stream that is published at one node can be watched at the others, over HTTP and RTMP. Each
+// node reports where it is.
 func TestStreamIsServedAtAllNodes(t *testing.T) {
 	t.Parallel()
 	nodes := serveCluster(t, 3, func(c *Config) {
@@ -160,14 +160,14 @@ func TestStreamIsServedAtAllNodes(t *testing.T) {
 			return want(metricOf(nodes[0], name), metricOf(nodes[1], name))
 		})
 	}
-	// A node is not led on to another one.
+	// A node is not redirected to another node.
 	if status := askAsNode(t, nodes[1], "/live/cam"); status != http.StatusMisdirectedRequest {
 		t.Errorf("a node that asks one that does not own the stream gets %d", status)
 	}
 	eventually(t, "the refusal", func() bool {
 		return metricOf(nodes[1], `millrace_refused_total{client="node",reason="not_owner"}`) != "0"
 	})
-	// A node asks so in passing, again and again.
+	// Nodes send such requests routinely.
 	for line := range strings.Lines(nodes[1].Log.String()) {
 		if strings.Contains(line, "node refused") && !strings.Contains(line, "level=DEBUG") {
 			t.Error(line)
@@ -189,8 +189,8 @@ func metricOf(f *rtmpFixture, name string) string {
 	return ""
 }
 
-// http11 makes a request by hand, and returns the first line of the answer. askAsNode returns the
-// status of a request of another node.
+// http11 sends a request by hand, and returns the status line of the response. askAsNode sends a
+// request as another node does, and returns the status.
 func askAsNode(t *testing.T, f *rtmpFixture, path string) int {
 	t.Helper()
 	secret := cluster.NewSecret(clusterToken, "http://127.0.0.1:1")
@@ -215,8 +215,8 @@ func askAsNode(t *testing.T, f *rtmpFixture, path string) int {
 	return 0
 }
 
-// A node that shuts down makes its publishers reconnect to another one, under any takeover rule,
-// and viewers elsewhere stay.
+// A node that shuts down makes its publishers reconnect to another node, whatever the takeover rule
+// is. Viewers at other nodes stay.
 func TestAPublisherLeavesANodeThatShutsDown(t *testing.T) {
 	for _, rule := range []live.Takeover{live.TakeoverAlways, live.TakeoverNever} {
 		t.Run(string(rule), func(t *testing.T) { testLeaving(t, rule) })
@@ -264,7 +264,7 @@ func testLeaving(t *testing.T, rule live.Takeover) {
 	second.Call(rtmp.Stream, "deleteStream", nil, 1)
 }
 
-// A node without Redis is healthy, and serves its streams. About other streams it answers that it
+// A node without Redis is healthy and serves its streams. For other streams it answers that it
 // cannot know.
 func TestNodeServesWithoutRedis(t *testing.T) {
 	t.Parallel()
@@ -290,7 +290,7 @@ func TestNodeServesWithoutRedis(t *testing.T) {
 	p.Call(rtmp.Stream, "deleteStream", nil, 1)
 }
 
-// Nodes that all play the demo leave it to one of them, and to another when that one ends.
+// If all nodes have a demo, one of them plays it, and another node continues when that one ends.
 func TestTheDemoOfACluster(t *testing.T) {
 	t.Parallel()
 	nodes := serveCluster(t, 3, func(c *Config) { c.Demo, c.Takeover = true, "always" })
@@ -312,8 +312,8 @@ func TestTheDemoOfACluster(t *testing.T) {
 	})
 }
 
-// Nodes use TLS, with certificates of an authority in --cluster-ca, for FLV, HLS and reports. A
-// node without the flag does not trust them.
+// Nodes use TLS for FLV, HLS and reports, with certificates of an authority in --cluster-ca. A node
+// without the flag does not trust them.
 func TestNodesOverTLS(t *testing.T) {
 	t.Parallel()
 	ca := newTestCA(t)
@@ -372,7 +372,7 @@ func TestNodesOverTLS(t *testing.T) {
 	}
 }
 
-// What --cluster-ca names must have a certificate.
+// The file of --cluster-ca must contain a certificate.
 func TestClusterCA(t *testing.T) {
 	dir := t.TempDir()
 	empty := filepath.Join(dir, "empty.pem")

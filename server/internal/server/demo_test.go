@@ -29,8 +29,8 @@ func TestTheDemoPlays(t *testing.T) {
 	f.Logged("publisher ended", "stream=demo")
 }
 
-// The demo is played in real time, round after round: due tags have been published, and no others.
-// Timestamps never go back, even where the sample restarts.
+// The demo is played in real time, round after round: exactly the tags that are due have been
+// published. Timestamps never go back, even where the sample restarts.
 func TestTheDemoIsPlayedInRealTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := Defaults()

@@ -17,14 +17,14 @@ import (
 	"github.com/millrace-io/millrace/server/internal/testkit/livetest"
 )
 
-// A balancer is a proxy with its configuration in deploy/.
+// A balancer is a proxy that is configured as in deploy/.
 type balancer struct {
-	*http.Client        // of its HTTP
-	rtmp         string // the socket of its RTMP
+	*http.Client        // for its HTTP address
+	rtmp         string // the socket of its RTMP listener
 }
 
-// balancerConfig returns the name and the text of what deploy/ has for nginx or haproxy, and what
-// replaces a part of the text that must be there.
+// balancerConfig returns the name and the text of the configuration in deploy/ for nginx or
+// haproxy. replace replaces a text that must be there.
 func balancerConfig(t *testing.T, name string) (file string, config *string,
 	replace func(old, new string)) {
 	t.Helper()
@@ -43,8 +43,8 @@ func balancerConfig(t *testing.T, name string) (file string, config *string,
 	}
 }
 
-// startBalancer starts nginx or haproxy as deploy/ configures it, in front of the given addresses
-// of HTTP and RTMP in the places of node1 to node3.
+// startBalancer starts nginx or haproxy with the configuration in deploy/. The given addresses of
+// HTTP and RTMP replace those of node1 to node3.
 func startBalancer(t *testing.T, name string, http, rtmp [3]string) *balancer {
 	t.Helper()
 	program := need.Program(t, name)
@@ -80,7 +80,7 @@ func startBalancer(t *testing.T, name string, http, rtmp [3]string) *balancer {
 		}
 		more := "daemon off; pid " + dir + "/pid; error_log stderr;"
 		if os.Geteuid() == 0 {
-			more += " user root;" // or its workers could not use the directory
+			more += " user root;" // otherwise its workers could not use the directory
 		}
 		check = exec.Command(program, "-t", "-c", conf, "-p", dir, "-g", more)
 		run = exec.Command(program, "-c", conf, "-p", dir, "-g", more)
@@ -103,7 +103,7 @@ func startBalancer(t *testing.T, name string, http, rtmp [3]string) *balancer {
 	return b
 }
 
-// client connects to the application by RTMP through the balancer.
+// client connects to the application over RTMP through the balancer.
 func (b *balancer) client(t *testing.T, app string) *livetest.RTMP {
 	t.Helper()
 	conn, err := new(net.Dialer).DialContext(t.Context(), "unix", b.rtmp)
@@ -115,8 +115,8 @@ func (b *balancer) client(t *testing.T, app string) *livetest.RTMP {
 	return c
 }
 
-// Through the balancers in deploy/ streams pass while they come, by HTTP and by RTMP, and nodes
-// that are down are passed over. Clients cannot pass for nodes.
+// Streams pass through the balancers in deploy/ without delay, over HTTP and RTMP. Nodes that are
+// down are skipped. Clients cannot pretend to be nodes.
 func TestBalancers(t *testing.T) {
 	for _, name := range []string{"nginx", "haproxy"} {
 		t.Run(name, func(t *testing.T) {
@@ -147,8 +147,8 @@ func TestBalancers(t *testing.T) {
 	}
 }
 
-// A balancer without knowledge of streams spreads clients over the nodes of a cluster, and
-// continues without a node that shuts down: returning viewers and publishers get to another one.
+// A balancer that does not know about streams distributes clients over the nodes of a cluster. It
+// continues without a node that shuts down: returning viewers and publishers reach another node.
 func TestAClusterBehindBalancers(t *testing.T) {
 	for _, name := range []string{"nginx", "haproxy"} {
 		t.Run(name, func(t *testing.T) {
@@ -201,8 +201,8 @@ func TestAClusterBehindBalancers(t *testing.T) {
 	}
 }
 
-// systemd takes the units in deploy/ without a word, and the service shows the server little of the
-// machine.
+// systemd accepts the units in deploy/ without a warning, and the service exposes little of the
+// machine to the server.
 func TestUnits(t *testing.T) {
 	program := need.Program(t, "systemd-analyze")
 	dir := t.TempDir()

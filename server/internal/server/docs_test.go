@@ -37,8 +37,7 @@ func userPage(t *testing.T, name string) string {
 	return string(text)
 }
 
-// The fields of /api/streams are those that docs/metrics.md promises, and viewers' fields are in
-// docs/admin.md: none is missing, and none is undocumented.
+// docs/metrics.md lists exactly the fields of /api/streams, and docs/admin.md those of viewers.
 func TestTheDocumentedAPI(t *testing.T) {
 	page := userPage(t, "metrics.md") + userPage(t, "admin.md")
 	for heading, of := range map[string]reflect.Type{
@@ -72,8 +71,8 @@ func TestTheDocumentedAPI(t *testing.T) {
 	}
 }
 
-// A client of /api/streams that was written for the first version that promised its fields still
-// finds them, with their types. This list only grows.
+// A client of /api/streams that was written for the first documented version still finds its
+// fields, with their types. This list only grows.
 func TestTheAPIIsStable(t *testing.T) {
 	f := serve(t, func(c *Config) { c.Demo = true })
 	f.published("demo", 1)
@@ -115,8 +114,8 @@ func TestTheAPIIsStable(t *testing.T) {
 	}
 }
 
-// With the configurations of docs/deploy.md for proxies, streams and blobs pass while they come,
-// and longer ones than nginx' 1 MiB.
+// With the configurations for proxies in docs/deploy.md, streams and blobs pass without delay, even
+// above nginx's default limit of 1 MiB.
 func TestBehindAProxy(t *testing.T) {
 	for _, name := range []string{"nginx", "haproxy", "caddy"} {
 		t.Run(name, func(t *testing.T) {
@@ -128,7 +127,7 @@ func TestBehindAProxy(t *testing.T) {
 	}
 }
 
-// passesStream reports an error if a proxy in front of f keeps a stream back.
+// passesStream reports an error if a proxy delays a stream of f.
 func passesStream(t *testing.T, f *fixture, client *http.Client) {
 	t.Helper()
 	stream := random(3 << 20)
@@ -158,7 +157,7 @@ func passesStream(t *testing.T, f *fixture, client *http.Client) {
 	}
 }
 
-// passes reports an error if a proxy in front of f keeps streams or blobs back.
+// passes reports an error if a proxy delays streams or blobs of f.
 func passes(t *testing.T, f *fixture, client *http.Client) {
 	t.Helper()
 	passesStream(t, f, client)
@@ -177,8 +176,8 @@ func passes(t *testing.T, f *fixture, client *http.Client) {
 	}
 }
 
-// startDocumentedProxy starts a proxy with its configuration in docs/deploy.md, in front of a
-// server at addr, and returns a client of it.
+// startDocumentedProxy starts a proxy with its configuration in docs/deploy.md for a server at
+// addr, and returns a client of the proxy.
 func startDocumentedProxy(t *testing.T, name, program, addr string) *http.Client {
 	t.Helper()
 	language := map[string]string{"nginx": "nginx", "haproxy": "haproxy",
@@ -213,15 +212,15 @@ func startDocumentedProxy(t *testing.T, name, program, addr string) *http.Client
 	return startProxy(t, cmd, socket)
 }
 
-// startNginx starts an nginx with a location block at a Unix socket, and returns a client of it.
-// What stands before the block is for all servers.
+// startNginx starts an nginx with a location block on a Unix socket, and returns a client of it.
+// The text before the block applies to all servers.
 func startNginx(t *testing.T, program, dir, socket, config string) *http.Client {
 	t.Helper()
 	common, location, _ := strings.Cut(config, "location ")
 	conf := filepath.Join(dir, "nginx.conf")
 	text := "daemon off; pid " + dir + "/pid; error_log stderr; events {}\nhttp { access_log off;\n"
 	if os.Geteuid() == 0 {
-		text = "user root;\n" + text // or its workers could not read the directory
+		text = "user root;\n" + text // otherwise its workers could not read the directory
 	}
 	for _, kind := range []string{"client_body", "proxy", "fastcgi", "uwsgi", "scgi"} {
 		text += kind + "_temp_path " + dir + "/" + kind + ";\n"
@@ -233,7 +232,7 @@ func startNginx(t *testing.T, program, dir, socket, config string) *http.Client 
 	return startProxy(t, exec.Command(program, "-c", conf, "-p", dir), socket)
 }
 
-// startProxy starts a proxy that listens at a Unix socket, and returns a client of it.
+// startProxy starts a proxy that listens on a Unix socket, and returns a client of it.
 func startProxy(t *testing.T, cmd *exec.Cmd, socket string) *http.Client {
 	t.Helper()
 	var said logBook
@@ -263,14 +262,14 @@ func startProxy(t *testing.T, cmd *exec.Cmd, socket string) *http.Client {
 	return &http.Client{Transport: tr}
 }
 
-// The command for a test picture in docs/publish.md publishes one that viewers see.
+// The command for a test video in docs/publish.md publishes a stream that viewers can watch.
 func TestDocumentedTestVideo(t *testing.T) {
 	need.Program(t, "ffmpeg")
 	command := regexp.MustCompile("(?m)^ffmpeg -re -f lavfi .*$").FindString(userPage(t,
 		"publish.md"))
 	f := serve(t, nil)
 	command = strings.ReplaceAll(command, "127.0.0.1:8080", f.Addr)
-	command = strings.Replace(command, " -f flv ", " -t 1 -f flv ", 1) // else it does not end
+	command = strings.Replace(command, " -f flv ", " -t 1 -f flv ", 1) // otherwise it does not end
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	w := f.Ask("/live/test.mp4", 0)
@@ -284,8 +283,8 @@ func TestDocumentedTestVideo(t *testing.T) {
 	}
 }
 
-// The RTMP commands of docs/publish.md and docs/watch.md: with the token a stream passes, without
-// it ffmpeg says what the page says.
+// With the token, the RTMP commands of docs/publish.md and docs/watch.md work. Without it, ffmpeg
+// shows the message that the page documents.
 func TestDocumentedRTMPCommands(t *testing.T) {
 	need.Program(t, "ffmpeg")
 	need.Program(t, "rtmpdump")

@@ -12,7 +12,7 @@ import (
 )
 
 // A server that shuts down asks RTMP publishers that support it to reconnect, over TCP and TLS, and
-// accepts their data until they do. Others are ended.
+// accepts their data until they do. Other publishers are disconnected.
 func TestPublishersAreAskedToConnectAgain(t *testing.T) {
 	t.Parallel()
 	const request = "NetConnection.Connect.ReconnectRequest"
@@ -38,7 +38,7 @@ func TestPublishersAreAskedToConnectAgain(t *testing.T) {
 			t.Fatalf("publishing %s was refused: %+v", tt.name, s)
 		}
 		told := make(chan struct{})
-		clients.Go(func() { // as an encoder does: it sends on, up to a keyframe
+		clients.Go(func() { // like an encoder, it continues to send up to a keyframe
 			for {
 				if c.SendTags(sample...) != nil {
 					return

@@ -44,7 +44,7 @@ func serveFiles(t *testing.T, sizes map[string]int, change func(*Config)) (*fixt
 	}), content
 }
 
-// report reads what a line of the log says about how the bytes of a file went.
+// report parses the log line that says how the bytes of a file were sent.
 func (f *fixture) report(path string) chunk.Report {
 	f.T.Helper()
 	line := regexp.MustCompile(`msg="file served" .*path=` + regexp.QuoteMeta(path) +
@@ -62,7 +62,8 @@ func (f *fixture) report(path string) chunk.Report {
 	return chunk.Report{Bytes: n[0], Sendfile: n[1], Splice: n[2], Copied: n[3]}
 }
 
-// Nothing that the server puts around its handlers hides the connection: files go by sendfile.
+// The server's wrappers around its handlers do not hide the connection: files are sent with
+// sendfile.
 func TestFilesGoBySendfile(t *testing.T) {
 	f, content := serveFiles(t, map[string]int{"big": 5 << 20, "small": 100}, nil)
 	for _, name := range []string{"big", "small"} {
@@ -87,7 +88,7 @@ func TestFilesGoBySendfile(t *testing.T) {
 	same(t, "a part", []byte(part.Body), content["big"][1<<20:3<<20])
 	if runtime.GOOS == "linux" {
 		n, _ := strconv.ParseFloat(f.metric(`millrace_files_bytes_total{path="sendfile"}`), 64)
-		if want := 7<<20 - 2*512.0; n != want { // net/http copies the first 512 bytes of each
+		if want := 7<<20 - 2*512.0; n != want { // net/http copies the first 512 bytes of each file
 			t.Errorf("%v bytes by sendfile, want %v", n, want)
 		}
 	}
@@ -128,8 +129,8 @@ func TestFilesStatus(t *testing.T) {
 		{f, "GET", "/files/", "", 403, "403"},
 		{f, "GET", "/files", "", 403, "403"},       // redirected
 		{f, "GET", "/files/site", "", 200, ""},     // redirected
-		{f, "GET", "/files/link", "", 404, "404"},  // out of the root
-		{f, "GET", "/files/%00", "", 404, "404"},   // no file has such a name
+		{f, "GET", "/files/link", "", 404, "404"},  // outside the root
+		{f, "GET", "/files/%00", "", 404, "404"},   // no file can have such a name
 		{f, "POST", "/files/a", "", 405, "POST"},   //
 		{f, "DELETE", "/files/a", "", 405, "HEAD"}, //
 		{f, "GET", "/files/..%2f..%2fetc%2fpasswd", "", 404, ""},
@@ -166,8 +167,8 @@ func TestFilesPrecompressed(t *testing.T) {
 	}
 }
 
-// A client that stops reading amid a file is cut over both versions of HTTP; the file is closed
-// then, and others have not noticed.
+// A client that stops reading in the middle of a file is disconnected, over both versions of HTTP.
+// The file is closed, and other clients are not affected.
 func TestAStalledDownloadIsCut(t *testing.T) {
 	quick := func(c *Config) { c.StallTimeout = time.Second }
 	cut := func(t *testing.T, f *fixture) {
@@ -179,7 +180,7 @@ func TestAStalledDownloadIsCut(t *testing.T) {
 		}
 	}
 	t.Run("HTTP/1", func(t *testing.T) {
-		t.Parallel() // it waits
+		t.Parallel() // waits most of the time
 		f, content := serveFiles(t, map[string]int{"big": 16 << 20}, quick)
 		w := f.Ask("/files/big", 4096)
 		w.Begin()
@@ -190,7 +191,7 @@ func TestAStalledDownloadIsCut(t *testing.T) {
 		same(t, "another's", []byte(f.Get("/files/big").Body), content["big"])
 	})
 	t.Run("HTTP/2", func(t *testing.T) {
-		t.Parallel() // it waits
+		t.Parallel() // waits most of the time
 		f, _ := serveFiles(t, map[string]int{"big": 16 << 20}, quick)
 		res, err := livetest.HTTP2(t, 64<<10).Get(f.URL("/files/big"))
 		if err != nil {
@@ -204,8 +205,8 @@ func TestAStalledDownloadIsCut(t *testing.T) {
 	})
 }
 
-// A client that sends requests and reads nothing is cut as well, though each answer is so short
-// that its handler never waits.
+// A client that sends requests and reads nothing is disconnected, too, although each response is so
+// short that its handler never waits.
 func TestClientThatNeverReadsIsCut(t *testing.T) {
 	for _, path := range []string{"/files/small", "/page/app.js"} {
 		f, _ := serveFiles(t, map[string]int{"small": 2000},
@@ -223,20 +224,20 @@ func TestClientThatNeverReadsIsCut(t *testing.T) {
 	}
 }
 
-// A stream is not bounded by what bounds short answers: who publishes and who watches may take
+// The time limit of short responses does not apply to streams: publishers and viewers may take
 // longer.
 func TestStreamsHaveNoWriteTimeout(t *testing.T) {
 	t.Parallel()
 	const limit = time.Second
 	f := serve(t, func(c *Config) { c.StallTimeout = limit })
-	w := f.Ask("/live/cam", 0) // and waits for the stream
+	w := f.Ask("/live/cam", 0) // waits for the stream
 	time.Sleep(limit / 2)
 	p := f.Publisher("cam")
 	piece := bytes.Repeat([]byte("bytes"), 100)
 	p.Send(piece)
 	w.Begin()
 	same(t, "what came at once", w.Next(len(piece)), piece)
-	time.Sleep(limit * 5 / 4) // a slow machine makes it longer, which does no harm
+	time.Sleep(limit * 5 / 4) // a slow machine may make it longer, which does not matter
 	p.Send(piece)
 	if res := p.End(); res.Status != 200 {
 		t.Errorf("publishing: %d %s, want 200", res.Status, res.Body)
@@ -272,7 +273,7 @@ func TestTooManyDownloads(t *testing.T) {
 	eventually(t, "room", func() bool { return f.Get("/files/small").Status == 200 })
 }
 
-// Blobs in a directory inside --root can be read as files: the log warns.
+// If the directory of blobs is inside --root, blobs can be read as files, and the log warns.
 func TestBlobsAmongTheFiles(t *testing.T) {
 	root := t.TempDir()
 	within := filepath.Join(root, "blobs")

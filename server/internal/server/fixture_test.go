@@ -17,7 +17,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/testkit/livetest"
 )
 
-// testTimeout is how long a test waits for something that must happen. Only a failing test waits so
+// testTimeout is how long a test waits for an event that must happen. Only a failing test waits so
 // long.
 const testTimeout = nettest.Timeout
 
@@ -33,7 +33,7 @@ var (
 type fixture struct {
 	*Server
 	livetest.Client
-	stop func() // as SIGTERM does; returns when Serve has
+	stop func() // does the same as SIGTERM, and returns when Serve has returned
 }
 
 // serve starts a server. change may be nil.
@@ -82,7 +82,7 @@ func serveOn(t testing.TB, cfg Config, book *logBook, l Listeners) *fixture {
 	return &fixture{Server: s, Client: client, stop: stop}
 }
 
-// published waits until there is the stream, and all of them have taken n bytes after their FLV
+// published waits until the stream exists, and all viewers have received n bytes after their FLV
 // headers.
 func (f *fixture) published(name string, n int) {
 	f.T.Helper()
@@ -93,7 +93,7 @@ func (f *fixture) published(name string, n int) {
 	})
 }
 
-// metric returns the value of a metric, as the text of its line, or "" if there is none (yet).
+// metric returns the value of a metric as text, or "" if the metric does not exist (yet).
 func (f *fixture) metric(name string) string {
 	f.T.Helper()
 	for line := range strings.Lines(f.Get("/metrics").Body) {

@@ -30,12 +30,12 @@ import (
 	"github.com/millrace-io/millrace/server/internal/demo"
 )
 
-// gortmplib is the RTMP client of another project. It shares no code with media/rtmp: not the
-// handshake, the chunks, the commands or the headers of codecs.
+// gortmplib is the RTMP client of another project. It shares no code with media/rtmp: neither the
+// handshake, nor the chunks, the commands or the codec headers.
 
-// A libStream is a stream as gortmplib writes and reads it.
+// A libStream is a stream in the form that gortmplib writes and reads.
 type libStream struct {
-	// By track, as in "video0": the FourCC of the codec, and its parameters.
+	// By track, such as "video0": the FourCC of the codec, and its parameters.
 	config map[string][][]byte
 	frames []libFrame
 }
@@ -60,12 +60,12 @@ func (s *libStream) later(d time.Duration) *libStream {
 	return moved
 }
 
-// head returns how many frames there are up to the first one of video.
+// head returns the number of frames up to the first video frame.
 func (s *libStream) head() int {
 	return 1 + slices.IndexFunc(s.frames, func(f libFrame) bool { return f.track == "video0" })
 }
 
-// same compares a stream with the one that is wanted.
+// same compares a stream with want.
 func (s *libStream) same(t *testing.T, what string, want *libStream) {
 	t.Helper()
 	if !reflect.DeepEqual(s.config, want.config) {
@@ -124,7 +124,7 @@ func (s *libStream) tracks(t *testing.T) (names []string, tracks []*gortmplib.Tr
 	return names, tracks
 }
 
-// configOf is the reverse of tracks.
+// configOf is the inverse of tracks.
 func configOf(track *gortmplib.Track) ([][]byte, error) {
 	switch c := track.Codec.(type) {
 	case *codecs.H264:
@@ -157,7 +157,7 @@ func readTags(t *testing.T, tags [][]byte) *libStream {
 	return s
 }
 
-// readBody reads the body of a tag, and returns whether it has understood that.
+// readBody reads the body of a tag, and returns whether it understands it.
 func (s *libStream) readBody(kind byte, at time.Duration, p []byte) bool {
 	const (
 		config, frames, framesX     = 0, 1, 3
@@ -221,7 +221,7 @@ func readRecord(codec string, p []byte) (all [][]byte) {
 	switch codec {
 	case "avc1":
 		next(next(p[6:])[1:])
-	case "hvc1": // three arrays of one
+	case "hvc1": // three arrays of one element
 		for p = p[23:]; len(p) > 0; {
 			p = next(p[3:])
 		}
@@ -263,7 +263,7 @@ func (f *rtmpFixture) libClient(address string, publish bool) (*gortmplib.Client
 	return c, nil
 }
 
-// roots returns the server's certificate, which signs itself, or nil.
+// roots returns the server's self-signed certificate, or nil.
 func (f *rtmpFixture) roots() *x509.CertPool {
 	if f.cfg.TLSCert == "" {
 		return nil
@@ -277,7 +277,7 @@ func (f *rtmpFixture) roots() *x509.CertPool {
 	return roots
 }
 
-// statusIn returns code and description of an onStatus, or "".
+// statusIn returns the code and the description of an onStatus message, or "".
 func statusIn(m message.Message) string {
 	c, ok := m.(*message.CommandAMF0)
 	if !ok || c.Name != "onStatus" || len(c.Arguments) < 2 {
@@ -289,7 +289,7 @@ func statusIn(m message.Message) string {
 	return code + ": " + description
 }
 
-// A libPublisher publishes by gortmplib.
+// A libPublisher publishes with gortmplib.
 type libPublisher struct {
 	t      *testing.T
 	client *gortmplib.Client
@@ -297,10 +297,10 @@ type libPublisher struct {
 	tracks map[string]*gortmplib.Track
 	codec  map[string]string
 
-	statuses chan string // what the server says; closed at the end of the connection
+	statuses chan string // the server's messages; closed at the end of the connection
 }
 
-// libPublish publishes the tracks of a stream, and none of its frames.
+// libPublish publishes the tracks of a stream, but none of its frames.
 func (f *rtmpFixture) libPublish(t *testing.T, address string, s *libStream) *libPublisher {
 	t.Helper()
 	c, err := f.libClient(address, true)
@@ -359,7 +359,7 @@ func (p *libPublisher) send(frames ...libFrame) {
 // call calls the server by name.
 func (p *libPublisher) call(name string, argument any) {
 	p.t.Helper()
-	const stream = 1 << 24 // 1, in the order of bytes of gortmplib
+	const stream = 1 << 24 // 1, in the byte order of gortmplib
 	m := &message.CommandAMF0{ChunkStreamID: 4, MessageStreamID: stream, Name: name,
 		Arguments: amf0.Data{nil, argument}}
 	if err := p.client.Write(m); err != nil {
@@ -367,7 +367,7 @@ func (p *libPublisher) call(name string, argument any) {
 	}
 }
 
-// await waits for the status of a code.
+// await waits for the status with the given code.
 func (p *libPublisher) await(code string) string {
 	p.t.Helper()
 	for s := range p.statuses {
@@ -387,19 +387,19 @@ func (p *libPublisher) unpublish() {
 	p.client.Close()
 }
 
-// A libViewer plays by gortmplib.
+// A libViewer plays with gortmplib.
 type libViewer struct {
 	t      *testing.T
 	client *gortmplib.Client
 	done   chan struct{}
 
-	// Of the goroutine that reads, until done is closed.
+	// Used by the reading goroutine until done is closed.
 	got      libStream
 	statuses []string
 	err      error
 }
 
-// libWatch plays a stream that there is. The viewer begins at its newest keyframe.
+// libWatch plays an existing stream. The viewer starts at its newest keyframe.
 func (f *rtmpFixture) libWatch(t *testing.T, address string) *libViewer {
 	t.Helper()
 	c, err := f.libClient(address, false)
@@ -431,7 +431,7 @@ func (c libConn) Read() (message.Message, error) {
 	return m, err
 }
 
-// read reads until there is an error.
+// read reads until an error occurs.
 func (v *libViewer) read() error {
 	r := &gortmplib.Reader{Conn: libConn{v.client, v}}
 	if err := r.Initialize(); err != nil {
@@ -451,7 +451,7 @@ func (v *libViewer) read() error {
 		}
 		v.got.config[name] = config
 		units := func(pts, dts time.Duration, units [][]byte) {
-			// Gortmplib gives a sequence header as a frame.
+			// gortmplib returns a sequence header as a frame.
 			if !reflect.DeepEqual(units, config[1:]) {
 				v.got.add(name, pts, dts, units...)
 			}
@@ -462,7 +462,7 @@ func (v *libViewer) read() error {
 			r.OnDataH264(track, units)
 		case *codecs.H265:
 			r.OnDataH265(track, units)
-		case *codecs.AV1: // with a temporal delimiter
+		case *codecs.AV1: // including a temporal delimiter
 			r.OnDataAV1(track, func(pts time.Duration, list [][]byte) { units(pts, pts, list[1:]) })
 		case *codecs.MPEG4Audio:
 			r.OnDataMPEG4Audio(track, packet)
@@ -495,8 +495,8 @@ func (v *libViewer) rest() *libStream {
 	return &v.got
 }
 
-// libStreams returns streams of two seconds and more: a reader of gortmplib looks for tracks in
-// two.
+// libStreams returns streams of at least two seconds, because a reader of gortmplib looks for
+// tracks for two seconds.
 func libStreams(t *testing.T) map[string]*libStream {
 	t.Helper()
 	sample := readTags(t, sampleTags())
@@ -516,8 +516,8 @@ func libStreams(t *testing.T) map[string]*libStream {
 		}
 		return p
 	}
-	// made returns a stream with keyframes of a size and, if reordered, with presentation times
-	// that differ from decoding times.
+	// made returns a stream with keyframes of the given size. If reordered is set, presentation
+	// times differ from decoding times.
 	made := func(config map[string][][]byte, size int, video func(key bool, size int) [][]byte,
 		reordered bool,
 		audio ...string) *libStream {
@@ -535,8 +535,8 @@ func libStreams(t *testing.T) map[string]*libStream {
 		}
 		return s
 	}
-	// gortmplib leaves out what follows the first two bytes of an AudioSpecificConfig: that there
-	// is no SBR.
+	// gortmplib drops everything after the first two bytes of an AudioSpecificConfig, which say
+	// that there is no SBR.
 	aac := [][]byte{[]byte("mp4a"), sample.config["audio0"][1][:2]}
 	sample.config["audio0"] = aac
 	head := [][]byte{[]byte("Opus"), []byte("OpusHead\x01\x02\x38\x01\x80\xbb\x00\x00\x00\x00\x00")}
@@ -548,7 +548,8 @@ func libStreams(t *testing.T) map[string]*libStream {
 	}
 	return map[string]*libStream{
 		"H.264 and AAC": sample,
-		// Times of more than 24 bits, and frames of several chunks, each of which repeats the time.
+		// Timestamps of more than 24 bits, and frames of several chunks, each of which repeats the
+		// timestamp.
 		"late and large": made(map[string][][]byte{"video0": sample.config["video0"],
 			"audio0": aac}, 150_000, avc, true, "audio0").
 			later((1<<24 - 1000) * time.Millisecond),
@@ -575,15 +576,15 @@ func libStreams(t *testing.T) map[string]*libStream {
 	}
 }
 
-// Streams published by gortmplib reach viewers of each format unchanged, and other streams reach
-// viewers of gortmplib.
+// Streams published by gortmplib reach viewers of each format unchanged. Other streams reach
+// viewers of gortmplib unchanged.
 func TestGortmplib(t *testing.T) {
 	cert, key := writeCertificate(t, t.TempDir(), 1)
 	plain := serveRTMP(t, nil)
-	// Where HTTP is HTTPS.
+	// This server has HTTPS.
 	secure := serveRTMP(t, func(c *Config) { c.TLSCert, c.TLSKey = cert, key })
 	for format, want := range libStreams(t) {
-		var tags [][]byte // of the stream that gortmplib has published first
+		var tags [][]byte // of the stream that gortmplib has published before
 		byLibrary := func(scheme string) func(t *testing.T, f *rtmpFixture) libSource {
 			return func(t *testing.T, f *rtmpFixture) libSource {
 				p, n := f.libPublish(t, f.libURL(scheme, "/live#cam"), want), want.head()
@@ -659,17 +660,18 @@ func TestGortmplib(t *testing.T) {
 	}
 }
 
-// A libSource is a publisher: begin sends a stream up to its first frame of video, and goOn what
-// follows.
+// A libSource is a publisher: begin sends a stream up to its first video frame, and goOn sends the
+// rest.
 type libSource struct{ begin, goOn, end func() }
 
-// A server that takes the longest frames of all does not announce chunks that gortmplib refuses.
+// A server that accepts the longest possible frames does not announce a chunk size that gortmplib
+// refuses.
 func TestGortmplibWithTheLongestFrames(t *testing.T) {
 	f := serveRTMP(t, func(c *Config) {
 		c.MaxTagBytes, c.KeepBytes, c.LagBytes = 1<<24-1, 64<<20, 64<<20
 	})
 	want := libStreams(t)["late and large"]
-	// Longer than a chunk by its header, and as long as gortmplib takes.
+	// Its header makes it longer than a chunk, and as long as gortmplib accepts.
 	i := slices.IndexFunc(want.frames, func(f libFrame) bool {
 		return f.track == "video0" && f.dts > want.frames[0].dts
 	})
@@ -684,8 +686,7 @@ func TestGortmplibWithTheLongestFrames(t *testing.T) {
 	v.rest().same(t, "the viewer", want)
 }
 
-// The token may stand behind the stream key, and in the address. A client that shows a wrong one is
-// told so.
+// The token may be after the stream key, or in the address. A client with a wrong token is told so.
 func TestGortmplibTokens(t *testing.T) {
 	f := serveRTMP(t, func(c *Config) {
 		c.PublishToken, c.ReadToken = "publish-s3cret", "read-s3cret"
@@ -727,7 +728,7 @@ func TestGortmplibTokens(t *testing.T) {
 	}
 }
 
-// A second publisher takes over, the first one gets the reason, and viewers stay.
+// A second publisher takes over. The first one gets the reason, and viewers stay.
 func TestGortmplibTakeover(t *testing.T) {
 	f := serveRTMP(t, nil)
 	sample := libStreams(t)["H.264 and AAC"]
@@ -745,7 +746,7 @@ func TestGortmplibTakeover(t *testing.T) {
 	next.send(sample.frames...)
 	next.unpublish()
 	got := v.rest()
-	// The second publisher's times follow the first's.
+	// The second publisher's times continue after the first one's.
 	want := &libStream{config: sample.config, frames: slices.Clone(sample.frames[:half])}
 	if len(got.frames) > half {
 		want.frames = append(
@@ -773,7 +774,7 @@ func TestGortmplibEndsItsStream(t *testing.T) {
 		"deleteStream": func(p *libPublisher) { p.call("deleteStream", 1.) },
 		"closeStream":  func(p *libPublisher) { p.call("closeStream", nil) },
 		"FCUnpublish":  func(p *libPublisher) { p.call("FCUnpublish", "cam") },
-		// The server's last messages may be unread: Close would discard them.
+		// The server's last messages may be unread. Close would discard them.
 		"": func(p *libPublisher) { _ = p.client.NetConn().(*net.TCPConn).CloseWrite() },
 	} {
 		p := f.libPublish(t, f.libURL("rtmp", "/live#cam"), sample)
@@ -790,7 +791,7 @@ func TestGortmplibEndsItsStream(t *testing.T) {
 	}
 }
 
-// tagsUpToVideo returns how many tags there are up to the first frame of video.
+// tagsUpToVideo returns the number of tags up to the first video frame.
 func tagsUpToVideo(tags [][]byte) int {
 	return 1 + slices.IndexFunc(tags, func(tag []byte) bool {
 		return tag[0] == 9 && (tag[11]&0x80 == 0 && tag[12] == 1 || tag[11]&0x80 != 0 &&

@@ -10,8 +10,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/testkit/pagetest"
 )
 
-// hls.js on a page of another site plays the demo by parts, by whole segments and with a token, and
-// never stops. By parts it is less than two seconds behind.
+// On a page of another site, hls.js plays the demo by parts, by whole segments, and with a token,
+// without a stop. By parts it is less than two seconds behind the live end.
 func TestHLSInABrowser(t *testing.T) {
 	tab := pagetest.NewPlayers(t)
 	open := serve(t, func(c *Config) { c.Demo, c.Latency = true, Defaults().Latency })
@@ -22,17 +22,17 @@ func TestHLSInABrowser(t *testing.T) {
 	checkBeside(t, open.follow("demo", func(c *hlscheck.Client) {
 		c.FromStart, c.Verify = false, 10
 	}))
-	// A player that a busy machine has held up plays faster until it is as live as before.
+	// A player that was delayed by a busy machine plays faster until it has caught up.
 	const live = "lowLatencyMode: true, maxLiveSyncPlaybackRate: 1.5, liveSyncOnStallIncrease: 0"
 	tab.Play("parts", open.URL(path), live)
 	tab.Play("token", closed.URL(path)+"?token=a+secret", live)
 	names := []string{"parts", "token"}
-	// A machine that has no time for the browser makes it stop, be late, and leave out a part. That
-	// is no fault of the stream if it does not happen again and again.
+	// If the machine has no time for the browser, the browser stops, is late, or leaves out a part.
+	// That is not a fault of the stream, unless it happens again and again.
 	rounds, seconds, want := 6, 10.0, 3
-	if testing.Short() { // up to the first good round
+	if testing.Short() { // until the first good round
 		rounds, seconds, want = 10, 4, 1
-	} else { // it begins three segments from the end, when there are so many
+	} else { // it starts three segments before the end, if there are so many
 		tab.Reaches("parts", 8)
 		tab.Play("segments", open.URL(path), "lowLatencyMode: false")
 		names = append(names, "segments")
@@ -74,8 +74,8 @@ func TestHLSInABrowser(t *testing.T) {
 	}
 }
 
-// checkBeside has a player check the playlists while browsers play. Mistakes against some rules may
-// be made.
+// checkBeside lets a player check the playlists while browsers play. Mistakes against the given
+// rules are allowed.
 func checkBeside(t *testing.T, player *hlsPlayer, may ...string) {
 	t.Cleanup(func() {
 		stats := player.stop()
@@ -86,15 +86,15 @@ func checkBeside(t *testing.T, player *hlsPlayer, may ...string) {
 	})
 }
 
-// hls.js plays on by parts and by segments when the publisher is cut and comes back, when it comes
-// back with other codecs, and to the end of the stream.
+// hls.js continues, by parts and by segments, when the publisher is disconnected and returns, when
+// it returns with other codecs, and up to the end of the stream.
 func TestHLSChangesInABrowser(t *testing.T) {
 	if testing.Short() {
 		t.Skip("plays in real time")
 	}
 	tab := pagetest.NewPlayers(t)
 	f := serve(t, func(c *Config) { c.PublisherReturn = testTimeout })
-	// Where the publisher is cut, a part may be short: the next frame is unknown.
+	// When the publisher is disconnected, a part may be short, because the next frame is unknown.
 	checkBeside(t, f.follow("film", nil), "hint-broken", "part-short")
 	film := sampleReel(5)
 	other := slices.Concat(otherCodec(t, film.config()), film.rest())

@@ -39,7 +39,7 @@ func (c *requestCount) front(t *testing.T, url *url.URL, tr http.RoundTripper) *
 }
 
 // Fifty players, an ffmpeg and a browser play through nginx with the lines of docs/hls.md. The
-// server is asked once for each segment, part and playlist.
+// server gets one request for each segment, part and playlist.
 func TestHLSBehindACache(t *testing.T) {
 	t.Parallel()
 	nginx := need.Program(t, "nginx")
@@ -65,7 +65,7 @@ func TestHLSBehindACache(t *testing.T) {
 	edge := came.front(t, &url.URL{Scheme: "http", Host: "localhost"}, client.Transport)
 	path := edge.URL + "/live/demo/index.m3u8"
 
-	steps := 5 // of two seconds
+	steps := 5 // steps of two seconds
 	if testing.Short() {
 		steps = 1
 	}
@@ -80,8 +80,8 @@ func TestHLSBehindACache(t *testing.T) {
 			p.got((i + 1) * 100_000)
 		}
 	}
-	// Before the players stop: if the one hangs up that nginx asks for, nginx asks again for the
-	// others.
+	// Count before the players stop: if the player disconnects whose request nginx has forwarded,
+	// nginx repeats the request for the others.
 	asked.mu.Lock()
 	objects, lists, requests := 0, 0, 0
 	for uri, n := range asked.counts {
@@ -107,8 +107,8 @@ func TestHLSBehindACache(t *testing.T) {
 		latency.N, latency.Sum, latency.Max = latency.N+stats.Latency.N,
 			latency.Sum+stats.Latency.Sum, max(latency.Max, stats.Latency.Max)
 	}
-	// A playlist may be kept for two seconds only, and nginx lets requests through that have waited
-	// for five: on a slow machine the server is asked for it again.
+	// A playlist may be kept for only two seconds, and nginx forwards requests that have waited for
+	// five. On a slow machine the server is therefore asked again.
 	if objects == 0 || lists == 0 || requests > lists*len(players)/4 {
 		t.Errorf("the server was asked for %d objects, and %d times for %d playlists", objects,
 			requests, lists)

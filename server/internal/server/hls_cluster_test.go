@@ -24,14 +24,13 @@ import (
 	"github.com/millrace-io/millrace/server/internal/testkit/livetest"
 )
 
-// count returns a metric.
+// count returns the value of a metric.
 func count(f *rtmpFixture, name string) int {
 	n, _ := strconv.Atoi(metricOf(f, name))
 	return n
 }
 
-// sendHLS sends a reel, and has HLS made of it from its first frame on, for the player that there
-// is.
+// sendHLS sends a reel. HLS of it begins with its first frame, for a player that already waits.
 func (f *rtmpFixture) sendHLS(p *livetest.Publisher, r reel) {
 	f.T.Helper()
 	p.Send(r[:1].bytes(5))
@@ -39,8 +38,8 @@ func (f *rtmpFixture) sendHLS(p *livetest.Publisher, r reel) {
 	p.Send(bytes.Join(r[1:], nil))
 }
 
-// A stream is published at one node. Players at all of them get the same bytes, and another node
-// asks the owner for each object once.
+// A stream is published at one node. Players at all nodes get the same bytes, and each other node
+// requests each object from the owner once.
 func TestHLSAtAllNodes(t *testing.T) {
 	nodes := serveCluster(t, 3, keepAll)
 	var players []*hlsPlayer
@@ -111,7 +110,7 @@ func TestHLSAtAllNodes(t *testing.T) {
 	}
 }
 
-// A player shows the token for readers at the node that it asks, and gets playlists with it.
+// A player shows the token for readers to any node, and gets playlists with the token.
 func TestHLSTokenAtAnotherNode(t *testing.T) {
 	nodes := serveCluster(t, 2, func(c *Config) {
 		c.ReadToken, c.PublishToken = "reader", "writer"
@@ -132,7 +131,7 @@ func TestHLSTokenAtAnotherNode(t *testing.T) {
 	p.End()
 }
 
-// A publisher moves to another node: the playlist continues there, and players at the third node
+// A publisher moves to another node. The playlist continues there, and players at the third node
 // see a discontinuity. A node that shuts down later leaves its segments in the store.
 func TestHLSContinuesAtAnotherNode(t *testing.T) {
 	t.Parallel()
@@ -180,8 +179,8 @@ func TestHLSContinuesAtAnotherNode(t *testing.T) {
 	if n := player.breaks(); n != 2 || stats.Inits != 3 {
 		t.Errorf("%d breaks and %d inits\n%v", n, stats.Inits, stats)
 	}
-	// Parts that the player has not asked for yet are gone with their node. A segment may be a
-	// moment late in the store.
+	// Parts that the player has not requested yet are lost with their node. A segment may be stored
+	// a moment late.
 	if len(hlscheck.Must(hlscheck.Without(stats.Problems, "hint-broken", "part-short",
 		"object-missing"))) > 0 {
 		t.Errorf("there are mistakes:\n%v", stats)
@@ -189,8 +188,8 @@ func TestHLSContinuesAtAnotherNode(t *testing.T) {
 	third.End()
 }
 
-// ffmpeg plays through a balancer without stickiness while the publisher moves: it gets the
-// pictures of both nodes.
+// ffmpeg plays through a balancer without sticky sessions while the publisher moves. It gets the
+// video frames of both nodes.
 func TestHLSTakeoverWithFFmpeg(t *testing.T) {
 	if testing.Short() {
 		t.Skip("plays in real time")
@@ -258,7 +257,7 @@ func TestHLSOfUnknownStreamAtAllNodes(t *testing.T) {
 	}
 }
 
-// A server that shuts down does not leave its players waiting.
+// A server that shuts down answers its waiting players.
 func TestHLSElsewhereAtShutdown(t *testing.T) {
 	t.Parallel()
 	nodes := serveCluster(t, 2, func(c *Config) { c.ViewerWait = 10 * testTimeout })
@@ -308,7 +307,7 @@ func TestHLSEndAtAllNodes(t *testing.T) {
 	}
 	var end string
 	eventually(t, "the end at the node that had the publisher", func() bool {
-		// Which gave the stream up a moment before.
+		// This node released the stream a moment before.
 		end = nodes[0].Get("/live/film/media.m3u8").Body
 		return strings.HasSuffix(end, "#EXT-X-ENDLIST\n")
 	})
@@ -316,7 +315,7 @@ func TestHLSEndAtAllNodes(t *testing.T) {
 		for _, query := range []string{"", fmt.Sprintf("?_HLS_msn=%d&_HLS_part=%d", o.MSN, o.Part),
 			fmt.Sprintf("?_HLS_msn=%d", o.MSN)} {
 			eventually(t, "the end at all nodes", func() bool {
-				// A playlist of before the end may be kept for a part.
+				// A playlist from before the end may be cached for the duration of a part.
 				res := f.Get("/live/film/media.m3u8" + query)
 				if res.Status != 200 {
 					t.Errorf("media.m3u8%s at %s: %d %s", query, f.self(), res.Status, res.Body)
@@ -340,7 +339,7 @@ func TestHLSEndAtAllNodes(t *testing.T) {
 			player.end()
 		}
 	}
-	// The next stream of the name is at another node.
+	// The next stream with this name is at another node.
 	p = nodes[1].Publisher("film")
 	p.Send(film.bytes(5))
 	eventually(t, "the next stream", func() bool {

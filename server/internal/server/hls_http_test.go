@@ -19,9 +19,9 @@ import (
 	"github.com/millrace-io/millrace/server/internal/testkit/livetest"
 )
 
-// awaitHLS returns the names of a part of a stream that has got all of the sample before anything
-// is asked for, and of a part that will not come: HLS then begins with the sample's last second.
-// get gets playlists.
+// awaitHLS returns the names of two parts of a stream that received the complete sample before the
+// first request: one that is available, and one that will not come. HLS then begins with the
+// sample's last second. get returns playlists.
 func (f *fixture) awaitHLS(t *testing.T, get func(name string) (string, error)) (part,
 	next string) {
 	t.Helper()
@@ -38,7 +38,7 @@ func (f *fixture) awaitHLS(t *testing.T, get func(name string) (string, error)) 
 	return names[1], hls.Object{Kind: hls.KindPart, Epoch: hint.Epoch, MSN: hint.MSN + 1}.String()
 }
 
-// publishSample publishes the sample, and then stays silent. Its results are those of awaitHLS.
+// publishSample publishes the sample, and then sends nothing. Its results are those of awaitHLS.
 func (f *fixture) publishSample(t *testing.T) (p *livetest.Publisher, part, next string) {
 	t.Helper()
 	p = f.Publisher("cam")
@@ -63,7 +63,7 @@ func uris(list string) (all []string) {
 	return all
 }
 
-// What HTTP has to say about HLS.
+// The status and header fields of responses for HLS.
 func TestHLSRequests(t *testing.T) {
 	f := serve(t, nil)
 	p, part, _ := f.publishSample(t)
@@ -126,8 +126,8 @@ func TestHLSRequests(t *testing.T) {
 	p.End()
 }
 
-// Playlists have the token in each address, and each address needs it. What a token opens is no
-// shared cache's.
+// Playlists have the token in each address, and each address needs it. Responses to requests with a
+// token are not for shared caches.
 func TestHLSToken(t *testing.T) {
 	const token = `a"b&c d+%=é,<>#?/`
 	for _, tt := range []struct {
@@ -175,7 +175,7 @@ func TestHLSToken(t *testing.T) {
 				if strings.HasSuffix(u.Path, ".m3u8") {
 					todo = append(todo, uris(res.Body)...)
 					if strings.HasSuffix(u.Path, "media.m3u8") {
-						todo = todo[:len(todo)-1] // the hint
+						todo = todo[:len(todo)-1] // the hinted part
 					}
 				}
 				if res := f.Request("GET", u.Path, "", "Host: "+tt.host); res.Status != tt.refuse {
@@ -193,7 +193,7 @@ func TestHLSToken(t *testing.T) {
 	}
 }
 
-// A waiting client that disconnects frees its slot at once, over any protocol.
+// A waiting client that disconnects frees its place at once, over any protocol.
 func TestHLSClientsThatHangUp(t *testing.T) {
 	for _, protocol := range []string{"HTTP/1", "HTTP/2", "HTTP/1 over TLS", "HTTP/2 over TLS"} {
 		t.Run(protocol, func(t *testing.T) {
@@ -254,7 +254,7 @@ func TestHLSClientsThatHangUp(t *testing.T) {
 				!strings.Contains(err.Error(), "503") {
 				t.Errorf("one more than may wait: %v", err)
 			}
-			if _, err := get(t.Context(), part); err != nil { // next to them
+			if _, err := get(t.Context(), part); err != nil { // in addition to the waiting clients
 				t.Error(err)
 			}
 			cancel()
@@ -268,10 +268,9 @@ func TestHLSClientsThatHangUp(t *testing.T) {
 	}
 }
 
-// A request may wait for longer than a client may take nothing, and the connection is as good as
-// before.
+// A request may wait for longer than a client may stop reading, and the connection stays usable.
 func TestHLSKeepAliveAfterAWait(t *testing.T) {
-	const stall = time.Second // long for a client on a busy machine
+	const stall = time.Second // long enough for a client on a busy machine
 	f := serve(t, func(c *Config) { c.StallTimeout = stall })
 	p, _, next := f.publishSample(t)
 	conn := f.Dial("")
@@ -293,7 +292,7 @@ func TestHLSKeepAliveAfterAWait(t *testing.T) {
 	}
 	ask(next, 0)
 	eventually(t, "a request that waits", func() bool { return f.hub.Stats().HLS.Waiting == 1 })
-	time.Sleep(2 * stall) // for longer than the limit, not for something to happen
+	time.Sleep(2 * stall) // longer than the limit
 	p.End()
 	res, err := http.ReadResponse(r, nil)
 	if err != nil {
@@ -335,8 +334,8 @@ func TestHLSClientsThatStallAreCut(t *testing.T) {
 	all.Wait()
 }
 
-// A token is repeated in each address of a playlist where the addresses need it, unless no signer
-// makes one so long.
+// A token is repeated in each address of a playlist if the addresses need it, unless it is longer
+// than any signed token.
 func TestHLSRepeatsOnlyNeededTokens(t *testing.T) {
 	const most = 1 << 10 // bytes
 	for name, tt := range map[string]struct {

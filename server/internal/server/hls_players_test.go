@@ -31,14 +31,14 @@ func runProgram(t *testing.T, name string, args ...string) string {
 	return stdout.String()
 }
 
-// decoded returns the checksums of a file's decoded pictures ("v"), or of its sound ("a").
+// decoded returns the checksums of a file's decoded video frames ("v"), or of its audio ("a").
 func decoded(t *testing.T, file, stream string) []string {
 	t.Helper()
 	return sums(runProgram(t, "ffmpeg", "-v", "error", "-i", file, "-map", "0:"+stream, "-fps_mode",
 		"passthrough", "-f", "framemd5", "-"))
 }
 
-// sums returns the last column of what ffmpeg writes as framemd5.
+// sums returns the last column of ffmpeg's framemd5 output.
 func sums(framemd5 string) (list []string) {
 	for line := range strings.Lines(framemd5) {
 		if !strings.HasPrefix(line, "#") {
@@ -48,7 +48,7 @@ func sums(framemd5 string) (list []string) {
 	return list
 }
 
-// hlsFilm makes an FLV file with B-frames and sound.
+// hlsFilm makes an FLV file with B-frames and audio.
 func hlsFilm(t *testing.T, seconds int) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "film.flv")
@@ -60,8 +60,8 @@ func hlsFilm(t *testing.T, seconds int) string {
 	return path
 }
 
-// ffmpeg and GStreamer play a stream by whole segments, and a player of parts checks each playlist.
-// All of them get the source's frames.
+// ffmpeg and GStreamer play a stream by whole segments, and a player that uses parts checks each
+// playlist. All of them get the source's frames.
 func TestHLSPlayers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("plays in real time")
@@ -129,8 +129,8 @@ func TestHLSPlayers(t *testing.T) {
 	}
 }
 
-// H.265 plays, and its pictures are the source's. ffmpeg 5 does not put it into FLV: they are taken
-// out of an MP4 file.
+// H.265 plays, and its video frames are the source's. ffmpeg 5 cannot write it to FLV, so the
+// frames are taken from an MP4 file.
 func TestHLSOfHEVC(t *testing.T) {
 	t.Parallel()
 	need.Program(t, "ffmpeg")
@@ -156,7 +156,7 @@ func TestHLSOfHEVC(t *testing.T) {
 		if string(in[4:8]) != "mdat" {
 			continue
 		}
-		head := "\xa3hvc1" // no offset between decoding and showing
+		head := "\xa3hvc1" // composition time offset 0
 		if n%25 == 0 {
 			head = "\x93hvc1"
 		}

@@ -20,7 +20,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/testkit/livetest"
 )
 
-// A reel is an FLV stream in tags, with the times that they are sent with.
+// A reel is an FLV stream as a list of tags, with their timestamps.
 type reel [][]byte
 
 const (
@@ -28,8 +28,8 @@ const (
 	videoTag = 9
 )
 
-// sampleReel returns so many seconds of the sample: sequence headers, then frames with a keyframe a
-// second.
+// sampleReel returns the given number of seconds of the sample: sequence headers, then frames with
+// a keyframe each second.
 func sampleReel(seconds int) (r reel) {
 	tags := sampleTags()
 	for round := 0; round*8 < seconds; round++ {
@@ -44,8 +44,8 @@ func sampleReel(seconds int) (r reel) {
 	return r
 }
 
-// newRendition is a place in a reel that waits until MP4 is made anew, because the codecs have
-// changed.
+// newRendition is an element of a reel that waits until the MP4 rendition restarts because the
+// codecs have changed.
 var newRendition = reel{nil}
 
 func isConfigTag(tag []byte) bool { return len(tag) > 0 && (tag[0] == 18 || tag[12] == 0) }
@@ -62,7 +62,7 @@ func withTime(tag []byte, ms int) []byte {
 	return tag
 }
 
-// change returns the reel with each tag replaced by what f returns, or left out where that is nil.
+// change returns the reel with each tag replaced by the result of f. A nil result removes the tag.
 func (r reel) change(f func(i int, tag []byte) []byte) (out reel) {
 	for i, tag := range r {
 		if tag = f(i, tag); tag != nil {
@@ -72,7 +72,7 @@ func (r reel) change(f func(i int, tag []byte) []byte) (out reel) {
 	return out
 }
 
-// only leaves out the other kind of tags.
+// only removes tags of other kinds.
 func (r reel) only(kind byte) reel {
 	return r.change(func(_ int, tag []byte) []byte {
 		if tag[0] != kind {
@@ -82,7 +82,7 @@ func (r reel) only(kind byte) reel {
 	})
 }
 
-// keyEvery has only each n-th second begin with a keyframe; with 0 only the first one.
+// keyEvery keeps a keyframe only in each n-th second, or with 0 only the first one.
 func (r reel) keyEvery(n int) reel {
 	key := -1
 	return r.change(func(_ int, tag []byte) []byte {
@@ -98,7 +98,7 @@ func (r reel) keyEvery(n int) reel {
 	})
 }
 
-// later moves all times.
+// later adds ms to all timestamps.
 func (r reel) later(ms int) reel {
 	return r.change(func(_ int, tag []byte) []byte { return withTime(tag, tagTime(tag)+ms) })
 }
@@ -122,8 +122,8 @@ func (r reel) rest() reel {
 	})
 }
 
-// otherCodec returns the sequence header of pictures with other parameters: the same ones and a
-// byte behind them, which decoders ignore.
+// otherCodec returns a video sequence header with other parameters: the same ones and a byte after
+// them, which decoders ignore.
 func otherCodec(t *testing.T, r reel) reel {
 	t.Helper()
 	return r.change(func(_ int, tag []byte) []byte {
@@ -137,17 +137,17 @@ func otherCodec(t *testing.T, r reel) reel {
 	})
 }
 
-// bytes returns the stream. kinds are the flags of the FLV header.
+// bytes returns the complete stream. kinds are the flags of the FLV header.
 func (r reel) bytes(kinds byte) []byte {
 	head := bytes.Clone(demo.Sample[:13])
 	head[4] = kinds
 	return append(head, slices.Concat(r...)...)
 }
 
-// keepAll has playlists list everything.
+// keepAll lets playlists list everything.
 func keepAll(c *Config) { c.HLS.Segments = 1000 }
 
-// Get checks what can be said of a media playlist alone.
+// Get checks the rules that apply to a single media playlist.
 func (f *fixture) Get(path string) livetest.Response {
 	f.T.Helper()
 	res := f.Client.Get(path)
@@ -160,7 +160,7 @@ func (f *fixture) Get(path string) livetest.Response {
 	return res
 }
 
-// A filmFiles has a file for each initialization segment, with the media that follow it.
+// A filmFiles has a file for each initialization segment, followed by its media.
 type filmFiles struct{ dir string }
 
 func (d *filmFiles) names() []string {
@@ -168,7 +168,7 @@ func (d *filmFiles) names() []string {
 	return names
 }
 
-// Write gets one object.
+// Write adds one object.
 func (d *filmFiles) Write(object []byte) (int, error) {
 	n := len(d.names())
 	if string(object[4:8]) == "ftyp" {
@@ -200,7 +200,7 @@ func (d *filmFiles) decodesAs(t *testing.T, flv []byte, kind string) {
 	}
 }
 
-// withParameters has each keyframe begin with the parameter sets of the sequence header.
+// withParameters adds the parameter sets of the sequence header to the beginning of each keyframe.
 func (r reel) withParameters() reel {
 	var sets []byte
 	return r.change(func(_ int, tag []byte) []byte {
@@ -235,11 +235,11 @@ type hlsPlayer struct {
 	objects []hlscheck.Object
 	media   int // bytes
 
-	stats hlscheck.Stats // when done
+	stats hlscheck.Stats // set at the end
 	err   error
 }
 
-// follow starts a player that gets all of the stream. change may be nil.
+// follow starts a player that reads the whole stream. change may be nil.
 func (f *fixture) follow(name string, change func(*hlscheck.Client)) *hlsPlayer {
 	f.T.Helper()
 	return followURL(f.T, f.URL("/live/"+name+"/index.m3u8"), change)
@@ -272,7 +272,7 @@ func followURL(t testing.TB, url string, change func(*hlscheck.Client)) *hlsPlay
 	return p
 }
 
-// got waits until the player has so many bytes of media.
+// got waits until the player has received n bytes of media.
 func (p *hlsPlayer) got(n int) {
 	p.t.Helper()
 	eventually(p.t, fmt.Sprintf("%d bytes of media", n), func() bool {
@@ -293,7 +293,7 @@ func (p *hlsPlayer) stop() *hlscheck.Stats {
 	return &p.stats
 }
 
-// end waits for the end of the stream. It returns what the player has done.
+// end waits for the end of the stream, and returns the player's statistics.
 func (p *hlsPlayer) end() *hlscheck.Stats {
 	p.t.Helper()
 	p.done.Wait()
@@ -303,7 +303,7 @@ func (p *hlsPlayer) end() *hlscheck.Stats {
 	return p.stop()
 }
 
-// breaks counts the discontinuities.
+// breaks returns the number of discontinuities.
 func (p *hlsPlayer) breaks() (n int) {
 	for _, o := range p.objects {
 		if o.Break {
@@ -313,7 +313,7 @@ func (p *hlsPlayer) breaks() (n int) {
 	return n
 }
 
-// payload is how many bytes of media a reel has, at least.
+// payload returns the minimum number of media bytes in a reel.
 func (r reel) payload() (n int) {
 	for _, tag := range r {
 		if len(tag) > 0 && !isConfigTag(tag) {
@@ -323,15 +323,15 @@ func (r reel) payload() (n int) {
 	return n
 }
 
-// Streams that were a problem for players of other servers. A player that fetches everything finds
-// no mistake. Tags are sent at once: their times give the durations.
+// Streams that have caused problems for players of other servers. A player that fetches everything
+// finds no mistake. Tags are sent at once; the durations follow from their timestamps.
 func TestHLSStreams(t *testing.T) {
 	film := sampleReel(16)
 	for _, test := range []struct {
 		name  string
-		kinds byte // of the FLV header
+		kinds byte // flags of the FLV header
 		reel  reel
-		want  string // breaks, init segments, and whether there are parts that are independent
+		want  string // discontinuities, init segments, and whether some parts are independent
 	}{
 		{"usual", 5, film, "0 breaks, 1 inits"},
 		{"groups of ten seconds", 5, sampleReel(40).keyEvery(10), "0 breaks, 1 inits"},
@@ -392,9 +392,9 @@ func TestHLSStreams(t *testing.T) {
 				stats.Inits); got != test.want {
 				t.Errorf("%s, want %s", got, test.want)
 			}
-			// Without keyframes there is nothing to start with, and no server knows the size of the
-			// next segment. Between two playlists so many frames arrive here that a hinted part is
-			// listed without parts.
+			// Without keyframes players have no start, and the server does not know the size of the
+			// next segment. In this test, so many frames arrive between two playlists that a hinted
+			// part may be listed without parts.
 			mistakes := hlscheck.Without(stats.Problems, "independent-none", "bandwidth-low",
 				"frame-rate", "hint-broken", "hint-cut")
 			if stats.Missed > 0 || len(mistakes) > 0 {
@@ -413,8 +413,8 @@ func TestHLSStreams(t *testing.T) {
 	}
 }
 
-// A publisher is cut, and comes back with the same codecs, and then with others: players see one
-// discontinuity.
+// A publisher is disconnected, and returns first with the same codecs, and then with others.
+// Players see one discontinuity.
 func TestHLSContinuesAfterPublisherReturns(t *testing.T) {
 	f := serve(t, func(c *Config) { keepAll(c); c.PublisherReturn = testTimeout })
 	player := f.follow("film", nil)
@@ -429,7 +429,7 @@ func TestHLSContinuesAfterPublisherReturns(t *testing.T) {
 		p.Send(bytes.Join(part[1:], nil))
 		if i < 2 {
 			player.got((i + 1) * film.payload() * 4 / 5) // the last requests wait for more
-		} else { // which begin with the newest group that there is when their rendition does
+		} else { // which begin with the newest GOP at the start of their rendition
 			eventually(t, "the other codecs", func() bool {
 				player.mu.Lock()
 				defer player.mu.Unlock()
@@ -443,14 +443,14 @@ func TestHLSContinuesAfterPublisherReturns(t *testing.T) {
 	if n := player.breaks(); n != 1 || stats.Inits != 2 {
 		t.Errorf("%d breaks and %d inits\n%v", n, stats.Inits, stats)
 	}
-	// Where the publisher was cut, a part may be short: the next frame is unknown.
+	// When the publisher was disconnected, a part may be short, because the next frame was unknown.
 	if len(hlscheck.Must(hlscheck.Without(stats.Problems, "hint-broken", "part-short"))) > 0 {
 		t.Errorf("there are mistakes:\n%v", stats)
 	}
 }
 
-// begin publishes a reel as the stream film, and has HLS made of it from its first frame on. It
-// returns the first playlist.
+// begin publishes a reel as the stream film. HLS of it begins with its first frame. begin returns
+// the first playlist.
 func (f *fixture) begin(r reel) (*livetest.Publisher, livetest.Response) {
 	f.T.Helper()
 	const sign = "rendition started"
@@ -460,7 +460,7 @@ func (f *fixture) begin(r reel) (*livetest.Publisher, livetest.Response) {
 	first := make(chan livetest.Response)
 	go func() {
 		for {
-			// Until the stream is there, the playlist of the one before is.
+			// Until the new stream exists, the playlist is that of the old one.
 			res := f.Get("/live/film/media.m3u8")
 			if res.Status != http.StatusOK || !strings.Contains(res.Body, "#EXT-X-ENDLIST") {
 				first <- res
@@ -479,7 +479,7 @@ func (f *fixture) begin(r reel) (*livetest.Publisher, livetest.Response) {
 	return p, res
 }
 
-// number returns a playlist's tag that is a number.
+// number returns the value of a numeric tag in a playlist.
 func number(t *testing.T, playlist, tag string) (n uint64) {
 	t.Helper()
 	_, after, ok := strings.Cut(playlist, "#EXT-X-"+tag+":")
@@ -489,8 +489,8 @@ func number(t *testing.T, playlist, tag string) (n uint64) {
 	return n
 }
 
-// A stream ends, and another one of the same name begins. A player that asks on and on never gets
-// an error, and its numbers grow.
+// A stream ends, and another one with the same name begins. A player that continues to send
+// requests gets no error, and its numbers grow.
 func TestHLSRestartsWithANewStream(t *testing.T) {
 	f := serve(t, keepAll)
 	const path = "/live/film/media.m3u8"
@@ -521,7 +521,8 @@ func TestHLSRestartsWithANewStream(t *testing.T) {
 	p.End()
 }
 
-// Segments are there for as long as a playlist that lists them may be used, and gone later.
+// Segments are available for as long as a playlist that lists them may be used, and are deleted
+// later.
 func TestHLSStopsWithoutPlayers(t *testing.T) {
 	f := serve(t, nil)
 	film := sampleReel(90)
@@ -557,12 +558,12 @@ func TestHLSStopsWithoutPlayers(t *testing.T) {
 	}
 }
 
-// A hundred players come, wait for the next part, and leave. Nothing of them remains.
+// A hundred players connect, wait for the next part, and disconnect. Nothing of them remains.
 func TestHLSPlayersComeAndGo(t *testing.T) {
 	f := serve(t, nil)
 	film := sampleReel(8)
-	// The third segment has begun, or is the next one. It does not end before two seconds more have
-	// come.
+	// The third segment has begun, or is the next one. It does not end before two more seconds have
+	// arrived.
 	half := slices.IndexFunc(film, func(tag []byte) bool { return tagTime(tag) >= 1500 })
 	p, first := f.begin(film[:half])
 	path := fmt.Sprintf("/live/film/media.m3u8?_HLS_msn=%d",

@@ -11,7 +11,7 @@ import (
 )
 
 // The player of docs/hls.md continues when audio starts late, and when the publisher returns
-// without audio, with audio only, and with both.
+// without audio, with only audio, and with both.
 func TestHLSSampleFollowsTracksInABrowser(t *testing.T) {
 	if testing.Short() {
 		t.Skip("plays in real time")

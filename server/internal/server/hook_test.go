@@ -25,7 +25,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/token"
 )
 
-// A testHook answers as its function says, and records the requests.
+// A testHook answers with the result of its function, and records the requests.
 type testHook struct {
 	*httptest.Server
 	mu  sync.Mutex
@@ -61,8 +61,8 @@ func (h *testHook) events(e hook.Event) (list []hook.Request) {
 	return list
 }
 
-// keyed gives publishers of s3cr3t, and players of inv1te, the stream show, and allows no others
-// but players of show.
+// keyed maps publishers of s3cr3t and players of inv1te to the stream show. It also allows players
+// of show, and refuses all others.
 func keyed(q hook.Request) (status int, body string) {
 	switch {
 	case q.Event == hook.Publish && q.Stream == "s3cr3t", q.Event == hook.PlayBegin &&
@@ -76,7 +76,7 @@ func keyed(q hook.Request) (status int, body string) {
 	return 204, ""
 }
 
-// keepsSecrets reports an error if the log, the metrics or the API has one of the words.
+// keepsSecrets reports an error if the log, the metrics or the API contains one of the words.
 func (f *fixture) keepsSecrets(words ...string) {
 	f.T.Helper()
 	for what, text := range map[string]string{"log": f.Log.String(),
@@ -90,8 +90,8 @@ func (f *fixture) keepsSecrets(words ...string) {
 	}
 }
 
-// ffmpeg pushes to a secret key by RTMP. Viewers of all protocols see the public name, and nothing
-// else has the key.
+// ffmpeg publishes to a secret key over RTMP. Viewers of all protocols see the public name, and the
+// key appears nowhere else.
 func TestHookRenames(t *testing.T) {
 	t.Parallel()
 	need.Program(t, "ffmpeg")
@@ -186,8 +186,8 @@ func TestHookRenames(t *testing.T) {
 	}
 }
 
-// What a publisher calls its stream stays out of the log where it mistypes the path, and where its
-// token is for another stream.
+// The log does not contain a publisher's name for its stream, neither if the publisher mistypes the
+// path, nor if its token is for another stream.
 func TestHookHidesMistypedNames(t *testing.T) {
 	h := newTestHook(t, keyed)
 	file := filepath.Join(t.TempDir(), "keys")
@@ -217,9 +217,9 @@ func TestHookHidesMistypedNames(t *testing.T) {
 	f.keepsSecrets("wr0ng", "r0ng", "oth3r", other, misspelt)
 }
 
-// A hook that dies does not affect running streams; new clients get 503, or are allowed.
+// If the hook dies, running streams are not affected. New clients get 503, or are allowed.
 func TestStreamsContinueWithoutTheHook(t *testing.T) {
-	t.Parallel() // it waits
+	t.Parallel() // waits most of the time
 	for _, open := range []bool{false, true} {
 		h := newTestHook(t, keyed)
 		f := serveRTMP(t, func(c *Config) {
@@ -256,7 +256,7 @@ func TestStreamsContinueWithoutTheHook(t *testing.T) {
 	}
 }
 
-// The limits of a hook's answer.
+// The limits in a hook's answer are applied.
 func TestHookLimits(t *testing.T) {
 	h := newTestHook(t, func(q hook.Request) (int, string) {
 		switch {
@@ -293,8 +293,8 @@ func TestHookLimits(t *testing.T) {
 	})
 }
 
-// A recording begins with the stream, although the hook is slow, and there is none that the hook
-// refuses.
+// A recording begins with the stream, although the hook is slow. Streams that the hook refuses are
+// not recorded.
 func TestHookOfRecordings(t *testing.T) {
 	wait := make(chan struct{})
 	h := newTestHook(t, func(q hook.Request) (int, string) {
@@ -338,8 +338,8 @@ func TestHookOfRecordings(t *testing.T) {
 	}
 }
 
-// The node with the client asks; a stream and its players are renamed, and other nodes that pull it
-// ask nothing.
+// The node with the client calls the hook. A stream and its players are renamed, and other nodes
+// that pull it call no hook.
 func TestHookInACluster(t *testing.T) {
 	h := newTestHook(t, keyed)
 	nodes := serveCluster(t, 2, func(c *Config) { c.Hook = h.URL })
@@ -392,8 +392,8 @@ func TestTheDocumentedHook(t *testing.T) {
 	}
 }
 
-// The hook decides about a second publisher of a public name, and then --takeover does. Each has
-// its own end.
+// The hook decides about a second publisher of a public name, and after that --takeover does. Each
+// publisher has its own end.
 func TestHookAndTakeover(t *testing.T) {
 	t.Parallel()
 	h := newTestHook(t, func(q hook.Request) (int, string) {
@@ -417,7 +417,8 @@ func TestHookAndTakeover(t *testing.T) {
 	f.keepsSecrets("k3y-a", "k3y-b")
 }
 
-// The hook is told of the end of a player that has waited for a stream and goes, by any protocol.
+// The hook is told about the end of a player that has waited for a stream and disconnects, over any
+// protocol.
 func TestHookOfWaitingPlayers(t *testing.T) {
 	h := newTestHook(t, keyed)
 	f := serveRTMP(t, func(c *Config) { c.Hook = h.URL })

@@ -16,7 +16,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/testkit/livetest"
 )
 
-// A client that is refused and sends nothing does not keep its connection.
+// A client that is refused and sends nothing is disconnected.
 func TestSilentRefusedClientIsDisconnected(t *testing.T) {
 	t.Parallel()
 	f := serve(t, func(c *Config) { c.Takeover = live.TakeoverNever })
@@ -47,8 +47,8 @@ func TestSilentRefusedClientIsDisconnected(t *testing.T) {
 	}
 }
 
-// A second publisher takes over, and the first one is told why: over HTTP/1 by either way to read
-// it, and over HTTP/2.
+// A second publisher takes over, and the first one gets the reason: over HTTP/1, whenever it reads,
+// and over HTTP/2.
 func TestReplacedPublisherGetsTheReason(t *testing.T) {
 	t.Parallel()
 	for name, client := range map[string]*http.Client{"HTTP/1": http.DefaultClient,
@@ -79,10 +79,10 @@ func TestReplacedPublisherGetsTheReason(t *testing.T) {
 	}
 }
 
-// A request that announces a body, which is not wanted and does not come, is answered, and does not
-// keep its connection.
+// A request that announces an unwanted body and does not send it is answered, and its connection is
+// closed.
 func TestRefusalDoesNotWaitForTheBody(t *testing.T) {
-	t.Parallel() // it waits
+	t.Parallel() // waits most of the time
 	f := serve(t, func(c *Config) {
 		c.HeaderTimeout, c.ViewerWait = 5*time.Second, 50*time.Millisecond
 	})
@@ -108,14 +108,15 @@ func TestRefusalDoesNotWaitForTheBody(t *testing.T) {
 	all.Wait()
 }
 
-// Connections on which no request comes to its end are closed. Over HTTP/2 heads share their
-// connection with other streams, so that it ends when nothing has been asked for IdleTimeout.
+// Connections without a complete request are closed. Over HTTP/2, unfinished requests share their
+// connection with other streams, so the connection is closed when there has been no request for
+// IdleTimeout.
 func TestConnectionsWithoutARequestAreClosed(t *testing.T) {
 	const preface = http2Preface + "\x00\x00\x00\x04\x00\x00\x00\x00\x00"
 	for _, tt := range []struct {
 		name, sent   string
 		header, idle time.Duration
-		want         string // what the answer begins with; "": there may be none
+		want         string // beginning of the response; "": there may be no response
 	}{
 		{"half a head", "GET /live/cam HTTP/1.1\r\nHost: loc", 50 * time.Millisecond, time.Minute,
 			""},
@@ -130,7 +131,7 @@ func TestConnectionsWithoutARequestAreClosed(t *testing.T) {
 			time.Minute, time.Minute, "HTTP/1.1 431 "},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel() // it waits
+			t.Parallel() // waits most of the time
 			f := serve(t, func(c *Config) { c.HeaderTimeout, c.IdleTimeout = tt.header, tt.idle })
 			conn := f.Dial("")
 			_, _ = io.WriteString(conn, tt.sent)

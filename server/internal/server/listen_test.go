@@ -56,7 +56,7 @@ func TestListensAt(t *testing.T) {
 	}
 }
 
-// A process that replaces another one says which addresses it does not take over.
+// A process that replaces another one logs the addresses that it does not take over.
 func TestASuccessorSaysWhatHasChanged(t *testing.T) {
 	for _, successor := range []bool{true, false} {
 		book := &logBook{}

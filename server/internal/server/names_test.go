@@ -14,8 +14,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/demo"
 )
 
-// A stream with a name of several parts is one stream over all protocols, and different from that
-// of its first part.
+// A stream with a name of several parts is one stream over all protocols, and differs from the
+// stream named by its first part.
 func TestNamesWithParts(t *testing.T) {
 	t.Parallel()
 	need.Program(t, "ffmpeg")
@@ -26,7 +26,7 @@ func TestNamesWithParts(t *testing.T) {
 	outer := f.Publisher("tenant")
 	outer.Send(demo.Sample)
 	publish := exec.CommandContext(t.Context(), "ffmpeg", "-v", "error", "-re",
-		"-stream_loop", "-1", // it ends when all clients have been there
+		"-stream_loop", "-1", // the test ends it after all clients
 		"-i", film, "-c", "copy", "-f", "flv", "rtmp://"+f.rtmp+"/live/tenant/cam")
 	if err := publish.Start(); err != nil {
 		t.Fatal(err)
@@ -56,13 +56,13 @@ func TestNamesWithParts(t *testing.T) {
 			t.Errorf("ffprobe %s: %v, want two codecs: %s", address, err, out)
 		}
 	}
-	// Like clients that take the application as part of the server's address.
+	// This is like clients that take the application as a part of the server's address.
 	viewer := f.client("live/tenant")
 	viewer.Play("cam")
 	if s := viewer.AwaitStatus(); s.Level != "status" {
 		t.Errorf("play cam of live/tenant: %+v", s)
 	}
-	player.got(300_000) // a few playlists
+	player.got(300_000) // several playlists
 	_ = publish.Process.Signal(os.Interrupt)
 	_ = publish.Wait()
 	stats := player.end()
@@ -95,7 +95,7 @@ func TestRecordedNames(t *testing.T) {
 	}
 }
 
-// --cors names the sites that may play streams in their pages.
+// --cors names the sites whose pages may play streams.
 func TestOrigins(t *testing.T) {
 	for _, tt := range []struct{ list, origin, want, vary string }{
 		{"*", "https://example.org", "*", ""},

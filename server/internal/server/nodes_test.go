@@ -11,8 +11,9 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live/cluster"
 )
 
-// A node proves that it knows the cluster's token, which replaces that of readers, and need not
-// name this machine. A wrong proof is refused whatever else the request shows.
+// A node proves that it knows the cluster's token. The proof replaces the readers' token, and the
+// node need not use a local host name. A wrong proof is refused, whatever else the request
+// contains.
 func TestRequestsOfNodes(t *testing.T) {
 	const token, path, self = "s3cret", "/api/streams", "http://10.0.0.1:8080"
 	var node, marked bool
@@ -28,8 +29,8 @@ func TestRequestsOfNodes(t *testing.T) {
 		marked = asking == "http://10.0.0.2:8080"
 	})
 	for _, tt := range []struct {
-		token  string // that the node knows
-		shown  string // instead of its proof
+		token  string // the node's token
+		shown  string // sent instead of its proof
 		query  string
 		want   int
 		isNode bool
@@ -64,7 +65,7 @@ func TestRequestsOfNodes(t *testing.T) {
 				node, marked)
 		}
 	}
-	// A server that is alone takes none: a token that is not set is not the empty one.
+	// A single server accepts no nodes: a missing token does not mean an empty token.
 	f := serve(t, nil)
 	if res := f.Request("GET", path, "", cluster.HeaderProof+": "); res.Status != 403 ||
 		!strings.Contains(res.Body, "without --cluster") {

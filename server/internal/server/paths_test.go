@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// A path with empty parts or dots is redirected to the one without them, escaped once.
+// A path with empty elements or dots is redirected to the path without them, escaped once.
 func TestRedirectsEscapeOnce(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"p q", "100%", "a?b", "å", "a+b", "d q/index.html"} {

@@ -53,7 +53,7 @@ func dialFrom(t testing.TB, addr, client string) net.Conn {
 	return conn
 }
 
-// clientFrom returns an HTTP client with connections like those of a client behind a proxy.
+// clientFrom returns an HTTP client that connects like a proxy for the given client.
 func clientFrom(t testing.TB, addr, client string) *http.Client {
 	tr := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
 		return dialFrom(t, addr, client), nil
@@ -136,8 +136,8 @@ func TestPROXYKeepsTheConnection(t *testing.T) {
 	sealed.Logged("viewer refused", "client=192.0.2.4:4")
 }
 
-// A PROXY header from a peer that is not trusted, or a wrong one, ends the connection; there is a
-// line and a count.
+// A PROXY header from an untrusted peer, or an invalid one, ends the connection, with a log line
+// and a metric.
 func TestPROXYIsRefused(t *testing.T) {
 	f := serveRTMP(t, nil)
 	for _, addr := range []string{f.Addr, f.rtmp} {
@@ -154,9 +154,9 @@ func TestPROXYIsRefused(t *testing.T) {
 	}
 }
 
-// A proxy that sends nothing keeps no others out, and its connection ends.
+// A proxy that sends nothing does not block others, and its connection ends.
 func TestMissingPROXYHeaderTimesOut(t *testing.T) {
-	t.Parallel() // it waits
+	t.Parallel() // waits most of the time
 	for _, timeout := range []time.Duration{testTimeout, 200 * time.Millisecond} {
 		f := serveRTMP(t, func(c *Config) {
 			trustLoopback(c)
@@ -186,7 +186,7 @@ func TestMissingPROXYHeaderTimesOut(t *testing.T) {
 	}
 }
 
-// X-Forwarded-For counts from trusted proxies only.
+// X-Forwarded-For is only used from trusted proxies.
 func TestForwardedFor(t *testing.T) {
 	for trusted, want := range map[string]string{"": "127.0.0.1:",
 		"127.0.0.1,10.0.0.0/8": "192.0.2.1:0"} {
@@ -202,7 +202,7 @@ func TestForwardedFor(t *testing.T) {
 	}
 }
 
-// refusedFor reports an error if an answer is not the refusal of an address that names the flag.
+// refusedFor reports an error unless a response is the refusal of an address that names the flag.
 func refusedFor(t *testing.T, res livetest.Response, flag string) {
 	t.Helper()
 	if res.Status != 429 || res.Header.Get("Retry-After") == "" ||
@@ -212,8 +212,8 @@ func refusedFor(t *testing.T, res livetest.Response, flag string) {
 	}
 }
 
-// An address has as many connections as it may, and others are not concerned. A viewer counts until
-// it ends.
+// An address may have a limited number of connections. Other addresses are not affected. A viewer
+// counts until it ends.
 func TestConnectionsOfAnAddress(t *testing.T) {
 	const flag = "--max-address-connections"
 	f := serveRTMP(t, func(c *Config) {
@@ -240,7 +240,7 @@ func TestConnectionsOfAnAddress(t *testing.T) {
 	if res := request(clientFrom(t, f.Addr, "192.0.2.2:2"), "/"); res.Status != 200 {
 		t.Errorf("another address: %d %s", res.Status, res.Body)
 	}
-	play := dialFrom(t, f.rtmp, "192.0.2.1:3") // is closed before the handshake
+	play := dialFrom(t, f.rtmp, "192.0.2.1:3") // closed before the handshake
 	_, _ = play.Write(append([]byte{3}, make([]byte, 1536)...))
 	if n, err := play.Read(make([]byte, 1)); n > 0 || err != io.EOF &&
 		!errors.Is(err, syscall.ECONNRESET) {
@@ -255,9 +255,9 @@ func TestConnectionsOfAnAddress(t *testing.T) {
 		return f.Request("GET", "/", "", "X-Forwarded-For: 192.0.2.1").Status == 200
 	})
 
-	// Behind a proxy for HTTP a viewer has a place, too.
+	// Behind an HTTP proxy a viewer counts, too.
 	head := "GET /live/cam.flv HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Forwarded-For: 192.0.2.1\r\n\r\n"
-	eventually(t, "a viewer", func() bool { // the request before may not have ended yet
+	eventually(t, "a viewer", func() bool { // the previous request may not have ended yet
 		conn = dial(t, f.Addr, 0)
 		_, _ = io.WriteString(conn, head)
 		line, err := bufio.NewReader(conn).ReadString('\n')
@@ -278,8 +278,8 @@ func TestConnectionsOfAnAddress(t *testing.T) {
 	})
 }
 
-// A connection of HTTP/2 that came when its address had too many is given up by its client, which
-// gets the next one. The answer is for the sites that --cors names.
+// If an HTTP/2 connection was accepted when its address had too many, the client gives it up and
+// gets the next one. The response can be read by the sites that --cors names.
 func TestFullAddressIsRefusedOverHTTP2(t *testing.T) {
 	f := serve(t, func(c *Config) {
 		trustLoopback(c)
@@ -311,8 +311,8 @@ func TestFullAddressIsRefusedOverHTTP2(t *testing.T) {
 	eventually(t, "another connection", func() bool { return get().Status != 429 })
 }
 
-// Behind a proxy the addresses of publishers are told to none of its clients, although the listener
-// is for this machine only.
+// Behind a proxy, no client sees the addresses of publishers, although only this machine can reach
+// the listener.
 func TestAddressesOfPublishersBehindProxies(t *testing.T) {
 	f := serveRTMP(t, trustLoopback)
 	f.publisher("cam")
@@ -326,7 +326,7 @@ func TestAddressesOfPublishersBehindProxies(t *testing.T) {
 	}
 }
 
-// New viewers and bytes of an address are limited. Nodes and this machine are not.
+// New viewers and bytes of an address are limited. Nodes and this machine are exempt.
 func TestRatesOfAnAddress(t *testing.T) {
 	f := serve(t, func(c *Config) {
 		trustLoopback(c)
@@ -380,7 +380,7 @@ func TestRatesOfAnAddress(t *testing.T) {
 	}
 }
 
-// What viewers, players and downloads get is counted for their address.
+// Bytes that viewers, players and downloads receive are counted for their address.
 func TestBytesOfAnAddressAreCounted(t *testing.T) {
 	f, _ := serveFiles(t, map[string]int{"file": 1 << 20}, func(c *Config) {
 		trustLoopback(c)
@@ -388,7 +388,7 @@ func TestBytesOfAnAddressAreCounted(t *testing.T) {
 	})
 	p, part, _ := f.publishSample(t)
 	defer p.Cut()
-	f.clients.addresses.SetLimits(address.Limits{Bytes: 1}) // so that the first bytes are too many
+	f.clients.addresses.SetLimits(address.Limits{Bytes: 1}) // even the first bytes exceed the limit
 	for i, path := range []string{"/live/cam.flv", "/live/cam/" + part, "/live/cam/media.m3u8",
 		"/files/file"} {
 		client := netip.AddrFrom4([4]byte{192, 0, 2, byte(i + 1)})
@@ -416,14 +416,14 @@ func TestDownloadsOfAnAddressWait(t *testing.T) {
 	same(t, "the file", []byte(res.Body), content["file"])
 	second := f.Request("GET", "/files/file", "", "X-Forwarded-For: 192.0.2.1")
 	same(t, "the file", []byte(second.Body), content["file"])
-	// 1280 KiB, of which the last step may be sent when no more than five seconds are owed.
+	// 1280 KiB, the last part of which may be sent when at most five seconds are owed.
 	if took, least := time.Since(began), 2*time.Second; took < least {
 		t.Errorf("it took %v, want at least %v", took, least)
 	}
 }
 
-// When there is no place for a connection more, one of the address that has the most gives way, and
-// not the oldest one.
+// If there is no room for another connection, a connection of the address with the most connections
+// is closed, not the oldest connection.
 func TestLargestAddressGivesWay(t *testing.T) {
 	const flood = 2 * address.FairShare
 	f := serve(t, func(c *Config) {
@@ -468,8 +468,8 @@ func TestLargestAddressGivesWay(t *testing.T) {
 	}
 }
 
-// When memory is short, the connections that have been idle longest are closed, over any protocol,
-// and those with requests stay.
+// When memory is short, the connections that have been idle longest are closed, over any protocol.
+// Connections with requests stay.
 func TestIdleConnectionsAreShed(t *testing.T) {
 	for _, secure := range []bool{false, true} {
 		cfg := Defaults()
@@ -526,7 +526,7 @@ func TestIdleConnectionsAreShed(t *testing.T) {
 		}
 		port := func(a net.Addr) int { return a.(*net.TCPAddr).Port }
 		long := time.Now().Add(-time.Hour).UnixNano()
-		for _, p := range order { // as if they had come some time ago, one after the other
+		for _, p := range order { // as if they had connected one after the other
 			i := slices.IndexFunc(idle,
 				func(c net.Conn) bool {
 					return port(c.LocalAddr()) == port(p.TCPConn.RemoteAddr())
@@ -566,7 +566,7 @@ func TestTheLogBlocks(t *testing.T) {
 		c.Log = slog.New(log)
 	})
 	conn := dial(t, f.Addr, 0)
-	// Waits for the stream.
+	// The request waits for the stream.
 	_, _ = io.WriteString(conn, "GET /live/absent.flv HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
 	eventually(t, "it to have a request", func() bool {
 		f.connections.mu.Lock()
@@ -587,7 +587,7 @@ func TestTheLogBlocks(t *testing.T) {
 	eventually(t, "a line that waits", func() bool { return log.Holds("reader refused") })
 }
 
-// A connection that waits for a request gives way to a new one; one that has a request does not.
+// A connection without a request is closed for a new one. A connection with a request is not.
 func TestMaxConnections(t *testing.T) {
 	f := serve(t, func(c *Config) { c.MaxConnections = 2 })
 	ask := func(path string) (net.Conn, *bufio.Reader) {
@@ -629,7 +629,7 @@ func TestMaxConnections(t *testing.T) {
 	if n, err := first.Read(make([]byte, 1)); n > 0 || err == nil {
 		t.Error("the idle connection is still there")
 	}
-	// Otherwise it might not be idle yet, and be so for a moment later.
+	// Otherwise it might become idle only later.
 	eventually(t, "the third one to be idle", func() bool { return idle() == 1 })
 	_, _ = io.WriteString(third, "GET /live/absent.mp4 HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
 	eventually(t, "all to have requests", func() bool { return idle() == 0 })
@@ -646,14 +646,14 @@ func TestMaxConnections(t *testing.T) {
 		}
 		defer res.Body.Close()
 		body, _ := io.ReadAll(res.Body)
-		// The client may have dialled twice: then a connection without a request gave way as well.
+		// The client may have dialed twice. Then a connection without a request was closed as well.
 		return bytes.Contains(body, []byte("millrace_connections_evicted_total ")) &&
 			!bytes.Contains(body, []byte("millrace_connections_evicted_total 0\n"))
 	})
 }
 
-// Connections of all protocols leave the count when they end: viewers at once, others with their
-// client.
+// Connections of all protocols are no longer counted when they end: viewers at once, others with
+// their client.
 func TestConnectionsAreForgotten(t *testing.T) {
 	cert, key := writeCertificate(t, t.TempDir(), 1)
 	for _, sealed := range []bool{false, true} {
@@ -697,7 +697,7 @@ func TestConnectionsAreForgotten(t *testing.T) {
 		count(1)
 		two.CloseIdleConnections()
 		count(0)
-		_ = dial(t, f.Addr, 0).Close() // without a word
+		_ = dial(t, f.Addr, 0).Close() // without sending anything
 		count(0)
 		if sealed {
 			continue
@@ -725,8 +725,8 @@ func dialLocal(t *testing.T, from, addr string) net.Conn {
 	return conn
 }
 
-// Real proxies tell the client's address in the ways that deploy/ has: with a PROXY header for
-// RTMP, by version 1 and 2, and with X-Forwarded-For for HTTP.
+// Real proxies pass on the client's address in the ways that deploy/ configures: with a PROXY
+// header of version 1 and 2 for RTMP, and with X-Forwarded-For for HTTP.
 func TestProxiesTellTheClient(t *testing.T) {
 	for _, name := range []string{"nginx", "haproxy"} {
 		t.Run(name, func(t *testing.T) {

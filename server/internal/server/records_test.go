@@ -15,8 +15,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live/record"
 )
 
-// A recording is at /files/ while it grows, and whole after the stream. Streams of other names are
-// not recorded.
+// A recording is available under /files/ while it grows, and is complete after the stream. Streams
+// with other names are not recorded.
 func TestRecordings(t *testing.T) {
 	root := t.TempDir()
 	dir := filepath.Join(root, "recordings")
@@ -75,7 +75,7 @@ func TestRecordings(t *testing.T) {
 	}
 }
 
-// Recordings are complete on the disk when the server has stopped.
+// Recordings are completely on the disk when the server has stopped.
 func TestRecordingsEndWithTheServer(t *testing.T) {
 	dir := t.TempDir()
 	f := serve(t, func(c *Config) { c.Record = dir })
@@ -94,15 +94,15 @@ func TestRecordingsEndWithTheServer(t *testing.T) {
 	p.Wait()
 }
 
-// A server that shuts down leaves the directory of recordings to its successor when they are on the
-// disk, while it still waits for downloads.
+// A server that shuts down releases the directory of recordings to its successor when they are on
+// the disk, while it still waits for downloads.
 func TestRecordingsEndBeforeDownloads(t *testing.T) {
 	root, dir := t.TempDir(), t.TempDir()
 	if err := os.WriteFile(filepath.Join(root, "big"), random(16<<20), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	f := serve(t, func(c *Config) { c.Root, c.Record, c.DrainTimeout = root, dir, time.Minute })
-	w := f.Ask("/files/big", 4096) // and takes nothing
+	w := f.Ask("/files/big", 4096) // and reads nothing
 	w.Begin()
 	p := f.Publisher("cam")
 	p.Send(demo.Sample)
@@ -131,13 +131,13 @@ func TestRecordingsEndBeforeDownloads(t *testing.T) {
 	<-stopped
 }
 
-// Each stream is recorded, also one that begins right after one of the same name has ended, and one
-// that is called like a file of the directory.
+// Each stream is recorded, including a stream that begins directly after another one with the same
+// name, and a stream whose name is like that of a file in the directory.
 func TestEachStreamIsRecorded(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	const rounds = 100
-	f := serve(t, func(c *Config) { // all of it may have to wait for a slow disk
+	f := serve(t, func(c *Config) { // a slow disk may need a queue for all of it
 		c.Record, c.PublisherReturn, c.RecordQueue = dir, 0, rounds*int64(len(demo.Sample)+1<<16)
 	})
 	names := []string{"cam", "millrace-recordings.lock", "millrace-recordings.lock/cam"}

@@ -9,7 +9,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live"
 )
 
-// Each refusal is counted with its reason and logged, by HTTP and by RTMP.
+// Each refusal over HTTP and RTMP is counted with its reason, and logged.
 func TestRefusalsAreCountedAndLogged(t *testing.T) {
 	t.Parallel()
 	start := func(headerTimeout time.Duration) *rtmpFixture {
@@ -116,6 +116,6 @@ func TestRefusalsAreCountedAndLogged(t *testing.T) {
 		t.Error("the log has a token")
 	}
 
-	f = start(time.Second) // after which a client is silent, and this test's requests must not be
+	f = start(time.Second) // silent clients are disconnected after it, and this test's requests must not be
 	check(say("\x03"), "unknown", "silent", debug, "RTMP client")
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/token"
 )
 
-// Reloaded settings apply to the next request, while others are being served.
+// Reloaded settings apply to the next request, while other requests are being served.
 func TestReload(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "file"), []byte("x"), 0o600); err != nil {
@@ -82,7 +82,7 @@ func TestReload(t *testing.T) {
 	}
 }
 
-// A reload that loses tokens, as of a half-written file, logs what is open now.
+// A reload that loses tokens, as with a half-written file, logs what anyone may do now.
 func TestReloadWithoutTokens(t *testing.T) {
 	key := filepath.Join(t.TempDir(), "key")
 	if err := os.WriteFile(key, []byte(token.NewKey()), 0o600); err != nil {
@@ -120,7 +120,7 @@ func TestReloadWithoutTokens(t *testing.T) {
 	}
 }
 
-// A reload shows a renewed certificate at once.
+// A reload uses a renewed certificate at once.
 func TestReloadOfACertificate(t *testing.T) {
 	dir := t.TempDir()
 	cert, key := writeCertificate(t, dir, 1)

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// docs/deploy.md lists under "Reload" each flag of Reloadable.
+// docs/deploy.md lists each reloadable flag under "Reload".
 func TestDeployPageListsReloadableFlags(t *testing.T) {
 	_, section, _ := strings.Cut(userPage(t, "deploy.md"), "**Reload**")
 	section, _, _ = strings.Cut(section, "The log names other changes")

@@ -22,7 +22,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/testkit/livetest"
 )
 
-// An rtmpFixture is a fixture that listens for RTMP too, and for RTMPS if there is a certificate.
+// An rtmpFixture is a fixture that also listens for RTMP, and for RTMPS if there is a certificate.
 type rtmpFixture struct {
 	*fixture
 	rtmp, rtmps string // addresses
@@ -56,7 +56,7 @@ func serveRTMPOn(t *testing.T, change func(net.Listener, *Config)) *rtmpFixture 
 	return f
 }
 
-// client connects to the application by RTMP.
+// client connects to the application over RTMP.
 func (f *rtmpFixture) client(app string) *livetest.RTMP {
 	f.T.Helper()
 	c := livetest.NewRTMP(f.T, dial(f.T, f.rtmp, 0))
@@ -100,8 +100,8 @@ func TestRTMPAddresses(t *testing.T) {
 	}
 }
 
-// If another program has the default RTMP address, the server starts without RTMP. If an explicit
-// address is in use, that is an error, as for any other listener.
+// If another program uses the default RTMP address, the server starts without RTMP. If an explicit
+// address is in use, the server does not start.
 func TestAnAddressOfRTMPIsInUse(t *testing.T) {
 	other := listen(t)
 	defer other.Close()
@@ -138,7 +138,7 @@ func TestAnAddressOfRTMPIsInUse(t *testing.T) {
 	}
 }
 
-// Publishers and viewers show the token behind the stream's name, and it is in no line of the log.
+// Publishers and viewers may add the token after the stream's name. The token is not in the log.
 func TestRTMPTokens(t *testing.T) {
 	const publish, read = "publish-s3cret", "read-s3cret"
 	f := serveRTMP(t, func(c *Config) { c.PublishToken, c.ReadToken = publish, read })
@@ -193,17 +193,17 @@ func TestRTMPTokens(t *testing.T) {
 	}
 }
 
-// A publicListener says that other machines can reach it.
+// A publicListener pretends that other machines can reach it.
 type publicListener struct{ net.Listener }
 
 func (publicListener) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4zero, Port: 1935} }
 
-// A listener that other machines can reach accepts publishers only with the token, independent of
-// the main one.
+// A listener that other machines can reach accepts publishers only with the token, even if the main
+// listener accepts them without.
 func TestPublishingThroughAPublicRTMPListener(t *testing.T) {
 	f := serveRTMP(t, nil)
 	want := &rtmp.Request{Publish: true, Path: "live/cam", Query: url.Values{}}
-	f.Get("/healthz") // it serves
+	f.Get("/healthz") // waits until it serves
 	public := f.newRTMPService(publicListener{}.Addr(), nil)
 	if _, err := public.Check(want); err == nil ||
 		!strings.Contains(err.Error(), "publishing is off") {
@@ -219,7 +219,7 @@ func TestPublishingThroughAPublicRTMPListener(t *testing.T) {
 	f.Logged("publishing over RTMP is off", "0.0.0.0:1935")
 }
 
-// noSessions is the cache of a client that must get no session tickets.
+// noSessions is a client's session cache that must not receive session tickets.
 type noSessions struct{ t *testing.T }
 
 func (noSessions) Get(string) (*tls.ClientSessionState, bool) { return nil, false }
@@ -230,7 +230,7 @@ func (n noSessions) Put(_ string, session *tls.ClientSessionState) {
 	}
 }
 
-// RTMPS has the certificate of HTTP, and gives no session tickets.
+// RTMPS has the certificate of HTTPS, and sends no session tickets.
 func TestRTMPS(t *testing.T) {
 	cert, key := writeCertificate(t, t.TempDir(), 1)
 	f := serveRTMP(t, func(c *Config) { c.TLSCert, c.TLSKey = cert, key })
@@ -251,10 +251,10 @@ func TestRTMPS(t *testing.T) {
 	if s := p.Publish("cam"); s.Level != "status" {
 		t.Fatalf("publishing was refused: %+v", s)
 	}
-	// A viewer that comes later than the second keyframe does not get the frames before it.
+	// A viewer that joins after the second keyframe does not get the frames before that.
 	tags := sampleTags()
 	first := 1 + slices.IndexFunc(tags, func(tag []byte) bool {
-		return tag[0] == 9 && tag[11]>>4 == 1 && tag[12] == 1 // not a sequence header
+		return tag[0] == 9 && tag[11]>>4 == 1 && tag[12] == 1 // a keyframe, not a sequence header
 	})
 	if err := p.SendTags(tags[:first]...); err != nil {
 		t.Fatal(err)
@@ -270,7 +270,7 @@ func TestRTMPS(t *testing.T) {
 			t.Fatalf("tag %d is another one", i)
 		}
 	}
-	// A client that speaks RTMP to this address learns nothing, and is in the log.
+	// A client that speaks plain RTMP to this address gets no response, and is logged.
 	plain := dial(t, f.rtmps, 0)
 	_, _ = plain.Write(make([]byte, 1537))
 	_, _ = io.Copy(io.Discard, plain)
@@ -282,11 +282,11 @@ func TestRTMPS(t *testing.T) {
 	}
 }
 
-// What no RTMP client sends is answered by closing the connection, with a clear line in the log,
-// and others do not notice.
+// If a client sends invalid data, the connection is closed, the log has a clear line, and other
+// clients are not affected.
 func TestHostileRTMPClients(t *testing.T) {
 	t.Parallel()
-	// Silent connections are closed after a moment, and no others.
+	// Silent connections are closed after the timeout, and no others.
 	hasty := serveRTMP(t, func(c *Config) { c.HeaderTimeout = 200 * time.Millisecond })
 	f := serveRTMP(t, func(c *Config) { c.HeaderTimeout, c.MaxTagBytes = testTimeout, 4<<20 })
 	p := f.publisher("good")
@@ -320,8 +320,8 @@ func TestHostileRTMPClients(t *testing.T) {
 			f.Logged("RTMP client refused", "client="+conn.LocalAddr().String(), tt.says)
 		})
 	}
-	// A publisher that declares a long message and sends it a byte at a time costs only the
-	// received bytes.
+	// A publisher that declares a long message and sends it byte by byte costs only the memory of
+	// the received bytes.
 	t.Run("a declared length", func(t *testing.T) {
 		c := f.client("live")
 		if s := c.Publish("bad"); s.Level != "status" {
@@ -353,8 +353,8 @@ func TestHostileRTMPClients(t *testing.T) {
 	}
 }
 
-// However many connections say nothing, publishers and viewers that are served do not notice, and
-// new ones come in at once: the oldest silent connection gives way, and is closed.
+// However many connections are silent, publishers and viewers are not affected, and new ones are
+// accepted at once: the oldest silent connection is closed for them.
 func TestSilentRTMPClients(t *testing.T) {
 	f := serveRTMP(t, func(c *Config) { c.HeaderTimeout = time.Hour })
 	p := f.publisher("cam")

@@ -23,7 +23,7 @@ func TestLoggedPageAddressWorks(t *testing.T) {
 	}
 }
 
-// An http2RawFrame is a frame as a client sends and reads it.
+// An http2RawFrame is an HTTP/2 frame as a client sends and reads it.
 type http2RawFrame struct {
 	kind, flags byte
 	stream      uint32
@@ -54,7 +54,7 @@ func readHTTP2Frame(r io.Reader) (http2RawFrame, error) {
 	return f, err
 }
 
-// dialHTTP2 opens a connection and sends what a client of HTTP/2 sends first.
+// dialHTTP2 opens a connection and sends an HTTP/2 client's preface.
 func (f *fixture) dialHTTP2() net.Conn {
 	f.T.Helper()
 	conn := f.Dial("")
@@ -62,8 +62,8 @@ func (f *fixture) dialHTTP2() net.Conn {
 	return conn
 }
 
-// pinged sends a ping and returns the frames that come before its answer: the server has read all
-// that was sent before.
+// pinged sends a ping and returns the frames before its answer. After that, the server has read
+// everything that was sent before.
 func pinged(t *testing.T, conn net.Conn) (frames []http2RawFrame) {
 	t.Helper()
 	_, _ = conn.Write(http2RawFrame{kind: framePing, payload: make([]byte, 8)}.bytes())
@@ -79,18 +79,18 @@ func pinged(t *testing.T, conn net.Conn) (frames []http2RawFrame) {
 	}
 }
 
-// http2Head is the head of a request for /live/x without the method, as HPACK has it.
+// http2Head is the HPACK header block of a request for /live/x, without the method.
 const http2Head = "\x86\x04\x07/live/x\x41\x09localhost"
 
-// A connection of HTTP/2 holds no more than 300 KiB for a client: neither a frame nor bodies that
-// are not read may be longer.
+// An HTTP/2 connection holds at most 300 KiB for a client: neither a frame nor the unread bodies
+// may be longer.
 func TestHTTP2MemoryIsBounded(t *testing.T) {
 	f := serve(t, nil)
 	conn := f.dialHTTP2()
 	const maxStreams, initialWindow, maxFrame = 3, 4, 5
-	// The values that HTTP/2 begins with.
+	// The initial values of HTTP/2.
 	settings := map[uint16]uint32{initialWindow: 1<<16 - 1, maxFrame: 16 << 10}
-	window := uint32(1<<16 - 1) // of the connection
+	window := uint32(1<<16 - 1) // window of the connection
 	for _, frame := range pinged(t, conn) {
 		switch {
 		case frame.kind == frameSettings:
@@ -105,8 +105,7 @@ func TestHTTP2MemoryIsBounded(t *testing.T) {
 		settings[maxStreams] == 0 || settings[maxStreams] > 128 {
 		t.Errorf("the server announces %v, and a window of %d bytes", settings, window)
 	}
-	// A longer frame ends the connection.
-	// POST
+	// POST, and then a frame that is too long, which ends the connection.
 	_, _ = conn.Write(http2RawFrame{kind: frameHeaders, flags: 4, stream: 1,
 		payload: []byte("\x83" + http2Head)}.bytes())
 	_, _ = conn.Write(http2RawFrame{kind: frameData, stream: 1,
@@ -126,7 +125,7 @@ func TestHTTP2MemoryIsBounded(t *testing.T) {
 	}
 }
 
-// A body that comes with the request of a reader, who may be waiting for long, is dropped.
+// The body of a reader's request is dropped, because the reader may wait for long.
 func TestBodiesOfHTTP2ReadersAreDropped(t *testing.T) {
 	const conns, frames = 32, 15
 	f := serve(t, nil)

@@ -41,7 +41,7 @@ func TestStatus(t *testing.T) {
 		{method: "POST", path: "/live/a", want: 400, says: "empty"},
 		{method: "POST", path: "/live/" + long + "n", body: flvBody, want: 400,
 			says: "bad stream name"},
-		// The same as the next one.
+		// The same name as in the next line.
 		{method: "POST", path: "/live/a%2Fb", body: flvBody, want: 200, says: `"stream":"a/b"`},
 		{method: "POST", path: "/live/a/b", body: flvBody, want: 200, says: `"stream":"a/b"`},
 		{method: "POST", path: "/live/a/b/c/d.flv", body: flvBody, want: 200,
@@ -87,7 +87,7 @@ func TestStatus(t *testing.T) {
 		{method: "POST", path: "/healthz", want: 405},
 		{method: "POST", path: "/metrics", want: 405},
 		{method: "POST", path: "/", want: 405},
-		{method: "GET", path: "/debug/pprof/", want: 404}, // on the admin listener only
+		{method: "GET", path: "/debug/pprof/", want: 404}, // only on the admin listener
 		{method: "GET", path: "/elsewhere", want: 404, says: "nothing here"},
 		{method: "GET", path: "/live", want: 404, says: "/live/NAME for a stream"},
 	} {
@@ -188,13 +188,13 @@ func TestConfigIsChecked(t *testing.T) {
 	}
 }
 
-// A reachable listener says that other machines can reach it.
+// A reachable listener pretends that other machines can reach it.
 type reachable struct{ net.Listener }
 
 func (reachable) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4zero, Port: 8080} }
 
-// The admin listener tells the publishers' addresses, and the main one only if no other machine
-// reaches it.
+// The admin listener shows the publishers' addresses. The main listener shows them only if no other
+// machine can reach it.
 func TestPublisherAddressesAreHidden(t *testing.T) {
 	for _, public := range []bool{false, true} {
 		cfg := Defaults()

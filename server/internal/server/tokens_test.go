@@ -13,7 +13,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/token"
 )
 
-// writeKeys writes the file of --token-key, and returns what signs by the first of the keys.
+// writeKeys writes the file of --token-key. It returns a function that signs with the first key.
 func writeKeys(t *testing.T, file string, keys ...string) (sign func(right token.Right,
 	stream string, left time.Duration) string) {
 	t.Helper()
@@ -35,8 +35,8 @@ func writeKeys(t *testing.T, file string, keys ...string) (sign func(right token
 	}
 }
 
-// A signed token gives its right to its stream, by every protocol, until it expires. The two plain
-// tokens stay.
+// A signed token grants its right to its stream, over every protocol, until it expires. The two
+// plain tokens still work.
 func TestSignedTokens(t *testing.T) {
 	file, old, next := filepath.Join(t.TempDir(), "keys"), token.NewKey(), token.NewKey()
 	sign := writeKeys(t, file, old)
@@ -63,7 +63,7 @@ func TestSignedTokens(t *testing.T) {
 		{"POST", "/live/cam", "e.y.x.z", 403, "wrong publish token\n"},
 		{"POST", "/live/cam", publish, 200, ""},
 		{"POST", "/live/cam.flv", sign(token.Publish, "*", time.Hour), 200, ""},
-		{"PUT", "/blobs/cam", publish, 200, ""}, // as without keys: this machine may
+		{"PUT", "/blobs/cam", publish, 200, ""}, // as without keys, this machine may do it
 		{"GET", "/blobs/cam", read, 403, "signed tokens are for streams"},
 		{"GET", "/", read, 403, "signed tokens are for streams"},
 		{"GET", "/api/streams", sign(token.Read, "*", time.Hour), 403,
@@ -76,7 +76,7 @@ func TestSignedTokens(t *testing.T) {
 		{"GET", "/live/cam%2Fsub/index.m3u8", read, 403, "is for another stream: cam"},
 		{"GET", "/live/cam/sub/5-1.m4s", read, 403, "is for another stream: cam"},
 		{"POST", "/live/cam%2Fsub", publish, 403, "is for another stream: cam"},
-		{"HEAD", "/live/cam.flv", read, 404, ""}, // it may, and there is none
+		{"HEAD", "/live/cam.flv", read, 404, ""}, // allowed, but the stream does not exist
 		{"HEAD", "/live/cam.mp4", publish, 404, ""},
 		{"HEAD", "/live/cam", sign(token.Read, "*", time.Hour), 404, ""},
 	} {
@@ -100,7 +100,7 @@ func TestSignedTokens(t *testing.T) {
 		}
 	}
 
-	// By RTMP, from before the key is replaced to after that.
+	// An RTMP session continues while the key is replaced.
 	p := f.client("live")
 	if s := p.Publish("cam?token=" + read); s.Level != "error" ||
 		!strings.Contains(s.Description, "for reading") {
@@ -148,7 +148,7 @@ func TestSignedTokens(t *testing.T) {
 	}
 }
 
-// A server does not start without its keys.
+// A server does not start if the file of keys is missing.
 func TestWithoutTheFileOfKeys(t *testing.T) {
 	cfg := Defaults()
 	cfg.TokenKey = "/none"
@@ -157,7 +157,7 @@ func TestWithoutTheFileOfKeys(t *testing.T) {
 	}
 }
 
-// A player of HLS that shows a signed token once gets all with it.
+// An HLS player that shows a signed token once can fetch everything with it.
 func TestSignedTokenOfAPlayer(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "keys")
@@ -181,7 +181,7 @@ func TestSignedTokenOfAPlayer(t *testing.T) {
 	}
 }
 
-// The cookie gives the right to read everything: a token for one stream does not get it.
+// The cookie grants the right to read everything, so a token for one stream does not get it.
 func TestSignedTokenGetsNoCookie(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "keys")
 	sign := writeKeys(t, file, token.NewKey())

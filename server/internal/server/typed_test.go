@@ -10,13 +10,13 @@ import (
 	"github.com/millrace-io/millrace/server/internal/hook"
 )
 
-// typedTokens are what people and base64 make up.
+// typedTokens are tokens that people or base64 produce.
 var typedTokens = []string{
 	"plain", "ab+cd", "+ab", "ab/cd", "a/b/c==", "ab%41", "100%", "a=b==", "a!b", "a&b",
 	"a&token=b", "a;b", "a?b", "Zm9v+YmFy/YQ==",
 }
 
-// A token opens as it was typed, and as programs escape it, over RTMP and HTTP.
+// A token works as it was typed, and as programs escape it, over RTMP and HTTP.
 func TestTokensAsTyped(t *testing.T) {
 	t.Parallel()
 	for _, token := range typedTokens {
@@ -35,7 +35,7 @@ func TestTokensAsTyped(t *testing.T) {
 				}
 				path := "live/" + cam() + "?token=" + shown
 				for i := strings.Index(path, "?"); i < len(path); i++ {
-					// Programs divide an address at its second slash, or at its last one.
+					// Programs split an address at its second slash, or at its last one.
 					if path[i] != '/' || strings.Contains(path[i:], "?") {
 						continue
 					}
@@ -61,7 +61,7 @@ func TestTokensAsTyped(t *testing.T) {
 	}
 }
 
-// A token that an address may change is warned of, at start and when it is replaced.
+// The log warns of a token that an address may change, at the start and when the token is replaced.
 func TestTokensThatAddressesChange(t *testing.T) {
 	for _, token := range []string{"ab+cd", "ab%41", "a&b", "a;b", "a b", "a#b", "a?b", `a"b`, "å",
 		"ab/"} {
@@ -81,7 +81,7 @@ func TestTokensThatAddressesChange(t *testing.T) {
 	f.Logged("--publish-token", "addresses and programs may change")
 }
 
-// The hook gets the parameters as the client sent them.
+// The hook gets the query as the client sent it.
 func TestHookParametersAsTyped(t *testing.T) {
 	h := newTestHook(t, func(hook.Request) (int, string) { return http.StatusOK, `{"allow":true}` })
 	f := serveRTMP(t, func(c *Config) { c.Hook, c.ViewerWait = h.URL, 0 })
