@@ -16,7 +16,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live"
 )
 
-// In steady state a tag costs no allocation on its way from the publisher to the ring.
+// In steady state a tag costs no allocation between the publisher and the ring.
 func TestIngestAllocatesNothing(t *testing.T) {
 	p := shortStream(t)
 	defer p.Close(nil)
@@ -38,14 +38,13 @@ func TestIngestAllocatesNothing(t *testing.T) {
 			}
 		}
 	}
-	tags(5000)() // until everything has its size
+	tags(5000)() // until all buffers have their size
 	if allocs := alloctest.Count(0, tags(5000)); allocs != 0 {
 		t.Errorf("%v allocations in 5000 tags, want 0", allocs)
 	}
 }
 
-// In steady state a tag costs no allocation on its way from a publisher's chunked connection to the
-// ring.
+// In steady state a tag costs no allocation between a publisher's chunked connection and the ring.
 func TestReadingAPublisherAllocatesNothing(t *testing.T) { readingAllocatesNothing(t, 0) }
 
 // The same holds for a pull from another node.
@@ -95,7 +94,7 @@ func readingAllocatesNothing(t *testing.T, epoch uint64) {
 			next(len(sc.tags))
 		}
 	}
-	rounds() // until everything has its size
+	rounds() // until all buffers have their size
 	if allocs := alloctest.Count(0, rounds); allocs != 0 {
 		t.Errorf("%v allocations in %d tags, want 0", allocs, 50*len(sc.tags))
 	}

@@ -12,15 +12,15 @@ import (
 	"github.com/millrace-io/millrace/server/internal/testkit/livetest"
 )
 
-// While the log blocks, viewers of this and other streams get frames, regardless of the message.
+// While the log blocks, viewers of this and other streams get frames, whichever message is logged.
 func TestTheLogBlocks(t *testing.T) {
 	for _, event := range []struct {
 		name, line string
 		change     func(*live.Config)
 		script     *script
-		// Of the connection of another viewer, which reads nothing more.
+		// Receive buffer of another viewer's connection. The viewer reads nothing more.
 		rcvbuf int
-		happen func(f *fixture, other *livetest.Watcher) // what happens to it
+		happen func(f *fixture, other *livetest.Watcher) // the event that is logged
 	}{
 		{name: "a viewer leaves", line: "viewer ended",
 			happen: func(_ *fixture, w *livetest.Watcher) { _ = w.Conn.Close() }},

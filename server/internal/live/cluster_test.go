@@ -27,12 +27,12 @@ import (
 	"github.com/millrace-io/millrace/server/internal/testkit/livetest"
 )
 
-// A testDirectory says which node owns which stream. The latest claim wins.
+// A testDirectory records the owner of each stream. The latest claim wins.
 type testDirectory struct {
 	mu     sync.Mutex
 	epoch  uint64
 	owners map[string]*testLease
-	away   atomic.Bool // it cannot be reached
+	away   atomic.Bool // it is unreachable
 }
 
 // owner returns the lease of a stream, or nil.
@@ -42,13 +42,13 @@ func (d *testDirectory) owner(name string) *testLease {
 	return d.owners[name]
 }
 
-// A testLease is what a testNode has claimed.
+// A testLease is a lease of a testNode.
 type testLease struct {
 	node    *testNode
 	name    string
 	epoch   atomic.Uint64
 	gone    atomic.Bool
-	stopped atomic.Bool // it is not current
+	stopped atomic.Bool // the lease is not current
 	told    atomic.Int32
 }
 
@@ -66,14 +66,14 @@ func (l *testLease) Release() {
 	}
 }
 
-// A testNode is a server of a cluster: what package cluster is to a Hub, in few lines.
+// A testNode is a server of a cluster. It is a short replacement for package cluster.
 type testNode struct {
 	*rtmpFixture
 	dir   *testDirectory
-	via   string // where other nodes reach it
+	via   string // address for other nodes
 	pulls atomic.Int32
-	times atomic.Int32 // pulls so far
-	ended chan error   // has the end of each pull, as far as there is room
+	times atomic.Int32 // number of pulls so far
+	ended chan error   // the end of each pull, as long as there is room
 	all   sync.WaitGroup
 
 	mu      sync.Mutex
@@ -125,7 +125,7 @@ func (n *testNode) Claim(_ context.Context, name string) (live.Lease, error) {
 	return l, nil
 }
 
-// Want pulls until the stream is no longer wanted.
+// Want pulls the stream until it is no longer wanted.
 func (n *testNode) Want(name string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -162,7 +162,8 @@ func (n *testNode) pull(name string, l *testLease) {
 	}
 }
 
-// publish starts a publisher of the stream cam, and sends it when so many other nodes read it.
+// publish starts a publisher of the stream cam. It sends sc when the given number of other nodes
+// read the stream.
 func (n *testNode) publish(sc *script, edges int) *livetest.Publisher {
 	n.T.Helper()
 	p := n.Publisher("cam")
@@ -172,8 +173,8 @@ func (n *testNode) publish(sc *script, edges int) *livetest.Publisher {
 	return p
 }
 
-// pullsFrom has n pull the stream cam from its owner, which has a publisher of sc, for a viewer,
-// who has got all of that.
+// pullsFrom makes n pull the stream cam from its owner, for a viewer. The owner's publisher sends
+// sc. pullsFrom returns when the viewer has got all of it.
 func (n *testNode) pullsFrom(owner *testNode, sc *script) (*livetest.Publisher, *livetest.Watcher) {
 	n.T.Helper()
 	w := n.Ask("/live/cam", 0)
@@ -184,7 +185,7 @@ func (n *testNode) pullsFrom(owner *testNode, sc *script) (*livetest.Publisher, 
 	return p, w
 }
 
-// edges waits until so many other nodes read the stream cam.
+// edges waits until want other nodes read the stream cam.
 func (n *testNode) edges(want int) {
 	n.T.Helper()
 	eventually(n.T, fmt.Sprintf("%d other nodes", want), func() bool {
@@ -204,7 +205,7 @@ func (n *testNode) info(name string) live.StreamInfo {
 	return list[i]
 }
 
-// behind puts a link in front of n, by which other nodes reach it.
+// behind puts a network link before n, which other nodes use.
 func (n *testNode) behind() *nettest.Link {
 	n.T.Helper()
 	l := nettest.NewLink(n.T, n.Addr)
@@ -212,8 +213,8 @@ func (n *testNode) behind() *nettest.Link {
 	return l
 }
 
-// A pulled stream is the owner's, byte for byte, and comes once however many viewers there are. It
-// ends a while after the last one.
+// A pulled stream equals the owner's, byte for byte, and is pulled once for any number of viewers.
+// The pull ends some time after the last viewer has left.
 func TestAStreamIsPulledOnce(t *testing.T) {
 	for _, latency := range []time.Duration{0, 5 * time.Millisecond} {
 		t.Run(latency.String(), func(t *testing.T) {
@@ -284,8 +285,9 @@ func TestBytesArePulled(t *testing.T) {
 	same(t, "bytes", w.Rest(), []byte(" and more"))
 }
 
-// Between two nodes the connection is cut after every number of bytes: in the head, in a chunk's
-// line, in a tag. With the same owner viewers get every frame once, and in order.
+// The connection between two nodes is cut after every number of bytes: in the header, in the line
+// of a chunk, and in a tag. If the owner stays the same, viewers get every frame once, and in
+// order.
 func TestPullContinuesAfterACutAnywhere(t *testing.T) {
 	t.Parallel()
 	d := newTestDirectory()
@@ -311,7 +313,7 @@ func TestPullContinuesAfterACutAnywhere(t *testing.T) {
 				if errors.Is(err, live.ErrOwnerEnded) || err == nil {
 					t.Errorf("a pull ended with %v", err)
 				}
-				// As the group is sent again from its start each time.
+				// Each time the GOP is sent again from its start.
 				if limit += 1 + rnd.Int64N(9); limit > 6000 {
 					limit = 1
 				}
@@ -321,8 +323,8 @@ func TestPullContinuesAfterACutAnywhere(t *testing.T) {
 			}
 		}
 	})
-	p.Send(sc.start())            // of which nothing is lost if the connection is cut before it
-	for i, key := range sc.keys { // the next group comes when this one has arrived
+	p.Send(sc.start())            // nothing of this is lost if the connection is cut before it
+	for i, key := range sc.keys { // the next GOP is sent when this one has arrived
 		group := sc.tags[key:]
 		if i+1 < len(sc.keys) {
 			group = sc.tags[key:sc.keys[i+1]]
@@ -383,7 +385,7 @@ func TestAPullThatMissesAGroup(t *testing.T) {
 	p.End()
 }
 
-// A stream that came while nothing was known of owners turns out to be another node's.
+// A stream that was accepted while no owner was known turns out to be another node's.
 func TestLateRefusalEndsThePublisher(t *testing.T) {
 	d := newTestDirectory()
 	n := d.node(t, nil)
@@ -393,7 +395,7 @@ func TestLateRefusalEndsThePublisher(t *testing.T) {
 	w := n.Watcher("/live/cam", 0)
 	l := d.owner("cam")
 	l.Release()
-	live.NewPeers(n.Hub).Lost("cam", 1) // which is another ownership's
+	live.NewPeers(n.Hub).Lost("cam", 1) // for another ownership
 	if _, ok := n.Owns("cam"); !ok {
 		t.Error("it is lost with an epoch that it does not have")
 	}
@@ -407,8 +409,8 @@ func TestLateRefusalEndsThePublisher(t *testing.T) {
 	_ = w.Conn.Close()
 }
 
-// Another node may pull a stream that has its maximum of viewers, and the lease knows of its
-// publisher's silence.
+// Another node may pull a stream that has its maximum number of viewers. The lease knows whether
+// the publisher is silent.
 func TestLimitsAreNotForPeers(t *testing.T) {
 	d := newTestDirectory()
 	owner := d.node(t, func(c *live.Config) { c.MaxViewers, c.MaxStreamViewers = 1, 1 })
@@ -438,9 +440,9 @@ func TestLimitsAreNotForPeers(t *testing.T) {
 	}
 }
 
-// The publisher moves to another node. Viewers of each format at a third node, and at the old one,
-// stay. The clock does not go back, and video resumes at the new keyframe: a node that pulls from
-// the new owner before it has sent one does not get the old owner's frames again.
+// The publisher moves to another node. Viewers of each format stay, at a third node and at the old
+// one. The clock does not go back, and video resumes at the new keyframe. A node that pulls from
+// the new owner before the owner has sent a keyframe does not get the old owner's frames again.
 func TestAPublisherMoves(t *testing.T) {
 	for _, how := range []string{"to a new node", "to an edge", "while it is away",
 		"after the end"} {
@@ -474,7 +476,7 @@ func TestAPublisherMoves(t *testing.T) {
 			for _, n := range nodes {
 				n.published("cam", size)
 			}
-			// Of the stream's time, so that frames have different ones.
+			// In the stream's time, so that the frames have different times.
 			time.Sleep(50 * time.Millisecond)
 
 			ended := how == "after the end"
@@ -491,7 +493,7 @@ func TestAPublisherMoves(t *testing.T) {
 			}
 			two := second.Publisher("cam")
 			two.Send(sc.start())
-			for _, n := range nodes { // an edge may be there for an attempt that comes too early
+			for _, n := range nodes { // an earlier, failed attempt may have left an edge
 				eventually(t, "the new owner", func() bool {
 					s := n.LookUp("cam")
 					return n == second || s != nil && n.Hub.Info(s).Owner == second.via &&
@@ -524,7 +526,7 @@ func TestAPublisherMoves(t *testing.T) {
 					t.Fatalf("%s: %d tags, want %d", nodes[i].via, len(tags), len(want))
 				}
 				wantTags(t, "RTMP", byRTMP[i], tags)
-				// A sample may wait in a pause.
+				// One sample may still wait because of the pause.
 				if n := contiguous(t, stretches(t, byMP4[i])); n < 2*len(sc.tags)-2 {
 					t.Errorf("%d samples of MP4, want %d", n, 2*len(sc.tags))
 				}
@@ -534,8 +536,8 @@ func TestAPublisherMoves(t *testing.T) {
 	}
 }
 
-// A stream that has ended at its owner ends at other nodes a moment later, however long they wait
-// for a publisher that is gone: their viewers see a clean end.
+// A stream that has ended at its owner ends soon at other nodes, however long they wait for a
+// missing publisher. Their viewers get a regular end.
 func TestTheEndOfAPulledStream(t *testing.T) {
 	d := newTestDirectory()
 	owner, edge := d.node(t, func(c *live.Config) { c.PublisherReturn = 0 }),
@@ -552,7 +554,7 @@ func TestTheEndOfAPulledStream(t *testing.T) {
 	edge.Logged("viewer ended", `reason="stream ended"`)
 }
 
-// Other nodes are told at once that a publisher is away, and that it is back.
+// Other nodes are told at once that a publisher is away, and that it has returned.
 func TestUnreachableOwnerIsReported(t *testing.T) {
 	n := newTestDirectory().node(t, nil)
 	sc := newScript(1, 3, 500)
@@ -579,7 +581,7 @@ func TestUnreachableOwnerIsReported(t *testing.T) {
 	p.End()
 }
 
-// The stream has a publisher here, and not another node's any more.
+// The stream gets a publisher at this node, and is no longer pulled.
 func TestAPublisherReplacesAPull(t *testing.T) {
 	for _, takeover := range []live.Takeover{live.TakeoverAlways, live.TakeoverStalled,
 		live.TakeoverNever} {
@@ -591,7 +593,7 @@ func TestAPublisherReplacesAPull(t *testing.T) {
 			edge.waiting("cam", 1)
 			one := owner.publish(sc, 1)
 			edge.published("cam", len(sc.whole())-len(sc.header))
-			two := edge.Publisher("cam") // at once: a pull has no least time
+			two := edge.Publisher("cam") // at once, because a pull has no minimum time
 			two.Send(sc.whole())
 			w.Begin()
 			w.Next(len(sc.whole()) + len(join(sc.tags)))
@@ -618,7 +620,8 @@ func TestAPublisherReplacesAPull(t *testing.T) {
 
 func isReset(err error) bool { return err != nil && strings.Contains(err.Error(), "reset") }
 
-// Other nodes get nothing of what this one does not own, or not yet, and so no loop can come about.
+// Other nodes get nothing of streams that this node does not own, or does not own yet. Therefore no
+// loop can form.
 func TestPeersOfAnotherNode(t *testing.T) {
 	d := newTestDirectory()
 	owner, edge := d.node(t, nil), d.node(t, nil)
@@ -655,7 +658,7 @@ func TestPeersOfAnotherNode(t *testing.T) {
 	q.End()
 }
 
-// Without a lease that is current other nodes get nothing, and viewers here everything.
+// Without a current lease, other nodes get nothing, and viewers of this node get everything.
 func TestALeaseThatIsNotCurrent(t *testing.T) {
 	d := newTestDirectory()
 	owner, edge := d.node(t, nil), d.node(t, nil)
@@ -677,7 +680,7 @@ func TestALeaseThatIsNotCurrent(t *testing.T) {
 	p.Send(join(sc.tags[1:3]))
 	m := n + len(join(sc.tags[1:3]))
 	same(t, "a viewer here", local.Next(m-n), sc.whole()[n:m])
-	time.Sleep(50 * time.Millisecond) // in which it would come
+	time.Sleep(50 * time.Millisecond) // a frame would arrive in this time
 	if got := edge.LookUp("cam").Forms().Stats().PublishedBytes; got != uint64(n-len(sc.header)) {
 		t.Errorf("the other node has %d bytes, want %d", got, n-len(sc.header))
 	}
@@ -685,7 +688,7 @@ func TestALeaseThatIsNotCurrent(t *testing.T) {
 	p.Send(join(sc.tags[3:]))
 	same(t, "a viewer there", remote.Next(len(sc.whole())-n), sc.whole()[n:])
 
-	l.stopped.Store(true) // and the stream is another node's when this one has noticed
+	l.stopped.Store(true) // this node then notices that the stream is another node's
 	p.Send(join(sc.tags))
 	local.Next(len(join(sc.tags)))
 	l.gone.Store(true)
@@ -702,7 +705,8 @@ func TestALeaseThatIsNotCurrent(t *testing.T) {
 	}
 }
 
-// A node that shuts down does not tell the others that its streams have ended, and gives them up.
+// A node that shuts down releases its streams, and does not tell other nodes that the streams have
+// ended.
 func TestDrainCutsPeers(t *testing.T) {
 	d := newTestDirectory()
 	owner, edge := d.node(t, nil), d.node(t, nil)
@@ -722,7 +726,7 @@ func TestDrainCutsPeers(t *testing.T) {
 	next.End()
 }
 
-// Only what a node owns is recorded, and HLS is made where the stream is owned.
+// Only owned streams are recorded, and HLS is made at the owner.
 func TestRecordingAndHLSOfOwnedStreams(t *testing.T) {
 	d := newTestDirectory()
 	var first, second testRecorder
@@ -779,7 +783,7 @@ func TestRecordingAndHLSOfOwnedStreams(t *testing.T) {
 	q.End()
 }
 
-// askingAs is the address of the node that asks, which test nodes believe.
+// askingAs is the address of the requesting node. Test nodes accept it without a proof.
 type askingAs string
 
 func (a askingAs) Sign(req *http.Request, _ uint64) { req.Header.Set(nodeHeader, string(a)) }
@@ -792,8 +796,8 @@ func (r *testRecorder) Init(body *millrace.Chain)                    { body.Rele
 func (r *testRecorder) Add(_ mp4.FragmentInfo, body *millrace.Chain) { body.Release() }
 func (r *testRecorder) Close()                                       { r.closed.Add(1) }
 
-// An invalid or malicious response of an owner ends the pull, costs no more than the received
-// bytes, and feeds no stream.
+// An invalid or malicious response of an owner ends the pull, costs no more memory than the
+// received bytes, and does not reach the stream.
 func TestHostileOwners(t *testing.T) {
 	const head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n"
 	tag := func(p string) string { return string(chunked([]byte(p))) }
@@ -871,7 +875,7 @@ func TestHostileOwners(t *testing.T) {
 	}
 }
 
-// A pull that is ended in the moment in which the owner hangs up fails, and nothing else does.
+// If a pull is ended just when the owner disconnects, only the pull fails.
 func TestPullThatEndsAsTheOwnerHangsUp(t *testing.T) {
 	f := serve(t, nil)
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -898,7 +902,7 @@ func TestPullThatEndsAsTheOwnerHangsUp(t *testing.T) {
 	}
 }
 
-// Pulls of what needs none, and by a name or an address that is none, fail.
+// Pulls that are not needed, or with an invalid name or address, fail.
 func TestPullsThatAreRefused(t *testing.T) {
 	d := newTestDirectory()
 	d.epoch = 10
@@ -907,7 +911,7 @@ func TestPullsThatAreRefused(t *testing.T) {
 	p := owner.Publisher("cam")
 	p.Send(sc.whole())
 	owner.published("cam", len(sc.whole())-len(sc.header))
-	q := other.Publisher("cam") // which takes it over
+	q := other.Publisher("cam") // this publisher takes over
 	q.Send(sc.whole())
 	p.Wait()
 	header := askingAs("http://x")
@@ -933,7 +937,7 @@ func TestPullsThatAreRefused(t *testing.T) {
 		live.Owner{Node: owner.via, Epoch: 0, Proof: header}); err != io.ErrClosedPipe {
 		t.Errorf("with a context that has ended: %v", err)
 	}
-	// An owner that knows of no other yet, and is asked by a node that knows nothing of either.
+	// The owner does not know of a newer owner yet, and the requesting node knows of neither.
 	past := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set(live.EpochHeader, "1")
 		w.(http.Flusher).Flush()
@@ -946,8 +950,7 @@ func TestPullsThatAreRefused(t *testing.T) {
 	q.End()
 }
 
-// A viewer learns that the owner of a stream does not answer, which is another case than that there
-// is no stream.
+// A viewer is told that the owner of a stream does not answer, which differs from a missing stream.
 func TestOwnerThatCannotBeReached(t *testing.T) {
 	t.Parallel()
 	for _, answers := range []bool{false, true} {
@@ -957,10 +960,10 @@ func TestOwnerThatCannotBeReached(t *testing.T) {
 		p := owner.Publisher("cam")
 		p.Send(newScript(1, 3, 500).whole())
 		eventually(t, "the owner", func() bool { return d.owner("cam") != nil })
-		if answers { // but has given it up
+		if answers { // but has released the stream
 			owner.via = edge.via
 		} else {
-			owner.via = "http://127.0.0.1:1" // where nothing listens
+			owner.via = "http://127.0.0.1:1" // an address without a listener
 		}
 		err := edge.AwaitStream(t.Context(), "cam")
 		var refused *refuse.Refusal
@@ -973,7 +976,7 @@ func TestOwnerThatCannotBeReached(t *testing.T) {
 	}
 }
 
-// A viewer learns whether there is no stream, or whether that could not be found out.
+// A viewer is told whether the stream does not exist, or whether that could not be determined.
 func TestViewersOfNoStream(t *testing.T) {
 	t.Parallel()
 	d := newTestDirectory()
@@ -990,8 +993,8 @@ func TestViewersOfNoStream(t *testing.T) {
 	}
 }
 
-// Claims, losses and pulls of the same names at the same time leave one owner at most, and nothing
-// behind.
+// Claims, losses and pulls of the same names at the same time leave at most one owner, and nothing
+// else.
 func TestPublishersMoveAtRandom(t *testing.T) {
 	d := newTestDirectory()
 	var nodes []*testNode
@@ -1049,7 +1052,7 @@ func pacedBytes(p []byte) func([]byte) (int, error) {
 	}
 }
 
-// A node that has no room for a stream does not take it from its owner.
+// A node without room for a stream does not pull it from its owner.
 func TestFullNodePullsNoStream(t *testing.T) {
 	t.Parallel()
 	d := newTestDirectory()
@@ -1065,7 +1068,7 @@ func TestFullNodePullsNoStream(t *testing.T) {
 	if _, ok := owner.Owns("cam"); !ok {
 		t.Error("the owner has lost the stream")
 	}
-	// A viewer there finds it at another node.
+	// A viewer at this node is told where the stream is.
 	err := full.AwaitStream(t.Context(), "cam")
 	var refused *refuse.Refusal
 	if !errors.As(err, &refused) || refused.Status != http.StatusServiceUnavailable {
@@ -1075,8 +1078,8 @@ func TestFullNodePullsNoStream(t *testing.T) {
 	other.End()
 }
 
-// A publisher comes to a stream whose lease was lost before this node knows: everything under the
-// old lease ends with it.
+// A publisher connects to a stream whose lease was lost, before this node knows that. Everything
+// under the old lease ends with it.
 func TestAPublisherWithANewLease(t *testing.T) {
 	d := newTestDirectory()
 	n := d.node(t, func(c *live.Config) {

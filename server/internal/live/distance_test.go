@@ -15,8 +15,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live/rendition"
 )
 
-// A viewer that joins late in a long GOP is behind live by that, in every form, and for as long as
-// it stays; one that begins at the next keyframe is not.
+// A viewer that joins late in a long GOP stays behind live by that time, in every format. A viewer
+// that starts at the next keyframe is not behind.
 func TestDistanceFromLive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		book := &nettest.LogBook{}
@@ -48,7 +48,7 @@ func TestDistanceFromLive(t *testing.T) {
 			clients[v] = client
 			v.Connect(fanout.NewConn(conn, false, 0))
 			live.NewAdmission(h.Hub).Start(v, func() { _, _ = io.Copy(io.Discard, conn) })
-			synctest.Wait() // it has got everything
+			synctest.Wait() // the viewer has got everything
 			return v
 		}
 		leave := func(v *live.Viewer) {
@@ -83,7 +83,7 @@ func TestDistanceFromLive(t *testing.T) {
 		v.Transport().SetPaused(true)
 		synctest.Wait()
 		group(25)
-		v.Transport().SetPaused(false) // continues at the newest keyframe
+		v.Transport().SetPaused(false) // it continues at the newest keyframe
 		synctest.Wait()
 		if got := v.Transport().BehindLive(); got != time.Second {
 			t.Errorf("after a pause: %v behind live", got)
@@ -99,11 +99,11 @@ func TestDistanceFromLive(t *testing.T) {
 		}
 		h.done(p, nil)
 		h.Close()
-		time.Sleep(time.Second) // what writes to viewers ends
+		time.Sleep(time.Second) // the writing goroutines end
 	})
 }
 
-// The length of a group of pictures is known before it ends.
+// The length of a GOP is known before it ends.
 func TestKeyInterval(t *testing.T) {
 	h := newHubTest(t, nil)
 	p := h.publish(picture(true, 0, 10))

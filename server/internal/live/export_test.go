@@ -10,7 +10,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live/rendition"
 )
 
-// What the tests, which are outside the package because web and rtmp are, see of its inside.
+// Access to the inside of the package for the tests, which are in another package because they use
+// web and rtmp.
 
 var (
 	ErrFed        = errFed
@@ -42,14 +43,14 @@ func (h *Hub) LookUp(name string) *Stream {
 	return h.find(name)
 }
 
-// AnyStream returns the stream of a name, which viewers may not see yet, or nil.
+// AnyStream returns the stream with this name, which viewers may not see yet, or nil.
 func (h *Hub) AnyStream(name string) *Stream {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.streams[name]
 }
 
-// Waiters returns how many viewers wait for a stream.
+// Waiters returns the number of viewers that wait for a stream.
 func (h *Hub) Waiters(name string) int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -67,14 +68,14 @@ func (h *Hub) AwaitStream(ctx context.Context, name string) error {
 	return Admission{h}.awaitStream(ctx, name, func(*stream) error { return nil })
 }
 
-// Names returns how many names viewers wait for.
+// Names returns the number of names that viewers wait for.
 func (h *Hub) Names() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return len(h.waiting)
 }
 
-// Windows returns how many streams have HLS, and how many media playlists were made.
+// Windows returns the number of streams with HLS, and the number of media playlists made so far.
 func (h *Hub) Windows() (n int, rendered int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -100,13 +101,13 @@ func (h *Hub) Transports() map[string]*fanout.Viewer {
 	return list
 }
 
-// DropLaggards and CutLargest are steps that free memory.
+// DropLaggards and CutLargest free memory.
 func (h *Hub) DropLaggards(excess int64, after time.Duration) int64 {
 	return shedder{h}.dropLaggards(excess, nil, after)
 }
 func (h *Hub) CutLargest(excess int64) int64 { return shedder{h}.cutLargest(excess) }
 
-// NewViewer lets a viewer in to a stream at once.
+// NewViewer adds a viewer to a stream at once.
 func (h *Hub) NewViewer(s *Stream, want WatchRequest) (*Viewer, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -121,7 +122,7 @@ func (p *Publisher) Stream() *Stream { return p.s }
 func (p *Publisher) Hub() *Hub       { return p.hub }
 func (p *Publisher) Epoch() uint64   { return p.epoch }
 
-// SetReader makes p read its tags from r, which Close releases. Next moves one.
+// SetReader makes p read its tags from r. Close releases r. Next reads one tag.
 func (p *Publisher) SetReader(r *millrace.Reader) *millrace.Reader {
 	p.r = r
 	return r

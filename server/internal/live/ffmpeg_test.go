@@ -18,7 +18,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live"
 )
 
-// run runs a program to its end. It must say nothing on stderr.
+// run runs a program to its end. The program must print nothing to stderr.
 func run(t *testing.T, name string, args ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -32,7 +32,7 @@ func run(t *testing.T, name string, args ...string) string {
 	return stdout.String()
 }
 
-// film makes an FLV file of the given seconds with a keyframe a second, B-frames and sound.
+// film makes an FLV file of the given duration with a keyframe each second, B-frames and audio.
 func film(t *testing.T, seconds string) string {
 	t.Helper()
 	path := filepath.Join(nettest.PlainDir(t), "film.flv")
@@ -44,15 +44,14 @@ func film(t *testing.T, seconds string) string {
 	return path
 }
 
-// The real thing: ffmpeg publishes in real time, three ffmpegs watch from the start and get every
-// packet, one comes late and decodes without an error from a keyframe on, and ffprobe gets every
-// packet from the MP4.
+// ffmpeg publishes in real time. Three ffmpegs watch from the start and get every packet. A late
+// one decodes without an error, starting at a keyframe. ffprobe gets every packet from the MP4.
 func TestFFmpeg(t *testing.T) {
 	t.Parallel()
 	need.Program(t, "ffmpeg")
 	need.Program(t, "ffprobe")
 	f := serve(t, func(c *live.Config) { c.Latency = 50 * time.Millisecond })
-	source, dir := film(t, "15"), t.TempDir() // long enough for one to come late on a busy machine
+	source, dir := film(t, "15"), t.TempDir() // long enough for a late viewer on a busy machine
 	url := f.URL("/live/film")
 
 	var wg sync.WaitGroup
@@ -111,7 +110,7 @@ func probe(t *testing.T, url string) string {
 	return strings.Join(lines, "\n")
 }
 
-// stream waits for a stream to be there.
+// stream waits for a stream to exist.
 func (f *fixture) stream(name string) (st *live.Stream) {
 	f.T.Helper()
 	eventually(f.T, "the stream "+name, func() bool {
@@ -131,8 +130,8 @@ func firstDifference(got, want string) string {
 	return "one ends earlier: " + strings.Join([]string{g[len(g)-1], w[len(w)-1]}, "\n")
 }
 
-// An ffmpeg that publishes is killed, and another one publishes the same film from its start:
-// earlier viewers can decode everything, and time never goes back.
+// An ffmpeg that publishes is killed, and another one publishes the same film from its start.
+// Earlier viewers can decode everything, and time never goes back.
 func TestFFmpegIsKilledAndComesBack(t *testing.T) {
 	t.Parallel()
 	need.Program(t, "ffmpeg")
@@ -181,7 +180,7 @@ func TestFFmpegIsKilledAndComesBack(t *testing.T) {
 
 	packets := strings.Count(probe(t, source), "\n") + 1
 	for _, file := range files {
-		// Decodes without an error.
+		// The file can be decoded without an error.
 		run(t, "ffprobe", "-v", "error", "-count_frames", "-show_entries", "stream=nb_read_frames",
 			file)
 		for _, track := range []string{"v", "a"} {

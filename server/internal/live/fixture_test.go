@@ -29,7 +29,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/web"
 )
 
-// testTimeout is how long a test waits for something that must happen. Only a failing test waits so
+// testTimeout is how long a test waits for an event that must happen. Only a failing test waits so
 // long.
 const testTimeout = nettest.Timeout
 
@@ -44,14 +44,14 @@ type fixture struct {
 	*live.Hub
 	livetest.Client
 	rtmp *rtmp.Acceptor
-	stop func() // as SIGTERM does; returns when the Hub is empty
+	stop func() // does the same as SIGTERM, and returns when the Hub is empty
 
-	// nextTimeout is how long a publisher of RTMP that has ended its stream may take to publish
-	// again; 0: a second.
+	// nextTimeout is how long an RTMP publisher that has ended its stream may wait before it
+	// publishes again; 0 means a second.
 	nextTimeout time.Duration
 }
 
-// defaultLatency is that of millrace serve, like the other defaults of tests.
+// defaultLatency is the default of millrace serve, as are the other defaults of the tests.
 const defaultLatency = 50 * time.Millisecond
 
 // testConfig is the configuration of tests.
@@ -67,7 +67,7 @@ func testConfig() live.Config {
 	}
 }
 
-// drainTime is how long a fixture's stop waits for viewers.
+// drainTime is how long stop waits for viewers.
 const drainTime = 2 * time.Second
 
 // serve starts a server. change may be nil.
@@ -76,7 +76,7 @@ func serve(t testing.TB, change func(*live.Config)) *fixture {
 	return serveTLS(t, change, nil)
 }
 
-// serveTLS is serve over TLS unless config is nil.
+// serveTLS is serve over TLS, unless config is nil.
 func serveTLS(t testing.TB, change func(*live.Config), config *tls.Config) *fixture {
 	t.Helper()
 	book := &nettest.LogBook{}
@@ -115,10 +115,10 @@ func serveTLS(t testing.TB, change func(*live.Config), config *tls.Config) *fixt
 	return &fixture{Hub: h, Client: client, rtmp: rtmp.New(h), stop: stop}
 }
 
-// nodeHeader says that a request is another node's, as one of package cluster does with a token.
+// nodeHeader marks a request as another node's. In package cluster, such a request needs a proof.
 const nodeHeader = "Millrace-Node"
 
-// routes has the streams at /live/, as package server does.
+// routes serves the streams at /live/, as package server does.
 func routes(h *live.Hub) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/live/{name}", func(w http.ResponseWriter, r *http.Request) {
@@ -142,7 +142,7 @@ func routes(h *live.Hub) http.Handler {
 	return mux
 }
 
-// waiting waits until n viewers wait for the stream to come.
+// waiting waits until n viewers wait for the stream.
 func (f *fixture) waiting(name string, n int) {
 	f.T.Helper()
 	eventually(f.T, fmt.Sprintf("%d viewers that wait for %s", n, name), func() bool {
@@ -156,7 +156,7 @@ func (f *fixture) viewers(n int) {
 	eventually(f.T, fmt.Sprintf("%d viewers", n), func() bool { return f.Viewers() == n })
 }
 
-// published waits until the stream has taken n bytes after its FLV header.
+// published waits until the stream has received n bytes after its FLV header.
 func (f *fixture) published(name string, n int) {
 	f.T.Helper()
 	eventually(f.T, fmt.Sprintf("%d bytes of %s", n, name), func() bool {
@@ -165,7 +165,7 @@ func (f *fixture) published(name string, n int) {
 	})
 }
 
-// metric returns what package server shows as the metric millrace_name.
+// metric returns the value that package server shows as the metric millrace_name.
 func (f *fixture) metric(name string) string {
 	st := f.Stats()
 	values := map[string]int64{
@@ -190,7 +190,7 @@ func (f *fixture) metric(name string) string {
 	return fmt.Sprint(n)
 }
 
-// api returns the streams as package server's API tells of them.
+// api returns the streams as package server's API reports them.
 func (f *fixture) api() string {
 	text, err := json.Marshal(f.Streams())
 	if err != nil {
@@ -199,15 +199,15 @@ func (f *fixture) api() string {
 	return string(text)
 }
 
-// A script is an FLV stream in pieces, made up but well-formed.
+// A script is a synthetic, valid FLV stream in pieces.
 type script struct {
 	header []byte   // 13 bytes
 	config [][]byte // metadata, then the sequence headers
-	tags   [][]byte // pictures and sound
+	tags   [][]byte // video and audio frames
 	keys   []int    // indices in tags of keyframes
 }
 
-// whole returns the stream's bytes.
+// whole returns all bytes of the stream.
 func (s *script) whole() []byte {
 	return bytes.Join([][]byte{s.start(), bytes.Join(s.tags, nil)}, nil)
 }
@@ -217,13 +217,13 @@ func (s *script) start() []byte {
 	return bytes.Join([][]byte{s.header, bytes.Join(s.config, nil)}, nil)
 }
 
-// from returns what a viewer gets that starts at tag i: everything but the tags before.
+// from returns the bytes for a viewer that starts at tag i: everything except the tags before.
 func (s *script) from(i int) []byte {
 	return bytes.Join([][]byte{s.start(), bytes.Join(s.tags[i:], nil)}, nil)
 }
 
-// newScript makes a stream of groups of pictures, each of pictures of size bytes with as many
-// pieces of sound in between.
+// newScript makes a stream of GOPs. Each GOP has video frames of size bytes, and as many audio
+// frames in between.
 func newScript(groups, pictures, size int) *script {
 	rnd := rand.New(rand.NewPCG(uint64(groups), uint64(size)))
 	s := &script{
@@ -253,7 +253,7 @@ func newScript(groups, pictures, size int) *script {
 	return s
 }
 
-// avcHeader returns the sample's sequence header: one that decoders understand.
+// avcHeader returns the sample's sequence header, which decoders understand.
 func avcHeader() []byte {
 	for p := demo.Sample[13:]; ; {
 		n := 15 + int(p[1])<<16 + int(p[2])<<8 + int(p[3])
@@ -264,15 +264,14 @@ func avcHeader() []byte {
 	}
 }
 
-// unit makes of p, in place, a NAL unit with a part of a picture, and its length in front. p has 6
-// bytes at least.
+// unit changes p, in place, to a NAL unit with a slice, after its length. p has at least 6 bytes.
 func unit(p []byte) []byte {
 	binary.BigEndian.PutUint32(p, uint32(len(p)-4))
 	p[4] = 0x25
 	return p
 }
 
-// unitOf is unit with data in it.
+// unitOf returns such a unit with data in it.
 func unitOf(data string) string { return string(unit(append(make([]byte, 5), data...))) }
 
 func noise(rnd *rand.Rand, n int) []byte {
@@ -294,8 +293,8 @@ func flvTag(kind flv.Type, at uint32, data []byte) []byte {
 // chunked returns p as a chunk of a body.
 func chunked(p []byte) []byte { return fmt.Appendf(nil, "%x\r\n%s\r\n", len(p), p) }
 
-// cut cuts what a viewer got behind the header into tags, by a parser of the test's own. It fails
-// if the end is not a tag's.
+// cut splits the bytes of a viewer after the header into tags, with a parser of its own. It fails
+// unless they end with a tag.
 func cut(t testing.TB, p []byte) [][]byte {
 	t.Helper()
 	var tags [][]byte
@@ -312,12 +311,12 @@ func cut(t testing.TB, p []byte) [][]byte {
 	return tags
 }
 
-// shortStream returns a publisher of a stream that keeps few frames, so that it is soon in its
-// steady state.
+// shortStream returns a publisher of a stream that keeps few frames, so that the steady state is
+// reached soon.
 func shortStream(t testing.TB) *live.Publisher {
 	t.Helper()
 	cfg := testConfig()
-	cfg.KeepFrames, cfg.Latency = 64, 0 // the timer of a latency bound starts goroutines
+	cfg.KeepFrames, cfg.Latency = 64, 0 // the timer of the latency bound would start goroutines
 	p, err := live.NewHub(cfg).Open("cam", "test", live.Terms{})
 	if err != nil {
 		t.Fatal(err)

@@ -25,7 +25,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/testkit/livetest"
 )
 
-// flvStart is the header of a stream with pictures and sound.
+// flvStart is the header of a stream with audio and video.
 var flvStart = []byte("FLV\x01\x05\x00\x00\x00\x09\x00\x00\x00\x00")
 
 // A hubTest publishes to a Hub without connections, and reads what viewers get.
@@ -62,7 +62,7 @@ func (h *hubTest) publish(tags ...[]byte) *live.Publisher {
 	return p
 }
 
-// send sends tags as a protocol does that has whole ones.
+// send sends tags like a protocol that has whole tags.
 func (h *hubTest) send(p *live.Publisher, tags ...[]byte) {
 	h.t.Helper()
 	r := millrace.NewReader(bytes.NewReader(join(append([][]byte{flvStart}, tags...))))
@@ -124,7 +124,7 @@ func (w *hubView) read() [][]byte {
 	return fresh
 }
 
-// close ends the viewer, which must have got what its clock allows.
+// close closes the viewer. The viewer must have got everything that its clock allows.
 func (w *hubView) close() {
 	w.h.t.Helper()
 	checkClock(w.h.t, w.tags)
@@ -137,7 +137,7 @@ func timeOf(tag []byte) uint32 {
 	return uint32(tag[7])<<24 | binary.BigEndian.Uint32(tag[3:7])&0xffffff
 }
 
-// checkClock checks that no frame is before the frame in front of it.
+// checkClock checks that no frame is earlier than the frame before it.
 func checkClock(t *testing.T, tags [][]byte) {
 	t.Helper()
 	last := uint32(0)
@@ -151,7 +151,7 @@ func checkClock(t *testing.T, tags [][]byte) {
 	}
 }
 
-// untimed returns tags without their times.
+// untimed returns the tags without their timestamps.
 func untimed(tags [][]byte) []byte {
 	all := bytes.Clone(join(tags))
 	for p := all; len(p) > 0; p = p[15+int(binary.BigEndian.Uint32(p)&0xffffff):] {
@@ -160,7 +160,7 @@ func untimed(tags [][]byte) []byte {
 	return all
 }
 
-// How long a stream waits for its publisher depends on how that has ended.
+// How long a stream waits for its publisher depends on how the publisher has ended.
 func TestPublisherReturnTimes(t *testing.T) {
 	const ret = 15 * time.Second
 	sc := newScript(1, 2, 100)
@@ -237,7 +237,7 @@ func TestPublisherReturnTimes(t *testing.T) {
 	}
 }
 
-// reachesEnd reports whether a viewer that takes all there is finds the end of the stream.
+// reachesEnd reports whether a viewer that takes everything finds the end of the stream.
 func reachesEnd(viewer *broadcast.Cursor) bool {
 	var c millrace.Chain
 	defer c.Release()
@@ -273,7 +273,7 @@ func TestReturningPublisherContinuesTheStream(t *testing.T) {
 				h.done(p, io.ErrUnexpectedEOF)
 				time.Sleep(tt.away - tt.away/2)
 
-				// It begins in the middle of a group.
+				// The second publisher begins in the middle of a GOP.
 				group := sc.tags[2:]
 				next := make([][]byte, len(group))
 				for i, tag := range group {
@@ -309,7 +309,8 @@ func TestReturningPublisherContinuesTheStream(t *testing.T) {
 	}
 }
 
-// What a publisher sends out of order is never put before what the publisher before has sent.
+// Frames that a publisher sends out of order never come before the frames of the previous
+// publisher.
 func TestClockNeverGoesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHubTest(t, nil)
@@ -337,7 +338,7 @@ func TestClockNeverGoesBack(t *testing.T) {
 	})
 }
 
-// The clock runs as long as a publisher stays, past half of its 32 bits and past all of them.
+// The clock runs as long as a publisher stays, beyond half of its 32 bits, and beyond all of them.
 func TestClockRunsForMonths(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHubTest(t, nil)
@@ -361,7 +362,7 @@ func TestClockRunsForMonths(t *testing.T) {
 }
 
 // A publisher's first frame has a time hours ahead of its later clock. The stream's clock does not
-// wait until the publisher's has come there again.
+// wait until the publisher reaches that time again.
 func TestClockThatLeapsBackContinues(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHubTest(t, nil)
@@ -369,7 +370,7 @@ func TestClockThatLeapsBackContinues(t *testing.T) {
 		w := h.view()
 		p := h.publish(picture(true, 3_600_000, 10))
 		var got []uint32
-		// Which says nothing of the clock.
+		// This tag says nothing about the clock.
 		h.send(p, flvTag(flv.TypeScript, 0, []byte("\x02\x00\x0aonCuePoint")))
 		h.send(p, picture(false, 3_600_000, 10))
 		for i := range uint32(3) {
@@ -391,10 +392,9 @@ func TestClockThatLeapsBackContinues(t *testing.T) {
 	})
 }
 
-// Headers and metadata are sent again when they have changed, and then late viewers get the new
-// ones.
+// Changed headers and metadata are sent again, and late viewers get the new ones.
 func TestChangedHeadersAreSentAgain(t *testing.T) {
-	for changed := range 4 { // 3: none
+	for changed := range 4 { // 3 means none
 		synctest.Test(t, func(t *testing.T) {
 			h := newHubTest(t, nil)
 			sc := newScript(1, 2, 100)
@@ -426,7 +426,7 @@ func TestChangedHeadersAreSentAgain(t *testing.T) {
 }
 
 // Tracks other than the first video and audio track are counted by their sequence headers, however
-// often those come, and again for each publisher.
+// often those are sent, and separately for each publisher.
 func TestFurtherTracksAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHubTest(t, nil)
@@ -441,7 +441,7 @@ func TestFurtherTracksAreCounted(t *testing.T) {
 			{header(flv.TypeVideo, "\x96\x20hvc1\x02\x00\x00\x01aavc1\x00\x00\x00\x01b"), 2},
 			{header(flv.TypeAudio, "\x90Opushead"), 2},
 			{header(flv.TypeAudio, "\x95\x00mp4a\x01head"), 3},
-			{flvTag(flv.TypeVideo, 0, []byte("\x96\x11avc1\x08\x00\x00\x01a")), 3}, // a picture
+			{flvTag(flv.TypeVideo, 0, []byte("\x96\x11avc1\x08\x00\x00\x01a")), 3}, // a video frame
 		} {
 			h.send(p, tt.tag)
 			if got, all := h.Streams()[0].Further, h.Stats().FurtherTracks; got != tt.want ||
@@ -460,7 +460,7 @@ func TestFurtherTracksAreCounted(t *testing.T) {
 	})
 }
 
-// Other data cannot continue an FLV stream, and does not shorten its wait.
+// Other data cannot continue an FLV stream, and does not shorten the wait for its publisher.
 func TestWaitingStreamAcceptsOnlyFLV(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHubTest(t, nil)
@@ -498,12 +498,12 @@ func TestWaitingStreamAcceptsOnlyFLV(t *testing.T) {
 	})
 }
 
-// Who may take over, and when.
+// The takeover policies, by policy and state of the first publisher.
 func TestTakeoverPolicies(t *testing.T) {
 	for _, tt := range []struct {
 		policy live.Takeover
 		silent time.Duration
-		says   string // "": the second publisher takes over
+		says   string // "" means that the second publisher takes over
 	}{
 		{"", 0, ""},
 		{live.TakeoverAlways, 0, ""},
@@ -532,7 +532,7 @@ func takeover(t *testing.T, policy live.Takeover, silent time.Duration, says, fo
 		defer context.AfterFunc(first.Lifetime(),
 			func() { _ = body.CloseWithError(errors.New("cut")) })()
 		_ = first.ReadBody(body)
-		time.Sleep(time.Second) // the second one waits for that
+		time.Sleep(time.Second) // the second publisher waits for that
 		err := context.Cause(first.Lifetime())
 		h.done(first, err)
 		ended <- err
@@ -559,7 +559,7 @@ func takeover(t *testing.T, policy live.Takeover, silent time.Duration, says, fo
 	if err != nil {
 		t.Fatal(err)
 	}
-	synctest.Wait() // the reason of the first one is set after it has let the second one continue
+	synctest.Wait() // the first publisher's reason is set after the second one continues
 	select {
 	case err := <-ended:
 		if err != live.ErrTakenOver || live.PublishStatus(err) != http.StatusConflict {
@@ -583,8 +583,8 @@ func takeover(t *testing.T, policy live.Takeover, silent time.Duration, says, fo
 	h.Close()
 }
 
-// Publishers that come back at once and replace each other do so once in LeastStay, however many
-// they are. A publisher that has been there for longer is replaced at once.
+// Publishers that reconnect at once and replace each other do so once in LeastStay, however many
+// they are. A publisher that has been connected for longer is replaced at once.
 func TestTwoPublishersReplaceEachOther(t *testing.T) {
 	for _, publishers := range []int{2, 5} {
 		synctest.Test(t, func(t *testing.T) {
@@ -635,8 +635,8 @@ func TestTwoPublishersReplaceEachOther(t *testing.T) {
 	}
 }
 
-// While one publisher waits to take over, a later one takes its place, or is refused where
-// publishers must be stalled.
+// While a publisher waits to take over, a later one takes its place. If publishers must be stalled
+// to be replaced, the later one is refused.
 func TestLatestPublisherTakesOver(t *testing.T) {
 	for _, policy := range []live.Takeover{live.TakeoverAlways, live.TakeoverStalled} {
 		synctest.Test(t, func(t *testing.T) {
@@ -660,7 +660,7 @@ func TestLatestPublisherTakesOver(t *testing.T) {
 			third, refused := h.Open("cam", "third", live.Terms{})
 			synctest.Wait()
 			if policy == live.TakeoverStalled {
-				time.Sleep(2 * time.Second) // until the second has the stream
+				time.Sleep(2 * time.Second) // until the second publisher has the stream
 				synctest.Wait()
 				if live.PublishStatus(refused) != http.StatusConflict || err != nil {
 					t.Fatalf("the third: %v, the second: %v", refused, err)
@@ -698,7 +698,7 @@ func TestAPublisherOfOtherTracksComesBack(t *testing.T) {
 	})
 }
 
-// A publisher that does not end when it is told to keeps its stream; the one that came is refused.
+// A publisher that does not end when it is told to keeps its stream, and the new one is refused.
 func TestPublisherThatDoesNotEndIsNotReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHubTest(t, nil)
@@ -716,7 +716,7 @@ func TestPublisherThatDoesNotEndIsNotReplaced(t *testing.T) {
 	})
 }
 
-// Of several simultaneous publishers one stays. Viewers stay, and get whole tags in order.
+// Of several simultaneous publishers, one stays. Viewers stay, and get whole tags in order.
 func TestManyPublishersAtOnce(t *testing.T) {
 	f := serve(t, func(c *live.Config) { c.PublisherReturn = testTimeout })
 	sc := newScript(3, 5, 300)
@@ -734,13 +734,13 @@ func TestManyPublishersAtOnce(t *testing.T) {
 	for i, p := range publishers {
 		go func() {
 			if i > 0 {
-				_, _ = p.Body.Write(sc.whole()) // it may have been refused
+				_, _ = p.Body.Write(sc.whole()) // the publisher may have been refused
 			}
 			answers <- p.Wait()
 		}()
 	}
 	for range n {
-		// 0: it was still sending.
+		// 0 means that it was still sending.
 		if res := <-answers; res.Status != http.StatusConflict && res.Status != 0 {
 			t.Errorf("a publisher that was replaced: %d %s", res.Status, res.Body)
 		}
@@ -756,8 +756,8 @@ func TestManyPublishersAtOnce(t *testing.T) {
 	checkClock(t, cut(t, (<-got)[len(sc.header):]))
 }
 
-// Publishers come, send a little and go in any way while others do the same and the Hub is closed
-// in the middle: there is never more than one that writes, and all of them end.
+// Publishers connect, send some tags, and end in any way, while others do the same and the Hub is
+// closed. There is never more than one writer, and all of them end.
 func TestPublishersComeAndGo(t *testing.T) {
 	for _, policy := range []live.Takeover{live.TakeoverAlways, live.TakeoverStalled,
 		live.TakeoverNever} {
@@ -767,7 +767,7 @@ func TestPublishersComeAndGo(t *testing.T) {
 			})
 			sc := newScript(1, 3, 100)
 			var writing, all sync.WaitGroup
-			var writers sync.Mutex // TryLock fails if two write
+			var writers sync.Mutex // TryLock fails if there are two writers
 			for n := range 8 {
 				writing.Go(func() {
 					rnd := rand.New(rand.NewPCG(uint64(n), 1))
@@ -801,7 +801,7 @@ func TestPublishersComeAndGo(t *testing.T) {
 				})
 			}
 			all.Go(writing.Wait)
-			// Publishers that wait to be replaced end with the Hub.
+			// Publishers that wait to take over end with the Hub.
 			time.Sleep(5 * live.LeastStay)
 			h.Drain(t.Context())
 			all.Wait()
@@ -812,7 +812,7 @@ func TestPublishersComeAndGo(t *testing.T) {
 	}
 }
 
-// Draining does not wait for a publisher to come back, and viewers get the stream's end.
+// Draining does not wait for a publisher to return, and viewers get the end of the stream.
 func TestDrainEndsStreamsThatWait(t *testing.T) {
 	f := serve(t, func(c *live.Config) { c.PublisherReturn = time.Hour })
 	sc := newScript(1, 5, 500)
@@ -845,8 +845,8 @@ func (f *fixture) waits(name string) {
 	})
 }
 
-// A publisher is cut at every kind of moment and comes back: its viewers stay, and get whole tags
-// in order, and as MP4 every frame without a pause.
+// A publisher is disconnected at any moment and returns. Its viewers stay, and get whole tags in
+// order, and as MP4 every frame without a pause.
 func TestPublisherCutAnywhereContinues(t *testing.T) {
 	t.Parallel()
 	sc := newScript(3, 5, 500)
@@ -855,7 +855,7 @@ func TestPublisherCutAnywhereContinues(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		at    int
-		whole int // tags behind the headers that have come
+		whole int // whole tags after the headers
 	}{
 		{"before the headers", len(sc.header), -len(sc.config)},
 		{"between the headers", len(sc.header) + len(sc.config[0]), 1 - len(sc.config)},
@@ -899,7 +899,7 @@ func TestPublisherCutAnywhereContinues(t *testing.T) {
 				list := stretches(t, mp4View.Rest())
 				if before := len(want) - 1; before >= len(sc.config) &&
 					timeOf(tags[before+1])-timeOf(tags[before]) > 100 {
-					// The machine was busy, and the file continues without the pause, perhaps
+					// The machine was busy, so the file continues without the pause, perhaps
 					// without a waiting sample.
 					return
 				}

@@ -40,7 +40,7 @@ func (h *hubTest) playlist(want hls.Reload, blocks bool) (string, error) {
 
 var hintLine = regexp.MustCompile(`#EXT-X-PRELOAD-HINT:TYPE=PART,URI="([^"]+)"`)
 
-// hint returns the object that the playlist promises.
+// hint returns the object that the playlist announces.
 func hint(t *testing.T, playlist string) hls.Object {
 	t.Helper()
 	m := hintLine.FindStringSubmatch(playlist)
@@ -54,7 +54,7 @@ func hint(t *testing.T, playlist string) hls.Object {
 	return o
 }
 
-// pace sends tags at the pace of their times: 40 ms for two.
+// pace sends tags at the pace of their timestamps: two tags in 40 ms.
 func (h *hubTest) pace(p *live.Publisher, tags [][]byte) {
 	for i, tag := range tags {
 		if i%2 == 0 {
@@ -64,12 +64,12 @@ func (h *hubTest) pace(p *live.Publisher, tags [][]byte) {
 	}
 }
 
-// HLS works from the first request on, waits for parts, continues while it is requested, and ends
-// with the stream.
+// HLS works from the first request, waits for parts, continues while it is requested, and ends with
+// the stream.
 func TestHLS(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHubTest(t, func(c *live.Config) { c.HLS = hlsDefaults })
-		sc := newScript(30, 25, 1000) // groups of a second
+		sc := newScript(30, 25, 1000) // GOPs of one second
 		p := h.publish(sc.config...)
 		h.pace(p, sc.tags[:150])
 		master, err := live.NewHLS(h.Hub).Master(t.Context(), "cam")
@@ -78,14 +78,14 @@ func TestHLS(t *testing.T) {
 			t.Fatalf("the master playlist: %v, want the codec and the frame rate\n%s", err,
 				master.Text)
 		}
-		synctest.Wait() // until all is made that came before the first request
+		synctest.Wait() // until everything before the first request is processed
 		first, err := h.playlist(hls.Reload{}, false)
 		if err != nil || !strings.Contains(first, "TARGETDURATION:2") {
 			t.Fatalf("the media playlist: %v, want a target of 2 s\n%s", err, first)
 		}
 		next := hint(t, first)
 
-		// A hundred wait for the next part, by playlist and by name. One playlist is made.
+		// A hundred requests wait for the next part, by playlist and by name. One playlist is made.
 		_, made := h.Windows()
 		got := make(chan string, 200)
 		for range 100 {
@@ -121,7 +121,7 @@ func TestHLS(t *testing.T) {
 			t.Errorf("%d playlists were made, %v", n-made, lists)
 		}
 
-		// Objects too far ahead, of another epoch, dropped, or with another name.
+		// These objects are too far ahead, of another epoch, already dropped, or with another name.
 		for _, o := range []hls.Object{
 			{Kind: hls.KindPart, Epoch: next.Epoch, MSN: next.MSN + 3},
 			{Kind: hls.KindPart, Epoch: next.Epoch, MSN: next.MSN, Part: next.Part + 5},
@@ -142,7 +142,7 @@ func TestHLS(t *testing.T) {
 			t.Errorf("too far ahead: %v", err)
 		}
 
-		// The end, which waits for the publisher's return and then for players.
+		// At the end, HLS waits for the publisher's return, and then for players.
 		h.done(p, nil)
 		list, err := h.playlist(hls.Reload{MSN: next.MSN + 2, Part: 0}, true)
 		if err != nil || !strings.HasSuffix(list, "#EXT-X-ENDLIST\n") {
@@ -161,7 +161,7 @@ func TestHLS(t *testing.T) {
 	})
 }
 
-// A window without requests ends, and the next request starts another one with greater numbers.
+// A window without requests ends. The next request starts another one with greater numbers.
 func TestHLSEndsWithoutRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHubTest(t, func(c *live.Config) { c.HLS = hlsDefaults })
@@ -243,7 +243,7 @@ func TestHLSOverAReturn(t *testing.T) {
 	}
 }
 
-// Requests wait for a publisher, and are refused if there is none, or nothing for them.
+// Requests wait for a publisher. They are refused if there is none, or if it has nothing for HLS.
 func TestHLSRefusals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHubTest(t, func(c *live.Config) {
@@ -300,8 +300,8 @@ func TestHLSRefusals(t *testing.T) {
 	})
 }
 
-// Before the first keyframe only sound can be played. Parts are as short as ever when pictures
-// come. Without sound a request waits, and gets 404 when the stream ends.
+// Before the first keyframe, only audio can be played. Parts have their usual length when video
+// arrives. Without audio, a request waits, and gets 404 when the stream ends.
 func TestHLSWithoutKeyFrames(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHubTest(t, func(c *live.Config) { c.HLS, c.PublisherReturn = hlsDefaults, 0 })

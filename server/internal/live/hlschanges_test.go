@@ -19,16 +19,15 @@ import (
 	"github.com/millrace-io/millrace/server/internal/refuse"
 )
 
-// A sequence header in the middle of a group of pictures ends the MP4 once: the next one begins at
-// the next keyframe, and not in front of the sequence header, where it would end at the same place
-// again.
+// A sequence header in the middle of a GOP ends the MP4 once. The next MP4 begins at the next
+// keyframe, and not before the sequence header, where it would end again.
 func TestHLSCodecsChangeInAGroup(t *testing.T) {
 	sound48 := flvTag(8, 0, []byte("\xaf\x00\x11\x90"))
 	for _, tt := range []struct {
 		name    string
-		change  int // the tag in front of which the sequence header comes
+		change  int // the tag before which the sequence header comes
 		changes int
-		ends    bool // the stream does, before the next keyframe
+		ends    bool // the stream ends before the next keyframe
 		want    int
 	}{
 		{"in the middle", 170, 1, false, 1},
@@ -46,7 +45,7 @@ func TestHLSCodecsChangeInAGroup(t *testing.T) {
 					c.Log = slog.New(slog.NewTextHandler(book,
 						&slog.HandlerOptions{Level: slog.LevelDebug}))
 				})
-				sc := newScript(30, 25, 1000) // groups of a second
+				sc := newScript(30, 25, 1000) // GOPs of one second
 				p := h.publish(sc.config...)
 				h.pace(p, sc.tags[:150])
 				if _, err := h.playlist(hls.Reload{}, false); err != nil {
@@ -88,8 +87,8 @@ func TestHLSCodecsChangeInAGroup(t *testing.T) {
 	}
 }
 
-// The numbers of a name grow, also if a publisher fills segments faster than its clock says, and
-// the next one comes at once.
+// The numbers of a name grow, even if a publisher fills segments faster than its clock says, and
+// the next publisher connects at once.
 func TestHLSNumbersGrow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHubTest(t, func(c *live.Config) { c.HLS, c.PublisherReturn = hlsDefaults, 0 })
@@ -112,7 +111,7 @@ func TestHLSNumbersGrow(t *testing.T) {
 			t.Fatal(err)
 		}
 		number := regexp.MustCompile(`#EXT-X-DISCONTINUITY-SEQUENCE:(\d+)`)
-		// Of as many digits.
+		// Numbers with the same number of digits are compared as text.
 		if a, b := number.FindString(before), number.FindString(after); a >= b {
 			t.Errorf("%s, and later %s", a, b)
 		}
@@ -124,7 +123,7 @@ func TestHLSNumbersGrow(t *testing.T) {
 	})
 }
 
-// Requests come all the time while streams of a name come and go.
+// Requests arrive all the time while streams of one name begin and end.
 func TestHLSRequestsWhileStreamsChange(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes some seconds")
@@ -167,7 +166,7 @@ func TestHLSRequestsWhileStreamsChange(t *testing.T) {
 		for i := range 6 {
 			p := h.publish(sc.config...)
 			if i%2 == 1 {
-				h.send(p, sc.tags...) // far faster than its clock
+				h.send(p, sc.tags...) // much faster than its clock
 			} else {
 				h.pace(p, sc.tags)
 			}
@@ -187,8 +186,8 @@ func TestHLSRequestsWhileStreamsChange(t *testing.T) {
 	})
 }
 
-// Segments of a name have greater numbers than those before, also after a stream that came faster
-// than its clock and one that ended before it had a playlist.
+// Segments of a name have greater numbers than earlier ones, also after a stream that was faster
+// than its clock, and after a stream that ended before it had a playlist.
 func TestHLSNumbersAfterAFastStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHubTest(t, func(c *live.Config) { c.HLS, c.PublisherReturn = hlsDefaults, 0 })
@@ -239,8 +238,8 @@ func TestHLSNumbersAfterAFastStream(t *testing.T) {
 	})
 }
 
-// While the publisher is away or silent, requests are answered within three target durations of the
-// last part, and later ones after one or two.
+// While the publisher is away or silent, requests are answered within three target durations after
+// the last part, and later requests after one or two.
 func TestHLSAnswersWhileStreamPauses(t *testing.T) {
 	for _, cut := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -257,7 +256,7 @@ func TestHLSAnswersWhileStreamPauses(t *testing.T) {
 				h.done(p, errors.New("cut"))
 			}
 			silence := time.Now()
-			time.Sleep(time.Second) // what waits for its successor comes
+			time.Sleep(time.Second) // the waiting fragments arrive
 			list, err := h.playlist(hls.Reload{}, false)
 			if err != nil {
 				t.Fatal(err)

@@ -15,25 +15,26 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live"
 )
 
-// A timedFrame is a video or audio frame of a publisher: what its timestamp says, and when it
-// comes.
+// A timedFrame is a video or audio frame of a publisher, with its timestamp and its time of
+// arrival.
 type timedFrame struct {
 	kind   flv.Type
 	key    bool
 	ts, at float64 // ms
 }
 
-// A source makes a publisher's frames: video at steps, and audio next to it.
+// A source makes a publisher's frames: video with the given steps, and audio.
 type source struct {
-	steps func(i int) float64 // ms from video frame i to the next
-	group int                 // frames from one keyframe to the next
-	audio float64             // ms from one frame to the next, 0 for none
+	steps func(i int) float64 // ms between video frame i and the next
+	group int                 // distance between keyframes, in frames
+	audio float64             // ms between audio frames; 0 means no audio
 	odd   func(f *timedFrame, i int)
-	// How much longer one video frame may last than another, where audio makes the parts.
+	// The allowed difference between two video frames, if audio determines the parts.
 	slack time.Duration
 }
 
-// frames returns ms of them, in the order of their arrival. i of odd counts the frames of a track.
+// frames returns frames for a duration, in order of arrival. The argument i of odd counts the
+// frames of a track.
 func (s source) frames(ms float64) (all []timedFrame) {
 	add := func(f timedFrame, i int) {
 		if s.odd != nil {
@@ -54,16 +55,16 @@ func (s source) frames(ms float64) (all []timedFrame) {
 	return all
 }
 
-// every returns steps that are all alike.
+// every returns equal steps.
 func every(ms float64) func(int) float64 { return func(int) float64 { return ms } }
 
-// The playlists of a publisher with a real encoder's clock keep all rules, and their time is that
-// of the media.
+// The playlists of a publisher with a real encoder's clock follow all rules, and their times are
+// those of the media.
 func TestHLSKeepsTime(t *testing.T) {
 	const aac = 1024 / 44.1
 	rng := rand.New(rand.NewPCG(1, 2))
 	late := func(ms float64) func(*timedFrame, int) {
-		// The audio of each ms is sent at the end of that time.
+		// Audio is sent in blocks, at the end of each block.
 		return func(f *timedFrame, _ int) {
 			if f.kind == flv.TypeAudio {
 				f.at = float64(int(f.at/ms)+1) * ms
@@ -85,7 +86,7 @@ func TestHLSKeepsTime(t *testing.T) {
 		}
 	}
 	const video, audio = flv.TypeVideo, flv.TypeAudio
-	// Of every 75 frames, n in a row are odd, in both tracks if kind is 0.
+	// Of every 75 frames, n consecutive ones are odd, in both tracks if kind is 0.
 	row := func(kind flv.Type, n int, by float64) func(*timedFrame, int) {
 		return func(f *timedFrame, i int) {
 			if (kind == 0 || f.kind == kind) && i%75 >= 75-n {
@@ -100,7 +101,7 @@ func TestHLSKeepsTime(t *testing.T) {
 			}
 		}
 	}
-	then := func(ms, a, b float64) func(int) float64 { // a, and after ms b
+	then := func(ms, a, b float64) func(int) float64 { // a before ms, b after it
 		at := 0.0
 		return func(i int) float64 {
 			step := b
@@ -217,7 +218,7 @@ func TestHLSKeepsTime(t *testing.T) {
 					result <- problems
 				}()
 				start := time.Now()
-				const base = 100_000 // ms: the publisher's clock when it begins
+				const base = 100_000 // ms; the publisher's clock at the start
 				for _, f := range tt.frames(40_000) {
 					time.Sleep(time.Until(start.Add(time.Duration(f.at * 1e6))))
 					head := []byte{0xaf, 1}
@@ -242,17 +243,17 @@ func TestHLSKeepsTime(t *testing.T) {
 	}
 }
 
-// mayBreak are rules that cannot be kept always. A second of audio comes in the instant of a slide:
-// a player may ask between the two, and no keyframe is known of then.
+// mayBreak are rules that cannot always be kept. A second of audio arrives together with a slide: a
+// player may send a request between the two, when the keyframe is not known yet.
 //
-// If video is held and its audio is not, a part begins with video and ends with audio alone, whose
-// frames do not fit.
+// If video is late and its audio is not, a part begins with video and ends with only audio, whose
+// frames do not fit exactly.
 var mayBreak = map[string][]string{
 	"in 2 s, and the audio of a second late": {"hint-broken"},
 	"ten frames of both in a row 5 s ahead":  {"part-short"},
 }
 
-// keepsTime compares the playlist of cam, which is live, with its media. They may differ by slack.
+// keepsTime compares the live playlist of cam with its media. They may differ by slack.
 func (h *hubTest) keepsTime(t *testing.T, slack time.Duration) {
 	text, err := h.playlist(hls.Reload{}, false)
 	if err != nil {
@@ -274,7 +275,7 @@ func (h *hubTest) keepsTime(t *testing.T, slack time.Duration) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Where segments with video begin, by the media and by the playlist.
+	// Start times of segments with video, in the media and in the playlist.
 	var media, listed []time.Duration
 	longest := time.Duration(0)
 	var all []byte
@@ -299,7 +300,7 @@ func (h *hubTest) keepsTime(t *testing.T, slack time.Duration) {
 		at += s.Duration
 		longest = max(longest, s.Duration)
 	}
-	ends := map[int]int64{} // of tracks
+	ends := map[int]int64{} // by track
 	for _, s := range stretches(t, all) {
 		if end, ok := ends[s.track]; ok && s.at != end {
 			t.Errorf("track %d ends at %d, and continues at %d", s.track, end, s.at)

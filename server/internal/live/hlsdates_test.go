@@ -17,14 +17,14 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live"
 )
 
-// After the publisher's clock has jumped, or the publisher has paused, the dates of a playlist are
-// right from the second segment on, wherever in a group of pictures that was.
+// After a jump of the publisher's clock, or a pause of the publisher, the dates of a playlist are
+// right from the second segment on, wherever in a GOP that was.
 func TestHLSDatesAfterAJump(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
-		leaps  float64 // of the timestamps, in ms
-		pauses float64 // of the publisher, in ms
-		video  bool    // only the video leaps
+		leaps  float64 // jump of the timestamps, in ms
+		pauses float64 // pause of the publisher, in ms
+		video  bool    // only the video jumps
 	}{
 		{"7 s ahead", 7000, 0, false},
 		{"7 s back", -7000, 0, false},
@@ -59,7 +59,7 @@ func TestHLSDatesAfterAJump(t *testing.T) {
 	}
 }
 
-// testHLSDates publishes half a minute of frames that odd has changed, and checks the dates after a
+// testHLSDates publishes half a minute of frames, changed by odd, and checks the dates after a
 // time.
 func testHLSDates(t *testing.T, odd func(f *timedFrame), after time.Duration) {
 	h := newHubTest(t, func(c *live.Config) { c.HLS, c.PublisherReturn = hlsDefaults, 0 })
@@ -89,16 +89,16 @@ func testHLSDates(t *testing.T, odd func(f *timedFrame), after time.Duration) {
 	synctest.Wait()
 	h.checkDates(t, start, after)
 	h.done(p, nil)
-	// A keyframe that lasts for a pause is longer than a part, and its segment has none, though one
-	// was hinted.
+	// A keyframe that lasts for a pause is longer than a part. Its segment has no parts, although
+	// one was hinted.
 	for _, problem := range hlscheck.Without(<-result, "hint-broken") {
 		t.Error(problem)
 	}
 	h.Close()
 }
 
-// checkDates compares the dates of cam's segments with the times that its frames have as their
-// data, from the second segment after a time on.
+// checkDates compares the dates of cam's segments with the times in the data of their frames,
+// starting with the second segment after a time.
 func (h *hubTest) checkDates(t *testing.T, start time.Time, after time.Duration) {
 	text, err := h.playlist(hls.Reload{}, false)
 	if err != nil {

@@ -20,11 +20,11 @@ import (
 // A testStore is a SegmentStore in memory.
 type testStore struct {
 	mu      sync.Mutex
-	objects map[string]int // bytes
+	objects map[string]int // sizes in bytes
 	epoch   uint64
 	facts   []byte
 	away    bool
-	hangs   bool // LoadState does
+	hangs   bool // LoadState hangs
 }
 
 func (s *testStore) Save(stream string, o hls.Object, body *millrace.Chain) {
@@ -58,7 +58,7 @@ func (s *testStore) LoadState(ctx context.Context, _ string) ([]byte, error) {
 	return s.facts, nil
 }
 
-// A takeoverTest has the playlists of cam checked, whichever hub they come from.
+// A takeoverTest checks the playlists of cam from several hubs.
 type takeoverTest struct {
 	t       *testing.T
 	store   testStore
@@ -75,7 +75,7 @@ func (tt *takeoverTest) hub() *hubTest {
 	})
 }
 
-// publish publishes the first 145 tags of cam in their time, and asks for HLS meanwhile.
+// publish publishes the first 145 tags of cam in real time, and requests HLS in the meantime.
 func (tt *takeoverTest) publish(h *hubTest, sc *script) *live.Publisher {
 	tt.t.Helper()
 	p := h.publish(sc.config...)
@@ -89,7 +89,7 @@ func (tt *takeoverTest) publish(h *hubTest, sc *script) *live.Publisher {
 func (tt *takeoverTest) check(list string) *hlscheck.Media {
 	tt.t.Helper()
 	ps := hlscheck.Must(tt.checker.Media(list))
-	// From the store.
+	// The playlist is from the store.
 	if m := tt.checker.Playlist(); m.Ended && m.Segments[len(m.Segments)-1].Parts == nil {
 		ps = hlscheck.Without(ps, "part-removed-early")
 	}
@@ -99,7 +99,7 @@ func (tt *takeoverTest) check(list string) *hlscheck.Media {
 	return tt.checker.Playlist()
 }
 
-// watch publishes tags in their time, and checks playlists meanwhile.
+// watch publishes tags in real time, and checks playlists in the meantime.
 func (tt *takeoverTest) watch(h *hubTest, p *live.Publisher, tags [][]byte) (m *hlscheck.Media) {
 	tt.t.Helper()
 	const step = 25
@@ -128,7 +128,7 @@ func (tt *takeoverTest) stored() *hlscheck.Media {
 	return tt.check(string(media.Text))
 }
 
-// kill ends h without anything being saved.
+// kill ends h without saving anything.
 func (tt *takeoverTest) kill(h *hubTest, p *live.Publisher) {
 	tt.store.away = true
 	h.Close()
@@ -137,7 +137,7 @@ func (tt *takeoverTest) kill(h *hubTest, p *live.Publisher) {
 	tt.store.away = false
 }
 
-// segmentParts returns how long the parts of a segment are.
+// segmentParts returns the total duration of a segment's parts.
 func segmentParts(s *hlscheck.Segment) (d time.Duration) {
 	for _, p := range s.Parts {
 		d += p.Duration
@@ -145,14 +145,14 @@ func segmentParts(s *hlscheck.Segment) (d time.Duration) {
 	return d
 }
 
-// After its node was killed a publisher moves to another node: the playlist continues there, with a
-// gap for the incomplete segment.
+// After its node was killed, a publisher moves to another node. The playlist continues there, with
+// a gap for the incomplete segment.
 func TestHLSTakeoverAfterKill(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tt := newTakeoverTest(t)
 		a, sc := tt.hub(), newScript(60, 25, 1000)
 		p := tt.publish(a, sc)
-		before := tt.watch(a, p, sc.tags[145:840]) // parts of the next segment are listed
+		before := tt.watch(a, p, sc.tags[145:840]) // the playlist lists parts of the next segment
 		tt.kill(a, p)
 
 		orphan := tt.stored()
@@ -179,7 +179,7 @@ func TestHLSTakeoverAfterKill(t *testing.T) {
 		tt.watch(b, p, sc.tags[200:1000])
 		tt.kill(b, p)
 
-		// And again, before the third node has a segment.
+		// The same again, before the third node has a segment.
 		for range 2 {
 			c := tt.hub()
 			p = tt.publish(c, sc)
@@ -192,7 +192,8 @@ func TestHLSTakeoverAfterKill(t *testing.T) {
 	})
 }
 
-// A publisher moves, or its node shuts down: no segment is missing, and the open one is completed.
+// A publisher moves, or its node shuts down. No segment is missing, and the unfinished one is
+// completed.
 func TestHLSTakeoverAfterDrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tt := newTakeoverTest(t)
@@ -211,7 +212,7 @@ func TestHLSTakeoverAfterDrain(t *testing.T) {
 			t.Errorf("after the takeover: %+v, want segments without a gap", after)
 		}
 		tt.watch(b, p, sc.tags[200:600])
-		// Nodes of other settings do what the first one has begun.
+		// Nodes with other settings continue with those of the first node.
 		if after.Target != before.Target || after.PartTarget != before.PartTarget {
 			t.Errorf("the targets are those of %+v, want those of %+v", after, before)
 		}
@@ -220,7 +221,7 @@ func TestHLSTakeoverAfterDrain(t *testing.T) {
 	})
 }
 
-// After a stream has ended, or too long ago, only the numbers continue.
+// If a stream has ended, or long ago, only the numbers continue.
 func TestHLSTakeoverTooLate(t *testing.T) {
 	for _, ends := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
@@ -293,7 +294,7 @@ func TestHLSStoreFails(t *testing.T) {
 	}
 }
 
-// A fenceTest is a cluster of one node with a lease that may not be current.
+// A fenceTest is a cluster of one node whose lease may not be current.
 type fenceTest struct{ stopped atomic.Bool }
 
 func (f *fenceTest) Claim(context.Context, string) (live.Lease, error) { return f, nil }
@@ -305,7 +306,7 @@ func (f *fenceTest) Held() bool                                        { return 
 func (f *fenceTest) Tell()                                             {}
 func (f *fenceTest) Release()                                          {}
 
-// publish starts a stream at a Hub of that cluster, and its HLS.
+// publish starts a stream at a Hub of the cluster, and its HLS.
 func (f *fenceTest) publish(t *testing.T) (*hubTest, *live.Publisher) {
 	h := newHubTest(t, func(c *live.Config) { c.HLS, c.Cluster = hlsDefaults, f })
 	sc := newScript(10, 25, 1000)
@@ -317,8 +318,8 @@ func (f *fenceTest) publish(t *testing.T) (*hubTest, *live.Publisher) {
 	return h, p
 }
 
-// When a stream ends, its lease is released before its window has the last fragment. Players are
-// not sent away in between.
+// When a stream ends, its lease is released before its window has the last fragment. In between,
+// players are not sent to another node.
 func TestHLSIsNotFencedAtTheEndOfAStream(t *testing.T) {
 	for _, current := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
@@ -326,7 +327,7 @@ func TestHLSIsNotFencedAtTheEndOfAStream(t *testing.T) {
 			h, p := f.publish(t)
 			f.stopped.Store(!current)
 			w := h.GiveUp("cam")
-			f.stopped.Store(true) // it is released
+			f.stopped.Store(true) // the lease is released
 			_, err := w.Playlist(t.Context(), hlslive.MediaName, hls.Reload{}, false)
 			if (err == hlslive.ErrElsewhere) == current || current && err != nil {
 				t.Errorf("the lease was current: %v, and a player gets %v", current, err)

@@ -24,28 +24,28 @@ type timedTag struct {
 	tag   []byte
 }
 
-// A timeline makes tags as publishers with odd clocks do.
+// A timeline makes the tags of publishers with odd clocks.
 type timeline struct {
 	tags []timedTag
-	ts   uint32  // of the next picture
+	ts   uint32  // time of the next video frame
 	rate float64 // of the publisher's clock
 
-	heard float64 // ms from ts to the next piece of sound
-	sent  float64 // ms from ts to the latest tag
+	heard float64 // ms from ts to the next audio frame
+	sent  float64 // ms from ts to the newest tag
 }
 
-// soundStep is how long a frame of AAC lasts, in ms, by the sequence header that the tests use.
+// soundStep is the duration of an AAC frame, in ms, with the tests' sequence header.
 const soundStep = 1024 / 44.1
 
-// add adds a tag that comes ms after l.ts.
+// add adds a tag that is sent ms after l.ts.
 func (l *timeline) add(ms float64, kind flv.Type, ts uint32, data ...byte) {
 	pause := time.Duration(max(0, ms-l.sent) / l.rate * 1e6)
 	l.tags = append(l.tags, timedTag{pause, flvTag(kind, ts, data)})
 	l.sent = max(ms, l.sent)
 }
 
-// pictures adds n pictures of ms each, with a keyframe every group, and with sound, the sound of
-// the same time.
+// pictures adds n video frames of ms each, with a keyframe every group frames. If sound is set, it
+// also adds the audio of the same time.
 func (l *timeline) pictures(n int, ms uint32, group int, sound bool) *timeline {
 	for i := range n {
 		first := byte(0x27)
@@ -62,7 +62,7 @@ func (l *timeline) pictures(n int, ms uint32, group int, sound bool) *timeline {
 	return l
 }
 
-// soundsTo adds the sound up to ms after l.ts.
+// soundsTo adds audio up to ms after l.ts.
 func (l *timeline) soundsTo(ms float64) {
 	for ; l.heard < ms; l.heard += soundStep {
 		l.add(l.heard, flv.TypeAudio, l.ts+uint32(l.heard),
@@ -70,14 +70,14 @@ func (l *timeline) soundsTo(ms float64) {
 	}
 }
 
-// pass lets ms pass.
+// pass advances the time by ms.
 func (l *timeline) pass(ms uint32) {
 	l.ts += ms
 	l.sent -= float64(ms)
 	l.heard = max(0, l.heard-float64(ms))
 }
 
-// sounds adds n pieces of sound.
+// sounds adds n audio frames.
 func (l *timeline) sounds(n int) *timeline {
 	ms := uint32(float64(n) * soundStep)
 	l.soundsTo(float64(ms))
@@ -94,8 +94,8 @@ func (l *timeline) config(tags ...[]byte) *timeline {
 	return l
 }
 
-// The rules hold for publishers with odd clocks. A player follows by waiting for each part, and
-// gets all that is listed.
+// The playlists of publishers with odd clocks follow the rules. A player that waits for each part
+// gets everything that is listed.
 func TestHLSTimelines(t *testing.T) {
 	const hour = 3600 * 1000
 	sound, picture := flvTag(8, 0, []byte("\xaf\x00\x12\x10")), avcHeader()
@@ -103,7 +103,7 @@ func TestHLSTimelines(t *testing.T) {
 		name string
 		line func(l *timeline)
 		may  []string // rules that cannot be kept
-		mute bool     // there is no sequence header of pictures at first
+		mute bool     // without a video sequence header at first
 	}{
 		{name: "steady", line: func(l *timeline) { l.pictures(1000, 40, 50, true) }},
 		{name: "forwards by an hour", line: func(l *timeline) {
@@ -134,7 +134,7 @@ func TestHLSTimelines(t *testing.T) {
 		{name: "30 a second, then 5", line: func(l *timeline) {
 			l.pictures(400, 33, 60, true).pictures(120, 200, 10, true)
 		},
-			// These are longer than a part, and are in segments without parts.
+			// These frames are longer than a part, and are in segments without parts.
 			may: []string{"hint-broken"}},
 		{name: "5 a second, then 30", line: func(l *timeline) {
 			l.pictures(100, 200, 10, true).pictures(600, 33, 60, true)
@@ -153,7 +153,7 @@ func TestHLSTimelines(t *testing.T) {
 		{name: "pictures that go and come", line: func(l *timeline) {
 			l.pictures(300, 40, 50, true).sounds(900).pictures(500, 40, 50, true)
 		},
-			may: []string{"part-short"}}, // a fragment of sound alone is more than half of a part
+			may: []string{"part-short"}}, // a fragment of only audio is longer than half of a part
 		{name: "damaged pictures", line: func(l *timeline) {
 			l.pictures(300, 40, 50, true)
 			for _, data := range []string{"\x17", "\x27\x01", "\x17\x01\x00\x00\x00", "\x17\x00",
@@ -203,14 +203,14 @@ func TestHLSTimelines(t *testing.T) {
 	}
 }
 
-// follow waits for each part of cam until the stream ends. It returns the faults of the playlists,
-// and the number of promised parts that never came.
+// follow waits for each part of cam until the stream ends. It returns the mistakes in the
+// playlists, and the number of announced parts that never came.
 func (h *hubTest) follow(ctx context.Context) (problems []hlscheck.Problem, broken int) {
 	promised := ""
 	checker := hlscheck.New()
 	want, blocks := hls.Reload{}, false
 	fetched := map[string]bool{}
-	segment := map[string][]byte{} // what the parts of a segment are together
+	segment := map[string][]byte{} // the concatenated parts of a segment
 	for n := 0; ; n++ {
 		text, err := h.playlist(want, blocks)
 		var refused *refuse.Refusal

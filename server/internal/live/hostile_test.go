@@ -16,8 +16,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live/flvstream"
 )
 
-// For any body a publisher gets a clear answer, the reason is logged, and another stream does not
-// notice.
+// For any body, a publisher gets a clear response, the reason is logged, and other streams are not
+// affected.
 func TestHostilePublishers(t *testing.T) {
 	sc := newScript(2, 5, 500)
 	valid := sc.whole()
@@ -65,7 +65,7 @@ func TestHostilePublishers(t *testing.T) {
 
 			victim := f.Ask("/live/bad", 0)
 			f.waiting("bad", 1)
-			opens := len(tt.body) > 200 // far enough to be a stream
+			opens := len(tt.body) > 200 // far enough to become a stream
 			res := f.Request("POST", "/live/bad", tt.body)
 			if res.Status != tt.status || !strings.Contains(res.Body, tt.says) {
 				t.Errorf("%d %q, want %d with %q", res.Status, res.Body, tt.status, tt.says)
@@ -73,7 +73,7 @@ func TestHostilePublishers(t *testing.T) {
 			f.Logged("publisher ended", "stream=bad", fmt.Sprintf("status=%d", tt.status), tt.says)
 			if opens {
 				victim.Begin()
-				cut(t, victim.Rest()[len(sc.header):]) // what its viewer got are whole tags
+				cut(t, victim.Rest()[len(sc.header):]) // its viewer got whole tags
 			}
 
 			good.Send(valid[second:])
@@ -96,15 +96,15 @@ func TestABodyThatIsCut(t *testing.T) {
 			w.Next(100)
 			_, _ = io.WriteString(conn, "\r\n1000\r\nthe beginning of a chunk")
 			_ = conn.Close()
-			w.Rest() // ends cleanly
+			w.Rest() // a regular end
 			f.Logged("publisher ended", "unexpected EOF", "status=400")
 		})
 	}
 }
 
-// A publisher that still sends gets one answer, and no reset connection in place of it. Pipelined
-// requests after the body are not answered; where the body is net/http's, the kernel may reset the
-// connection after the answer.
+// A publisher that is still sending gets one response, and no connection reset in its place.
+// Pipelined requests after the body are not answered. If net/http reads the body, the kernel may
+// reset the connection after the response.
 func TestRefusalReachesASendingPublisher(t *testing.T) {
 	more := strings.Repeat("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", 20_000)
 	refused := string(newScript(1, 1, 100).whole()) +
@@ -131,8 +131,8 @@ func TestRefusalReachesASendingPublisher(t *testing.T) {
 	}
 }
 
-// atEachLatency runs a test on servers that read publishers through net/http and by the clock.
-// change may be nil.
+// atEachLatency runs a test on servers that read publishers through net/http and by polling. change
+// may be nil.
 func atEachLatency(t *testing.T, name string, change func(*live.Config),
 	test func(t *testing.T, f *fixture)) {
 	for _, latency := range []time.Duration{0, 5 * time.Millisecond} {
@@ -147,10 +147,11 @@ func atEachLatency(t *testing.T, name string, change func(*live.Config),
 	}
 }
 
-// Tags without data, script tags and metadata of any size in the middle, times that wrap, and
-// chunks of one byte: viewers get the stream byte for byte, and as MP4 every picture and all sound.
+// Tags without data, script tags and metadata of any size in the middle, timestamps that wrap
+// around, and chunks of one byte: viewers get the stream byte for byte, and as MP4 every video
+// frame and all audio.
 func TestOddTags(t *testing.T) {
-	const least = 8 << 10 // of the beginning and the end come byte for byte
+	const least = 8 << 10 // at least so many bytes are compared at both ends
 	sc := newScript(3, 5, 500)
 	stream, media := sc.start(), 0
 	add := func(kind flv.Type, at uint32, data string) {
@@ -216,7 +217,7 @@ func TestSilentPublisherGets408(t *testing.T) {
 		atEachLatency(t, name, func(c *live.Config) { c.PublishTimeout = 50 * time.Millisecond },
 			func(t *testing.T, f *fixture) {
 				p := f.PublisherBy(by(t), "cam")
-				// It may be too late for that already.
+				// It may be too late for that.
 				go func() { _, _ = p.Body.Write([]byte("x")) }()
 				if res := p.Wait(); res.Status != http.StatusRequestTimeout ||
 					!strings.Contains(res.Body, "--publish-timeout") {
@@ -226,7 +227,7 @@ func TestSilentPublisherGets408(t *testing.T) {
 	}
 }
 
-// A mistake while publishing ends one stream with 500 and nothing else.
+// A panic while publishing ends one stream with 500, and nothing else.
 func TestAPanicEndsOneStream(t *testing.T) {
 	f := serve(t, nil)
 	good := f.Publisher("good")
@@ -254,7 +255,7 @@ func TestAPanicEndsOneStream(t *testing.T) {
 	}
 }
 
-// A limit above what FLV can say is as good as that.
+// A limit above FLV's own has the same effect as FLV's.
 func TestMaxTagBytesAboveTheFormat(t *testing.T) {
 	f := serve(t, func(c *live.Config) { c.KeepBytes, c.MaxTagBytes = 64<<20, 32<<20 })
 	if res := f.Request("POST", "/live/cam", string(newScript(1, 3,
@@ -267,7 +268,8 @@ type readerFunc func(p []byte) (int, error)
 
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
-// FuzzIngest publishes any bytes: there is no panic, the stream ends, and every block goes back.
+// FuzzIngest publishes any bytes. It checks that there is no panic, that the stream ends, and that
+// every block is returned.
 func FuzzIngest(f *testing.F) {
 	sc := newScript(2, 3, 50)
 	f.Add(sc.whole())
@@ -293,7 +295,7 @@ func FuzzIngest(f *testing.F) {
 		if h.LookUp("fuzz") != nil {
 			t.Error("the stream is still there")
 		}
-		// less: what other tests held.
+		// It may be less, if other tests held blocks before.
 		if after := millrace.DefaultPool().Stats().InUse; after > before {
 			t.Errorf("%d bytes in use, %d before", after, before)
 		}

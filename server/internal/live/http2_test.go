@@ -73,7 +73,7 @@ func TestStalledHTTP2ViewerIsDropped(t *testing.T) {
 	p.End()
 }
 
-// A gatedConn is a client's connection that reads nothing while its gate is shut.
+// A gatedConn is a client's connection that reads nothing while its gate is closed.
 type gatedConn struct {
 	net.Conn
 	gate sync.RWMutex
@@ -97,8 +97,8 @@ func (f *fixture) h2Gated(t *testing.T) (*http.Client, *gatedConn) {
 	return client, conn
 }
 
-// Where a connection takes nothing, not even what ends its viewers one by one gets through: it is
-// closed.
+// If a connection accepts nothing, the frames that would end its viewers do not get through either.
+// The connection is closed.
 func TestStalledHTTP2ConnectionIsClosed(t *testing.T) {
 	f := serve(t, func(c *live.Config) { c.StallTimeout = time.Second })
 	sc := newScript(4, 5, 700_000)
@@ -116,7 +116,7 @@ func TestStalledHTTP2ConnectionIsClosed(t *testing.T) {
 	f.viewers(3)
 	shut := make(chan struct{})
 	go func() {
-		conn.gate.Lock() // when the read that is under way has returned
+		conn.gate.Lock() // after the current read has returned
 		close(shut)
 	}()
 	p.Send(bytes.Join(sc.tags, nil))
@@ -127,7 +127,7 @@ func TestStalledHTTP2ConnectionIsClosed(t *testing.T) {
 	p.End()
 }
 
-// A viewer of a stream in which nothing comes for a while gets its answer, as over HTTP/1.
+// A viewer of a stream without frames gets its response header at once, as over HTTP/1.
 func TestHTTP2ViewerGetsItsHeaderAtOnce(t *testing.T) {
 	f := serve(t, nil)
 	raw, cam := f.Publisher("raw"), f.Publisher("cam")
@@ -149,7 +149,7 @@ func TestHTTP2ViewerGetsItsHeaderAtOnce(t *testing.T) {
 	cam.End()
 }
 
-// A publisher and many viewers on one connection, some of which leave, do not disturb one another.
+// A publisher and many viewers on one connection, some of which leave, do not disturb each other.
 func TestManyOnOneHTTP2Connection(t *testing.T) {
 	const viewers = 120
 	f := serve(t, func(c *live.Config) { c.Latency = time.Millisecond })
@@ -217,7 +217,7 @@ func TestBehindAWrapper(t *testing.T) {
 	w.Rest()
 }
 
-// hidden is a ResponseWriter without Unwrap.
+// hidden is a ResponseWriter without an Unwrap method.
 type hidden struct {
 	http.ResponseWriter
 	http.Flusher

@@ -18,11 +18,11 @@ import (
 	"github.com/millrace-io/millrace/server/internal/testkit/livetest"
 )
 
-// smallBuffer makes a test's connection hold next to nothing, so that a viewer that does not read
-// is seen after kilobytes.
+// smallBuffer is a socket buffer so small that a viewer that does not read is noticed after
+// kilobytes.
 const smallBuffer = 4096
 
-// inStep publishes tags one after the other, each when all watchers have got the one before.
+// inStep publishes tags one by one, each after all watchers have got the previous one.
 func inStep(t *testing.T, p *livetest.Publisher, tags [][]byte, watchers []*livetest.Watcher) {
 	t.Helper()
 	for i, tag := range tags {
@@ -35,7 +35,7 @@ func inStep(t *testing.T, p *livetest.Publisher, tags [][]byte, watchers []*live
 	}
 }
 
-// tight gives viewers little room.
+// tight sets small allowances for viewers.
 func tight(policy live.Policy) func(*live.Config) {
 	return func(c *live.Config) {
 		c.Latency = 0
@@ -44,13 +44,13 @@ func tight(policy live.Policy) func(*live.Config) {
 	}
 }
 
-// allowances are the three of them, each too small for a viewer that reads nothing.
+// allowances are the three allowances, each too small for a viewer that reads nothing.
 var allowances = []struct {
 	label  string
-	reason string // as the log says it of a viewer that is dropped
-	moved  string // as it says it of one that was moved
+	reason string // in the log, for a viewer that is dropped
+	moved  string // in the log, for a viewer that was moved
 	set    func(*live.Config)
-	pass   time.Duration // in the middle of the stream
+	pass   time.Duration // pause in the middle of the stream
 }{
 	{"lag_bytes", "behind by bytes", "lag_bytes", func(c *live.Config) { c.LagBytes = 200 << 10 },
 		0},
@@ -59,7 +59,7 @@ var allowances = []struct {
 		time.Second},
 }
 
-// tightBy gives viewers little room, by one allowance.
+// tightBy sets one small allowance for viewers.
 func tightBy(policy live.Policy, set func(*live.Config)) func(*live.Config) {
 	return func(c *live.Config) {
 		tight(policy)(c)
@@ -68,8 +68,8 @@ func tightBy(policy live.Policy, set func(*live.Config)) func(*live.Config) {
 	}
 }
 
-// One viewer that reads nothing: the others lose no frame, and it is dropped when it is further
-// behind than it may be.
+// One viewer reads nothing. It is dropped when it is further behind than its allowance. The others
+// lose no frame.
 func TestStalledViewerIsDropped(t *testing.T) {
 	t.Parallel()
 	for _, allow := range allowances {
@@ -87,7 +87,7 @@ func TestStalledViewerIsDropped(t *testing.T) {
 				same(t, "the start", w.Next(len(sc.start())), sc.start())
 			}
 			inStep(t, p, sc.tags[:150], watchers)
-			time.Sleep(allow.pass) // while only the stalled viewer has something to take
+			time.Sleep(allow.pass) // only the stalled viewer has unread frames
 			inStep(t, p, sc.tags[150:], watchers)
 
 			f.Logged("viewer is too far behind", `reason="`+allow.reason+`"`)
@@ -110,8 +110,8 @@ func TestStalledViewerIsDropped(t *testing.T) {
 	}
 }
 
-// With the other policy the viewer stays, and continues at a keyframe when it reads again, with
-// whole tags.
+// With the other policy the viewer stays, and continues with whole tags at a keyframe when it reads
+// again.
 func TestStalledViewerSkips(t *testing.T) {
 	t.Parallel()
 	for _, allow := range allowances {
@@ -127,12 +127,12 @@ func TestStalledViewerSkips(t *testing.T) {
 				w.Begin()
 				w.Next(len(sc.start()))
 			}
-			// More than a batch, which may be taken already.
+			// These are more than a batch, which may already have been taken.
 			inStep(t, p, sc.tags[:150], []*livetest.Watcher{healthy})
-			// While only the stalled viewer has something to take.
+			// Only the stalled viewer has unread frames.
 			time.Sleep(allow.pass)
 			inStep(t, p, sc.tags[150:], []*livetest.Watcher{healthy})
-			// It is too far behind, or was moved already.
+			// It is too far behind, or has already been moved.
 			f.Logged("level=WARN", "viewer=", "bytes=")
 			eventually(t, "the API to say so", func() bool {
 				return strings.Contains(f.api(), `"stalled":1`)
@@ -156,8 +156,9 @@ func TestStalledViewerSkips(t *testing.T) {
 	}
 }
 
-// jumps checks that tags are the script's, in order, and that where some are missing the next one
-// is a keyframe. It returns how many are missing from tag next on, or in between if that is -1.
+// jumps checks that tags are the script's, in order, and that each gap is followed by a keyframe.
+// It returns the number of missing tags, counted from tag next, or from the first tag if next is
+// -1.
 func jumps(t *testing.T, sc *script, tags [][]byte, next int) (missing int) {
 	t.Helper()
 	at := map[string]int{}
@@ -169,7 +170,8 @@ func jumps(t *testing.T, sc *script, tags [][]byte, next int) (missing int) {
 	}
 	for n, tag := range tags {
 		if i, ok := at[string(tag)]; ok && i < 0 {
-			// Configuration, which also comes before the keyframe that a viewer is moved to.
+			// These are configuration tags, which also come before the keyframe to which a viewer
+			// is moved.
 			continue
 		}
 		i, ok := at[string(tag)]
@@ -189,12 +191,11 @@ func jumps(t *testing.T, sc *script, tags [][]byte, next int) (missing int) {
 	return missing
 }
 
-// A viewer that takes nothing for long is dropped under either policy, and though it is within its
-// allowance.
+// A viewer that reads nothing for long is dropped under either policy, even within its allowance.
 func TestStallTimeoutDropsViewers(t *testing.T) {
 	t.Parallel()
 	f := serve(t, func(c *live.Config) {
-		// Long for a healthy viewer on a busy machine.
+		// Long enough for a healthy viewer on a busy machine.
 		c.Unsent, c.StallTimeout = smallBuffer, time.Second
 	})
 	sc := newScript(4, 5, 50_000)
@@ -214,7 +215,7 @@ func TestStallTimeoutDropsViewers(t *testing.T) {
 	p.End()
 }
 
-// Bytes of unknown form are never left out of their middle: a viewer that is too far behind is
+// Bytes of an unknown format are never skipped in the middle: a viewer that is too far behind is
 // dropped.
 func TestUnknownFormatNeverSkips(t *testing.T) {
 	f := serve(t, tight(live.Skip))
@@ -260,14 +261,14 @@ func TestDrainSendsQueuedFrames(t *testing.T) {
 	if res := p.Wait(); res.Status != http.StatusServiceUnavailable {
 		t.Errorf("the publisher: %d %s", res.Status, res.Body)
 	}
-	// Publishers are told first: theirs may know of the end before the listener is closed.
+	// Publishers may learn of the end before the listener is closed.
 	eventually(t, "a new viewer is refused", func() bool {
 		return f.Get("/live/cam").Status == http.StatusServiceUnavailable
 	})
 	if _, err := f.Open("other", "test", live.Terms{}); err != error(refuse.ErrShutdown) {
 		t.Errorf("a new publisher: %v", err)
 	}
-	// Admitted just before.
+	// The viewer was accepted just before.
 	if err := f.AwaitStream(t.Context(), "other"); err != error(refuse.ErrShutdown) {
 		t.Errorf("a viewer without a stream: %v", err)
 	}
@@ -277,8 +278,8 @@ func TestDrainSendsQueuedFrames(t *testing.T) {
 	f.Logged("viewer ended", `reason="stream ended"`)
 }
 
-// A server that is told to end does so in its time with viewers of every kind: that keep up, that
-// wait for a publisher, and that take nothing, of each form, over HTTP/1 and HTTP/2.
+// A server that is told to end ends in time, with viewers of every kind: healthy ones, ones that
+// wait for a publisher, and ones that read nothing, in each format, over HTTP/1 and HTTP/2.
 func TestDrainEndsViewersOfEveryKind(t *testing.T) {
 	t.Parallel()
 	f := serve(t, func(c *live.Config) { c.Unsent = smallBuffer })
@@ -328,7 +329,7 @@ func TestDrainEndsViewersOfEveryKind(t *testing.T) {
 	raw.Wait()
 }
 
-// tlsConfig is for a server; httptest adds its certificate.
+// tlsConfig returns a server's configuration. httptest adds its certificate.
 func tlsConfig() *tls.Config { return &tls.Config{NextProtos: []string{"http/1.1"}} }
 
 // askTLS is Ask over TLS.
@@ -337,7 +338,7 @@ func (f *fixture) askTLS(path string, rcvbuf int) *livetest.Watcher {
 		&tls.Config{InsecureSkipVerify: true}), path)
 }
 
-// A viewer over TLS that is dropped is not left to the kernel, which would try to deliver the rest
+// A TLS connection of a dropped viewer is reset. Otherwise the kernel would try to deliver the rest
 // for minutes.
 func TestADroppedTLSViewerIsReset(t *testing.T) {
 	f := serveTLS(t, func(c *live.Config) { c.StallTimeout = 50 * time.Millisecond }, tlsConfig())
@@ -359,7 +360,7 @@ func TestADroppedTLSViewerIsReset(t *testing.T) {
 	}
 }
 
-// A healthy viewer is not blocked, however it is written to.
+// A healthy viewer does not count as blocked, whichever way it is written to.
 func TestHealthyViewersAreNotBlocked(t *testing.T) {
 	sc := newScript(2, 5, 2000)
 	for name, watch := range map[string]func(t *testing.T) (*fixture, *livetest.Watcher){

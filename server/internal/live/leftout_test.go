@@ -8,7 +8,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live/flvstream"
 )
 
-// The log and Streams say what MP4, HLS and browsers do not get, once it is known.
+// The log and Streams name what MP4, HLS and browsers do not get, as soon as it is known.
 func TestCodecsThatBrowsersDoNotGetAreReported(t *testing.T) {
 	const (
 		sorenson, avc, vp9 = "\x12x", "\x17\x01\x00\x00\x00\x00\x00\x00\x01\x65", "\x91vp09x"
@@ -44,7 +44,7 @@ func TestCodecsThatBrowsersDoNotGetAreReported(t *testing.T) {
 	}
 }
 
-// A stream that is not FLV is warned about, with the guessed format.
+// The log warns of a stream that is not FLV, with the guessed format.
 func TestUnknownFormatIsWarnedOf(t *testing.T) {
 	f := serve(t, nil)
 	for name, tt := range map[string]struct{ body, want string }{
@@ -61,7 +61,7 @@ func TestUnknownFormatIsWarnedOf(t *testing.T) {
 	}
 }
 
-// The log says once for each publisher why MP4 is without a track, however often MP4 is made of it.
+// The log says once for each publisher why MP4 lacks a track, however often MP4 is made.
 func TestWhyMP4LacksATrack(t *testing.T) {
 	head := avcHeader()
 	for name, tt := range map[string]struct{ header, frame, want string }{
@@ -99,7 +99,7 @@ func TestWhyMP4LacksATrack(t *testing.T) {
 				if round == 0 {
 					w.Begin()
 				}
-				for kind, n := "", 0; n < 4; { // fragments
+				for kind, n := "", 0; n < 4; { // number of fragments
 					if kind, _ = box(w); kind == "mdat" {
 						n++
 					}

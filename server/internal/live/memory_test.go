@@ -14,8 +14,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/memory"
 )
 
-// When memory is short, new publishers and viewers are refused, and existing ones continue,
-// including a returning publisher.
+// When memory is short, new publishers and viewers are refused. Existing ones continue, including a
+// returning publisher.
 func TestMemoryRefuses(t *testing.T) {
 	pool := millrace.NewPool()
 	budget := memory.New(1<<20, pool, slog.New(slog.DiscardHandler))
@@ -48,7 +48,7 @@ func TestMemoryRefuses(t *testing.T) {
 		untimed(append(append(sc.config, sc.tags...), sc.tags...)))
 }
 
-// At last the largest streams end, and the others, and their viewers, do not notice.
+// As a last resort, the largest streams end. Other streams and their viewers are not affected.
 func TestLargestStreamEnds(t *testing.T) {
 	budget := memory.New(4<<20, millrace.NewPool(), slog.New(slog.DiscardHandler))
 	f := serve(t, func(c *live.Config) { c.Memory = budget })
@@ -69,7 +69,7 @@ func TestLargestStreamEnds(t *testing.T) {
 	if f.LookUp("small").Forms().Stats().Bytes == 0 {
 		t.Error("the small stream keeps nothing")
 	}
-	if n := f.CutLargest(1 << 30); n > 2<<20 { // the rest of its memory
+	if n := f.CutLargest(1 << 30); n > 2<<20 { // returns the rest of its memory
 		t.Errorf("%d bytes freed", n)
 	}
 	if f.LookUp("small").Forms().Stats().Bytes == 0 {
@@ -84,7 +84,7 @@ func TestLargestStreamEnds(t *testing.T) {
 	}
 }
 
-// The publisher of the largest stream, which cannot drop more, gets the reason.
+// The publisher of the largest stream, which has nothing left to drop, gets the reason.
 func TestLargestPublisherGetsTheReason(t *testing.T) {
 	budget := memory.New(4<<20, millrace.NewPool(), slog.New(slog.DiscardHandler))
 	f := serve(t, func(c *live.Config) { c.Memory = budget })
@@ -102,7 +102,7 @@ func TestLargestPublisherGetsTheReason(t *testing.T) {
 	}
 }
 
-// A viewer that takes nothing goes when memory is short, and one that keeps up stays.
+// A viewer that reads nothing is dropped when memory is short, and one that keeps up stays.
 func TestLaggardsAreDropped(t *testing.T) {
 	f := serve(t, func(c *live.Config) { c.LagBytes, c.LagTime = 0, 0 })
 	sc := newScript(3, 3, 1<<20)
@@ -133,7 +133,7 @@ func TestFragmentsOfTinyPictures(t *testing.T) {
 	go func() { _, _ = io.Copy(io.Discard, w.R) }()
 	script := flvTag(flv.TypeScript, 0, append([]byte("\x02\x00\x0aonCuePoint\x05"),
 		make([]byte, 30_000)...))
-	fragments := func(n int) { // but for the last one, which is not complete
+	fragments := func(n int) { // except the last one, which is not complete
 		t.Helper()
 		eventually(t, fmt.Sprintf("%d fragments", n), func() bool {
 			all := f.LookUp("cam").Forms().All()
@@ -142,7 +142,7 @@ func TestFragmentsOfTinyPictures(t *testing.T) {
 	}
 	f.published("cam", len(sc.whole())-len(sc.header))
 	for i := range 1000 {
-		if i%10 == 0 { // so that MP4, which lags, loses no tag
+		if i%10 == 0 { // so that the MP4 conversion loses no tag
 			fragments(i)
 		}
 		p.Send(append(script, flvTag(flv.TypeVideo, uint32(100+40*i),

@@ -8,7 +8,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live/flvstream"
 )
 
-// metadata returns an onMetaData tag that says which tracks there are, among other things.
+// metadata returns an onMetaData tag that also says which tracks exist.
 func metadata(at uint32, video, audio byte) []byte {
 	data := "\x02\x00\x0aonMetaData\x08\x00\x00\x00\x04\x00\x05width\x00\x40\x84\x00\x00\x00\x00\x00\x00" +
 		"\x00\x08hasVideo\x01" + string([]byte{video}) +
@@ -19,12 +19,12 @@ func metadata(at uint32, video, audio byte) []byte {
 
 // hasVideo and hasAudio in FLV metadata match the header. All other bytes are the publisher's.
 func TestMetadataStateTheTracksThatExist(t *testing.T) {
-	sc := newScript(6, 25, 100) // a second a group
+	sc := newScript(6, 25, 100) // GOPs of one second
 	videoHeader, audioHeader := sc.config[1], sc.config[2]
 	video, audio := only(flv.TypeVideo, sc.tags), only(flv.TypeAudio, sc.tags)
 	for _, tt := range []struct {
 		name         string
-		video, audio byte // as the metadata say
+		video, audio byte // according to the metadata
 		first        [][]byte
 		tags         [][]byte
 		wantVideo    byte
@@ -78,7 +78,7 @@ func TestMetadataStateTheTracksThatExist(t *testing.T) {
 	}
 }
 
-// Metadata that come after a viewer has begun say which tracks there are, too.
+// Metadata that arrive after a viewer has started also say which tracks exist.
 func TestMetadataAfterAViewerHasBegun(t *testing.T) {
 	f := serve(t, nil)
 	sc := newScript(1, 25, 100)

@@ -27,8 +27,8 @@ func box(w *livetest.Watcher) (kind string, body []byte) {
 	return string(head[4:]), w.Next(int(binary.BigEndian.Uint32(head)) - 8)
 }
 
-// All viewers who have waited for the publisher get MP4 from the start, also when the stream is
-// there at once.
+// All viewers that have waited for the publisher get MP4 from the start, even if the stream begins
+// at once.
 func TestMP4(t *testing.T) {
 	f := serve(t, nil)
 	var watchers []*livetest.Watcher
@@ -76,7 +76,7 @@ func TestMP4(t *testing.T) {
 	f.viewers(0)
 }
 
-// sampleMedia counts the sample's pictures and pieces of sound, and their bytes.
+// sampleMedia returns the number of the sample's video and audio frames, and their bytes.
 func sampleMedia(t *testing.T) (samples, size int) {
 	for _, tag := range cut(t, demo.Sample[13:]) {
 		if head := map[byte]int{9: 5, 8: 2}[tag[0]]; head > 0 && tag[12] == 1 {
@@ -87,7 +87,7 @@ func sampleMedia(t *testing.T) (samples, size int) {
 	return samples, size
 }
 
-// MP4 is made as long as there are viewers of it.
+// MP4 is only made while it has viewers.
 func TestMP4IsMadeOnlyWhileItIsWatched(t *testing.T) {
 	f := serve(t, nil)
 	p := f.Publisher("cam")
@@ -116,7 +116,7 @@ func TestMP4IsMadeOnlyWhileItIsWatched(t *testing.T) {
 	p.End()
 }
 
-// When the codecs change an MP4 file ends, because it has one header. A viewer that comes again
+// When the codecs change, an MP4 file ends, because it has one header. A viewer that reconnects
 // gets the new one.
 func TestMP4EndsWhenTheCodecsChange(t *testing.T) {
 	f := serve(t, nil)
@@ -136,9 +136,9 @@ func TestMP4EndsWhenTheCodecsChange(t *testing.T) {
 	again.Rest()
 }
 
-// A viewer that waited for a stream of which nothing can be had as MP4 is cut when that is known,
-// and told why when it comes again. The reason is the same whether the publisher sends everything
-// at once or the rendition keeps up with it.
+// A viewer has waited for a stream that cannot be converted to MP4. It is disconnected when that is
+// known, and gets the reason when it reconnects. The reason is the same whether the publisher sends
+// everything at once or the rendition keeps up with it.
 func TestMP4WithoutTracksEnds(t *testing.T) {
 	for name, pause := range map[string]time.Duration{"at once": 0,
 		"keeps up": 50 * time.Millisecond} {
@@ -170,8 +170,8 @@ func testMP4OfNothing(t *testing.T, pause time.Duration) {
 	p.End()
 }
 
-// The same for a stream with codecs that MP4 supports, but sequence headers that are refused,
-// missing, or of other frames.
+// The same applies to a stream with codecs that MP4 supports, whose sequence headers are refused,
+// missing, or do not match the frames.
 func TestMP4WithoutATrackEnds(t *testing.T) {
 	type payload struct {
 		of   flv.Type
@@ -227,7 +227,7 @@ func TestMP4WithoutATrackEnds(t *testing.T) {
 }
 
 // A viewer that joins a starting stream is not refused because of its first tags, whether it has
-// waited for the stream or found it, or its times go back a little.
+// waited for the stream or found it, and even if the times go back a little.
 func TestMP4IsNotRefusedBeforeASecondHasPassed(t *testing.T) {
 	for name, times := range map[string][]uint32{
 		"one sound": {0}, "almost a second": {0, flvstream.TrackWait - 1},
@@ -263,8 +263,8 @@ func TestMP4IsNotRefusedBeforeASecondHasPassed(t *testing.T) {
 	}
 }
 
-// A viewer that has waited for a stream whose video starts long after its audio gets the early
-// audio, too.
+// A viewer has waited for a stream whose video starts long after its audio. It also gets the early
+// audio.
 func TestMP4WithAudioBeforeVideo(t *testing.T) {
 	f := serve(t, nil)
 	w := f.Ask("/live/cam.mp4", 0)
@@ -280,7 +280,7 @@ func TestMP4WithAudioBeforeVideo(t *testing.T) {
 	}
 }
 
-// A mill converts a stream to MP4, with tags at times that the test chooses.
+// A mill converts a stream to MP4. The test chooses when tags are published.
 type mill struct {
 	t    *testing.T
 	st   *live.Stream
@@ -290,8 +290,8 @@ type mill struct {
 	view *broadcast.Cursor // of its only viewer
 }
 
-// newMill publishes what stands before the tags of sc, and then makes a rendition, which has made
-// nothing yet.
+// newMill publishes the header and the configuration of sc, and makes a rendition that has not
+// converted anything yet.
 func newMill(t *testing.T, change func(*live.Config), sc *script) *mill {
 	t.Helper()
 	cfg := testConfig()
@@ -324,13 +324,13 @@ func (l *mill) publish(n int) {
 	}
 }
 
-// begin starts converting.
+// begin starts the conversion.
 func (l *mill) begin() {
 	l.p.Flush()
 	synctest.Wait()
 }
 
-// end ends the stream, and returns the file that its viewer gets.
+// end ends the stream, and returns the file of its viewer.
 func (l *mill) end() (file []byte) {
 	l.t.Helper()
 	l.p.Close(nil)
@@ -349,15 +349,15 @@ func (l *mill) end() (file []byte) {
 	}
 }
 
-// A stretch is the samples of one track in one fragment.
+// A stretch consists of the samples of one track in one fragment.
 type stretch struct {
 	track   int
-	at, end int64 // where it begins and ends, in the track's units
+	at, end int64 // start and end, in the track's units
 	samples int
-	key     bool // its first picture is a keyframe
+	key     bool // its first video frame is a keyframe
 }
 
-// stretches lists what the fragments of an MP4 file hold.
+// stretches lists the samples in the fragments of an MP4 file.
 func stretches(t *testing.T, file []byte) (list []stretch) {
 	t.Helper()
 	var r stretch
@@ -384,7 +384,7 @@ func stretches(t *testing.T, file []byte) (list []stretch) {
 	return list
 }
 
-// boxes calls f for each box, and for those in moof and traf.
+// boxes calls f for each box, including those in moof and traf.
 func boxes(t *testing.T, p []byte, f func(kind string, body []byte)) {
 	t.Helper()
 	for len(p) > 0 {
@@ -422,14 +422,14 @@ func contiguous(t *testing.T, list []stretch) (samples int) {
 	return samples
 }
 
-// Frames that were dropped before the conversion are left out. The file continues at a keyframe,
+// Frames that were dropped before the conversion are missing. The file continues at a keyframe,
 // without a pause in time.
 func TestMP4ContinuesAtAKeyframe(t *testing.T) {
-	for _, early := range []int{0, 30, 50} { // tags that are made before the others come at once
-		for _, late := range []int{0, 7} { // and after them
+	for _, early := range []int{0, 30, 50} { // number of tags before the others are published at once
+		for _, late := range []int{0, 7} { // number of tags after them
 			t.Run(fmt.Sprintf("%d before, %d after", early, late), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					sc := newScript(30, 10, 500) // twenty tags a group
+					sc := newScript(30, 10, 500) // twenty tags per GOP
 					l := newMill(t,
 						func(c *live.Config) { c.KeepFrames = 64; c.Latency = time.Hour }, sc)
 					l.publish(early)
@@ -453,7 +453,7 @@ func TestMP4ContinuesAtAKeyframe(t *testing.T) {
 	}
 }
 
-// A fragment has room in the ring, however much waits for it.
+// A fragment fits into the ring, however many frames wait for it.
 func TestMP4FragmentsFit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sc := newScript(1, 1, 100)
@@ -465,7 +465,7 @@ func TestMP4FragmentsFit(t *testing.T) {
 			}
 			sc.tags = append(sc.tags, flvTag(flv.TypeVideo, uint32(500*i),
 				append([]byte{kind, 1, 0, 0, 0}, unit(make([]byte, 40<<10))...)))
-			// A viewer would begin behind sound that is made before the first picture.
+			// A viewer would start after audio that comes before the first video frame.
 			for j := range min(i, 1) * 40 {
 				sc.tags = append(sc.tags, flvTag(flv.TypeAudio, uint32(500*i+12*j),
 					append([]byte{0xaf, 1}, make([]byte, 1000)...)))

@@ -13,7 +13,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/refuse"
 )
 
-// A duringClaim is a cluster that calls a function whenever it has made the node an owner.
+// A duringClaim is a cluster that calls a function whenever the node has become an owner.
 type duringClaim struct {
 	*testNode
 	call func()
@@ -25,14 +25,14 @@ func (c *duringClaim) Claim(ctx context.Context, name string) (live.Lease, error
 	return l, err
 }
 
-// operatorRefused reports whether err is the refusal of a name.
+// operatorRefused reports whether err is the operator's refusal of a name.
 func operatorRefused(err error) bool {
 	r, ok := errors.AsType[*refuse.Refusal](err)
 	return ok && r.Cause == refuse.ByOperator && r.Status == http.StatusForbidden &&
 		r.RetryAfter > 0
 }
 
-// A name that is refused while its publisher waits for the cluster has no stream, and no owner.
+// If a name is refused while its publisher waits for the cluster, there is no stream and no owner.
 func TestRefuseDuringClaim(t *testing.T) {
 	d := newTestDirectory()
 	var n *testNode
@@ -52,8 +52,8 @@ func TestRefuseDuringClaim(t *testing.T) {
 }
 
 // When the limit of refused names is reached, another name is not refused, and its stream
-// continues. A refused name can be refused for another time, and a stream be ended without refusing
-// its name.
+// continues. The refusal of a name can be extended, and a stream can be ended without refusing its
+// name.
 func TestRefusedNamesAreBounded(t *testing.T) {
 	h := newHubTest(t, nil)
 	for i := range live.MaxRefusedNames {
@@ -86,7 +86,7 @@ func TestRefusedNamesAreBounded(t *testing.T) {
 	}
 }
 
-// A stream of another node is not ended: the refusal names the node, and the pull continues.
+// A stream of another node is not ended: the error names the node, and the pull continues.
 func TestEndAPulledStream(t *testing.T) {
 	t.Parallel()
 	d := newTestDirectory()

@@ -8,7 +8,7 @@ import (
 	"github.com/millrace-io/millrace/media/flv"
 )
 
-// listed returns a tag of one track, in its own list. The first byte inside is that of an ordinary
+// listed returns a tag with a list of one track. The first byte of the track is that of an ordinary
 // enhanced tag.
 func listed(kind flv.Type, at uint32, track byte, ordinary string) []byte {
 	tracks := byte(6)
@@ -21,7 +21,7 @@ func listed(kind flv.Type, at uint32, track byte, ordinary string) []byte {
 	return flvTag(kind, at, append(data, ordinary[5:]...))
 }
 
-// Late viewers get the headers of all tracks and begin where the default one can be decoded.
+// Late viewers get the headers of all tracks, and start where the default track can be decoded.
 func TestLateViewersOfSeveralTracks(t *testing.T) {
 	head := []byte("FLV\x01\x05\x00\x00\x00\x09\x00\x00\x00\x00")
 	plain := [][]byte{avcHeader(), flvTag(flv.TypeAudio, 0, []byte("\xaf\x00\x12\x10"))}
@@ -73,8 +73,8 @@ func TestLateViewersOfSeveralTracks(t *testing.T) {
 
 func join(tags [][]byte) []byte { return bytes.Join(tags, nil) }
 
-// A second track of pictures, of a codec that MP4 is not made of, takes nothing from MP4 of the
-// first one.
+// A second video track, with a codec that MP4 does not support, does not affect the MP4 of the
+// first track.
 func TestLateMP4OfSeveralTracks(t *testing.T) {
 	f := serve(t, nil)
 	w := f.Publisher("cam")

@@ -57,9 +57,9 @@ func TestViewersGetTheStreamByteForByte(t *testing.T) {
 	}
 }
 
-// A viewer that has waited for the stream gets all of it. A late one gets the data needed to start,
-// and then the newest GOP, or without video the newest audio frame. A name is free again when its
-// stream has ended.
+// A viewer that has waited for the stream gets all of it. A late viewer gets the data needed to
+// start, and then the newest GOP, or without video the newest audio frame. A name is free again
+// when its stream has ended.
 func TestViewersStartAtTheNewestKeyframe(t *testing.T) {
 	t.Parallel()
 	f := serve(t, nil)
@@ -68,12 +68,12 @@ func TestViewersStartAtTheNewestKeyframe(t *testing.T) {
 	sound := flvTag(flv.TypeAudio, 0, []byte("\xaf\x01early"))
 	manyCodecs := join(sc.header,
 		flvTag(flv.TypeVideo, 0, []byte("\x96\x21avc1\x00\x00\x00\x01xhvc1\x01\x00\x00\x01y")),
-		// No place to start in a stream with video.
+		// A stream with video does not start here.
 		flvTag(flv.TypeAudio, 0, []byte("\xaf\x01sound")),
 		flvTag(flv.TypeVideo, 40, []byte("\xa6\x21avc1\x00\x00\x00\x01xhvc1\x01\x00\x00\x01y")))
 	for _, tt := range []struct {
 		name       string
-		tracks     byte // the flags of the header that viewers get
+		tracks     byte // flags of the header that viewers get
 		sent, late []byte
 	}{
 		{"pictures", 5, sc.whole(), sc.from(sc.keys[2])},
@@ -115,7 +115,7 @@ func TestTooLongGOPIsReported(t *testing.T) {
 	for _, limit := range []struct {
 		name string
 		set  func(*live.Config)
-		size int // of a picture
+		size int // of a video frame
 	}{
 		{"frames", func(c *live.Config) { c.KeepFrames = 16 }, 100},
 		{"bytes", func(c *live.Config) { c.KeepBytes, c.MaxTagBytes = 64<<10, 32<<10 }, 10_000},
@@ -126,14 +126,14 @@ func TestTooLongGOPIsReported(t *testing.T) {
 
 func groupThatDoesNotFit(t *testing.T, set func(*live.Config), size int) {
 	f := serve(t, set)
-	sc := newScript(3, 10, size) // twenty frames a group, of which the last one is only begun
+	sc := newScript(3, 10, size) // twenty frames per GOP; the last GOP is unfinished
 	p := f.Publisher("cam")
 	p.Send(bytes.Join([][]byte{sc.start(), bytes.Join(sc.tags[:sc.keys[2]+4], nil)}, nil))
 	eventually(t, "the API to say so", func() bool {
 		return strings.Contains(f.api(),
 			`"groups_cut":2`)
 	})
-	w := f.Watcher("/live/cam", 0) // the group that is begun fits so far
+	w := f.Watcher("/live/cam", 0) // the unfinished GOP still fits
 	p.End()
 	want := bytes.Join([][]byte{sc.start(), bytes.Join(sc.tags[sc.keys[2]:sc.keys[2]+4], nil)}, nil)
 	same(t, "the late viewer", w.Rest(), want)
@@ -148,8 +148,8 @@ func groupThatDoesNotFit(t *testing.T, set func(*live.Config), size int) {
 	}
 }
 
-// With the defaults a still picture with sound has groups of minutes, and a late viewer gets all of
-// the last one.
+// With the defaults, a still image with audio has GOPs of minutes, and a late viewer gets the whole
+// last GOP.
 func TestLongGOPIsKept(t *testing.T) {
 	f := serve(t, nil)
 	sc := newScript(1, 1, 5000)
@@ -176,7 +176,7 @@ func TestLongGOPIsKept(t *testing.T) {
 	}
 }
 
-// A viewer that comes between two tags of the configuration gets each once.
+// A viewer that joins between two configuration tags gets each tag once.
 func TestViewerDuringConfigurationGetsItOnce(t *testing.T) {
 	f := serve(t, nil)
 	sc := newScript(1, 5, 500)
@@ -214,7 +214,7 @@ func TestUnknownFormatIsRelayedFromJoining(t *testing.T) {
 	}
 }
 
-// Bytes that begin like FLV are told from it, however slowly they come.
+// Bytes that begin like FLV are distinguished from FLV, however slowly they arrive.
 func TestFormatIsDetectedByFirstBytes(t *testing.T) {
 	for _, tt := range []struct{ body, format string }{
 		{"x", "raw"},
@@ -248,8 +248,8 @@ func TestLeavingViewerIsNoticedWithoutTraffic(t *testing.T) {
 	p.End()
 }
 
-// Viewers of a server with its defaults, which take a stream more slowly than it comes and lose its
-// end, are told that it has ended.
+// Viewers of a server with default settings read a stream more slowly than it arrives, and miss its
+// end. They are told that it has ended.
 func TestViewersWhoMissTheLastFramesGetTheEnd(t *testing.T) {
 	const viewers, pictures = 16, 1000
 	f := serve(t, func(c *live.Config) { c.Latency = defaultLatency })
@@ -280,7 +280,7 @@ func TestViewersWhoMissTheLastFramesGetTheEnd(t *testing.T) {
 	f.viewers(0)
 }
 
-// A pacedReader reads like a viewer with a slow connection. Its results depend on no clock.
+// A pacedReader reads like a viewer with a slow connection. Its results do not depend on a clock.
 type pacedReader struct{ net.Conn }
 
 func (r pacedReader) Read(p []byte) (int, error) {
@@ -304,7 +304,7 @@ func skipTags(r io.Reader) error {
 	}
 }
 
-// picture returns a tag with a picture of size bytes.
+// picture returns a tag with a video frame of size bytes.
 func picture(key bool, at uint32, size int) []byte {
 	first := byte(0x27)
 	if key {
@@ -314,8 +314,8 @@ func picture(key bool, at uint32, size int) []byte {
 		unit(make([]byte, max(size, 6)))...))
 }
 
-// A keyframe that does not fit into the batch of the frame before it leaves all the same, though
-// nothing follows.
+// A keyframe that does not fit into the batch of the previous frame is still sent at once, even if
+// no frame follows.
 func TestLastFrameOfABurstIsSentAtOnce(t *testing.T) {
 	for _, tt := range []struct {
 		by      func(t testing.TB) *http.Client

@@ -25,7 +25,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/testkit/livetest"
 )
 
-// An rtmpFixture is a fixture that listens for RTMP too.
+// An rtmpFixture is a fixture that also listens for RTMP.
 type rtmpFixture struct {
 	*fixture
 	rtmpAddr string
@@ -44,7 +44,7 @@ func (f *fixture) withRTMP(config *tls.Config) *rtmpFixture {
 	return f.withRTMPOver(config, 0)
 }
 
-// withRTMPOver is withRTMP with a send buffer of sndbuf bytes, or the system's default for 0.
+// withRTMPOver is withRTMP with a send buffer of sndbuf bytes; 0 means the system's default.
 func (f *fixture) withRTMPOver(config *tls.Config, sndbuf int) *rtmpFixture {
 	f.T.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -96,7 +96,7 @@ func (f *fixture) serveRTMP(conn net.Conn) {
 	}
 }
 
-// dialRTMP opens a connection to the listener for RTMP, up to createStream.
+// dialRTMP opens a connection to the RTMP listener, up to createStream.
 func (f *rtmpFixture) dialRTMP(rcvbuf int) *livetest.RTMP {
 	f.T.Helper()
 	var conn net.Conn = nettest.Dial(f.T, f.rtmpAddr, rcvbuf)
@@ -108,8 +108,8 @@ func (f *rtmpFixture) dialRTMP(rcvbuf int) *livetest.RTMP {
 	return c
 }
 
-// publishRTMP starts a publisher, which sends chunks of a size; 0: of that which clients begin
-// with.
+// publishRTMP starts a publisher that sends chunks of the given size; 0 means the initial size of
+// clients.
 func (f *rtmpFixture) publishRTMP(name string, chunk int) *livetest.RTMP {
 	f.T.Helper()
 	c := f.dialRTMP(0)
@@ -122,7 +122,7 @@ func (f *rtmpFixture) publishRTMP(name string, chunk int) *livetest.RTMP {
 	return c
 }
 
-// playRTMP asks for a stream, and does not wait for it.
+// playRTMP requests a stream, and does not wait for it.
 func (f *rtmpFixture) playRTMP(name string, rcvbuf int) *livetest.RTMP {
 	f.T.Helper()
 	c := f.dialRTMP(rcvbuf)
@@ -137,22 +137,22 @@ func unpublish(t testing.TB, c *livetest.RTMP) {
 	c.Call(0, "deleteStream", nil, rtmp.Stream)
 }
 
-// tlsServer returns a configuration of TLS with a certificate that tests make for themselves.
+// tlsServer returns a TLS configuration with a self-signed certificate.
 func tlsServer(t *testing.T) *tls.Config {
 	t.Helper()
 	srv := httptest.NewUnstartedServer(nil)
-	srv.StartTLS() // which makes a certificate
+	srv.StartTLS() // creates a certificate
 	defer srv.Close()
 	return &tls.Config{Certificates: srv.TLS.Certificates}
 }
 
-// carriers are the carriers of RTMP: TCP, with viewers served by the fanout's goroutine, and TLS,
+// carriers are the transports of RTMP: TCP, with viewers served by the fanout's goroutine, and TLS,
 // with a goroutine per viewer.
 var carriers = map[string]func(*testing.T) *tls.Config{
 	"TCP": func(*testing.T) *tls.Config { return nil }, "TLS": tlsServer,
 }
 
-// later returns tags with ms added to their times.
+// later returns tags with ms added to their timestamps.
 func later(tags [][]byte, ms uint32) [][]byte {
 	var list [][]byte
 	for _, tag := range tags {
@@ -164,7 +164,7 @@ func later(tags [][]byte, ms uint32) [][]byte {
 	return list
 }
 
-// wantTags compares tags with the wanted ones, in order.
+// wantTags compares tags with the expected ones, in order.
 func wantTags(t testing.TB, what string, got, want [][]byte) {
 	t.Helper()
 	for i := range min(len(got), len(want)) {
@@ -180,7 +180,8 @@ func wantTags(t testing.TB, what string, got, want [][]byte) {
 }
 
 // A stream published over RTMP or HTTP reaches viewers of each format unchanged, with any chunk
-// size, over TCP and TLS, read by the clock or as it arrives. Times need more than 24 bits.
+// size, over TCP and TLS, whether it is polled or read as it arrives. Its timestamps need more than
+// 24 bits.
 func TestRTMPCarriesTheSameTags(t *testing.T) {
 	t.Parallel()
 	sc := newScript(4, 5, 3000)
@@ -189,7 +190,7 @@ func TestRTMPCarriesTheSameTags(t *testing.T) {
 	mp4 := make(map[string][]byte)
 	for _, tt := range []struct {
 		name    string
-		http    bool // the publisher
+		http    bool // the publisher uses HTTP
 		tls     bool
 		latency time.Duration
 		chunk   int
@@ -246,7 +247,7 @@ func TestALateRTMPViewerBeginsAtAKeyFrame(t *testing.T) {
 	_ = p.SendTags(sc.config...)
 	_ = p.SendTags(sc.tags[:before]...)
 	f.published("cam", len(sc.start())-len(sc.header)+len(bytes.Join(sc.tags[:before], nil)))
-	for range 2 { // the first viewer makes the messages, the second one finds them
+	for range 2 { // the first viewer starts the conversion, the second one finds it
 		c := f.playRTMP("cam", 0)
 		want := append(append([][]byte{}, sc.config...), sc.tags[sc.keys[2]:before]...)
 		var got [][]byte
@@ -263,7 +264,7 @@ func TestALateRTMPViewerBeginsAtAKeyFrame(t *testing.T) {
 	unpublish(t, p)
 }
 
-// Viewers do not receive useless messages: time codes, empty messages, commands, acknowledgements.
+// Viewers do not get useless messages: time codes, empty messages, commands, acknowledgements.
 func TestUselessRTMPMessagesAreIgnored(t *testing.T) {
 	f := serveRTMP(t, nil)
 	sc := newScript(1, 2, 100)
@@ -281,7 +282,7 @@ func TestUselessRTMPMessagesAreIgnored(t *testing.T) {
 	send(rtmp.TypeWindowSize, "")
 	send(rtmp.TypeVideo, "")
 	send(rtmp.TypeAudio, "")
-	send(rtmp.TypeAudio, "\xaf\x00") // a sequence header with nothing in it
+	send(rtmp.TypeAudio, "\xaf\x00") // an empty sequence header
 	send(rtmp.TypeVideo, "\x17\x00\x00\x00\x00")
 	send(rtmp.TypeAcknowledgement, "\x00\x00\x10\x00")
 	send(rtmp.Type(99), "of no kind")
@@ -293,7 +294,7 @@ func TestUselessRTMPMessagesAreIgnored(t *testing.T) {
 	wantTags(t, "the viewer", tags, want)
 }
 
-// The end of a stream is told in the three ways that players know.
+// The end of a stream is sent in the three forms that players know.
 func TestRTMPViewersGetTheEnd(t *testing.T) {
 	for name, paused := range map[string]bool{"playing": false, "paused": true} {
 		t.Run(name, func(t *testing.T) {
@@ -334,14 +335,14 @@ func TestRTMPViewersGetTheEnd(t *testing.T) {
 	}
 }
 
-// A viewer that reads slowly, and acknowledges, still gets the end of the stream: the server does
-// not close the connection before the client does.
+// A viewer that reads slowly, and sends acknowledgements, still gets the end of the stream: the
+// server does not close the connection before the client does.
 func TestInteractiveRTMPViewerGetsTheEnd(t *testing.T) {
 	t.Parallel()
 	for name, config := range carriers {
 		t.Run(name, func(t *testing.T) {
 			f := serve(t, func(c *live.Config) { c.Unsent = 0 }).withRTMPOver(config(t), 1<<20)
-			// More than the client holds, and less than the kernel takes for it.
+			// More than the client buffers, and less than the kernel accepts for it.
 			sc := newScript(2, 5, 20_000)
 			w := f.playRTMP("cam", 0)
 			f.waiting("cam", 1)
@@ -354,7 +355,7 @@ func TestInteractiveRTMPViewerGetsTheEnd(t *testing.T) {
 				_ = w.Send(rtmp.Message{Type: rtmp.TypeAcknowledgement, ChunkStream: 2},
 					[]byte{0, 0, 1, 0})
 			}
-			p.AwaitEnd() // a moment for the kernel
+			p.AwaitEnd() // some time for the kernel
 			tags, statuses := w.Rest()
 			wantTags(t, "the viewer", tags, all)
 			if len(statuses) == 0 || statuses[len(statuses)-1].Code != "NetStream.Play.Stop" {
@@ -364,8 +365,7 @@ func TestInteractiveRTMPViewerGetsTheEnd(t *testing.T) {
 	}
 }
 
-// A server that shuts down tells publishers why, and viewers get everything before they are told of
-// the end.
+// A server that shuts down sends publishers the reason. Viewers get everything before the end.
 func TestDrainEndsRTMP(t *testing.T) {
 	t.Parallel()
 	for name, config := range carriers {
@@ -443,8 +443,8 @@ func TestRTMPRefusals(t *testing.T) {
 	f.viewers(0)
 }
 
-// A publisher with a refused message gets the reason, which names the limit and the flag. So does a
-// publisher that is taken over, and viewers stay.
+// A publisher of an invalid message gets the reason, which names the limit and the flag. A
+// publisher that is replaced gets the reason, too, and viewers stay.
 func TestRTMPPublisherGetsTheReason(t *testing.T) {
 	t.Parallel()
 	sc := newScript(2, 3, 1000)
@@ -489,7 +489,7 @@ func TestRTMPPublisherGetsTheReason(t *testing.T) {
 	}
 }
 
-// A viewer that reads nothing is dropped when it is further behind than it may be, and others lose
+// A viewer that reads nothing is dropped when it is further behind than its allowance. Others lose
 // nothing.
 func TestSlowRTMPViewerIsDropped(t *testing.T) {
 	f := serveRTMP(t, tightBy(live.Drop, func(c *live.Config) { c.LagBytes = 200 << 10 }))
@@ -504,7 +504,7 @@ func TestSlowRTMPViewerIsDropped(t *testing.T) {
 	unpublish(t, p)
 }
 
-// inStepRTMP publishes tags one after the other, each when w has got the one before.
+// inStepRTMP publishes tags one by one, each after w has got the previous one.
 func (f *rtmpFixture) inStepRTMP(p *livetest.RTMP, tags [][]byte, w *livetest.RTMP) {
 	f.T.Helper()
 	for i, tag := range tags {
@@ -517,7 +517,7 @@ func (f *rtmpFixture) inStepRTMP(p *livetest.RTMP, tags [][]byte, w *livetest.RT
 	}
 }
 
-// With the other policy it continues at a keyframe when it reads again, with whole messages.
+// With the other policy the viewer continues with whole messages at a keyframe when it reads again.
 func TestSlowRTMPViewerSkips(t *testing.T) {
 	for name, config := range carriers {
 		t.Run(name, func(t *testing.T) {
@@ -533,7 +533,7 @@ func TestSlowRTMPViewerSkips(t *testing.T) {
 				slow.NextTag()
 			}
 			f.inStepRTMP(p, sc.tags, healthy)
-			// It is too far behind, or was moved already.
+			// It is too far behind, or has already been moved.
 			f.Logged("level=WARN", "viewer=", "bytes=")
 			unpublish(t, p)
 			tags, _ := slow.Rest()
@@ -549,11 +549,11 @@ func TestSlowRTMPViewerSkips(t *testing.T) {
 	}
 }
 
-// A viewer that takes nothing for long is ended.
+// A viewer that reads nothing for long is disconnected.
 func TestAStalledRTMPViewerIsEnded(t *testing.T) {
 	t.Parallel()
 	f := serveRTMP(t, func(c *live.Config) {
-		// Long for a healthy viewer on a busy machine.
+		// Long enough for a healthy viewer on a busy machine.
 		c.Unsent, c.StallTimeout = smallBuffer, time.Second
 	})
 	sc := newScript(4, 5, 50_000)
@@ -566,7 +566,7 @@ func TestAStalledRTMPViewerIsEnded(t *testing.T) {
 }
 
 // A paused viewer gets nothing of the stream, but its pings are answered. It resumes at the newest
-// keyframe. A viewer that keeps up is served by the fanout's goroutine, and over TLS by its own.
+// keyframe. A healthy viewer is served by the fanout's goroutine, and over TLS by its own.
 func TestAnRTMPViewerPauses(t *testing.T) {
 	for name, config := range carriers {
 		t.Run(name, func(t *testing.T) {
@@ -615,8 +615,7 @@ func TestAnRTMPViewerPauses(t *testing.T) {
 	}
 }
 
-// A viewer that waits for its stream and hangs up, or ends its request, gives its place back at
-// once.
+// A viewer that waits for its stream and disconnects, or ends its request, frees its place at once.
 func TestWaitingRTMPViewerMayHangUp(t *testing.T) {
 	for name, config := range carriers {
 		t.Run(name, func(t *testing.T) {
@@ -633,7 +632,7 @@ func TestWaitingRTMPViewerMayHangUp(t *testing.T) {
 			} {
 				c := f.playRTMP("cam", 0)
 				f.waiting("cam", 1)
-				_ = c.Ping(1) // as players do: they tell how long their buffer is
+				_ = c.Ping(1) // players also announce the length of their buffer
 				end(c)
 				f.waiting("cam", 0)
 			}
@@ -643,13 +642,13 @@ func TestWaitingRTMPViewerMayHangUp(t *testing.T) {
 	}
 }
 
-// A viewer that has asked so much while it waited that there is no room for the beginning of the
-// stream gives its place back.
+// A viewer has sent so many requests while it waited that there is no room for the beginning of the
+// stream. It frees its place.
 func TestRTMPViewerWithAFullBuffer(t *testing.T) {
 	f := serve(t, func(c *live.Config) { c.MaxViewers = 1 }).withRTMP(nil)
 	w := f.playRTMP("cam", 0)
 	f.waiting("cam", 1)
-	const answer = 18 // bytes of one to a ping
+	const answer = 18 // size of the answer to a ping, in bytes
 	for v := range uint32(fanout.MaxReplies / answer) {
 		_ = w.Ping(v)
 	}
@@ -663,7 +662,7 @@ func TestRTMPViewerWithAFullBuffer(t *testing.T) {
 	unpublish(t, p)
 }
 
-// What a viewer asks while it waits is answered in front of the stream, and a pause counts from the
+// Requests of a waiting viewer are answered before the stream, and a pause applies from the
 // beginning.
 func TestWaitingRTMPViewerIsAnswered(t *testing.T) {
 	for name, config := range carriers {
@@ -703,13 +702,13 @@ func TestWaitingRTMPViewerIsAnswered(t *testing.T) {
 	}
 }
 
-// A heldConn has one writer at a time, or fails the test. A write of length bytes or more waits for
-// the gate.
+// A heldConn checks that it has one writer at a time. A write of length bytes or more waits for the
+// gate.
 type heldConn struct {
 	net.Conn
 	t       *testing.T
 	length  int
-	waiting chan struct{} // gets a signal for each such write
+	waiting chan struct{} // signalled for each such write
 	gate    chan struct{}
 	writers atomic.Int32
 }
@@ -726,8 +725,8 @@ func (c *heldConn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// Kept frames do not hold memory of other data in their blocks: useless messages, alone or in an
-// aggregate, and video dropped up to a keyframe.
+// Kept frames do not hold the memory of other data in their blocks: useless messages, alone or in
+// an aggregate, and video dropped up to a keyframe.
 func TestDroppedFramesAreReleased(t *testing.T) {
 	const frames, useless = 200, 60_000
 	sound := func(at int) []byte {
@@ -780,9 +779,9 @@ func TestDroppedFramesAreReleased(t *testing.T) {
 	}
 }
 
-// Answers to a viewer leave between batches of the stream. A write of the stream is held up; then
-// the viewer asks twice, and the server takes the second question when it has dealt with the first
-// one.
+// Answers to a viewer are sent between batches of the stream. While a write of the stream is
+// blocked, the viewer sends two requests. The server reads the second when it has answered the
+// first.
 func TestAnAnswerWaitsForTheStream(t *testing.T) {
 	const size = 5000
 	f := serve(t, nil).withRTMP(nil)
@@ -829,7 +828,7 @@ func TestAnAnswerWaitsForTheStream(t *testing.T) {
 	w.AwaitEnd()
 }
 
-// Slow and fast viewers pause and ping while the stream runs: they receive whole messages, and all
+// Slow and fast viewers pause and ping while the stream runs. They get whole messages, and all
 // pings are answered.
 func TestRTMPViewersPauseAndPing(t *testing.T) {
 	for name, config := range carriers {
@@ -849,10 +848,10 @@ func TestRTMPViewersPauseAndPing(t *testing.T) {
 			var answered sync.WaitGroup
 			answered.Add(len(clients))
 			for i, c := range clients {
-				wg.Go(func() { // writes
+				wg.Go(func() { // writer
 					for n := range uint32(pings) {
 						if i > 0 && n%10 == 9 {
-							// And it resumes at the end.
+							// The viewer resumes at the end.
 							c.Call(rtmp.Stream, "pause", nil, n%20 == 9, 0)
 						}
 						if err := c.Ping(n); err != nil {
@@ -861,7 +860,7 @@ func TestRTMPViewersPauseAndPing(t *testing.T) {
 						}
 					}
 				})
-				wg.Go(func() { // reads
+				wg.Go(func() { // reader
 					next := uint32(0)
 					defer func() {
 						if next < pings {
@@ -895,7 +894,7 @@ func TestRTMPViewersPauseAndPing(t *testing.T) {
 					t.Fatal(err)
 				}
 				if i%10 == 0 {
-					time.Sleep(time.Millisecond) // about 40 Mbit/s; nothing depends on it
+					time.Sleep(time.Millisecond) // about 40 Mbit/s; the result does not depend on it
 				}
 			}
 			answered.Wait()
@@ -905,7 +904,7 @@ func TestRTMPViewersPauseAndPing(t *testing.T) {
 				if len(tags) == 0 {
 					t.Errorf("viewer %d got nothing", i)
 				}
-				// After a pause a viewer gets the newest group again.
+				// After a pause a viewer gets the newest GOP again.
 				for _, run := range runs(sc, tags) {
 					if len(run) > len(sc.config) && run[len(sc.config)][11] != 0x17 {
 						t.Errorf("viewer %d continues with no keyframe", i)
@@ -917,7 +916,7 @@ func TestRTMPViewersPauseAndPing(t *testing.T) {
 	}
 }
 
-// runs cuts what a viewer got where it began anew, with the metadata.
+// runs splits the tags of a viewer where they restart with the metadata.
 func runs(sc *script, tags [][]byte) (list [][][]byte) {
 	for _, tag := range tags {
 		if len(list) == 0 || bytes.Equal(tag, sc.config[0]) {
@@ -928,7 +927,7 @@ func runs(sc *script, tags [][]byte) (list [][][]byte) {
 	return list
 }
 
-// A viewer that asks and takes no answers is ended.
+// A viewer that sends requests and reads no answers is disconnected.
 func TestRTMPViewerThatReadsNoAnswersIsEnded(t *testing.T) {
 	for name, config := range carriers {
 		t.Run(name, func(t *testing.T) {
@@ -950,7 +949,7 @@ func TestRTMPViewerThatReadsNoAnswersIsEnded(t *testing.T) {
 	}
 }
 
-// A publisher that asks and takes no answers does not keep its name.
+// A publisher that sends requests and reads no answers does not keep its name.
 func TestRTMPPublisherThatReadsNoAnswersIsEnded(t *testing.T) {
 	for name, config := range carriers {
 		t.Run(name, func(t *testing.T) {
@@ -967,8 +966,8 @@ func TestRTMPPublisherThatReadsNoAnswersIsEnded(t *testing.T) {
 	}
 }
 
-// The same for a connection that is not read by the clock, and that holds nothing: the first answer
-// that is not taken ends the publisher at its timeout, and at once when another one takes over.
+// If a connection is not polled, and buffers nothing, the first unread answer ends the publisher at
+// its timeout, or at once when another publisher takes over.
 func TestUnreadAnswerEndsRTMPPublisher(t *testing.T) {
 	t.Parallel()
 	for name, timeout := range map[string]time.Duration{"timeout": time.Second,
@@ -993,8 +992,8 @@ func TestUnreadAnswerEndsRTMPPublisher(t *testing.T) {
 	}
 }
 
-// A connection that falls silent before its request is closed at its deadline, and one that is cut
-// is released.
+// A connection that becomes silent before its request is closed at its deadline. A connection that
+// is cut is released.
 func TestAnRTMPHandshakeHasADeadline(t *testing.T) {
 	h := live.NewHub(testConfig())
 	for name, sent := range map[string]string{
@@ -1014,12 +1013,12 @@ func TestAnRTMPHandshakeHasADeadline(t *testing.T) {
 	}
 }
 
-// A publisher that has ended its stream may publish again on the same connection, and play. A
-// stream ends when the client says so of it, and not of another one.
+// A publisher that has ended its stream may publish or play again on the same connection. A stream
+// ends when the client ends it, and not when the client ends another one.
 func TestRTMPPublishAgain(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
-		latency time.Duration // from 5 ms on the connection is read by the clock
+		latency time.Duration // from 5 ms on, the connection is polled
 		config  func(t *testing.T) *tls.Config
 	}{
 		{"read at once", 0, nil},
@@ -1051,7 +1050,7 @@ func TestRTMPPublishAgain(t *testing.T) {
 				w := f.Watcher("/live/"+name, 0)
 				w.Next(len(sc.header))
 				c.Call(0, "FCUnpublish", nil, name)
-				if err := c.SendTags(sc.tags[2:]...); err != nil { // some are still on their way
+				if err := c.SendTags(sc.tags[2:]...); err != nil { // some tags are still in transit
 					t.Fatal(err)
 				}
 				c.Call(0, "deleteStream", nil, rtmp.Stream)
@@ -1069,7 +1068,7 @@ func TestRTMPPublishAgain(t *testing.T) {
 	}
 }
 
-// A connection that is used no more after the end of its stream is closed.
+// A connection that is unused after the end of its stream is closed.
 func TestRTMPConnectionEndsAfterItsStream(t *testing.T) {
 	t.Parallel()
 	f := serveRTMP(t, nil)

@@ -18,7 +18,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live"
 )
 
-// patient has viewers wait for programs that start slowly.
+// patient lets viewers wait for programs that start slowly.
 func patient(c *live.Config) { c.Latency, c.ViewerWait = defaultLatency, time.Minute }
 
 // url returns the address of a stream.
@@ -32,7 +32,7 @@ func frames(t *testing.T, url string, args ...string) string {
 	return run(t, "ffmpeg", args...)
 }
 
-// toRTMP has ffmpeg publish a file.
+// toRTMP lets ffmpeg publish a file.
 func toRTMP(t *testing.T, file, url string, args ...string) {
 	t.Helper()
 	args = append(append([]string{"-v", "error"}, args...), "-i", file, "-c", "copy", "-f", "flv",
@@ -41,7 +41,7 @@ func toRTMP(t *testing.T, file, url string, args ...string) {
 	run(t, "ffmpeg", args...)
 }
 
-// ffmpeg publishes by RTMP, and viewers of each form get every packet.
+// ffmpeg publishes over RTMP, and viewers of each format get every packet.
 func TestFFmpegSpeaksRTMP(t *testing.T) {
 	t.Parallel()
 	need.Program(t, "ffmpeg")
@@ -69,7 +69,7 @@ func TestFFmpegSpeaksRTMP(t *testing.T) {
 	f.Logged("publisher ended", "status=200")
 }
 
-// A stream that comes over HTTP reaches rtmpdump, which ends with the stream.
+// A stream published over HTTP reaches rtmpdump, which ends with the stream.
 func TestRTMPDumpPlays(t *testing.T) {
 	need.Program(t, "ffmpeg")
 	need.Program(t, "rtmpdump")
@@ -87,7 +87,7 @@ func TestRTMPDumpPlays(t *testing.T) {
 	}
 }
 
-// needGStreamer skips the test if GStreamer or an element of its is not installed.
+// needGStreamer skips the test if GStreamer or one of its elements is not installed.
 func needGStreamer(t *testing.T) {
 	t.Helper()
 	need.Program(t, "gst-launch-1.0")
@@ -100,7 +100,8 @@ func needGStreamer(t *testing.T) {
 	}
 }
 
-// GStreamer publishes over RTMP. Its muxer chooses the times; the packets are those of the film.
+// GStreamer publishes over RTMP. Its muxer chooses the times, and the packets are those of the
+// film.
 func TestGStreamerPublishes(t *testing.T) {
 	t.Parallel()
 	need.Program(t, "ffmpeg")
@@ -128,7 +129,7 @@ func TestGStreamerPublishes(t *testing.T) {
 	}
 }
 
-// process starts a program that runs until it is killed, at the end of the test at the latest.
+// process starts a program that runs until it is killed, at the latest at the end of the test.
 func process(t *testing.T, cmd *exec.Cmd) (kill func()) {
 	t.Helper()
 	var said nettest.LogBook
@@ -155,7 +156,7 @@ func process(t *testing.T, cmd *exec.Cmd) (kill func()) {
 }
 
 // nginxRTMP is a configuration with which nginx pushes its streams to the server, and pulls them
-// from there for its players.
+// from the server for its players.
 const nginxRTMP = `%[1]s
 daemon off;
 master_process off;
@@ -172,7 +173,7 @@ rtmp {
 }
 `
 
-// nginx pushes a stream to the server, and pulls it from there.
+// nginx pushes a stream to the server, and pulls it from the server.
 func TestNginxPushesAndPulls(t *testing.T) {
 	t.Parallel()
 	need.Program(t, "ffmpeg")
@@ -199,7 +200,7 @@ func TestNginxPushesAndPulls(t *testing.T) {
 	var got string
 	wg.Go(func() { got = frames(t, "rtmp://"+addr+"/down/film", "-t", "1.5") })
 	f.waiting("film", 1)
-	// nginx does not tell its viewer of the end, which takes a part of the stream.
+	// nginx does not send the end to its viewer, which reads a part of the stream.
 	toRTMP(t, source, "rtmp://"+addr+"/up/film", "-readrate", "2")
 	wg.Wait()
 	f.Logged("publisher ended", "stream=film")
@@ -228,8 +229,7 @@ func hashes(list string) (lines []string) {
 	return lines
 }
 
-// obsFiles make OBS send a coloured picture to the address that replaces ADDRESS, as the stream
-// obs.
+// obsFiles configure OBS to send an image to the address that replaces ADDRESS, as the stream obs.
 var obsFiles = map[string]string{
 	"global.ini": "[General]\nFirstRun=true\nEnableAutoUpdates=false\n[Basic]\nProfile=P\nProfileDir=P\nSceneCollection=C\n" +
 		"SceneCollectionFile=C\n[BasicWindow]\nWarnBeforeStartingStream=false\n",
@@ -241,8 +241,8 @@ var obsFiles = map[string]string{
 		{"id":"color_source","versioned_id":"color_source_v3","name":"Color","settings":{"color":4278255360,"width":320,"height":240}}]}`,
 }
 
-// OBS publishes, is killed and comes back. A viewer that stays decodes all that it gets, and no
-// time goes back.
+// OBS publishes, is killed and returns. A viewer that stays can decode everything, and no time goes
+// back.
 func TestOBSPublishes(t *testing.T) {
 	if testing.Short() {
 		t.Skip("OBS takes long to start")
@@ -267,7 +267,7 @@ func TestOBSPublishes(t *testing.T) {
 	}
 	display := startXvfb(t, xvfb)
 	start := func() (kill func()) {
-		// By which OBS knows that it was killed.
+		// OBS would know from this file that it was killed.
 		_ = os.RemoveAll(filepath.Join(home, ".config/obs-studio/.sentinel"))
 		cmd := exec.Command(obs, "--startstreaming", "--minimize-to-tray", "--multi", "--profile",
 			"P", "--collection", "C")
@@ -276,7 +276,7 @@ func TestOBSPublishes(t *testing.T) {
 			"LIBGL_ALWAYS_SOFTWARE=1", "QT_QPA_PLATFORM=xcb", "LC_ALL=C.UTF-8"}
 		return process(t, cmd)
 	}
-	// OBS may take longer to start than a test waits for what must happen.
+	// OBS may take longer to start than the usual time limit of tests.
 	comes := func(what string, ok func() bool) {
 		t.Helper()
 		for deadline := time.Now().Add(time.Minute); !ok(); time.Sleep(10 * time.Millisecond) {
@@ -316,7 +316,7 @@ func TestOBSPublishes(t *testing.T) {
 	f.waits("obs")
 	f.stop()
 	wg.Wait()
-	// Decodes without an error.
+	// The file can be decoded without an error.
 	run(t, "ffprobe", "-v", "error", "-count_frames", "-show_entries", "stream=nb_read_frames",
 		file)
 	data, err := os.ReadFile(file)
@@ -326,7 +326,7 @@ func TestOBSPublishes(t *testing.T) {
 	checkTracks(t, cut(t, data[13:]))
 }
 
-// checkTracks checks that the times of a track do not go back.
+// checkTracks checks that the times of each track do not go back.
 func checkTracks(t *testing.T, tags [][]byte) {
 	t.Helper()
 	last := make(map[byte]uint32)
@@ -367,7 +367,8 @@ func startXvfb(t *testing.T, xvfb string) string {
 	return ":" + strings.TrimSpace(line.String())
 }
 
-// unusedAddress returns an address without a listener, for a program that can only be told one.
+// unusedAddress returns an address without a listener, for a program that must be given a fixed
+// one.
 func unusedAddress(t *testing.T) string {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")

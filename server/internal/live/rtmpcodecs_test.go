@@ -9,15 +9,14 @@ import (
 	"github.com/millrace-io/millrace/media/flv"
 )
 
-// hvcC is the sequence header of a picture of 322x182 by x265: ffmpeg -f lavfi -i
-// testsrc=size=322x182 -c:v libx265 -tag:v hvc1 x.mp4 has it in its hvcC box. (ffmpeg 5 cannot put
-// it into FLV.)
+// hvcC is the sequence header of a 322x182 video by x265: ffmpeg -f lavfi -i testsrc=size=322x182
+// -c:v libx265 -tag:v hvc1 x.mp4 writes it to its hvcC box. (ffmpeg 5 cannot write it to FLV.)
 const hvcC = "0101600000009000000000003cf000fcfdf8f800000f03200001001840010c01ffff01600000030090000003000003003c95" +
 	"9809210001002a42010101600000030090000003000003003ca00a480b9c9596566924caf0168080000003008000000c8422" +
 	"000100074401c172b46240"
 
-// Codecs by FourCC, and the unofficial number 12 of H.265, reach viewers as they came, and MP4
-// where it knows them.
+// Codecs identified by FourCC, and the unofficial number 12 for H.265, reach viewers unchanged, and
+// are in MP4 if it supports them.
 func TestRTMPEnhanced(t *testing.T) {
 	record, err := hex.DecodeString(hvcC)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live"
 )
 
-// An RTMP publisher is cut at any moment and returns over either protocol: viewers of each format
-// stay, no clock goes back, and video resumes at a keyframe.
+// An RTMP publisher is disconnected at any moment and returns over either protocol. Viewers of each
+// format stay, no clock goes back, and video resumes at a keyframe.
 func TestAnRTMPPublisherComesBack(t *testing.T) {
 	cuts := map[string]string{
 		"between messages": "",

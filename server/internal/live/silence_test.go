@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// While a publisher is silent, the rate is 0 within seconds, and the age of the last frame grows.
+// While a publisher is silent, the rate becomes 0 within seconds, and the age of the last frame
+// grows.
 func TestASilentPublisher(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHubTest(t, nil)

@@ -12,10 +12,10 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live/rendition"
 )
 
-// A memoryRecorder keeps what a stream consists of.
+// A memoryRecorder records the fragments of a stream.
 type memoryRecorder struct {
 	inits []mp4.Movie
-	first []mp4.FragmentInfo // after each init segment
+	first []mp4.FragmentInfo // the first fragment after each init segment
 	all   []byte
 }
 
@@ -38,8 +38,8 @@ func (r *memoryRecorder) Add(f mp4.FragmentInfo, body *millrace.Chain) {
 
 func (r *memoryRecorder) Close() {}
 
-// The audio in front of the first video frame that leaves is in MP4 and recordings, however long
-// that frame lasts.
+// The audio before the first video frame is in MP4 and in recordings, however long that frame
+// lasts.
 func TestAudioBeforeTheFirstSlideLeaves(t *testing.T) {
 	const aac = 1024 / 44.1
 	late := func(kind flv.Type) func(*timedFrame, int) {

@@ -13,8 +13,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live"
 )
 
-// Viewers of two streams come, read some, fast or slowly, and leave, on connections with small
-// buffers: each gets the publisher's tags, in order, with gaps only before keyframes.
+// Viewers of two streams connect, read some tags, fast or slowly, and leave, on connections with
+// small buffers. Each gets the publisher's tags in order, with gaps only before keyframes.
 func TestViewersComeAndGo(t *testing.T) {
 	f := serve(t, func(c *live.Config) {
 		c.Latency = time.Millisecond
@@ -37,7 +37,7 @@ func TestViewersComeAndGo(t *testing.T) {
 			for j, tag := range sc.tags {
 				p.Send(tag)
 				if j%20 == 0 {
-					time.Sleep(time.Millisecond) // about 20 Mbit/s; nothing depends on it
+					time.Sleep(time.Millisecond) // about 20 Mbit/s; the result does not depend on it
 				}
 			}
 			if res := p.End(); res.Status != 200 {
@@ -49,8 +49,8 @@ func TestViewersComeAndGo(t *testing.T) {
 	f.viewers(0)
 }
 
-// visit watches a stream again and again until it is over. The first time it has waited for the
-// stream, and gets some of it.
+// visit watches a stream repeatedly until it has ended. The first time it waits for the stream, and
+// gets some of it.
 func visit(t *testing.T, f *fixture, name string, sc *script, seed uint64, over <-chan struct{}) {
 	rnd := rand.New(rand.NewPCG(seed, 1))
 	for first := true; ; first = false {
@@ -62,7 +62,7 @@ func visit(t *testing.T, f *fixture, name string, sc *script, seed uint64, over 
 		if !first {
 			go func() {
 				<-over
-				// A viewer that came too late waits for the next stream.
+				// A viewer that was too late waits for the next stream.
 				_ = w.Conn.SetDeadline(time.Now())
 			}()
 		}
@@ -85,7 +85,7 @@ func visit(t *testing.T, f *fixture, name string, sc *script, seed uint64, over 
 	}
 }
 
-// cutBegun cuts what a viewer got into tags, without the last one if that is not whole.
+// cutBegun splits the bytes of a viewer into tags, without an incomplete last one.
 func cutBegun(p []byte) (tags [][]byte) {
 	for len(p) >= 11 {
 		n := 15 + int(p[1])<<16 + int(p[2])<<8 + int(p[3])

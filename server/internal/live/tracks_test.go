@@ -29,8 +29,8 @@ func only(kind flv.Type, tags [][]byte) (out [][]byte) {
 	return out
 }
 
-// joinStart returns what a viewer gets who joins now: the flags of the header, the types of the
-// sequence headers before the first frame, and how long the viewer waited.
+// joinStart returns what a new viewer gets: the flags of the header, the types of the sequence
+// headers before the first frame, and how long the viewer waited.
 func (h *hubTest) joinStart() (flags byte, headers string, waited time.Duration) {
 	h.t.Helper()
 	since := time.Now()
@@ -60,8 +60,8 @@ func (h *hubTest) joinStart() (flags byte, headers string, waited time.Duration)
 	return v.Head()[4], headers, waited
 }
 
-// The header of FLV states the tracks that exist. Who joins before they are known waits for at most
-// a second.
+// The FLV header states the tracks that exist. A viewer that joins before they are known waits for
+// at most a second.
 func TestHeaderStatesTheTracksThatExist(t *testing.T) {
 	sc := newScript(60, 25, 300) // a keyframe each second
 	video, audio := only(flv.TypeVideo, sc.tags), only(flv.TypeAudio, sc.tags)
@@ -204,10 +204,10 @@ func TestHeaderStatesTheTracksThatExist(t *testing.T) {
 	}
 }
 
-// A playlist of HLS keeps its tracks. When the stream has others it ends, and the multivariant
-// playlist names another one.
+// An HLS playlist keeps its tracks. When the stream's tracks change, the playlist ends, and the
+// multivariant playlist names another one.
 func TestHLSPlaylistEndsWhenTracksChange(t *testing.T) {
-	sc := newScript(60, 25, 300) // a second a group
+	sc := newScript(60, 25, 300) // GOPs of one second
 	video, audio := only(flv.TypeVideo, sc.tags), only(flv.TypeAudio, sc.tags)
 	both := func(from, to int) [][]byte { return sc.tags[50*from : 50*to] }
 	videoAlone := func(from, to int) [][]byte { return video[25*from : 25*to] }
@@ -226,7 +226,7 @@ func TestHLSPlaylistEndsWhenTracksChange(t *testing.T) {
 	videoHeader, audioHeader := sc.config[1:2], sc.config[2:3]
 	type look struct {
 		at       int    // second of the stream
-		playlist string // that the multivariant playlist names then
+		playlist string // named by the multivariant playlist at that time
 	}
 	for _, tt := range []struct {
 		name  string
@@ -335,7 +335,7 @@ func (h *hubTest) checkEnd(list string) {
 }
 
 // Video at which decoders fail is not in MP4, is counted, and is logged once for each publisher.
-// Viewers of FLV get it.
+// FLV viewers get it.
 func TestDamagedVideoIsLeftOutOfMP4(t *testing.T) {
 	f := serve(t, func(c *live.Config) { c.PublisherReturn = testTimeout })
 	sc := newScript(4, 10, 100)

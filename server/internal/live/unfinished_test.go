@@ -23,8 +23,8 @@ func sendPart(c *livetest.RTMP, chunks byte, size, n int) {
 	_, _ = c.Conn.Write(append(head, make([]byte, n)...))
 }
 
-// A client that plays and leaves a message unfinished is ended, also if it sent that while it
-// waited for its stream, and if it sends other messages meanwhile.
+// A client that plays and leaves a message unfinished is disconnected, even if it sent the message
+// while it waited for its stream, and even if it sends other messages in the meantime.
 func TestPlayersWithUnfinishedMessages(t *testing.T) {
 	t.Parallel()
 	for name, config := range carriers {
@@ -74,7 +74,7 @@ func TestPlayersWithUnfinishedMessages(t *testing.T) {
 	}
 }
 
-// What clients of RTMP send that do not publish has an owner, and is bounded.
+// The data that playing RTMP clients send have an owner, and are limited.
 func TestMemoryOfRTMPPlayers(t *testing.T) {
 	f := serve(t, nil).withRTMP(nil)
 	sc := newScript(2, 3, 1000)
@@ -99,7 +99,7 @@ func TestMemoryOfRTMPPlayers(t *testing.T) {
 	eventually(t, "nothing to be left", func() bool { return f.rtmp.ClientBytes() == 0 })
 }
 
-// A publisher with unfinished messages gets the reason, even if it keeps sending.
+// A publisher with unfinished messages gets the reason, even if it continues to send.
 func TestPublishersWithUnfinishedMessages(t *testing.T) {
 	t.Parallel()
 	change := func(c *live.Config) { c.PublishTimeout = time.Second }
@@ -122,7 +122,7 @@ func TestPublishersWithUnfinishedMessages(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 		f.Logged("publisher ended", "has not come to its end", "status=408")
-		// A client that still writes when the connection is closed may not see the answer.
+		// A client that still writes when the connection is closed may not get the response.
 		if res := p.Wait(); res.Status != 0 &&
 			(res.Status != http.StatusRequestTimeout ||
 				!strings.Contains(res.Body, "has not come to its end")) {
@@ -131,7 +131,8 @@ func TestPublishersWithUnfinishedMessages(t *testing.T) {
 	})
 }
 
-// A publisher that has sent no whole tag, or only small chunks, is ended as the largest one, too.
+// A publisher that has not sent a whole tag, or only small chunks, can be ended as the largest one,
+// too.
 func TestLargestUnfinishedPublisherEnds(t *testing.T) {
 	const size = 3 << 20
 	holds := func(f *fixture) func() bool {

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A hijackable is a ResponseWriter with a connection that the handler can take over.
+// A hijackable is a ResponseWriter whose connection the handler can take over.
 type hijackable struct {
 	http.ResponseWriter
 	conn net.Conn
@@ -20,8 +20,8 @@ type hijackable struct {
 
 func (h hijackable) Hijack() (net.Conn, *bufio.ReadWriter, error) { return h.conn, nil, nil }
 
-// The kernel is told how much it may hold for a viewer: otherwise some megabytes hide that it has
-// stopped.
+// The kernel's limit of unsent bytes is set for a viewer. Otherwise several megabytes in the kernel
+// would hide that the viewer has stopped.
 func TestUnsentBytesAreBounded(t *testing.T) {
 	const bound = 12345
 	h := newHubTest(t, func(c *live.Config) { c.Unsent = bound })

@@ -11,7 +11,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live/flvstream"
 )
 
-// pieces returns n tags of sound, 21 ms each, from the given time on.
+// pieces returns n audio tags of 21 ms each, starting at the given time.
 func pieces(n int, at uint32) (tags [][]byte) {
 	for i := range n {
 		tags = append(tags, flvTag(flv.TypeAudio, at+uint32(21*i),
@@ -20,8 +20,8 @@ func pieces(n int, at uint32) (tags [][]byte) {
 	return tags
 }
 
-// Late viewers of a stream without video, or without recent video, start with audio; when video
-// comes again, with that. If there was no video at all, they get its sequence header with its first
+// Late viewers of a stream without video, or without recent video, start with audio. When video
+// returns, they get it. If there was no video at all, they get its sequence header with its first
 // frame, and MP4 ends there.
 func TestLateViewersInAVideoGap(t *testing.T) {
 	for name, pictures := range map[string]int{"no picture": 0, "a group that is not kept": 6} {

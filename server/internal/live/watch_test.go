@@ -40,7 +40,7 @@ func TestUnavailableFormatsAre406(t *testing.T) {
 	f.published("raw", 5)
 	odd := f.Publisher("odd")
 	odd.Send([]byte("FLV\x01\x01\x00\x00\x00\x09\x00\x00\x00\x00"))
-	// Then it is known that nothing else will come.
+	// After that it is known that no other track will come.
 	for _, at := range []uint32{0, flvstream.TrackWait} {
 		odd.Send(flvTag(9, at, []byte("\x12Sorenson")))
 	}
@@ -125,8 +125,7 @@ func TestViewersWaitForAPublisher(t *testing.T) {
 	})
 }
 
-// A viewer who has waited for the publisher and then finds the stream full leaves nothing behind in
-// the ring.
+// A viewer waits for the publisher, and then finds the stream full. It leaves nothing in the ring.
 func TestRefusedWaitersLeaveNoCursor(t *testing.T) {
 	f := serve(t, func(c *live.Config) { c.MaxStreamViewers = 1; c.LagPolicy = live.Drop })
 	for range 4 {
@@ -143,7 +142,7 @@ func TestRefusedWaitersLeaveNoCursor(t *testing.T) {
 }
 
 // With start=next a viewer starts with the next keyframe instead of the kept one: in either format,
-// over either version of HTTP, and next to other viewers.
+// over either version of HTTP, and together with other viewers.
 func TestViewersWhoStartAtTheNextKeyFrame(t *testing.T) {
 	for _, version := range []string{"HTTP/1", "HTTP/2"} {
 		for _, before := range []string{"", "/live/cam.flv", "/live/cam.mp4",
@@ -151,7 +150,7 @@ func TestViewersWhoStartAtTheNextKeyFrame(t *testing.T) {
 			t.Run(version+" "+before, func(t *testing.T) {
 				f := serve(t, nil)
 				sc := newScript(4, 10, 500)
-				under := sc.keys[2] + 7 // the third group is under way
+				under := sc.keys[2] + 7 // the third GOP is unfinished
 				p := f.Publisher("cam")
 				p.Send(bytes.Join([][]byte{sc.start(), bytes.Join(sc.tags[:under], nil)}, nil))
 				f.published("cam", len(sc.start())-len(sc.header)+len(bytes.Join(sc.tags[:under],
@@ -177,7 +176,7 @@ func TestViewersWhoStartAtTheNextKeyFrame(t *testing.T) {
 	}
 }
 
-// askBy makes a request and returns the body of its answer, which ends with the test.
+// askBy sends a request and returns the body of the response, which is closed when the test ends.
 func askBy(t *testing.T, client *http.Client, url string) io.Reader {
 	t.Helper()
 	res, err := client.Get(url)
@@ -200,7 +199,7 @@ func allOf(t *testing.T, r io.Reader) []byte {
 	return p
 }
 
-// startsAt checks that the pictures of an MP4 file begin with a keyframe at the given time, in ms.
+// startsAt checks that the video of an MP4 file begins with a keyframe at the given time, in ms.
 func startsAt(t *testing.T, what string, file []byte, at int64) {
 	t.Helper()
 	list := stretches(t, file)
@@ -211,7 +210,7 @@ func startsAt(t *testing.T, what string, file []byte, at int64) {
 	}
 }
 
-// A viewer that was there before the stream gets all of it.
+// A viewer that waited before the stream gets all of it.
 func TestStartAtTheNextKeyFrameOfAStreamToCome(t *testing.T) {
 	f := serve(t, nil)
 	sc := newScript(2, 5, 500)

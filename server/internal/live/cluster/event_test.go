@@ -18,7 +18,7 @@ func TestParseEvent(t *testing.T) {
 		"http://a:1 0 -": {Stream: "-", Owner: Owner{Node: "http://a:1"}},
 		"http://a:1 9007199254740991 cam": {Stream: "cam",
 			Owner: Owner{Node: "http://a:1", Epoch: maxEpoch}},
-		"http://a:1 9007199254740992 cam": {}, // more than Lua can count to
+		"http://a:1 9007199254740992 cam": {}, // above Lua's exact integers
 		"http://a:1 -1 cam":               {},
 		"http://a:1 1":                    {},
 		"http://a:1 1 ":                   {},

@@ -12,7 +12,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live"
 )
 
-// wait is for what happens soon on an idle machine.
+// wait is the time limit for events that are fast on an idle machine.
 const wait = time.Minute
 
 // eventually waits until f reports true.
@@ -25,23 +25,23 @@ func eventually(t *testing.T, what string, f func() bool) {
 	}
 }
 
-// What happens when a node claims a stream of another one.
+// The rules for a node that claims the stream of another node.
 const always, stalled, never = live.TakeoverAlways, live.TakeoverStalled, live.TakeoverNever
 
 // testLease is the lease of nodes in virtual time.
 const testLease = 3 * time.Second
 
-// A fakeHub notes what a Node asks of it.
+// A fakeHub records the calls of a Node.
 type fakeHub struct {
-	pulls chan *fakePull // a pull that begins, which waits until the test takes it, or it is ended
+	pulls chan *fakePull // each pull that begins waits until the test takes it, or until it is ended
 
 	mu     sync.Mutex
-	lost   []Event // Owner.Epoch is that of the lease
+	lost   []Event // Owner.Epoch is the epoch of the lease
 	wanted map[string]bool
 	away   bool
 }
 
-// A fakePull is a running pull until end receives its result.
+// A fakePull is a pull that runs until its result is sent to end.
 type fakePull struct {
 	name string
 	from live.Owner
@@ -98,7 +98,7 @@ func (h *fakeHub) Pull(ctx context.Context, name string, from live.Owner) error 
 	}
 }
 
-// A member is a Node of a test, with its hub and its way to the directory.
+// A member is a Node in a test, with its hub and its connection to the directory.
 type member struct {
 	*Node
 	hub *fakeHub
@@ -106,7 +106,7 @@ type member struct {
 	log *nettest.LogBook
 }
 
-// join starts a Node that claims by a rule. It is closed when the test ends.
+// join starts a Node with a takeover rule. The Node is closed when the test ends.
 func join(t *testing.T, d Directory, self string, rule live.Takeover, lease time.Duration) *member {
 	t.Helper()
 	m := &member{hub: newFakeHub(), net: &network{Directory: d}, log: new(nettest.LogBook)}
@@ -119,7 +119,7 @@ func join(t *testing.T, d Directory, self string, rule live.Takeover, lease time
 	return m
 }
 
-// claim is Claim that must succeed.
+// claim claims a stream. The claim must succeed.
 func (m *member) claim(t *testing.T, name string) live.Lease {
 	t.Helper()
 	l, err := m.Claim(t.Context(), name)
@@ -131,7 +131,7 @@ func (m *member) claim(t *testing.T, name string) live.Lease {
 
 type sizes struct{ leaving, owners, pulls int }
 
-// sizes returns how many entries the Node's lists have.
+// sizes returns the lengths of the Node's tables.
 func (m *member) sizes() sizes {
 	m.leases.mu.Lock()
 	leaving := len(m.leases.leaving)

@@ -20,22 +20,23 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live"
 )
 
-// Nodes of two versions are one cluster while it is updated. The golden files have what a version
-// says in Redis and over HTTP, all about one ownership. This version understands each of them, also
-// with something that only a later version knows, and says what the newest of them has.
+// Nodes of two versions form a cluster during an update. The golden files have the data that a
+// version stores in Redis and sends over HTTP, all for one ownership. This version understands each
+// of them, also with fields that only a later version knows, and writes the same data as the newest
+// of them.
 //
 // A version with other messages adds golden files with the next number, such as owner-2.json,
-// copied from its Redis and its connections. The old files do not change: the tests read all of
+// copied from its Redis and its connections. The old files are not changed. The tests read all of
 // them, and compare the current output with the newest one.
 var formatOwner = Owner{Node: "http://10.0.0.5:8080", Epoch: 1767323045678901}
 
-// formatName is the stream of that ownership.
+// formatName is the name of that stream.
 const formatName = "tenant/cam"
 
-// goldenFiles returns the content of the golden files of that name, the newest last.
+// goldenFiles returns the contents of the golden files whose names match pattern, newest last.
 func goldenFiles(t *testing.T, pattern string) (texts []string) {
 	t.Helper()
-	files, _ := filepath.Glob(filepath.Join("testdata", pattern)) // in the order of their names
+	files, _ := filepath.Glob(filepath.Join("testdata", pattern)) // sorted by name
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
@@ -49,7 +50,7 @@ func goldenFiles(t *testing.T, pattern string) (texts []string) {
 	return texts
 }
 
-// The hash of a stream's owner, as HGETALL returns it. Its lease ends in the year 2255.
+// The hash of a stream's owner, in the form that HGETALL returns. Its lease ends in the year 2255.
 func TestOwnerFormat(t *testing.T) {
 	d := openServer(t, redistest.Shared(t))
 	key := d.prefix + "{tenant/cam}owner"
@@ -133,7 +134,7 @@ func TestOwnerFormat(t *testing.T) {
 	}
 }
 
-// The published messages, one per line: a node is alive, it owns a stream, it has released it.
+// The published messages, one per line: a node is alive, it owns a stream, and it has released it.
 func TestEventFormat(t *testing.T) {
 	want := []Event{
 		{Owner: Owner{Node: formatOwner.Node}},
@@ -193,7 +194,7 @@ func TestEventFormat(t *testing.T) {
 }
 
 // An exchange between two nodes as sent, except for line ends: a request without a challenge, the
-// challenge, the request with it, and the response with the epoch.
+// challenge, the request with the challenge, and the response with the epoch.
 func TestProofFormat(t *testing.T) {
 	for _, text := range goldenFiles(t, "exchange-*.http") {
 		text = strings.ReplaceAll(text, "\n", "\r\n")
@@ -205,7 +206,7 @@ func TestProofFormat(t *testing.T) {
 
 func testExchange(t *testing.T, text string) {
 	const token, asking = "secret", "http://10.0.0.6:8080"
-	// A key of zeros, in the first moment of the node's life, made the challenge.
+	// The challenge was made with a key of zeros at the start of the node.
 	asked, asks := NewSecret(token, formatOwner.Node), NewSecret(token, asking)
 	asked.key = [32]byte{}
 	r := bufio.NewReader(strings.NewReader(text))
@@ -220,7 +221,7 @@ func testExchange(t *testing.T, text string) {
 			t.Errorf("a request of %q is found to be %d, want %d", req.Header.Get(HeaderNode), got,
 				want)
 		}
-		req.URL.Scheme, req.URL.Host = "http", req.Host // as the asking node has it
+		req.URL.Scheme, req.URL.Host = "http", req.Host // as the requesting node has it
 		return req, answer
 	}
 	answer := func(req *http.Request) *http.Response {
@@ -258,11 +259,11 @@ func testExchange(t *testing.T, text string) {
 		t.Errorf("a proof is written as %q", made)
 	}
 
-	signed.RequestURI = signed.URL.RequestURI() // as the asked node has it
+	signed.RequestURI = signed.URL.RequestURI() // as the serving node has it
 	if got := asked.Admit(http.Header{}, signed); got != Proved {
 		t.Errorf("a request that is signed now is found to be %d", got)
 	}
-	// A nonce is chosen anew for each request, and the MAC is of it.
+	// A new nonce is chosen for each request, and the MAC depends on it.
 	was, is := strings.Split(req.Header.Get(HeaderProof), " "),
 		strings.Split(signed.Header.Get(HeaderProof), " ")
 	if len(signed.Header) != 2 || signed.Header.Get(HeaderNode) != asking || len(is) != 4 ||
@@ -272,7 +273,7 @@ func testExchange(t *testing.T, text string) {
 	}
 }
 
-// The key of an object: its name is that of its address.
+// The key of an object has the same name as the object's address.
 func TestObjectFormat(t *testing.T) {
 	k := redisSegments(t, redistest.Shared(t), time.Minute)
 	s := k.store.(*redisStore)

@@ -11,11 +11,11 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live"
 )
 
-// A memory is a Directory in this process, the Go version of what Redis must do. Changes reach the
+// A memory is a Directory in this process, and the model of the Redis scripts. Changes reach the
 // watchers before a call returns.
 type memory struct {
 	lease time.Duration
-	clock func() uint64 // the least epoch of a claim; nil: the time in microseconds
+	clock func() uint64 // the smallest epoch of a claim; nil: the time in microseconds
 
 	mu       sync.Mutex
 	streams  map[string]*entry
@@ -23,9 +23,9 @@ type memory struct {
 	watched  int
 }
 
-// An entry is a stream that has had an owner.
+// An entry is a stream that has had an owner at some time.
 type entry struct {
-	owner Owner // Node is empty if it was given up
+	owner Owner // Node is empty if the stream was released
 	until time.Time
 	heard time.Time
 	away  bool
@@ -36,7 +36,7 @@ func newMemory(lease time.Duration) *memory {
 		watchers: make(map[int]func(Event))}
 }
 
-// stored returns the entry of a stream, which the memory keeps if it is put.
+// stored returns the entry of a stream. The caller puts a new entry to keep it.
 func (m *memory) stored(stream string) *entry {
 	if e := m.streams[stream]; e != nil {
 		return e
@@ -123,26 +123,26 @@ func (m *memory) Watch(ctx context.Context, f func(Event)) {
 	m.mu.Unlock()
 }
 
-// wipe loses all data.
+// wipe deletes all data.
 func (m *memory) wipe() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	clear(m.streams)
 }
 
-// A network is the way of one node to its directory.
+// A network is the connection of one node to its directory.
 type network struct {
 	Directory
 
 	mu    sync.Mutex
-	state func(ctx context.Context) error // what a call meets first; nil: nothing
+	state func(ctx context.Context) error // called before each call; nil: no effect
 	deaf  bool                            // events are lost
-	cut   context.CancelFunc              // ends the watching connection
+	cut   context.CancelFunc              // ends the watcher's connection
 }
 
 var errDown = errors.New("connection refused")
 
-// unreachable is a state in which calls fail, and hang one in which they get no answer.
+// unreachable is a state in which calls fail. In the state hang they get no answer.
 func unreachable(context.Context) error { return errDown }
 
 func hang(ctx context.Context) error {
@@ -156,7 +156,7 @@ func (w *network) set(state func(ctx context.Context) error) {
 	w.state = state
 }
 
-// setDeaf lets events be lost, or opens a new connection for them.
+// setDeaf drops all events, or opens a new connection for them.
 func (w *network) setDeaf(deaf bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -14,9 +14,10 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live"
 )
 
-// Redis behaves like memory for any sequence of requests, and both keep their promises, even if
-// data is lost: an epoch is greater than every earlier one, and of one node; a replaced owner does
-// not become the owner again unless the data was lost, and never after the later owner has renewed.
+// Redis behaves like memory for any sequence of requests. Both keep their promises, even if data
+// are lost. An epoch is greater than every earlier one, and belongs to one node. A replaced owner
+// does not become the owner again unless the data were lost, and never after the later owner has
+// renewed.
 func TestModel(t *testing.T) {
 	seeds := 60
 	if testing.Short() {
@@ -37,11 +38,11 @@ func checkModel(t *testing.T, d *Redis, stream string, seed uint64) {
 	m.clock = func() uint64 { return least }
 
 	nodes := []string{"http://a:1", "http://b:1", "http://c:1"}
-	// The epochs that each node was given: it may not know that others came later.
+	// The epochs that each node has got. A node may not know of later ones.
 	believed := make(map[string][]uint64)
 	granted := make(map[uint64]string)
 	var last uint64   // the greatest epoch
-	var renewed Owner // the greatest that was renewed, or claimed, since the data were lost
+	var renewed Owner // the greatest epoch renewed or claimed since the data were lost
 	var log []string  // the events so far
 	defer func() {
 		if t.Failed() {
@@ -118,10 +119,10 @@ func checkModel(t *testing.T, d *Redis, stream string, seed uint64) {
 	}
 }
 
-// Nodes claim, release, are stopped, lose the directory and its events, and the directory loses its
-// data. Each epoch is of one node, and greater than those before. A lease that is not held is not
-// held again. When all is well again each stream has one owner at most, as the directory says, and
-// every node finds it.
+// Nodes claim, release and are stopped. They lose the directory and its events, and the directory
+// loses its data. Each epoch belongs to one node, and is greater than those before. A lost lease is
+// never held again. After all faults, each stream has at most one owner, the one in the directory,
+// and every node finds it.
 func TestNodesModel(t *testing.T) {
 	seeds := 300
 	if testing.Short() {
@@ -141,7 +142,7 @@ func checkNodes(t *testing.T, seed uint64) {
 	var claims uint64 // a server's clock advances between two claims
 	d.clock = func() uint64 { claims++; return uint64(time.Now().UnixMicro()) + claims }
 	last := make(map[string]Owner)
-	wiped := false // since then what the directory restores may be older
+	wiped := false // after that, restored data may be older
 	d.watchers[-1] = func(e Event) {
 		before := last[e.Stream]
 		switch {
@@ -159,7 +160,7 @@ func checkNodes(t *testing.T, seed uint64) {
 		members = append(members, join(t, d, fmt.Sprintf("http://%c:1", 'a'+i), rule, testLease))
 	}
 	streams := []string{"s", "t"}
-	leases := make(map[string][]live.Lease) // all that were given out, by stream
+	leases := make(map[string][]live.Lease) // all leases so far, by stream
 	ended := make(map[live.Lease]bool)
 	for range 150 {
 		m, name := members[r.IntN(len(members))], streams[r.IntN(len(streams))]
@@ -175,7 +176,7 @@ func checkNodes(t *testing.T, seed uint64) {
 			}
 		case 4:
 			m.net.set([]func(context.Context) error{unreachable, hang, func(context.Context) error {
-				time.Sleep(3 * testLease) // as if stopped
+				time.Sleep(3 * testLease) // as if the process were stopped
 				return nil
 			}}[r.IntN(3)])
 		case 5, 6:
@@ -185,7 +186,7 @@ func checkNodes(t *testing.T, seed uint64) {
 		case 8:
 			if r.IntN(4) == 0 {
 				d.wipe()
-				d.mu.Lock() // as the watcher reads it
+				d.mu.Lock() // in the order in which the watcher gets it
 				wiped = true
 				d.mu.Unlock()
 			}

@@ -21,12 +21,12 @@ import (
 
 const nodeC = "http://c:1"
 
-// inBubble runs f with a directory in memory. Time passes when all goroutines wait.
+// inBubble runs f with a directory in memory. Time advances when all goroutines wait.
 func inBubble(t *testing.T, f func(t *testing.T, d *memory)) {
 	synctest.Test(t, func(t *testing.T) { f(t, newMemory(testLease)) })
 }
 
-// passes lets time pass, and checks all the while.
+// passes advances the time by d, and checks f at each step.
 func passes(t *testing.T, d time.Duration, what string, f func() bool) {
 	t.Helper()
 	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(testLease / 30) {
@@ -70,8 +70,8 @@ func TestLeaseIsRenewedAndReleased(t *testing.T) {
 	})
 }
 
-// Publishers of a name that come to a node at the same time get the same lease. When its claim is
-// refused each gets an error.
+// Publishers of one name that connect to a node at the same time get the same lease. If the claim
+// is refused, each gets an error.
 func TestClaimsAtOneNode(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *memory) {
 		a, b := join(t, d, nodeA, never, testLease), join(t, d, nodeB, never, testLease)
@@ -107,15 +107,15 @@ func TestClaimsAtOneNode(t *testing.T) {
 	})
 }
 
-// While the directory is unreachable, owners continue, and nodes remember what they know. When it
-// is back without its data, the cluster works as before.
+// While the directory is unreachable, owners continue, and nodes use what they remember. When it is
+// back without its data, the cluster works as before.
 func TestDirectoryAway(t *testing.T) {
 	for name, state := range map[string]func(context.Context) error{"refuses": unreachable,
 		"hangs": hang} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, d *memory) {
 				a, b := join(t, d, nodeA, always, testLease), join(t, d, nodeB, never, testLease)
-				time.Sleep(testLease) // until they know each other
+				time.Sleep(testLease) // until the nodes know each other
 				l := a.claim(t, "s")
 				gone := a.claim(t, "gone")
 				owner := Owner{nodeA, l.Epoch()}
@@ -173,7 +173,7 @@ func TestDirectoryAway(t *testing.T) {
 	}
 }
 
-// A stream that was accepted while the directory did not answer ends if it is another node's.
+// A stream that was accepted without the directory ends if it turns out to be another node's.
 func TestLateClaimIsRefused(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *memory) {
 		a, b := join(t, d, nodeA, never, testLease), join(t, d, nodeB, never, testLease)
@@ -190,14 +190,14 @@ func TestLateClaimIsRefused(t *testing.T) {
 	})
 }
 
-// A lease that is released while it is claimed late is given up.
+// If a lease is released during a late claim, the claim is withdrawn.
 func TestReleaseWhileClaimedLate(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *memory) {
 		a := join(t, d, nodeA, never, testLease)
 		a.net.set(unreachable)
 		l := a.claim(t, "s")
 		a.net.set(func(context.Context) error { time.Sleep(testLease / 20); return nil })
-		// Released before the claim begins, or while it is under way.
+		// The lease is released before the claim begins, or during the claim.
 		for a.Stats().Claims == 0 && l.Held() {
 			time.Sleep(testLease / 100)
 			if _, err := a.cfg.Directory.(*network).Directory.Lookup(t.Context(),
@@ -212,8 +212,8 @@ func TestReleaseWhileClaimedLate(t *testing.T) {
 	})
 }
 
-// A node that was stopped for longer than a lease sends nothing until it knows whether it is the
-// owner.
+// A node that was stopped for longer than a lease sends nothing until it knows whether it is still
+// the owner.
 func TestStoppedOwner(t *testing.T) {
 	for name, state := range map[string]func(context.Context) error{
 		"in the middle of an attempt": func(context.Context) error {
@@ -257,7 +257,7 @@ func TestStoppedOwner(t *testing.T) {
 	}
 }
 
-// An owner that is replaced knows it at once, and within an attempt's time if the event was lost.
+// A replaced owner learns it at once, or within the time of an attempt if the event was lost.
 func TestReplacedOwner(t *testing.T) {
 	for _, deaf := range []bool{false, true} {
 		inBubble(t, func(t *testing.T, d *memory) {
@@ -273,12 +273,12 @@ func TestReplacedOwner(t *testing.T) {
 			if l.Held() || !slices.Equal(a.hub.losses(), []Event{{"s", Owner{"", l.Epoch()}}}) {
 				t.Errorf("deaf %v: held %v, lost %v", deaf, l.Held(), a.hub.losses())
 			}
-			// And back.
+			// Then the stream is claimed back.
 			next := a.claim(t, "s")
 			if next == l || !next.Current() {
 				t.Error("no new lease")
 			}
-			l.Release() // does nothing
+			l.Release() // has no effect
 			time.Sleep(testLease)
 			if o, err := d.Lookup(t.Context(), "s"); err != nil ||
 				o != (Owner{nodeA, next.Epoch()}) || !next.Current() {
@@ -288,7 +288,7 @@ func TestReplacedOwner(t *testing.T) {
 	}
 }
 
-// A claim learns whether the publisher is away.
+// A claim says whether the publisher is away.
 func TestPublisherAway(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *memory) {
 		a, b := join(t, d, nodeA, never, testLease), join(t, d, nodeB, never, testLease)
@@ -300,7 +300,7 @@ func TestPublisherAway(t *testing.T) {
 		synctest.Wait()
 		b.claim(t, "s")
 	})
-	inBubble(t, func(t *testing.T, d *memory) { // and at once if the hub says so
+	inBubble(t, func(t *testing.T, d *memory) { // or at once if the hub says so
 		a, b := join(t, d, nodeA, never, testLease), join(t, d, nodeB, never, testLease)
 		l := a.claim(t, "s")
 		for _, away := range []bool{true, false, true} {
@@ -316,7 +316,7 @@ func TestPublisherAway(t *testing.T) {
 			d.mu.Unlock()
 		}
 		b.claim(t, "s")
-		l.Tell() // which is not held any more
+		l.Tell() // the lease is no longer held
 		synctest.Wait()
 		if o, err := d.Lookup(t.Context(), "s"); err != nil || o.Node != nodeB {
 			t.Errorf("the owner is %v, %v, want the other node", o, err)
@@ -333,7 +333,7 @@ func TestPeers(t *testing.T) {
 		if got := a.Peers(); !slices.Equal(got, []string{nodeB, nodeC}) || a.Stats().Nodes != 3 {
 			t.Errorf("peers %v, want both other nodes", got)
 		}
-		// One that does not reach the directory is gone after a while.
+		// A node that does not reach the directory is considered dead after some time.
 		c.net.set(unreachable)
 		passes(t, 3*testLease-testLease/attempts, "all are there",
 			func() bool { return len(a.Peers()) == 2 })
@@ -342,7 +342,7 @@ func TestPeers(t *testing.T) {
 		if got := a.Peers(); !slices.Equal(got, []string{nodeB}) {
 			t.Errorf("peers %v, want only the node that is left", got)
 		}
-		// While all are in the same case, none of them is.
+		// If all nodes lack the directory, none is considered dead.
 		c.net.set(nil)
 		time.Sleep(testLease)
 		for _, m := range []*member{a, b, c} {
@@ -404,7 +404,7 @@ func TestOwner(t *testing.T) {
 		owner := Owner{nodeA, l.Epoch()}
 		synctest.Wait()
 		lookups(a, 0, "s", owner, nil)
-		lookups(c, 0, "s", owner, nil) // by the event
+		lookups(c, 0, "s", owner, nil) // known from the event
 		time.Sleep(testLease)
 		lookups(c, 1, "s", owner, nil)
 		lookups(c, 0, "s", owner, nil)
@@ -416,7 +416,7 @@ func TestOwner(t *testing.T) {
 		moved := b.claim(t, "s")
 		synctest.Wait()
 		lookups(c, 0, "s", Owner{nodeB, moved.Epoch()}, nil)
-		c.handleEvent(Event{"s", owner}) // which comes late
+		c.handleEvent(Event{"s", owner}) // an event that arrives late
 		lookups(c, 0, "s", Owner{nodeB, moved.Epoch()}, nil)
 		c.handleEvent(Event{"s", Owner{Node: nodeA}}) // the same
 		lookups(c, 0, "s", Owner{nodeB, moved.Epoch()}, nil)
@@ -436,7 +436,7 @@ func TestOwner(t *testing.T) {
 	})
 }
 
-// Questions that come at the same time are one. One that is not waited for any more ends.
+// Simultaneous lookups of one name become one request. A lookup ends when no caller waits for it.
 func TestLookupsCollapse(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *memory) {
 		a, b := join(t, d, nodeA, always, testLease), join(t, d, nodeB, always, testLease)
@@ -469,7 +469,7 @@ func TestLookupsCollapse(t *testing.T) {
 func TestAwaitOwner(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
-		before func(a, b *member) // b waits
+		before func(a, b *member) // called while b waits
 		then   func(a, b *member)
 		at     func(a, b *member) *member
 		within time.Duration
@@ -549,7 +549,7 @@ func TestAwaitOwner(t *testing.T) {
 	})
 }
 
-// nextPull returns the pull that the hub is asked for within a time.
+// nextPull returns the next pull that the hub is told to begin, if it begins within a time.
 func (m *member) nextPull(t *testing.T, within time.Duration) *fakePull {
 	t.Helper()
 	select {
@@ -585,7 +585,8 @@ func TestPull(t *testing.T) {
 		if got := edge.Stats().Pulled; got != 1 || edge.sizes().pulls != 1 {
 			t.Errorf("%d pulls, want 1", got)
 		}
-		// The owner does not know it yet: again and again, but not without a pause.
+		// The owner does not know yet that it is the owner: the pull is retried repeatedly, with
+		// pauses.
 		begun := time.Now()
 		for range 20 {
 			p.end <- &refuse.Refusal{Status: http.StatusMisdirectedRequest}
@@ -595,7 +596,7 @@ func TestPull(t *testing.T) {
 		if took := time.Since(begun); took < 10*testLease/attempts/2 {
 			t.Errorf("20 tries in %v", took)
 		}
-		// Another owner, at once.
+		// Another owner is pulled from at once.
 		moved := b.claim(t, "s")
 		old := p
 		p = edge.nextPull(t, pullPause*2)
@@ -603,7 +604,7 @@ func TestPull(t *testing.T) {
 		if old.ctx.Err() == nil {
 			t.Error("the pull from the old owner continues")
 		}
-		// The event is lost, and it is found out when events come again.
+		// The event is lost. The change is noticed when events arrive again.
 		edge.net.setDeaf(true)
 		l = a.claim(t, "s")
 		synctest.Wait()
@@ -613,7 +614,7 @@ func TestPull(t *testing.T) {
 		moved = b.claim(t, "s")
 		p = edge.nextPull(t, pullPause*2)
 		check(p, nodeB, moved)
-		// The directory is away, and the owner answers again.
+		// The directory is unreachable, and the owner is reachable again.
 		for _, m := range []*member{a, b, edge} {
 			m.net.set(unreachable)
 		}
@@ -624,7 +625,7 @@ func TestPull(t *testing.T) {
 		for _, m := range []*member{a, b, edge} {
 			m.net.set(nil)
 		}
-		// Its publisher comes here.
+		// The publisher connects to this node.
 		own := edge.claim(t, "s")
 		<-p.ctx.Done()
 		edge.hub.want("s", false)
@@ -634,7 +635,7 @@ func TestPull(t *testing.T) {
 		}
 		own.Release()
 		synctest.Wait()
-		// It is not wanted any more, and then it is.
+		// The stream is no longer wanted, and then it is wanted again.
 		edge.hub.want("s", true)
 		edge.Want("s")
 		l = a.claim(t, "s")
@@ -652,7 +653,7 @@ func TestPull(t *testing.T) {
 	})
 }
 
-// The node that had a stream last is known until another one has it, or it turns out to have
+// The last owner of a stream is remembered until another node owns it, or until the last owner has
 // nothing left.
 func TestFormerOwner(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *memory) {
@@ -693,7 +694,7 @@ func TestFormerOwner(t *testing.T) {
 	})
 }
 
-// A stream that is wanted in the moment in which its pull ends is pulled again.
+// If a stream is wanted just when its pull ends, it is pulled again.
 func TestWantWhilePullEnds(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *memory) {
 		a, edge := join(t, d, nodeA, always, testLease), join(t, d, nodeC, always, testLease)
@@ -727,8 +728,7 @@ type wantedHub struct {
 
 func (h wantedHub) Wanted(string) bool { return h.wanted() }
 
-// An owner that cannot be reached is in the log once, and one that answers again and fails later
-// another time.
+// An unreachable owner is logged once, and again if it fails after it was reachable.
 func TestPullThatFailsIsLogged(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *memory) {
 		a, edge := join(t, d, nodeA, always, testLease), join(t, d, nodeC, always, testLease)
@@ -736,7 +736,7 @@ func TestPullThatFailsIsLogged(t *testing.T) {
 		edge.hub.want("s", true)
 		edge.Want("s")
 		warnings := func() int { return strings.Count(edge.log.String(), "cannot be pulled") }
-		for want, fails := range []int{2, 30, 30} { // two are no more than a moment
+		for want, fails := range []int{2, 30, 30} { // two failures do not last long enough
 			for range fails {
 				edge.nextPull(t, testLease).end <- errors.New("refused by the test")
 			}
@@ -755,7 +755,7 @@ func TestPullThatFailsIsLogged(t *testing.T) {
 	})
 }
 
-// A directory that does not answer is in the log from the beginning, and once.
+// A directory that never answers is logged once, at the beginning.
 func TestDirectoryIsNeverThere(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *memory) {
 		m := &member{hub: newFakeHub(), net: &network{Directory: d}, log: new(nettest.LogBook)}
@@ -776,7 +776,7 @@ func TestDirectoryIsNeverThere(t *testing.T) {
 	})
 }
 
-// A later reason of an outage is in the log, too, and each one once.
+// Each new reason of an outage is logged, and each only once.
 func TestReasonsOfAnOutage(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *memory) {
 		m := &member{hub: newFakeHub(), net: &network{Directory: d}, log: new(nettest.LogBook)}
@@ -801,7 +801,7 @@ func TestReasonsOfAnOutage(t *testing.T) {
 	})
 }
 
-// What a node owns is given up when it is closed, and its goroutines end.
+// Close releases the streams of a node, and its goroutines end.
 func TestClose(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *memory) {
 		a := join(t, d, nodeA, always, testLease)
@@ -817,13 +817,13 @@ func TestClose(t *testing.T) {
 	})
 }
 
-// Publishers at two nodes that both come back at once replace each other once in live.LeastStay at
-// most.
+// Two publishers at two nodes that both reconnect at once replace each other at most once in
+// live.LeastStay.
 func TestTwoNodesClaimInTurns(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *memory) {
 		const lasts = 10 * live.LeastStay
 		a, b := join(t, d, nodeA, always, testLease), join(t, d, nodeB, always, testLease)
-		time.Sleep(testLease) // until they know each other
+		time.Sleep(testLease) // until the nodes know each other
 		ctx, cancel := context.WithTimeout(t.Context(), lasts)
 		defer cancel()
 		var all sync.WaitGroup
@@ -842,7 +842,7 @@ func TestTwoNodesClaimInTurns(t *testing.T) {
 		if most := int64(lasts/live.LeastStay) + 2; n < most/2 || n > most {
 			t.Errorf("%d claims in %v", n, lasts)
 		}
-		// A stream that its owner gives up can be had at once.
+		// A stream that its owner has released can be claimed at once.
 		time.Sleep(live.LeastStay)
 		a.claim(t, "t").Release()
 		synctest.Wait()
@@ -852,9 +852,8 @@ func TestTwoNodesClaimInTurns(t *testing.T) {
 	})
 }
 
-// Viewers ask for many streams at once. Few questions are under way at a time, so that there are
-// connections for renewals, and a node that asks too much does not think that the directory is
-// away.
+// Viewers request many streams at once. The number of concurrent lookups is limited, so that there
+// are connections for renewals, and many requests do not look like an outage of the directory.
 func TestManyLookups(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *memory) {
 		a, b := join(t, d, nodeA, always, testLease), join(t, d, nodeB, always, testLease)
@@ -892,13 +891,13 @@ func TestManyLookups(t *testing.T) {
 	})
 }
 
-// Viewers invent names. Names with owners are still remembered for when the directory is
-// unreachable.
+// Viewers request invented names. Names with owners are still remembered for an outage of the
+// directory.
 func TestInventedNamesAreBounded(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *memory) {
 		a, b := join(t, d, nodeA, always, testLease), join(t, d, nodeB, always, testLease)
 		const streams = 100
-		time.Sleep(testLease) // until they know each other
+		time.Sleep(testLease) // until the nodes know each other
 		for i := range streams {
 			b.claim(t, fmt.Sprint("s", i))
 		}

@@ -64,7 +64,7 @@ func keep(w http.ResponseWriter) {
 	w.Header().Set("Cache-Control", "public, max-age=3600, immutable")
 }
 
-// A call gets a share of the bytes, and everything else that an object has.
+// A call gets a share of the bytes, and all other facts about the object.
 func TestShare(t *testing.T) {
 	e := objectEntry{object: Object{Status: 200, Gzip: true, RetryAfter: "7", Fresh: time.Hour,
 		Once: true}}
@@ -85,7 +85,7 @@ func TestShare(t *testing.T) {
 	e.object.Body.Release()
 }
 
-// A thousand calls wait for one fetch, and each gets all of it.
+// A thousand calls wait for one fetch, and each gets the whole object.
 func TestObjectsCollapse(t *testing.T) {
 	var asked atomic.Int32
 	body := bytes.Repeat([]byte("0123456789abcdef"), 20_000)
@@ -128,7 +128,8 @@ func TestObjectsCollapse(t *testing.T) {
 	}
 }
 
-// Calls leave while they wait. The fetch continues for the others, and ends with the last one.
+// Calls leave while they wait. The fetch continues for the others, and ends when the last call
+// leaves.
 func TestObjectsLeave(t *testing.T) {
 	var under, asked atomic.Int32
 	release := make(chan struct{})
@@ -180,8 +181,8 @@ func TestObjectsLeave(t *testing.T) {
 	}
 }
 
-// The oldest objects make room, also while others read them, and answers are kept for as long as
-// they may be.
+// The oldest objects are evicted, even while they are read. Responses are kept as long as their
+// freshness allows.
 func TestObjectsEvict(t *testing.T) {
 	node := owner(t, func(w http.ResponseWriter, r *http.Request) {
 		if keep(w); strings.HasSuffix(r.URL.Path, "m3u8") {
@@ -204,7 +205,7 @@ func TestObjectsEvict(t *testing.T) {
 		if st := o.Stats(); st.Bytes > most {
 			t.Fatalf("%+v, above the limit", st)
 		}
-		if _, _, err := get(t.Context(), o, node, "/live/cam/00"); err != nil { // it is used
+		if _, _, err := get(t.Context(), o, node, "/live/cam/00"); err != nil { // use it
 			t.Fatal(err)
 		}
 	}
@@ -301,8 +302,7 @@ func TestObjectsHostile(t *testing.T) {
 	}
 }
 
-// A node may wait for as long as it likes before it answers, and statuses for players are passed
-// on, and not kept.
+// A node may wait any time before it answers. Error statuses are passed on to players and not kept.
 func TestObjectsStatus(t *testing.T) {
 	var asked atomic.Int32
 	node := owner(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -325,7 +325,7 @@ func TestObjectsStatus(t *testing.T) {
 	}
 }
 
-// Bodies that come at the same time take no more memory than there is.
+// Bodies that arrive at the same time use no more memory than the limit.
 func TestObjectsFull(t *testing.T) {
 	var under atomic.Int32
 	release := make(chan struct{})
@@ -364,9 +364,9 @@ func TestObjectsFull(t *testing.T) {
 	}
 }
 
-// Close ends everything under way.
+// Close ends all fetches.
 func TestObjectsClose(t *testing.T) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0") // which takes connections, and says nothing
+	ln, err := net.Listen("tcp", "127.0.0.1:0") // accepts connections, and sends nothing
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -388,7 +388,7 @@ func TestObjectsClose(t *testing.T) {
 	}
 }
 
-// Calls, evictions and departures at the same time.
+// Calls, evictions and abandoned calls happen at the same time.
 func TestObjectsRace(t *testing.T) {
 	node := owner(t, func(w http.ResponseWriter, r *http.Request) {
 		keep(w)

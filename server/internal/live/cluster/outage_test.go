@@ -14,7 +14,7 @@ import (
 // outageLease is long enough for a busy machine: an attempt may take three quarters of a second.
 const outageLease = 3 * time.Second
 
-// A pair is an owner of streams, and a node that looks for them, each with its own client.
+// A pair is an owner of streams, and a node that looks them up, each with its own client.
 type pair struct {
 	owner, other *member
 	leases       map[string]live.Lease
@@ -29,7 +29,7 @@ func joinPair(t *testing.T, address string) *pair {
 	for i := range 50 {
 		name := fmt.Sprint("s", i)
 		l := p.owner.claim(t, name)
-		// Later, if Redis is slow.
+		// Later if Redis is slow.
 		eventually(t, name+" to be claimed", func() bool { return l.Epoch() != 0 })
 		p.leases[name], p.epochs[name] = l, l.Epoch()
 	}
@@ -37,7 +37,7 @@ func joinPair(t *testing.T, address string) *pair {
 	return p
 }
 
-// check waits until each stream is where it was from the beginning, for all.
+// check waits until both nodes agree that each stream is where it was at the beginning.
 func (p *pair) check(t *testing.T) {
 	t.Helper()
 	for name, l := range p.leases {
@@ -72,8 +72,8 @@ func (p *pair) away(t *testing.T) {
 	}
 }
 
-// A server that stops to answer, and one that dies and comes back empty, change nothing for what
-// runs.
+// Neither a server that stops answering, nor one that dies and returns without data, affects
+// running streams.
 func TestRedisUnreachable(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -84,7 +84,7 @@ func TestRedisUnreachable(t *testing.T) {
 	if late.Epoch() != 0 {
 		t.Errorf("a claim while Redis is away has epoch %d, want 0", late.Epoch())
 	}
-	time.Sleep(outageLease) // so that the leases end before it resumes
+	time.Sleep(outageLease) // the leases end before it resumes
 	s.Resume(t)
 	p.check(t)
 	eventually(t, "the late claim", late.Current)
@@ -96,7 +96,7 @@ func TestRedisUnreachable(t *testing.T) {
 		o, err := p.owner.Owner(t.Context(), "late")
 		return err == nil && o == Owner{nodeB, late.Epoch()}
 	})
-	// Events come again, too.
+	// Events arrive again, too.
 	ctx, cancel := context.WithTimeout(t.Context(), wait)
 	defer cancel()
 	found := make(chan Owner, 1)
@@ -110,7 +110,7 @@ func TestRedisUnreachable(t *testing.T) {
 	}
 }
 
-// Slots move and masters change while streams are renewed.
+// Slots are migrated and masters change while leases are renewed.
 func TestRedisCluster(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartCluster(t, 3, 3)
@@ -137,7 +137,7 @@ func TestRedisCluster(t *testing.T) {
 	})
 }
 
-// Sentinels make another server the master.
+// Sentinels promote another server.
 func TestRedisSentinel(t *testing.T) {
 	t.Parallel()
 	s := redistest.StartSentinel(t)

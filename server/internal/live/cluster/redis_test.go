@@ -25,7 +25,7 @@ func openServer(t *testing.T, s *redistest.Server) *Redis {
 	return openRedis(t, "redis://"+s.Addr(), time.Hour)
 }
 
-// prefixes has one for each test, also if it runs again.
+// prefixes has a different prefix for each run of a test.
 var prefixes sync.Map
 
 func openRedis(t *testing.T, address string, lease time.Duration) *Redis {
@@ -75,8 +75,8 @@ func TestOpenRedis(t *testing.T) {
 	}
 }
 
-// A stored is what the hash of a stream has. An age is a time before now; a lease that ends is
-// later.
+// A stored is the content of a stream's hash. Ages are times before now. The end of a lease may be
+// in the future.
 type stored struct {
 	epoch, node string
 	ended       bool
@@ -102,20 +102,20 @@ func (d *Redis) store(t *testing.T, stream string, s stored) {
 	}
 }
 
-// What the scripts do in each state.
+// The effect of the scripts in each state.
 func TestScripts(t *testing.T) {
 	s := redistest.Shared(t)
 	d := openServer(t, s)
-	const future = "8000000000000000" // later than any clock
+	const future = "8000000000000000" // after any clock
 	for i, tt := range []struct {
 		name   string
-		stored *stored // nil: nothing
-		claim  *Claim  // by node A, or
+		stored *stored // nil: no hash
+		claim  *Claim  // of node A; nil: a renewal
 		renew  *Ownership
-		refuse bool   // TakenError, or ErrLost
-		owner  string // then
-		epoch  uint64 // then; 0: by the clock
-		event  string // that is published; EPOCH stands for the new one
+		refuse bool   // with TakenError or ErrLost
+		owner  string // the owner after the call
+		epoch  uint64 // the epoch after the call; 0: from the clock
+		event  string // the published event; EPOCH stands for the new epoch
 	}{
 		{name: "claim of a free stream", claim: &Claim{Takeover: never}, owner: nodeA,
 			event: nodeA + " EPOCH S"},
@@ -289,7 +289,7 @@ func TestLeaseEnds(t *testing.T) {
 	}
 }
 
-// Of two nodes that claim at once one wins.
+// If two nodes claim at the same time, one wins.
 func TestClaimsAtOnce(t *testing.T) {
 	rounds := 10_000
 	if testing.Short() {
@@ -325,7 +325,7 @@ func TestClaimsAtOnce(t *testing.T) {
 	}
 }
 
-// Answers that are none are errors, as is a key of another program.
+// Invalid answers are errors, and so is a key of another program.
 func TestInvalidAnswers(t *testing.T) {
 	for _, answer := range []string{
 		"*0\r\n", "*1\r\n$1\r\nx\r\n", "*2\r\n$1\r\n1\r\n$1\r\nx\r\n",
@@ -357,8 +357,8 @@ func TestInvalidAnswers(t *testing.T) {
 	}
 }
 
-// A node of a Redis Cluster that is taken for one server has not answered, for no stream: the log
-// would change its mind with each of them.
+// A node of a Redis Cluster that is used like a single server counts as not answering, for every
+// stream. Otherwise the log would alternate between streams.
 func TestShardedRedis(t *testing.T) {
 	h := redistest.StartHostile(t)
 	d := openRedis(t, "redis://"+h.Addr(), time.Minute)
@@ -379,7 +379,7 @@ func TestShardedRedis(t *testing.T) {
 	}
 }
 
-// A directory that does not let this node in has not answered.
+// A directory that refuses this node's password counts as not answering.
 func TestWrongPassword(t *testing.T) {
 	s := redistest.Start(t, redistest.Password("right"))
 	d, err := OpenRedis("redis://"+s.Addr(), "wrong", "p:", time.Minute)
@@ -393,8 +393,7 @@ func TestWrongPassword(t *testing.T) {
 	}
 }
 
-// A watcher hears of what happens, and when its connection is cut, that something may have
-// happened.
+// A watcher gets the events. When its connection is cut, it learns that events may be missing.
 func TestWatch(t *testing.T) {
 	s := redistest.Start(t)
 	p := s.Proxy(t)
@@ -429,7 +428,7 @@ func TestWatch(t *testing.T) {
 	next(Event{Owner: Owner{Node: nodeB}})
 	p.Cut()
 	next(Event{})
-	// A connection that is held is not taken for a cluster in which nothing happens.
+	// A connection on which nothing arrives is not mistaken for a cluster without events.
 	p.Set(redistest.HoldReply(0))
 	if _, err := d.Claim(t.Context(), Claim{Stream: "s", Node: nodeB}); err != nil {
 		t.Fatal(err)

@@ -19,7 +19,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/refuse"
 )
 
-// A fakeOwners is what a test says that the cluster is.
+// A fakeOwners is a cluster whose owners a test sets.
 type fakeOwners struct {
 	mu      sync.Mutex
 	owner   Owner
@@ -76,15 +76,14 @@ func (o *fakeOwners) forgetFormer(_ string, epoch uint64) {
 	}
 }
 
-// newTestRemote returns a RemoteHLS with players that wait for an owner for ownerWait. store may be
-// nil.
+// newTestRemote returns a RemoteHLS whose players wait ownerWait for an owner. store may be nil.
 func newTestRemote(t *testing.T, o ownerSource, store *Segments) *RemoteHLS {
 	t.Helper()
 	return &RemoteHLS{owners: o, self: "http://self:1", objects: newTestObjects(t, 1<<20, 1<<20),
 		store: store, Wait: ownerWait}
 }
 
-// ask returns the status and the text of an answer.
+// ask returns the status and the text of a response.
 func (h *RemoteHLS) ask(t *testing.T, path string) (int, string) {
 	t.Helper()
 	q := HLSRequest{Stream: "cam"}
@@ -106,7 +105,7 @@ func (h *RemoteHLS) ask(t *testing.T, path string) (int, string) {
 	return out.Status, string(out.Body.Bytes())
 }
 
-// fill says that n bytes more are on their way.
+// fill pretends that n more bytes are being fetched.
 func (o *Objects) fill(n int64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -121,8 +120,8 @@ func say(status int, text string) http.HandlerFunc {
 	}
 }
 
-// If an owner fails in any way, players wait for the next one, and are told to try again if there
-// is none.
+// If an owner fails in any way, players wait for the next one. If there is none, they are told to
+// try again.
 func TestHLSOwnersThatFail(t *testing.T) {
 	good := owner(t, say(200, "good"))
 	var waits atomic.Int32
@@ -173,8 +172,8 @@ func TestHLSOwnersThatFail(t *testing.T) {
 	}
 }
 
-// While there is no owner, players get what the last one still has. A node that has nothing left,
-// or does not answer, is not asked again.
+// While there is no owner, players get the objects that the last owner still has. A node that has
+// nothing left, or that does not answer, is not asked again.
 func TestHLSOfTheFormerOwner(t *testing.T) {
 	var asked atomic.Int32
 	former := func(status int, text string) string {
@@ -208,8 +207,8 @@ func TestHLSOfTheFormerOwner(t *testing.T) {
 				t.Errorf("%s: a node that has nothing left was asked %d times", path, n)
 			}
 		}
-		// A player that hangs up, and an answer for which there is no room, say nothing of the
-		// node.
+		// A player that disconnects, and a response for which there is no room, say nothing about
+		// the node.
 		hanging := make(chan struct{}, 1)
 		o = &fakeOwners{former: Owner{Epoch: 7,
 			Node: owner(t, func(w http.ResponseWriter, r *http.Request) {
@@ -246,7 +245,8 @@ func TestHLSOfTheFormerOwner(t *testing.T) {
 		if got := <-answer; got != "200 the end" {
 			t.Errorf("%s: %s, want the former owner's object", path, got)
 		}
-		// It has not the part; the next owner comes while it hangs.
+		// The former owner does not have the part. While the next request waits, there is a new
+		// owner.
 		o = &fakeOwners{former: Owner{Node: former(404, "not in the window"), Epoch: 7}}
 		o.set("", 0, ErrNoOwner)
 		if status, text := newTestRemote(t, o, nil).ask(t, path); status != 404 ||
@@ -272,7 +272,7 @@ func TestHLSOfTheFormerOwner(t *testing.T) {
 	}
 }
 
-// While there is no owner, players get what the store has.
+// While there is no owner, players get objects from the store.
 func TestHLSWithoutOwner(t *testing.T) {
 	o := &fakeOwners{}
 	o.set("", 0, ErrNoOwner)
@@ -305,7 +305,7 @@ func TestHLSWithoutOwner(t *testing.T) {
 		status, text := h.ask(t, "media.m3u8?_HLS_msn=5&_HLS_part=0")
 		return status == 200 && strings.HasSuffix(text, "#EXT-X-ENDLIST\n")
 	})
-	// The owner of today has not the segments of yesterday's.
+	// A new owner does not have the segments of the former one.
 	o.set(owner(t, say(404, "not in the window")), 8, nil)
 	if status, text := h.ask(t, object.String()); status != 200 || text != "segment 4" {
 		t.Errorf("%d %s, want the segment from the store", status, text)
@@ -318,7 +318,7 @@ func TestHLSWithoutOwner(t *testing.T) {
 	if _, err := h.Get(t.Context(), &q); err != ErrHere {
 		t.Error(err)
 	}
-	o.set("", 0, context.DeadlineExceeded) // the directory cannot be reached
+	o.set("", 0, context.DeadlineExceeded) // the directory is unreachable
 	if status, text := h.ask(t, "7-9.m4s"); status != 503 {
 		t.Errorf("%d %s, want 503", status, text)
 	}

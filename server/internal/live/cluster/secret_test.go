@@ -14,11 +14,11 @@ import (
 	"time"
 )
 
-// A provingNode is a server that admits nodes.
+// A provingNode is a server that accepts requests of nodes.
 type provingNode struct {
 	*httptest.Server
 	secret *Secret
-	served atomic.Int32 // requests that were admitted
+	served atomic.Int32 // number of accepted requests
 	seen   chan http.Header
 }
 
@@ -43,7 +43,8 @@ func newProvingNode(t *testing.T, token string) *provingNode {
 	return n
 }
 
-// ask makes a signed request, again if that is wanted, and returns how many there were.
+// ask sends a signed request, and repeats it if it is challenged. It returns the number of
+// requests.
 func ask(t *testing.T, s *Secret, address string) (requests int, err error) {
 	t.Helper()
 	for again := true; again; {
@@ -65,7 +66,7 @@ func ask(t *testing.T, s *Secret, address string) (requests int, err error) {
 	return requests, nil
 }
 
-// Both sides prove that they know the token, which neither sends. A node is challenged once.
+// Both sides prove that they know the token, without sending it. A node is challenged once.
 func TestNodesProveTheirSecret(t *testing.T) {
 	const token = "a shared secret"
 	node, asks := newProvingNode(t, token), NewSecret(token, "http://asks:1")
@@ -87,8 +88,8 @@ func TestNodesProveTheirSecret(t *testing.T) {
 	}
 }
 
-// A node that does not know the token gets nothing, and is told so; an answer of one is not
-// believed.
+// A node that does not know the token gets nothing, and an error that says so. A response of such a
+// node is not accepted.
 func TestWrongSecrets(t *testing.T) {
 	node := newProvingNode(t, "right")
 	if _, err := ask(t, NewSecret("wrong", "http://asks:1"), node.URL+"/x"); err == nil ||
@@ -122,8 +123,8 @@ func TestWrongSecrets(t *testing.T) {
 	}
 }
 
-// An attacker who makes a node dial another address, and relays its messages to a real node, gets
-// nothing from either.
+// An attacker makes a node dial another address, and relays its messages to a real node. The
+// attacker gets nothing from either.
 func TestRelayedProofs(t *testing.T) {
 	node, asks := newProvingNode(t, "secret"), NewSecret("secret", "http://asks:1")
 	real, _ := url.Parse(node.URL)
@@ -146,7 +147,7 @@ func TestRelayedProofs(t *testing.T) {
 	}
 }
 
-// A proof is good for its request alone.
+// A proof is only valid for its own request.
 func TestProofsOfOtherRequests(t *testing.T) {
 	node, asks := newProvingNode(t, "secret"), NewSecret("secret", "http://asks:1")
 	if _, err := ask(t, asks, node.URL+"/live/cam"); err != nil {
@@ -183,7 +184,7 @@ func TestProofsOfOtherRequests(t *testing.T) {
 	}
 }
 
-// Challenges end after a while, and with the node that made them.
+// Challenges expire, and end with the node that made them.
 func TestChallengesEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := NewSecret("secret", "http://h:1")

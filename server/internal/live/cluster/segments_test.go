@@ -37,14 +37,14 @@ func openSegments(t *testing.T, k *Segments, err error) *Segments {
 
 func redisSegments(t *testing.T, s *redistest.Server, keep time.Duration) *Segments {
 	t.Helper()
-	// One for the test, and another one when it runs again.
+	// The prefix is different for each run of the test.
 	prefix := filepath.Base(filepath.Dir(t.TempDir())) + ":"
 	k, err := OpenRedisSegments("redis://"+s.Addr(), "", prefix, 2*time.Second, keep,
 		slog.New(slog.DiscardHandler))
 	return openSegments(t, k, err)
 }
 
-// a segment, in pieces.
+// testSegment returns a segment, in pieces.
 func testSegment(msn uint64) (o hls.Object, body string) {
 	return hls.Object{Kind: hls.KindSegment, Epoch: 1 << 50, MSN: msn},
 		strings.Repeat(fmt.Sprintf("segment %d ", msn), 10_000)
@@ -60,7 +60,7 @@ func save(k *Segments, stream string, o hls.Object, body string) {
 	}
 }
 
-// load returns an object, or "" if there is none.
+// load returns an object, or "" if the store does not have it.
 func load(t *testing.T, k *Segments, stream string, o hls.Object) string {
 	t.Helper()
 	var c millrace.Chain
@@ -84,7 +84,7 @@ func state(t *testing.T, k *Segments) string {
 	return string(p)
 }
 
-// One node finds the segments that another one saves.
+// One node loads the segments that another one has saved.
 func TestSegments(t *testing.T) {
 	redis := redistest.Shared(t)
 	a, b := redisSegments(t, redis, time.Minute), redisSegments(t, redis, time.Minute)
@@ -129,7 +129,7 @@ func TestSegments(t *testing.T) {
 	}
 }
 
-// What a store keeps expires.
+// Saved objects expire.
 func TestSegmentsExpire(t *testing.T) {
 	o, body := testSegment(1)
 	k := redisSegments(t, redistest.Shared(t), 100*time.Millisecond)
@@ -140,8 +140,8 @@ func TestSegmentsExpire(t *testing.T) {
 	})
 }
 
-// Nodes of two versions share the data in Redis: an earlier version has written this state, and can
-// read the current one.
+// Nodes of two versions share the data in Redis: this state was written by an earlier version, and
+// that version can read the current state.
 func TestStateInRedis(t *testing.T) {
 	k := redisSegments(t, redistest.Shared(t), time.Minute)
 	s := k.store.(*redisStore)
@@ -160,7 +160,7 @@ func TestStateInRedis(t *testing.T) {
 	})
 }
 
-// An unreachable or blocked store never delays a stream. Losses are counted, and memory is bounded.
+// An unreachable or blocked store never delays a stream. Losses are counted, and memory is limited.
 func TestSegmentsWithoutRedis(t *testing.T) {
 	s := redistest.Start(t)
 	k := redisSegments(t, s, time.Minute)
@@ -191,7 +191,7 @@ func TestSegmentsWithoutRedis(t *testing.T) {
 	}
 }
 
-// Saving and closing at the same time.
+// Save and Close are called at the same time.
 func TestSegmentsClose(t *testing.T) {
 	slow := &slowStore{goOn: make(chan struct{})}
 	close(slow.goOn)
@@ -213,7 +213,7 @@ func TestSegmentsClose(t *testing.T) {
 	}
 }
 
-// A slowStore records saves, and waits for the test each time.
+// A slowStore records saves. Each save waits for the test.
 type slowStore struct {
 	store
 	goOn chan struct{}
@@ -236,7 +236,8 @@ func (s *slowStore) setState(_ context.Context, stream string, _ uint64, state [
 
 func (s *slowStore) close() error { return nil }
 
-// Of the state of a stream that wait the newest are saved, behind the objects that they name.
+// If several states of a stream are waiting, only the newest is saved, after the objects that it
+// names.
 func TestNewestState(t *testing.T) {
 	s := &slowStore{goOn: make(chan struct{})}
 	k := newSegments(s, slog.New(slog.DiscardHandler))

@@ -11,7 +11,7 @@ import (
 	"github.com/millrace-io/millrace/media/flv"
 )
 
-// In steady state a tag costs no allocation on its way to an RTMP message.
+// In steady state a tag costs no allocation when it is converted to an RTMP message.
 func TestRTMPAllocatesNothing(t *testing.T) {
 	s := newTestStream(t)
 	out := broadcast.New(broadcast.MaxFrames(64))
@@ -43,7 +43,7 @@ func TestRTMPAllocatesNothing(t *testing.T) {
 			}
 		}
 	}
-	group() // until everything has its size
+	group() // until all buffers have their size
 	if allocs := alloctest.Count(0, group); allocs != 0 {
 		t.Errorf("%v allocations in 5000 tags, want 0", allocs)
 	}

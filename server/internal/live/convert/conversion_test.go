@@ -17,7 +17,7 @@ func TestMain(m *testing.M) { leaktest.Main(m) }
 // header is the header of an FLV stream with audio and video.
 const header = "FLV\x01\x05\x00\x00\x00\x09\x00\x00\x00\x00"
 
-// A testReport counts.
+// A testReport counts reports.
 type testReport struct{ leftOut, refused, missed int }
 
 func (r *testReport) LeftOut(n int64)              { r.leftOut += int(n) }
@@ -54,7 +54,7 @@ func (s *testStream) tag(dst *millrace.Chain, kind flv.Type, body []byte) flv.Ta
 	return tag
 }
 
-// publish publishes a tag of the stream.
+// publish publishes a tag in the stream.
 func (s *testStream) publish(kind flv.Type, body []byte) {
 	var c millrace.Chain
 	tag := s.tag(&c, kind, body)
@@ -63,7 +63,7 @@ func (s *testStream) publish(kind flv.Type, body []byte) {
 	}
 }
 
-// source returns the stream from the next tag on.
+// source returns the stream, starting with the next tag.
 func (s *testStream) source() Source {
 	return Source{Facts: s.facts, Head: []byte(header), Cursor: s.ring.Cursor(broadcast.FromHead()),
 		MaxTag: 1 << 20, Memory: millrace.DefaultPool()}
@@ -111,7 +111,7 @@ func (s *testStream) film() {
 	}
 }
 
-// A stream is converted from its start to its end. Each MP4 fragment carries its description.
+// A stream is converted from its start to its end. Each MP4 fragment has its description.
 func TestConversions(t *testing.T) {
 	for name, convert := range map[string]func(Source, Reporter, *broadcast.Ring) *Conversion{
 		"RTMP": RTMP,
@@ -152,7 +152,7 @@ func TestConversions(t *testing.T) {
 	}
 }
 
-// A conversion ends with its context, and is ready then.
+// A conversion ends with its context, and becomes ready then.
 func TestConversionEnds(t *testing.T) {
 	s, out := newTestStream(t), broadcast.New()
 	defer out.Close()
@@ -165,7 +165,7 @@ func TestConversionEnds(t *testing.T) {
 	<-c.Ready()
 }
 
-// A stream without a codec of MP4 ends the conversion.
+// A stream without a codec that MP4 supports ends the conversion.
 func TestNoMP4(t *testing.T) {
 	s, out := newTestStream(t), broadcast.New()
 	defer out.Close()

@@ -11,7 +11,7 @@ import (
 	"github.com/millrace-io/millrace/internal/testkit/alloctest"
 )
 
-// A rig is a loop with viewers that is driven by hand.
+// A rig is a loop with viewers whose steps the test calls.
 type rig struct {
 	*fixture
 	loop      *loop
@@ -20,9 +20,9 @@ type rig struct {
 }
 
 func newRig(t testing.TB, viewers int) *rig {
-	f := newFixture(Config{}, broadcast.MaxFrames(64)) // so that it is soon in its steady state
+	f := newFixture(Config{}, broadcast.MaxFrames(64)) // a small ring, so that the steady state is reached soon
 	l := newLoop(&f.src)
-	l.running = true // the test is the goroutine
+	l.running = true // the test runs the loop itself
 	r := &rig{fixture: f, loop: l, buf: make([]byte, 64<<10)}
 	for range viewers {
 		sender, receiver := tcpPair(t, false)
@@ -35,7 +35,7 @@ func newRig(t testing.TB, viewers int) *rig {
 	return r
 }
 
-// tick publishes frames as an ingest does and serves the viewers.
+// tick publishes frames as an ingest does, and serves the viewers.
 func (r *rig) tick(frames, size int, key bool) {
 	for range frames {
 		d := millrace.DefaultPool().Get(size)
@@ -50,8 +50,8 @@ func (r *rig) tick(frames, size int, key bool) {
 	r.loop.round()
 }
 
-// receive takes what a tick has sent. It is done here because AllocsPerRun leaves one processor to
-// all goroutines.
+// receive reads what a tick has sent. It runs on this goroutine, because AllocsPerRun leaves one
+// processor to all goroutines.
 func (r *rig) receive(n int) {
 	for _, from := range r.receivers {
 		if _, err := io.ReadFull(from, r.buf[:n]); err != nil {
@@ -60,7 +60,7 @@ func (r *rig) receive(n int) {
 	}
 }
 
-// In steady state a packet costs no allocation on its way from the ring to the viewers' sockets.
+// In steady state a frame costs no allocation between the ring and the viewers' sockets.
 func TestARoundAllocatesNothing(t *testing.T) {
 	r := newRig(t, 8)
 	n := 0
@@ -71,7 +71,7 @@ func TestARoundAllocatesNothing(t *testing.T) {
 			n++
 		}
 	}
-	rounds() // until everything has its size
+	rounds() // until all buffers have their size
 	allocs := alloctest.Count(0, rounds)
 	if len(r.loop.healthy) != 8 {
 		t.Fatalf("%d of 8 viewers keep up", len(r.loop.healthy))

@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
 
-// testTimeout is how long a test waits for something that must happen. Only a failing test waits so
+// testTimeout is how long a test waits for an event that must happen. Only a failing test waits so
 // long.
 const testTimeout = nettest.Timeout
 
@@ -25,15 +25,15 @@ var (
 	tcpPair    = nettest.TCPPair
 )
 
-// A fixture is a ring and its Fanout, and the Session of all viewers that it creates. They begin at
-// the newest keyframe.
+// A fixture is a ring with its Fanout, and the Session of all its viewers. Viewers start at the
+// newest keyframe.
 type fixture struct {
 	*Fanout
 	ring     *broadcast.Ring
 	counters Counters
 	options  []broadcast.CursorOption
 
-	mu     sync.Mutex // held while a viewer begins, and by a test that changes the preamble
+	mu     sync.Mutex // held while a viewer starts, and while a test changes the preamble
 	served atomic.Int32
 }
 
@@ -56,13 +56,13 @@ func (f *fixture) publish(t testing.TB, data string, key bool) {
 	}
 }
 
-// viewer returns a viewer, which is to be served.
+// viewer returns a viewer that the Fanout serves.
 func (f *fixture) viewer(conn Conn) *Viewer {
 	f.served.Add(1)
 	return f.NewViewer(ViewerConfig{Session: f, Conn: conn, Remote: "test", Start: f.Restart()})
 }
 
-// unserved returns a viewer that the test serves itself, as the goroutine of l.
+// unserved returns a viewer that the test serves itself, in place of l's goroutine.
 func (f *fixture) unserved(conn Conn, l *loop) *Viewer {
 	v := f.viewer(conn)
 	v.loop = l

@@ -9,7 +9,7 @@ import (
 	"github.com/millrace-io/millrace/broadcast"
 )
 
-// The time before the first keyframe of a viewer does not count as lag.
+// The time that a viewer waits for its first keyframe does not count as lag.
 func TestViewerWaitingForKeyframeIsNotBehind(t *testing.T) {
 	f := newFixture(Config{}, broadcast.MaxFrames(64))
 	defer f.Close(StreamEnded)
@@ -41,7 +41,7 @@ func TestViewerWaitingForKeyframeIsNotBehind(t *testing.T) {
 	}
 }
 
-// A viewer that is found behind again and again, and has not caught up meanwhile, is counted once.
+// A viewer that is found behind several times without catching up in between is counted once.
 func TestAViewerIsFoundBehindOnce(t *testing.T) {
 	f := newFixture(Config{Allowance: broadcast.Lag{Time: 5 * time.Second},
 		Stall: 30 * time.Second})
@@ -60,7 +60,7 @@ func TestAViewerIsFoundBehindOnce(t *testing.T) {
 	}
 }
 
-// After a stall a viewer is behind by its length.
+// After a stall, a viewer is behind by the length of the stall.
 func TestAStallIsDistance(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(Config{Stall: 30 * time.Second})

@@ -18,19 +18,19 @@ import (
 	"github.com/millrace-io/millrace/server/internal/lock"
 )
 
-// A memoryConn is a Conn with the test as its client. It accepts as much as the client has room
+// A memoryConn is a Conn whose client is the test. It accepts as many bytes as the client has room
 // for.
 type memoryConn struct {
 	kind path
-	news chan struct{} // has a signal when room or ended has changed
+	news chan struct{} // signalled when room or ended has changed
 	gone chan struct{} // closed when the connection has ended
 
 	mu       lock.Mutex
 	got      []byte
-	room     int // bytes that it takes; < 0: no limit
+	room     int // bytes that the client accepts; negative: no limit
 	panics   bool
-	onWrite  func() // called once, by the next tryWrite
-	since    int64  // when it took something last, while a write waits; 0: none does
+	onWrite  func() // called once by the next tryWrite
+	since    int64  // while a write waits: the time of its last progress; 0 otherwise
 	finished bool
 	aborted  bool
 }
@@ -44,13 +44,13 @@ func newMemoryConn(kind path) *memoryConn {
 
 func (c *memoryConn) path() path { return c.kind }
 
-// take accepts as much as there is room for.
+// take accepts as many bytes as there is room for.
 func (c *memoryConn) take(line *[]byte, body *millrace.Chain) (full bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.panics {
 		c.panics = false
-		body.Release() // which the viewer leaves to the garbage collector
+		body.Release() // the viewer does not release it
 		panic("a planted mistake")
 	}
 	if c.finished || c.aborted {
@@ -101,7 +101,7 @@ func (c *memoryConn) write(line *[]byte, body *millrace.Chain, out *tally,
 	}
 }
 
-// wait notes whether a write waits, and whether something was taken.
+// wait records whether a write waits, and whether it made progress.
 func (c *memoryConn) wait(waits, took bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -113,7 +113,7 @@ func (c *memoryConn) wait(waits, took bool) {
 	}
 }
 
-// waited returns for how long a write has waited.
+// waited returns how long a write has waited.
 func (c *memoryConn) waited() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -144,7 +144,7 @@ func (c *memoryConn) signal() {
 	}
 }
 
-// setRoom changes how many bytes the client takes from now on.
+// setRoom changes how many bytes the client accepts from now on.
 func (c *memoryConn) setRoom(n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -152,21 +152,21 @@ func (c *memoryConn) setRoom(n int) {
 	c.signal()
 }
 
-// A modelViewer is a viewer, and what may have happened to it.
+// A modelViewer is a viewer, and the events that may have affected it.
 type modelViewer struct {
 	*Viewer
 	conn    *memoryConn
-	from    uint64 // the number of the first frame after it came
+	from    uint64 // number of the first frame after it joined
 	stalled bool
 	paused  bool
-	pauses  int   // that are over
-	resumes []int // how many bytes it had after each pause in which it took all that came before
-	left    bool  // its client has hung up
+	pauses  int   // number of ended pauses
+	resumes []int // number of received bytes at the end of each pause in which it took everything before
+	left    bool  // the client has disconnected
 	broken  bool  // a write to it panics
 	replies int
 }
 
-// endPause notes the end of a pause.
+// endPause records the end of a pause.
 func (v *modelViewer) endPause() {
 	v.pauses++
 	if !v.stalled {
@@ -176,27 +176,27 @@ func (v *modelViewer) endPause() {
 	}
 }
 
-// A fanoutModel drives the viewers of one stream by random steps, and checks what each of them
-// gets. It has no chunks, no other nodes, and no ResponseWriters.
+// A fanoutModel runs the viewers of one stream by random steps, and checks what each viewer gets.
+// It has no chunked encoding, no other nodes, and no ResponseWriters.
 //
-// The test publishes records: a letter (K for a keyframe, f for another frame, C for a tag that
-// later viewers also need, P for the same as a preamble, R for a reply, E for the end of the
-// response), the record's length, its number, and zeros. A viewer must get whole records: first a
-// keyframe, after the preamble that was current when it was published, and then each next one. If
-// records are missing, the viewer was moved, which is counted, or had paused; and it continues with
-// a keyframe.
+// The test publishes records. A record has a letter, its length, its number, and zeros. The letters
+// are K for a keyframe, f for another frame, C for a tag that later viewers also need, P for the
+// same in a preamble, R for a reply, and E for the end of the response. A viewer must get whole
+// records: first the preamble that was current at the first keyframe, then this keyframe, and then
+// each next record. If records are missing, the viewer was moved, which is counted, or it had
+// paused. In both cases it continues with a keyframe.
 type fanoutModel struct {
 	*fixture
 	t       *testing.T
 	rnd     *rand.Rand
 	latency time.Duration
 	viewers []*modelViewer
-	number  uint64 // of the latest record of the stream
-	config  uint64 // of the latest C
+	number  uint64 // of the newest record of the stream
+	config  uint64 // of the newest C
 	configs []configAt
 }
 
-// A configAt says which C was current from a record on.
+// A configAt says which C is current from a record on.
 type configAt struct{ from, config uint64 }
 
 func (m *fanoutModel) record(letter byte, number uint64, size int) millrace.Chain {
@@ -222,7 +222,7 @@ func (m *fanoutModel) publish(key bool) {
 	}
 }
 
-// configure publishes what viewers that come later need as well.
+// configure publishes a tag that later viewers also need.
 func (m *fanoutModel) configure() {
 	m.number++
 	m.config = m.number
@@ -248,7 +248,7 @@ func (m *fanoutModel) add(kind path, room int) *modelViewer {
 	return v
 }
 
-// takeAll makes all clients take everything.
+// takeAll makes all clients accept everything.
 func (m *fanoutModel) takeAll() {
 	for _, v := range m.viewers {
 		if !v.hasEnded() {
@@ -258,8 +258,8 @@ func (m *fanoutModel) takeAll() {
 	}
 }
 
-// publishInRound publishes more frames while a loop is in a round and other viewers catch up: those
-// are healthy again before or after the loop has written these frames.
+// publishInRound publishes more frames while a loop is in a round and other viewers catch up. These
+// viewers become healthy before or after the loop has written the frames.
 func (m *fanoutModel) publishInRound(v *modelViewer) string {
 	v.conn.mu.Lock()
 	v.conn.onWrite = func() {
@@ -280,7 +280,7 @@ func (m *fanoutModel) publishInRound(v *modelViewer) string {
 	return "frames during a round, while viewers catch up"
 }
 
-// step does something at random.
+// step performs a random step.
 func (m *fanoutModel) step() string {
 	var v *modelViewer
 	for range 4 {
@@ -290,7 +290,7 @@ func (m *fanoutModel) step() string {
 	}
 	n := m.rnd.IntN(100)
 	if v.hasEnded() {
-		n = m.rnd.IntN(55) // which needs none
+		n = m.rnd.IntN(55) // this one needs no viewer
 	}
 	switch {
 	case n < 45:
@@ -347,7 +347,7 @@ func (m *fanoutModel) step() string {
 		return fmt.Sprintf("paused: %v", v.paused)
 	case n < 89:
 		v.left = true
-		v.conn.abort(false) // the client's end of it
+		v.conn.abort(false) // the client aborts its end
 		return "a viewer leaves"
 	case n < 90:
 		v.conn.mu.Lock()
@@ -363,8 +363,7 @@ func (m *fanoutModel) step() string {
 	return "some seconds"
 }
 
-// check checks what a viewer has got so far. upToDate says that it must have all that there is for
-// it.
+// check checks what a viewer has got so far. upToDate means that it must have got everything.
 func (m *fanoutModel) check(v *modelViewer, upToDate bool) error {
 	v.conn.mu.Lock()
 	got, ended := v.conn.got, v.conn.finished || v.conn.aborted
@@ -389,7 +388,7 @@ func (m *fanoutModel) check(v *modelViewer, upToDate bool) error {
 			return fmt.Errorf("%c %d follows the end", letter, number)
 		}
 		if slices.Contains(v.resumes, all-len(got)) {
-			mustBeKey, pre = true, 0 // after a pause it restarts
+			mustBeKey, pre = true, 0 // after a pause the viewer restarts
 		}
 		got = got[size:]
 		switch letter {
@@ -419,7 +418,7 @@ func (m *fanoutModel) check(v *modelViewer, upToDate bool) error {
 		case letter == 'K' && number > last:
 			missing += number - last - 1
 		case letter == 'K' && again < v.pauses:
-			// It continues at the newest keyframe, which it may have had.
+			// The viewer continues at the newest keyframe, which it may have had before.
 			again++
 		default:
 			return fmt.Errorf("%c %d follows %d", letter, number, last)
@@ -435,7 +434,7 @@ func (m *fanoutModel) check(v *modelViewer, upToDate bool) error {
 			return fmt.Errorf("%d records are missing, and %d were counted", missing, lost)
 		}
 	}
-	// Without a keyframe that is kept, a viewer that was moved waits for the next one.
+	// If the ring has no keyframe, a viewer that was moved waits for the next one.
 	if upToDate && last != m.number && m.ring.Stats().Start {
 		return fmt.Errorf("it has record %d, and %d is the latest", last, m.number)
 	}
@@ -445,7 +444,7 @@ func (m *fanoutModel) check(v *modelViewer, upToDate bool) error {
 	return nil
 }
 
-// configBefore returns the tag for all that was current at a record, or 0.
+// configBefore returns the number of the C that was current at a record, or 0.
 func (m *fanoutModel) configBefore(number uint64) (config uint64) {
 	for _, c := range m.configs {
 		if c.from > number {
@@ -456,7 +455,7 @@ func (m *fanoutModel) configBefore(number uint64) (config uint64) {
 	return config
 }
 
-// checkAll checks all viewers at rest.
+// checkAll checks all viewers after all steps have been processed.
 func (m *fanoutModel) checkAll() error {
 	for i, v := range m.viewers {
 		why := v.Reason()
@@ -474,7 +473,7 @@ func (m *fanoutModel) checkAll() error {
 			ok = v.left
 		case Stalled:
 			ok = v.stalled
-		case Failed: // a mistake ends the viewers of one loop
+		case Failed: // a panic ends the viewers of one loop
 			ok = slices.ContainsFunc(m.viewers,
 				func(other *modelViewer) bool { return other.broken && other.loop == v.loop })
 		default:
@@ -487,7 +486,7 @@ func (m *fanoutModel) checkAll() error {
 	return nil
 }
 
-// run does some steps, ends the stream, and returns the first thing that is wrong.
+// run performs random steps, ends the stream, and returns the first fault.
 func (m *fanoutModel) run(steps int) error {
 	m.publish(true)
 	m.add(pathWritev, -1)
@@ -533,7 +532,7 @@ func (m *fanoutModel) run(steps int) error {
 	return nil
 }
 
-// end ends all viewers, also after a failure.
+// end ends all viewers, even after a failure.
 func (m *fanoutModel) end() {
 	if m.Reason() == Connected {
 		m.Close(StreamEnded)
@@ -565,8 +564,8 @@ var (
 	modelSeeds = flag.Uint64("model.seeds", 60, "how many seeds TestFanoutModel runs")
 )
 
-// A viewer gets a sequence that begins at a keyframe and has only counted gaps, for any behaviour
-// of viewers: see fanoutModel.
+// For any behavior of viewers, each viewer gets a sequence that begins at a keyframe and has only
+// counted gaps; see fanoutModel.
 func TestFanoutModel(t *testing.T) {
 	for seed := *modelSeed; seed < *modelSeed+*modelSeeds; seed++ {
 		synctest.Test(t, func(t *testing.T) {
@@ -582,7 +581,7 @@ func TestFanoutModel(t *testing.T) {
 	}
 }
 
-// A second loop serves the viewers beyond the first loopViewers, and both hold to the model.
+// A second loop serves the viewers beyond the first loopViewers. Both loops satisfy the model.
 func TestSecondLoop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newFanoutModel(t, 7)

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// The labels that docs/serve.md promises.
+// The reasons have the labels that docs/serve.md lists.
 func TestReasonLabels(t *testing.T) {
 	var got []string
 	for why := range reasons {

@@ -8,12 +8,12 @@ import (
 	"github.com/millrace-io/millrace/broadcast"
 )
 
-// A peerSession is the Session of a peer. It counts the calls.
+// A peerSession is the Session of a peer, and counts the calls.
 type peerSession struct {
 	*fixture
 	current, complete bool
 
-	begun int // bytes of the batches that Begin was called with
+	begun int // bytes of the batches passed to Begin
 	sent  int
 	ended []Reason
 	total int64
@@ -28,7 +28,8 @@ func (p *peerSession) Ended(why Reason, sent int64, _ broadcast.Missed) {
 }
 
 // A peer gets frames while its session is current, then the rest of the ring, and the end of the
-// response if the session is complete. The session learns of sent bytes, and once of the end.
+// response if the session is complete. The session is told about the sent bytes, and once about the
+// end.
 func TestPeer(t *testing.T) {
 	for _, complete := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {

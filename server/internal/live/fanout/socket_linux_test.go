@@ -31,8 +31,8 @@ func chainOf(p []byte, size int) millrace.Chain {
 	return c
 }
 
-// checkLeaks checks that t gives back all blocks. Connections of tests before may still be about to
-// give back theirs.
+// checkLeaks checks that t returns all blocks. Connections of earlier tests may still have to
+// return theirs.
 func checkLeaks(t *testing.T) {
 	t.Helper()
 	pool := millrace.DefaultPool()
@@ -41,8 +41,8 @@ func checkLeaks(t *testing.T) {
 	leaktest.Check(t, pool)
 }
 
-// A send cancelled after any number of bytes has sent exactly the bytes that are missing from the
-// chain: nothing is lost or sent twice, and the blocks are returned.
+// If a send is cancelled after any number of bytes, the sent bytes are exactly those missing from
+// the chain. Nothing is lost or sent twice, and the blocks are returned.
 func TestSendCancelledAtEveryByte(t *testing.T) {
 	checkLeaks(t)
 	data := noise(rand.New(rand.NewPCG(1, 2)), 40_000)
@@ -78,7 +78,7 @@ func cancelAfter(t *testing.T, data []byte, n int) {
 	if _, err := io.ReadFull(receiver, got); err != nil {
 		t.Fatal(err)
 	}
-	_ = sender.Close() // the cancel
+	_ = sender.Close() // cancels the write
 	<-sent
 	rest, err := io.ReadAll(receiver)
 	if err != nil {
@@ -105,7 +105,7 @@ func sendAll(t *testing.T, c *millrace.Chain) <-chan [32]byte {
 	go func() {
 		s := NewConn(sender, false, 0)
 		var progress atomic.Int64
-		_ = s.write(new([]byte), &shares, new(tally), &progress) // the hash tells
+		_ = s.write(new([]byte), &shares, new(tally), &progress) // the hash shows a failure
 		shares.Release()
 		_ = sender.Close()
 	}()
@@ -118,8 +118,8 @@ func sendAll(t *testing.T, c *millrace.Chain) <-chan [32]byte {
 	return sum
 }
 
-// Senders that do not wait, that wait, and that change from one to the other between two calls give
-// the receiver the same.
+// The receiver gets the same bytes from senders that do not wait, that wait, and that switch
+// between two calls.
 func TestAllKindsOfSendsAreComplete(t *testing.T) {
 	checkLeaks(t)
 	rnd := rand.New(rand.NewPCG(3, 4))
@@ -163,7 +163,7 @@ func TestAllKindsOfSendsAreComplete(t *testing.T) {
 	}
 }
 
-// A batch of as many pieces as a viewer takes at a time is one system call.
+// A batch with the maximum number of pieces is sent by one system call.
 func TestABatchIsOneSystemCall(t *testing.T) {
 	sender, _ := tcpPair(t, false)
 	_ = sender.SetWriteBuffer(1 << 20)
@@ -198,7 +198,7 @@ func TestSendToClosedConnectionFails(t *testing.T) {
 	t.Error("no error")
 }
 
-// unsentBound returns how many unsent bytes the kernel may hold for a connection.
+// unsentBound returns the kernel's limit of unsent bytes for a connection.
 func unsentBound(t *testing.T, raw syscall.RawConn) (n int) {
 	t.Helper()
 	var err error
@@ -213,8 +213,8 @@ func unsentBound(t *testing.T, raw syscall.RawConn) (n int) {
 	return n
 }
 
-// The kernel is told how much it may hold for a viewer: otherwise some megabytes hide that it has
-// stopped.
+// The kernel's limit of unsent bytes is set for a viewer. Otherwise several megabytes in the kernel
+// would hide that the viewer has stopped.
 func TestUnsentBytesAreBounded(t *testing.T) {
 	const bound = 12345
 	sender, _ := tcpPair(t, false)
@@ -223,8 +223,8 @@ func TestUnsentBytesAreBounded(t *testing.T) {
 	}
 }
 
-// A viewer that keeps up until the stream ends, and then finds that the ring has lost the rest, has
-// reached the end: it is not up to date with a running stream.
+// A viewer keeps up until the stream ends, and the ring has then lost the rest. The viewer has
+// reached the end: it does not count as up to date with a running stream.
 func TestAViewerThatLosesTheEndHasEnded(t *testing.T) {
 	for name, write := range map[string]func(*Viewer) bool{
 		"by the loop": func(v *Viewer) bool {

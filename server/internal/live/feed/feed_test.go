@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
 
-// A testTag is a tag of a publisher, or one that a viewer got.
+// A testTag is a tag of a publisher, or a tag that a viewer got.
 type testTag struct {
 	kind flv.Type
 	at   uint32
@@ -30,7 +30,7 @@ var (
 	aacHeader = testTag{flv.TypeAudio, 0, "\xaf\x00\x12\x10"}
 )
 
-// A fixture is the feed of a stream and a viewer that was there first.
+// A fixture is the feed of a stream and a viewer that joined before the stream.
 type fixture struct {
 	*Feed
 	t    *testing.T
@@ -57,7 +57,7 @@ func newFixture(t *testing.T) *fixture {
 	return f
 }
 
-// write gives tags to the feed, in real time.
+// write writes tags to the feed, in real time.
 func (f *fixture) write(tags ...testTag) {
 	f.t.Helper()
 	for _, tag := range tags {
@@ -74,7 +74,7 @@ func (f *fixture) write(tags ...testTag) {
 	}
 }
 
-// got returns the tags that the viewer got since the last call.
+// got returns the tags that the viewer has got since the last call.
 func (f *fixture) got() (list []testTag) {
 	f.t.Helper()
 	for {
@@ -125,7 +125,7 @@ func film(gops int) (tags []testTag, keys []int) {
 func TestPullContinuesAfterTheLastFrame(t *testing.T) {
 	tags, keys := film(5)
 	for cut := range len(tags) + 1 {
-		// How far the owner has got when the node comes back.
+		// owner is the owner's position when the node reconnects.
 		for owner := cut; owner <= len(tags); owner++ {
 			t.Run(fmt.Sprintf("cut at %d, continued at %d", cut, owner), func(t *testing.T) {
 				f := newFixture(t)
@@ -150,7 +150,7 @@ func TestPullContinuesAfterTheLastFrame(t *testing.T) {
 	}
 }
 
-// A returning publisher restarts its clock. For viewers time advances by the length of the pause,
+// A returning publisher restarts its clock. For viewers, time advances by the length of the pause,
 // and never goes back.
 func TestTimeContinuesWithTheNextPublisher(t *testing.T) {
 	tags, _ := film(2)

@@ -2,8 +2,8 @@ package flvstream
 
 import "testing"
 
-// The distance of keyframes is known after two, follows an encoder that changes it or varies it,
-// and does not count one odd timestamp or one pause.
+// The keyframe interval is known after two keyframes. It follows an encoder that changes or varies
+// it, and ignores a single odd timestamp and a single pause.
 func TestKeyMeter(t *testing.T) {
 	for _, tt := range []struct {
 		name string

@@ -6,7 +6,7 @@ import (
 	"github.com/millrace-io/millrace/media/flv"
 )
 
-// The memory for other tracks than the default ones is bounded, and kept tags can be replaced.
+// The memory for tracks other than the default ones is limited, and kept tags can be replaced.
 func TestTrackPartsAreBounded(t *testing.T) {
 	in := &Preamble{}
 	keep := func(track byte, size int) bool {
@@ -29,7 +29,7 @@ func TestTrackPartsAreBounded(t *testing.T) {
 	if keep(maxTrackParts+1, 100) {
 		t.Errorf("more than %d are kept", maxTrackParts)
 	}
-	const least = (100 + 15) * (maxTrackParts - 1) // the others'
+	const least = (100 + 15) * (maxTrackParts - 1) // of the other tracks
 	if !keep(1, MaxPart-least-15) || !keep(1, 50) || !keep(1, MaxPart-least-15) {
 		t.Error("as much as fits is not kept")
 	}

@@ -6,7 +6,7 @@ import (
 	"github.com/millrace-io/millrace/media/flv"
 )
 
-// TrackWait is counted from the first frame, and anew when times go back.
+// TrackWait is counted from the first frame, and again when times go back.
 func TestTrackTimer(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
@@ -30,7 +30,7 @@ func TestTrackTimer(t *testing.T) {
 	}
 }
 
-// A track is absent when the other one has gone on for long enough without it.
+// A track is absent if the other one has continued without it for long enough.
 func TestPresence(t *testing.T) {
 	frame := func(kind flv.Type, from, to uint32) (tags []flv.Tag) {
 		for at := from; at <= to; at += 40 {

@@ -19,7 +19,7 @@ func TestVideoGap(t *testing.T) {
 	header := flv.Tag{Type: flv.TypeVideo, Packet: flv.PacketSequenceHeader}
 	for _, tt := range []struct {
 		name string
-		kept bool // a group of pictures
+		kept bool // a GOP
 		tags []flv.Tag
 		want bool
 	}{

@@ -7,14 +7,14 @@ import (
 	"github.com/millrace-io/millrace/media/mp4"
 )
 
-// A mediaClock dates fragments of 100 ms by when they come: it follows a publisher that has waited,
-// and not a network that has. No date is before the one before it.
+// A mediaClock dates fragments of 100 ms by their arrival. The dates follow a publisher that has
+// paused, but not a delay in the network. No date is before the previous one.
 func TestMediaClock(t *testing.T) {
 	const step = 100 * time.Millisecond
 	for _, test := range []struct {
 		name string
-		came func(i int) time.Duration // when fragment i came, from the start
-		want time.Duration             // how late the last one is by its date
+		came func(i int) time.Duration // arrival of fragment i, from the start
+		want time.Duration             // delay of the last fragment according to its date
 		slop time.Duration
 	}{
 		{"steady", func(i int) time.Duration { return time.Duration(i+1) * step }, 0, 0},
@@ -65,7 +65,7 @@ func TestMediaClock(t *testing.T) {
 	}
 }
 
-// A jump of the publisher's clock is no long fragment, and does not move the dates.
+// A jump of the publisher's clock is not mistaken for a long fragment, and does not move the dates.
 func TestMediaClockJump(t *testing.T) {
 	start := time.Now()
 	var c mediaClock

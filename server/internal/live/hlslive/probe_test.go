@@ -9,8 +9,8 @@ import (
 	"github.com/millrace-io/millrace/media/mp4"
 )
 
-// The durations of segments and parts, chosen from the durations of frames and the distance of
-// keyframes.
+// The durations of segments and parts are chosen from the durations of frames and the keyframe
+// interval.
 func TestDurations(t *testing.T) {
 	video, sound := mp4.Movie{Video: true}, mp4.Movie{Audio: true}
 	both := mp4.Movie{Video: true, Audio: true}
@@ -18,7 +18,7 @@ func TestDurations(t *testing.T) {
 		name         string
 		movie        mp4.Movie
 		group        int64 // ms
-		lasts        []int // ms, of the fragments in turn; below 0 without video
+		lasts        []int // ms, of the fragments in turn; negative without video
 		target, part time.Duration
 	}{
 		{"25 frames a second", video, 2000, []int{40}, 2 * time.Second, 282 * time.Millisecond},
@@ -95,12 +95,12 @@ func TestDurations(t *testing.T) {
 	}
 }
 
-// A playlist of slides is made when their distance is known, even with few slides.
+// The first playlist of slides is made when their interval is known, even with few slides.
 func TestEnoughFragments(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
-		lasts time.Duration // of a fragment
-		want  int           // how many fragments are enough
+		lasts time.Duration // of each fragment
+		want  int           // number of fragments that suffice
 	}{
 		{"25 frames a second", 40 * time.Millisecond, 15},
 		{"a frame a second", time.Second, 4},
@@ -124,8 +124,8 @@ func TestEnoughFragments(t *testing.T) {
 	}
 }
 
-// The second segment begins where the first playlist is made and ends at the next keyframe, which
-// is not only some frames later, whenever the distance of keyframes gets known.
+// The second segment begins where the first playlist is made, and ends at a keyframe that is more
+// than some frames later, whenever the keyframe interval becomes known.
 func TestFirstSegmentEndsBeforeKeyframes(t *testing.T) {
 	const lasts = 40 * time.Millisecond
 	for _, group := range []int{20, 25, 50, 100} {
@@ -156,7 +156,8 @@ func TestPlayerEstimate(t *testing.T) {
 	var e playerEstimate
 	at := int64(1)
 	for second := range 20 {
-		// Three players ask for each part of 200 ms, and one for a playlist every two seconds.
+		// Three players request each part of 200 ms, and one player requests a playlist every two
+		// seconds.
 		for range 5 {
 			for range 3 {
 				e.add(at, period, 200*time.Millisecond)

@@ -12,7 +12,7 @@ import (
 	"github.com/millrace-io/millrace/media/hls"
 )
 
-// The owner's clock is ahead of the next one's.
+// The owner's clock is ahead of the next owner's.
 func TestPrecedeWithAnotherClock(t *testing.T) {
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	s := &playlistState{Target: 2 * time.Second, Part: 200 * time.Millisecond, Open: true,
@@ -48,9 +48,9 @@ func TestPrecedeWithAnotherClock(t *testing.T) {
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// Nodes of two versions exchange the state of a playlist: state saved by an earlier version can be
-// read, and the saved form does not change. If fields are added, a new golden file is added, and
-// the old ones stay.
+// Nodes of two versions exchange the state of a playlist. State saved by an earlier version can be
+// read, and the saved form does not change. For new fields, a new golden file is added, and the old
+// ones stay.
 func TestStateFormat(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 678_000_000, time.UTC)
 	want := &playlistState{

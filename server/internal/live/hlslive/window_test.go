@@ -25,10 +25,10 @@ func TestMain(m *testing.M) { leaktest.Main(m) }
 var defaults = Config{Part: 200 * time.Millisecond, Segment: 2 * time.Second, Segments: 6,
 	MaxBytes: 64 << 20}
 
-// errClosed is what a test closes its window with.
+// errClosed is the error with which a test closes its window.
 var errClosed = errors.New("closed")
 
-// A testSource has the fragments that a test sends.
+// A testSource returns the fragments that a test sends.
 type testSource struct {
 	interval  time.Duration
 	fragments chan Fragment // closed at the end of the stream
@@ -53,20 +53,20 @@ func (s *testSource) KeyInterval() time.Duration     { return s.interval }
 func (s *testSource) ExpectsKey() bool               { return true }
 func (s *testSource) Release()                       { s.released = true }
 
-// A testOwner may have lost its ownership.
+// A testOwner may have lost the stream.
 type testOwner struct{ stopped bool }
 
 func (o *testOwner) Epoch() uint64 { return 1 }
 func (o *testOwner) Current() bool { return !o.stopped }
 
-// A windowTest is a Window that is run.
+// A windowTest runs a Window.
 type windowTest struct {
 	*Window
 	t      *testing.T
 	source *testSource
-	at     time.Duration // of the next fragment
+	at     time.Duration // time of the next fragment
 	stop   context.CancelFunc
-	ended  chan error // what Run returned
+	ended  chan error // result of Run
 }
 
 func newWindowTest(t *testing.T, store SegmentStore, owner Owner) *windowTest {
@@ -95,7 +95,7 @@ func (w *windowTest) close() {
 	}
 }
 
-// send sends a second of 25 frames at its pace.
+// send sends a second of 25 frames in real time.
 func (w *windowTest) send(movie *mp4.Movie) {
 	const lasts = 40 * time.Millisecond
 	for i := range 25 {
@@ -186,7 +186,7 @@ func TestWindow(t *testing.T) {
 	})
 }
 
-// A window is not idle while a request waits, and for a while after it.
+// A window is not idle while a request waits, and for some time after that.
 func TestIdleIn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWindowTest(t, nil, nil)
@@ -219,7 +219,7 @@ func TestIdleIn(t *testing.T) {
 	})
 }
 
-// Players are sent to another node while it is unknown who owns the stream, but not after the
+// While the owner of the stream is unknown, players are sent to another node, but not after the
 // stream has ended.
 func TestFencedOwner(t *testing.T) {
 	for _, ends := range []bool{false, true} {
@@ -247,7 +247,7 @@ func TestFencedOwner(t *testing.T) {
 	}
 }
 
-// When the tracks of a stream change its playlist ends, because players cannot follow.
+// When the tracks of a stream change, its playlist ends, because players cannot follow the change.
 func TestTracksChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWindowTest(t, nil, nil)

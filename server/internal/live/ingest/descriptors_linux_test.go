@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// takeDescriptors leaves the process no further descriptor until the test ends.
+// takeDescriptors uses up the descriptors of this process until the test ends.
 func takeDescriptors(t *testing.T) {
 	t.Helper()
 	var before unix.Rlimit

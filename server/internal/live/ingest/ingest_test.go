@@ -17,7 +17,7 @@ import (
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
 
-// A testSession counts.
+// A testSession counts its calls.
 type testSession struct {
 	ctx               context.Context
 	received, flushed int
@@ -27,7 +27,7 @@ func (s *testSession) Lifetime() context.Context { return s.ctx }
 func (s *testSession) Received(n int)            { s.received += n }
 func (s *testSession) Flush()                    { s.flushed++ }
 
-// A publisher that sends a little now and then is not silent, however long that takes.
+// A publisher that sends some bytes occasionally is not silent, however long it continues.
 func TestSilenceEndsAPublisher(t *testing.T) {
 	const idle, times = 30 * time.Second, 10
 	check := func(t *testing.T, conn, publisher net.Conn, clock bool) {
@@ -83,7 +83,7 @@ func unixPair(t *testing.T) (publisher, conn net.Conn) {
 	return publisher, conn
 }
 
-// A read that waits ends with the session's context.
+// A waiting read ends with the session's context.
 func TestReadingEndsWithTheSession(t *testing.T) {
 	for name, pair := range map[string]func() (publisher, conn net.Conn){
 		"as bytes arrive": net.Pipe,
@@ -106,7 +106,7 @@ func TestReadingEndsWithTheSession(t *testing.T) {
 			}
 			defer conn.Close()
 			go func() { _, _ = publisher.Write([]byte("x")) }()
-			// It has no deadline any more.
+			// The connection has no deadline any more.
 			if n, err := conn.Read(make([]byte, 10)); n != 1 || err != nil {
 				t.Errorf("the connection itself: %d bytes, %v, want the next byte", n, err)
 			}
@@ -114,7 +114,7 @@ func TestReadingEndsWithTheSession(t *testing.T) {
 	}
 }
 
-// dribble writes a byte now and then, each before idle is over.
+// dribble writes single bytes, each before idle has passed.
 func dribble(w io.Writer, times int, idle time.Duration) {
 	for range times {
 		time.Sleep(idle * 3 / 4)
@@ -122,7 +122,7 @@ func dribble(w io.Writer, times int, idle time.Duration) {
 	}
 }
 
-// checkSilence reads what dribble writes, and then waits until idle is over.
+// checkSilence reads the bytes of dribble, and then waits until idle has passed.
 func checkSilence(t *testing.T, r io.Reader, times int, idle time.Duration) {
 	t.Helper()
 	got, began := 0, time.Now()
@@ -144,7 +144,7 @@ func checkSilence(t *testing.T, r io.Reader, times int, idle time.Duration) {
 	}
 }
 
-// Without a further descriptor a connection is read as bytes arrive, and can be released.
+// If there are no more descriptors, a connection is read as bytes arrive, and can be released.
 func TestNoDescriptors(t *testing.T) {
 	publisher, tcp := nettest.TCPPair(t, false)
 	defer publisher.Close()

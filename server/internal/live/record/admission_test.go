@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// After an error it is asked again some seconds later, a refusal counts up to the end of the
-// stream, and an end is told once.
+// After an error, Admit is called again some seconds later. A refusal applies until the end of the
+// stream. An end is reported once.
 func TestAdmission(t *testing.T) {
 	at, asked, ends := time.Unix(1e9, 0), 0, 0
 	var err error

@@ -23,14 +23,14 @@ import (
 	"github.com/millrace-io/millrace/server/internal/demo"
 )
 
-// A feed makes the fragments of an FLV file that is played again and again.
+// A feed makes the fragments of an FLV file that is played repeatedly.
 type feed struct {
 	flv    []byte
-	length uint32   // in ms, of a round
-	tick   func()   // called before each fragment, if it is not nil
-	only   flv.Type // if it is not 0, tags of other types are left out
-	slides bool     // video frames other than keyframes are left out
-	base   uint32   // the time of the first tag
+	length uint32   // length of a round, in ms
+	tick   func()   // called before each fragment if not nil
+	only   flv.Type // if not 0, tags of other types are left out
+	slides bool     // only keyframes of the video are used
+	base   uint32   // time of the first tag
 
 	muxer *mp4.Muxer
 	movie mp4.Movie
@@ -40,7 +40,7 @@ type feed struct {
 	tags  *flv.Decoder
 }
 
-// newFeed plays the sample of the demo: 8 s of H.264 and AAC, a keyframe a second.
+// newFeed plays the sample of the demo: 8 s of H.264 and AAC, with a keyframe each second.
 func newFeed() *feed {
 	return &feed{flv: demo.Sample, length: uint32(demo.Length.Milliseconds()),
 		muxer: mp4.NewMuxer(mp4.Tracks(true, true))}
@@ -117,13 +117,13 @@ func (f *feed) release() {
 	}
 }
 
-// A fragment is one that was given to a Recording.
+// A fragment is a fragment that was added to a Recording.
 type fragment struct {
 	mp4.FragmentInfo
 	bytes []byte
 }
 
-// to gives n fragments to r, and returns them.
+// to adds n fragments to r, and returns them.
 func (f *feed) to(r *Recording, n int) (all []fragment) {
 	for range n {
 		body, info, newInit := f.next()
@@ -165,7 +165,7 @@ func (c *testClock) add(d time.Duration) {
 	c.at = c.at.Add(d)
 }
 
-// A rig is an archive in a directory of a test.
+// A rig is an archive in a test's directory.
 type rig struct {
 	*Archive
 	t    *testing.T
@@ -216,7 +216,7 @@ func (r *rig) stream(name string) *Recording {
 	return rec
 }
 
-// settle has all that waits written at once, and waits for that.
+// settle makes the archive write its queues at once, and waits for that.
 func (r *rig) settle() {
 	r.t.Helper()
 	r.mu.Lock()
@@ -235,7 +235,7 @@ func (r *rig) ended() {
 		func() bool { return r.Stats().Recordings == 0 })
 }
 
-// files returns the names of the recordings of a stream, without extensions, in order.
+// files returns the names of a stream's recordings in order, without extensions.
 func (r *rig) files(stream string) []string {
 	r.t.Helper()
 	return filesOf(r.t, filepath.Join(r.dir, stream))
@@ -254,7 +254,7 @@ func filesOf(t testing.TB, dir string) (names []string) {
 	return names
 }
 
-// An entryOf is a segment as the test's own parser sees it.
+// An entryOf is a segment, parsed by the test's own parser.
 type entryOf struct {
 	offset, size  int64
 	seconds       float64
@@ -263,7 +263,7 @@ type entryOf struct {
 	missing       float64
 }
 
-// A playlistOf is a playlist as the test's own parser sees it.
+// A playlistOf is a playlist, parsed by the test's own parser.
 type playlistOf struct {
 	kind    string
 	ended   bool
@@ -272,7 +272,7 @@ type playlistOf struct {
 	entries []entryOf
 }
 
-// attribute returns what a tag says of a name.
+// attribute returns the value of an attribute in a line.
 func attribute(line, name string) string {
 	_, rest, _ := strings.Cut(line, name+"=")
 	if strings.HasPrefix(rest, `"`) {
@@ -339,9 +339,9 @@ func readPlaylist(text, name string) (p playlistOf, err error) {
 	return p, nil
 }
 
-// check checks a recording that has ended: its playlist names every byte of the media file, each
-// segment has whole fragments and, where keys is set, begins with a keyframe. It returns the
-// fragments and the playlist.
+// check checks a finished recording: its playlist names every byte of the media file, and each
+// segment consists of whole fragments. If keys is set, each segment begins with a keyframe. check
+// returns the fragments and the playlist.
 func check(t testing.TB, name string, keys bool) ([]fragment, playlistOf) {
 	t.Helper()
 	media, err := os.ReadFile(name + mediaExt)
@@ -416,8 +416,8 @@ func checkEntries(t testing.TB, media []byte, p playlistOf, keys bool) (all []fr
 	return all
 }
 
-// sameFragments fails the test unless got is want, but for the times in the heads: each file begins
-// at 0.
+// sameFragments fails the test unless got equals want, except for the times in the heads, because
+// each file begins at 0.
 func sameFragments(t testing.TB, got, want []fragment) {
 	t.Helper()
 	if len(got) != len(want) {

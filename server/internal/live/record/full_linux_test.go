@@ -17,13 +17,13 @@ import (
 
 func init() { children[childLimited] = recordSmallFiles }
 
-// A disk that is full ends the file, and takes a new one when there is room again.
+// If the disk is full, the file ends. A new file begins when there is room again.
 func TestDiskFull(t *testing.T) {
 	dir := t.TempDir()
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=2m"); err != nil {
 		need.Missing(t, "a file system of its own: run as root")
 	}
-	t.Cleanup(func() { // after the rig's
+	t.Cleanup(func() { // after the rig's cleanup
 		if err := syscall.Unmount(dir, 0); err != nil {
 			t.Error(err)
 		}
@@ -41,11 +41,11 @@ func TestDiskFull(t *testing.T) {
 		n += len(r.feed.to(rec, 20))
 		r.settle()
 	}
-	for range 10 { // it tries again, in vain
+	for range 10 { // it retries without success
 		n += len(r.feed.to(rec, 100))
 		r.settle()
 	}
-	// What could be written plays, even if it could not be finished.
+	// The written part can be played, even if the file could not be finished.
 	for _, name := range r.files("cam") {
 		text, err := os.ReadFile(name + listExt)
 		if err != nil {
@@ -80,7 +80,8 @@ func TestDiskFull(t *testing.T) {
 	r.plays("cam")
 }
 
-// smallFile is the limit of recordSmallFiles: some seconds of the stream, and amid a fragment.
+// smallFile is the limit of recordSmallFiles: some seconds of the stream. It is in the middle of a
+// fragment.
 const smallFile = 300_001
 
 // recordSmallFiles records 60 s in a process with a limited file size.
@@ -116,7 +117,7 @@ func recordSmallFiles(dir string) {
 	os.Exit(0)
 }
 
-// A file that the system does not let grow ends behind its last whole fragment.
+// If the system does not let a file grow, the file ends after its last whole fragment.
 func TestFileSizeLimit(t *testing.T) {
 	dir := t.TempDir()
 	cmd := exec.Command(os.Args[0])

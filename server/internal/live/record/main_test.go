@@ -7,7 +7,7 @@ import (
 	"github.com/millrace-io/millrace/internal/testkit/leaktest"
 )
 
-// The environment of a test's child process: its task and its directory.
+// The environment of a child process: its task and its directory.
 const (
 	childEnv     = "MILLRACE_TEST_RECORD"
 	childDirEnv  = "MILLRACE_TEST_RECORD_DIR"
@@ -15,7 +15,7 @@ const (
 	childLimited = "small files"
 )
 
-// children are what child processes do. None of them returns.
+// children are the tasks of child processes. None of them returns.
 var children = map[string]func(dir string){childKilled: recordUntilKilled}
 
 func TestMain(m *testing.M) {

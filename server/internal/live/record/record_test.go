@@ -24,7 +24,7 @@ import (
 	"github.com/millrace-io/millrace/media/mp4"
 )
 
-// probe counts the frames of the first stream of a type that ffmpeg decodes. complaints are
+// probe returns how many frames of the first stream of a type ffmpeg decodes. complaints are
 // ffmpeg's messages.
 func probe(t testing.TB, file, kind string) (frames int, complaints string) {
 	t.Helper()
@@ -43,8 +43,7 @@ func probe(t testing.TB, file, kind string) (frames int, complaints string) {
 	return frames, diag.String()
 }
 
-// decodes checks that ffmpeg finds all pictures in a file or a playlist, and nothing to complain
-// about.
+// decodes checks that ffmpeg decodes all video frames of a file or a playlist, without complaints.
 func decodes(t testing.TB, file string, pictures int) {
 	t.Helper()
 	if n, complaints := probe(t, file, "v"); n != pictures || complaints != "" {
@@ -59,8 +58,8 @@ func pictures(all []fragment) (n int) {
 	return n
 }
 
-// plays checks that ffmpeg finds all pictures in each recording of a stream, by its file and by its
-// playlist.
+// plays checks that ffmpeg decodes all video frames of each recording of a stream, from its file
+// and from its playlist.
 func (r *rig) plays(stream string) {
 	r.t.Helper()
 	for _, name := range r.files(stream) {
@@ -72,7 +71,7 @@ func (r *rig) plays(stream string) {
 	}
 }
 
-// sizes returns how many bytes there are in a directory.
+// sizes returns the total size of the files in a directory.
 func sizes(t testing.TB, dir string) (n int64) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(_ string, d os.DirEntry, err error) error {
@@ -91,7 +90,7 @@ func sizes(t testing.TB, dir string) (n int64) {
 	return n
 }
 
-// checkAll checks all recordings of a stream, and returns their fragments one after the other.
+// checkAll checks all recordings of a stream, and returns all their fragments in order.
 func (r *rig) checkAll(stream string) (all []fragment) {
 	r.t.Helper()
 	for _, name := range r.files(stream) {
@@ -101,7 +100,8 @@ func (r *rig) checkAll(stream string) (all []fragment) {
 	return all
 }
 
-// Everything added to a Recording is in its file, which plays alone and by its playlist.
+// Everything added to a Recording is in its file. The file can be played alone and through its
+// playlist.
 func TestRecording(t *testing.T) {
 	clock := newClock("2026-11-24T15:04:05.678Z")
 	r := newRig(t, func(c *Config) { c.now = clock.now })
@@ -178,8 +178,8 @@ func TestAgainstFFmpeg(t *testing.T) {
 	}
 }
 
-// Each file begins at 0 for players, at any time of the publisher's clock. (A bug: players showed
-// 1:01:40 for 100 s.)
+// Each file begins at 0 for players, whatever the publisher's clock says. (In an earlier version,
+// players showed 1:01:40 for 100 s.)
 func TestBeginsAtZero(t *testing.T) {
 	for _, base := range []uint32{0, 3_600_000, 1<<32 - 5000} {
 		clock := newClock("2026-11-24T15:59:50Z")
@@ -190,7 +190,7 @@ func TestBeginsAtZero(t *testing.T) {
 		want := r.feed.to(rec, 600)
 		rec.Close()
 		r.ended()
-		sameFragments(t, r.checkAll("cam"), want) // check sees that each begins at 0
+		sameFragments(t, r.checkAll("cam"), want) // checks that each file begins at 0
 		files := r.files("cam")
 		if len(files) != 2 {
 			t.Fatal(files)
@@ -198,7 +198,7 @@ func TestBeginsAtZero(t *testing.T) {
 	}
 }
 
-// What players show of a file is its length, and not the publisher's clock.
+// Players show a file's own length, whatever the publisher's clock says.
 func TestBeginsAtZeroAgainstFFmpeg(t *testing.T) {
 	need.Program(t, "ffprobe")
 	r := newRig(t, nil)
@@ -220,14 +220,14 @@ func TestBeginsAtZeroAgainstFFmpeg(t *testing.T) {
 	}
 }
 
-// Video of a frame a second next to audio has no gaps: each frame comes when its audio is there
-// already.
+// Video with one frame per second and audio has no gaps: when a video frame arrives, its audio has
+// already arrived.
 func TestSlides(t *testing.T) {
 	r := newRig(t, nil)
 	r.feed.slides = true
 	rec := r.stream("cam")
 	want := r.feed.to(rec, 800)
-	for !want[0].Key { // the first fragments are of audio alone
+	for !want[0].Key { // the first fragments have only audio
 		want = want[1:]
 	}
 	rec.Close()
@@ -250,7 +250,7 @@ func TestSlides(t *testing.T) {
 	}
 }
 
-// While it is recorded a file plays, and its playlist names segments that are there.
+// A file can be played while it grows, and its playlist only names segments that exist.
 func TestGrowing(t *testing.T) {
 	r := newRig(t, nil)
 	rec := r.stream("cam")
@@ -288,7 +288,7 @@ func TestGrowing(t *testing.T) {
 	sameFragments(t, r.checkAll("cam"), want)
 }
 
-// A stream of sound alone is recorded too.
+// A stream with only audio is recorded, too.
 func TestAudioOnly(t *testing.T) {
 	r := newRig(t, nil)
 	r.feed.only = flv.TypeAudio
@@ -310,8 +310,8 @@ func TestAudioOnly(t *testing.T) {
 	}
 }
 
-// A new file begins at the whole hour, wherever the clock jumps, and the files' names are in the
-// order of their contents.
+// A new file begins at each full hour, wherever the clock jumps. The files' names sort in the order
+// of their contents.
 func TestClock(t *testing.T) {
 	for _, tt := range []struct {
 		name, begins string
@@ -355,7 +355,8 @@ func TestClock(t *testing.T) {
 	}
 }
 
-// Dates follow the clock where the stream was late for long, and stay where it was for a moment.
+// If the stream is late for a long time, dates follow the clock. If it is late for a moment, they
+// do not.
 func TestDates(t *testing.T) {
 	clock := newClock("2026-11-24T15:00:00Z")
 	r := newRig(t, func(c *Config) { c.now = clock.now })
@@ -383,7 +384,7 @@ func TestDates(t *testing.T) {
 	}
 }
 
-// The oldest files are deleted, and what grows is cut, so that all recordings fit.
+// The oldest files are deleted, and growing files are ended, so that all recordings fit.
 func TestMaxBytes(t *testing.T) {
 	const limit = 1 << 20
 	r := newRig(t, func(c *Config) { c.MaxBytes = limit })
@@ -433,7 +434,7 @@ func TestMaxBytes(t *testing.T) {
 	}
 }
 
-// A publisher that sends no keyframes cannot grow a file for ever.
+// A publisher that sends no keyframes cannot make a file grow without limit.
 func TestMaxBytesWithoutKeyFrames(t *testing.T) {
 	const limit = 256 << 10
 	r := newRig(t, func(c *Config) { c.MaxBytes = limit })
@@ -462,7 +463,7 @@ func TestMaxBytesWithoutKeyFrames(t *testing.T) {
 	r.checkAll("cam")
 }
 
-// A gate is a disk that is slow while it is closed.
+// A gate is a disk that blocks while it is closed.
 type gate struct{ open chan struct{} }
 
 func (g *gate) disk(f *os.File) io.Writer { return gatedFile{f, g} }
@@ -509,8 +510,8 @@ func TestFree(t *testing.T) {
 	}
 }
 
-// While the disk is blocked Add continues, the queue stays within its limit, and the playlist marks
-// the gap.
+// While the disk blocks, Add does not, the queue stays within its limit, and the playlist marks the
+// gap.
 func TestSlowDisk(t *testing.T) {
 	leaktest.Check(t, millrace.DefaultPool())
 	const queue = 200 << 10
@@ -519,7 +520,7 @@ func TestSlowDisk(t *testing.T) {
 	r := newRig(t, func(c *Config) { c.QueueBytes, c.disk, c.now = queue, g.disk, clock.now })
 	r.feed.tick = func() { clock.add(40 * time.Millisecond) }
 	rec := r.stream("cam")
-	want := r.feed.to(rec, 310) // ends amid a group of pictures
+	want := r.feed.to(rec, 310) // ends in the middle of a GOP
 	st := r.Stats()
 	if st.Queued > queue || st.Queued < queue/2 || st.Lost == 0 {
 		t.Errorf("%+v, want a full queue and a loss", st)
@@ -564,7 +565,7 @@ func TestSlowDisk(t *testing.T) {
 	decodes(t, name+listExt, pictures(got))
 }
 
-// Close gives up when its context ends, and the blocks come back.
+// Close gives up when its context ends, and the blocks are returned.
 func TestCloseWithHangingDisk(t *testing.T) {
 	leaktest.Check(t, millrace.DefaultPool())
 	g := &gate{make(chan struct{})}
@@ -597,7 +598,7 @@ func TestCloseWithHangingDisk(t *testing.T) {
 	}
 }
 
-// A returning stream continues in a new file, even while the old one waits for the disk.
+// A returning stream continues in a new file, even while the old file waits for the disk.
 func TestReturn(t *testing.T) {
 	g := &gate{make(chan struct{})}
 	r := newRig(t, func(c *Config) { c.disk = g.disk })
@@ -607,7 +608,7 @@ func TestReturn(t *testing.T) {
 		t.Error(err)
 	}
 	rec.Close()
-	r.feed.to(rec, 10) // of no use
+	r.feed.to(rec, 10) // not recorded
 	rec = r.stream("cam")
 	r.feed.to(rec, 10) // before Init
 	rec.Init(r.feed.initChain())
@@ -628,7 +629,7 @@ func TestReturn(t *testing.T) {
 	}
 }
 
-// A directory has one archive, and an error of Open names the directory.
+// A directory has one archive. An error of Open names the directory.
 func TestOneArchive(t *testing.T) {
 	r := newRig(t, nil)
 	_, err := Open(Config{Dir: r.cfg.Dir})
@@ -644,7 +645,8 @@ func TestOneArchive(t *testing.T) {
 	}
 }
 
-// A stream that restarts its clock continues in another file, so that each file plays alone.
+// If a stream restarts its clock, it continues in another file, so that each file can be played
+// alone.
 func TestPublisherClockRestarts(t *testing.T) {
 	r := newRig(t, nil)
 	other := newFeed()
@@ -664,7 +666,7 @@ func TestPublisherClockRestarts(t *testing.T) {
 	}
 }
 
-// Another init segment begins another file, at its first keyframe.
+// Another init segment begins another file at its first keyframe.
 func TestNewInit(t *testing.T) {
 	r := newRig(t, nil)
 	other := newFeed()
@@ -687,7 +689,7 @@ func TestNewInit(t *testing.T) {
 	}
 }
 
-// Recordings continue in a new file when their directory was removed.
+// If the directory is removed, recordings continue in a new file.
 func TestDirectoryRemoved(t *testing.T) {
 	for _, whole := range []bool{false, true} {
 		t.Run(fmt.Sprintf("whole=%v", whole), func(t *testing.T) {
@@ -729,7 +731,7 @@ func TestDirectoryRemoved(t *testing.T) {
 			if len(got) < 70 {
 				t.Errorf("%d fragments, want the last of %d", len(got), len(want))
 			}
-			for !whole && len(got) > len(want) { // from before, too
+			for !whole && len(got) > len(want) { // may begin with earlier fragments
 				got = got[1:]
 			}
 			sameFragments(t, got, want[len(want)-len(got):])
@@ -738,7 +740,7 @@ func TestDirectoryRemoved(t *testing.T) {
 	}
 }
 
-// A failing disk writes a part of each Write, and returns an error, while it fails.
+// While it fails, a failingDisk writes a part of each Write, and returns an error.
 type failingDisk struct{ fails bool }
 
 var errDisk = errors.New("the disk is on fire")
@@ -758,8 +760,8 @@ func (f failingFile) Write(p []byte) (int, error) {
 	return n, errDisk
 }
 
-// An error amid a write ends the file behind its last whole fragment, and the next file begins at a
-// keyframe after a pause.
+// An error in the middle of a write ends the file after its last whole fragment. After a pause, the
+// next file begins at a keyframe.
 func TestFailingDisk(t *testing.T) {
 	clock := newClock("2026-11-24T15:00:00Z")
 	d := &failingDisk{}
@@ -769,7 +771,7 @@ func TestFailingDisk(t *testing.T) {
 	want := r.feed.to(rec, 80)
 	r.settle()
 	d.fails = true
-	for range 8 { // s, in which it tries again
+	for range 8 { // s, in which it retries
 		want = append(want, r.feed.to(rec, 25)...)
 		r.settle()
 	}
@@ -792,7 +794,7 @@ func TestFailingDisk(t *testing.T) {
 	r.plays("cam")
 }
 
-// Names of streams never lead out of the directory.
+// Names of streams never lead outside the directory.
 func TestNames(t *testing.T) {
 	r := newRig(t, nil)
 	for _, name := range []string{
@@ -844,8 +846,8 @@ func TestLock(t *testing.T) {
 	}
 }
 
-// Segments are at least as long as leastSegment where there are keyframes, and never longer than
-// the target duration unless a fragment is.
+// Segments are at least as long as leastSegment if there are keyframes. They are never longer than
+// the target duration, unless a fragment is.
 func TestSegmenter(t *testing.T) {
 	for seed := range uint64(200) {
 		rnd := rand.New(rand.NewPCG(seed, 1))
@@ -889,7 +891,8 @@ func TestSegmenter(t *testing.T) {
 	}
 }
 
-// Missing fragments start a segment that says so: by the sequence numbers, or by the times.
+// If fragments are missing, according to sequence numbers or times, a new segment starts that says
+// so.
 func TestGaps(t *testing.T) {
 	for _, tt := range []struct {
 		name           string
@@ -922,7 +925,7 @@ func TestGaps(t *testing.T) {
 	}
 }
 
-// A playlist that grows ends with a whole entry wherever one of its pages ends.
+// A growing playlist ends with a whole entry at the end of each page.
 func TestPages(t *testing.T) {
 	dir := t.TempDir()
 	root, err := os.OpenRoot(dir)
@@ -973,7 +976,7 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// parseList stops at damage, and returns only entries that are complete and in the media file.
+// parseList stops at damage, and returns only complete entries that are in the media file.
 func FuzzParseList(f *testing.F) {
 	head := string(listHeader(growing, "m.mp4", 10, leastTarget))
 	g := segment{offset: 10, size: 20, end: 2 * time.Second, date: time.Unix(1e9, 0)}
@@ -1006,8 +1009,8 @@ func FuzzParseList(f *testing.F) {
 	})
 }
 
-// Streams with names below each other's have separate recordings, in directories that are removed
-// with their last file.
+// Streams whose names are prefixes of each other have separate recordings. Their directories are
+// removed with the last file.
 func TestNamesBelowNames(t *testing.T) {
 	clock := newClock("2026-11-24T15:00:00Z")
 	r := newRig(t, func(c *Config) { c.now = clock.now })
@@ -1030,7 +1033,7 @@ func TestNamesBelowNames(t *testing.T) {
 	check(names...)
 	r.close()
 
-	// Another process finds all of them, and deletes the oldest first. Other files stay.
+	// Another process finds all recordings, and deletes the oldest first. Other files stay.
 	for _, file := range []string{"a/notes.txt", "a/b/c/notes",
 		"a/b/c/d/e/2026-11-24T15-00-00.000Z.mp4"} {
 		_ = os.MkdirAll(filepath.Join(r.dir, filepath.Dir(file)), 0o755)

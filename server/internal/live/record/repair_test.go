@@ -26,7 +26,7 @@ const (
 	childExcess = 2 * (childLimit/8 + 2*childBatch)
 )
 
-// recordUntilKilled records two streams as fast as the disk takes them, in files of 20 s.
+// recordUntilKilled records two streams as fast as the disk allows, in files of 20 s.
 func recordUntilKilled(dir string) {
 	clock := newClock("2026-11-24T15:00:00Z")
 	a, err := Open(Config{Dir: dir, MaxBytes: childLimit, Every: 20 * time.Second, now: clock.now})
@@ -55,8 +55,8 @@ func recordUntilKilled(dir string) {
 	select {}
 }
 
-// What a killed process was recording is whole fragments after the next Open, and plays before
-// that.
+// The recording of a killed process can be played. After the next Open it consists of whole
+// fragments.
 func TestKilled(t *testing.T) {
 	if testing.Short() {
 		t.Skip("20 processes")
@@ -98,7 +98,7 @@ func TestKilled(t *testing.T) {
 			files := filesOf(t, filepath.Join(dir, stream))
 			for i, name := range files {
 				all, _ := check(t, name, true)
-				if i == len(files)-1 && round%2 == n { // the file that was repaired
+				if i == len(files)-1 && round%2 == n { // the repaired file
 					decodes(t, name+[]string{mediaExt, listExt, listExt}[round/2%3], pictures(all))
 				}
 			}
@@ -113,13 +113,13 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// checkUnfinished checks what a killed process has left.
+// checkUnfinished checks the recordings that a killed process has left.
 func checkUnfinished(t *testing.T, dir string, decode bool) {
 	t.Helper()
 	for _, stream := range []string{"one", "two"} {
 		for _, name := range filesOf(t, filepath.Join(dir, stream)) {
 			text, err := os.ReadFile(name + listExt)
-			// It was killed before its first write.
+			// The process was killed before its first write.
 			if os.IsNotExist(err) || err == nil && len(text) == 0 {
 				continue
 			}
@@ -145,7 +145,7 @@ func checkUnfinished(t *testing.T, dir string, decode bool) {
 	}
 }
 
-// memoryDir returns a directory that is not on a disk, if there is one: fsync takes long on others.
+// memoryDir returns a directory in memory, if there is one, because fsync is slow on disks.
 func memoryDir(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/dev/shm", "millrace")
@@ -156,11 +156,11 @@ func memoryDir(t testing.TB) string {
 	return dir
 }
 
-// A file that was cut at any byte is repaired to the whole fragments in front of it.
+// A file that was cut at any byte is repaired to its whole fragments.
 func TestCut(t *testing.T) {
 	r := newRig(t, nil)
 	rec := r.stream("cam")
-	for range 75 { // the stream's time begins at 3 s
+	for range 75 { // the stream's times begin at 3 s
 		body, _, _ := r.feed.next()
 		body.Release()
 	}
@@ -179,7 +179,7 @@ func TestCut(t *testing.T) {
 	}
 	_, p := check(t, name, true)
 	grown := strings.Replace(strings.TrimSuffix(string(text), endLine), ":VOD", ":EVENT", 1)
-	ends := []int{len(r.feed.init)} // of fragments
+	ends := []int{len(r.feed.init)} // ends of the fragments
 	for _, f := range want {
 		ends = append(ends, ends[len(ends)-1]+f.Size)
 	}
@@ -194,7 +194,7 @@ func TestCut(t *testing.T) {
 	if testing.Short() {
 		step = 13
 	}
-	cutAt := len(want) // the fragment that is damaged
+	cutAt := len(want) // index of the damaged fragment
 	cut := func(n int, list string) {
 		_ = root.Mkdir("cam", 0o755)
 		if err := root.WriteFile(base+mediaExt, media[:n], 0o644); err != nil {
@@ -233,8 +233,8 @@ func TestCut(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// The init segment and the first fragment, and the last two fragments, the first of which ends
-	// a segment.
+	// This covers the init segment, the first fragment, and the last two fragments, the first of
+	// which ends a segment.
 	for n := 0; n < ends[0]+200; n += step {
 		cut(n, "")
 	}
@@ -249,7 +249,7 @@ func TestCut(t *testing.T) {
 		cut(n, grown)
 		cut(n, grown[:len(grown)-70])
 	}
-	// Damage in the last segment that the playlist names, and in all.
+	// The damage is in the last segment that the playlist names, and in the first one.
 	for _, i := range []int{at + 3, 0} {
 		whole := bytes.Clone(media)
 		copy(media[ends[i]:], make([]byte, 100))
@@ -264,13 +264,13 @@ func TestCut(t *testing.T) {
 		}
 		media, cutAt = whole, len(want)
 	}
-	// And the playlist anywhere.
+	// The playlist is cut anywhere.
 	for n := 0; n < len(grown); n += step {
 		cut(len(media), grown[:n])
 	}
 }
 
-// Bytes of a file that are damaged end it there.
+// Damaged bytes in a file end it there.
 func FuzzFinish(f *testing.F) {
 	feed := newFeed()
 	defer feed.release()
@@ -365,8 +365,7 @@ func TestForeignFiles(t *testing.T) {
 	}
 }
 
-// What a process left behind that was killed while it replaced a playlist, or deleted a file, is
-// put in order.
+// Open cleans up after a process that was killed while it replaced a playlist, or deleted a file.
 func TestLeftBehind(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -413,7 +412,7 @@ func TestLeftBehind(t *testing.T) {
 			if err := a.Close(t.Context()); err != nil {
 				t.Error(err)
 			}
-			if tt.files < 0 { // it cannot be repaired, but it is counted
+			if tt.files < 0 { // cannot be repaired, but is counted
 				if st := a.Stats(); st.Files != 1 || st.Repaired != 0 ||
 					st.Bytes < sizes(t, r.dir) {
 					t.Errorf("%+v, %d bytes, want one file, counted, without a repair", st,

@@ -13,7 +13,7 @@ import (
 	"github.com/millrace-io/millrace/internal/testkit/nettest"
 )
 
-// alone fails the test unless another process cannot have the directory.
+// alone checks that another process cannot open the directory.
 func (r *rig) alone() {
 	r.t.Helper()
 	if a, err := Open(Config{Dir: r.dir}); err == nil ||
@@ -25,7 +25,7 @@ func (r *rig) alone() {
 	}
 }
 
-// successor opens the archive that a process opens which replaces r's.
+// successor opens the archive as a process does that replaces r's process.
 func (r *rig) successor() *rig {
 	r.t.Helper()
 	return newRig(r.t, func(c *Config) {
@@ -42,8 +42,8 @@ func (r *rig) isReady() bool {
 	}
 }
 
-// A successor does not touch the files of the previous process, and queues frames. It writes its
-// own files when that process has ended, after the others, and nothing is lost.
+// A successor does not touch the files of the previous process, and queues frames. When that
+// process has ended, the successor writes its own files after the others, and nothing is lost.
 func TestSuccessor(t *testing.T) {
 	old := newRig(t, nil)
 	first := old.stream("cam")
@@ -88,8 +88,8 @@ func TestSuccessor(t *testing.T) {
 	}
 }
 
-// If the previous process is stuck, a successor loses frames that do not fit into the queue, counts
-// them, and continues at a keyframe when it gets the directory.
+// If the previous process is stuck, a successor loses the frames that do not fit into the queue,
+// counts them, and continues at a keyframe when it gets the directory.
 func TestSuccessorOfAStuckProcess(t *testing.T) {
 	old := newRig(t, func(c *Config) { c.QueueBytes = 1 << 20 })
 	next := old.successor()
@@ -121,7 +121,7 @@ func TestSuccessorOfAStuckProcess(t *testing.T) {
 	}
 }
 
-// A successor that ends before its predecessor waits for it, no longer than it may, and touches
+// A successor that ends before its predecessor waits for it up to a time limit, and touches
 // nothing.
 func TestSuccessorEndsFirst(t *testing.T) {
 	old := newRig(t, nil)
@@ -144,7 +144,8 @@ func TestSuccessorEndsFirst(t *testing.T) {
 	sameFragments(t, old.checkAll("cam"), want)
 }
 
-// A successor without a predecessor has the directory at once, and one that waits for long says so.
+// A successor without a predecessor has the directory at once. A successor that waits for long logs
+// it.
 func TestSuccessorSaysThatItWaits(t *testing.T) {
 	dir := t.TempDir()
 	old := newRig(t, func(c *Config) { c.Dir, c.Successor = dir, true })

@@ -11,8 +11,8 @@ import (
 	"github.com/millrace-io/millrace"
 )
 
-// A file gets all pieces, also more of them than one system call takes, and an error leaves the
-// rest in the chain.
+// A file gets all pieces, even if they need several system calls. An error leaves the rest in the
+// chain.
 func TestWriteTo(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "file")
 	f, err := os.Create(name)
@@ -28,7 +28,7 @@ func TestWriteTo(t *testing.T) {
 	defer c.Release()
 	all.AppendCopy(source)
 	var want []byte
-	// Every other piece, so that they are not neighbours.
+	// Every other piece is used, so that the pieces are not adjacent.
 	for at := 0; at+20 <= len(source); at += 40 {
 		all.Slice(&c, at, at+20)
 		want = append(want, source[at:at+20]...)

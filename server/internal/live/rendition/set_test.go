@@ -65,7 +65,7 @@ func TestFormatIsMadeWhileItIsUsed(t *testing.T) {
 	}
 	s.Leave(first)
 	s.Leave(second)
-	made(3) // the reader is left
+	made(3) // the reader remains
 	reader.Release()
 	made(2)
 	s.Leave(live)
@@ -78,12 +78,12 @@ func TestFormatIsMadeWhileItIsUsed(t *testing.T) {
 	s.Leave(again)
 }
 
-// A viewer that wants the next keyframe of a format under conversion starts after the kept frames
-// have been converted.
+// A viewer that wants the next keyframe of a running conversion starts after the kept frames have
+// been converted.
 func TestNextKeyframeOfAFormatThatIsMade(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := newSet(t, FLV)
-		s.publish(t, "\x09", true) // of any kind: what matters is that there was a frame
+		s.publish(t, "\x09", true) // the kind does not matter, only that there was a frame
 		r, start := s.Join(RTMP, true)
 		if start.Cursor != nil {
 			t.Error("a start is known before the format was made")
@@ -102,7 +102,7 @@ func TestNextKeyframeOfAFormatThatIsMade(t *testing.T) {
 	})
 }
 
-// Viewers of a conversion that panics can tell: their stream does not end as if it were complete.
+// If a conversion panics, its viewers notice: their stream does not end as if it were complete.
 func TestViewersOfAFailedConversion(t *testing.T) {
 	s, log := newSet(t, FLV)
 	s.mu.Lock()
@@ -115,7 +115,7 @@ func TestViewersOfAFailedConversion(t *testing.T) {
 		t.Fatal("the viewer got another rendition")
 	}
 	start.Cursor.Close()
-	s.run(t.Context(), r, conversion{to: r}) // a mistake
+	s.run(t.Context(), r, conversion{to: r}) // a mistake, which panics
 	if why := r.Fanout().Reason(); why != fanout.ConversionFailed || why.Complete() {
 		t.Errorf("viewers end with %q", why)
 	}
@@ -132,7 +132,7 @@ func TestViewersOfAFailedConversion(t *testing.T) {
 	}
 }
 
-// Bytes of an unknown format have no place at which a viewer could continue, nor have MP4 players.
+// Viewers of an unknown format, and MP4 players, have no position at which they could continue.
 func TestWhoIsDisconnectedForLag(t *testing.T) {
 	for _, drop := range []bool{false, true} {
 		raw, _ := newSet(t, Raw)
@@ -174,7 +174,7 @@ func TestRate(t *testing.T) {
 	}
 }
 
-// Frames that viewers were moved past are counted for the stream and for the server.
+// Frames that viewers have skipped are counted for the stream and for the server.
 func TestLostFramesAreCounted(t *testing.T) {
 	s, _ := newSet(t, FLV)
 	s.NoteLost(broadcast.Missed{Frames: 3, Why: broadcast.LagBytes})
