@@ -9,7 +9,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/hook"
 )
 
-// A gate has the policy in force, which Protect looks up for each request.
+// Protect uses the gate's current policy for each request.
 func TestGateAppliesANewPolicy(t *testing.T) {
 	g := NewGate(nil, NewRefusals(slog.New(slog.DiscardHandler), new(Origins), false))
 	h := g.Protect(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
@@ -32,7 +32,7 @@ func TestGateAppliesANewPolicy(t *testing.T) {
 	}
 }
 
-// Without a hook a client gets the stream that it asks for.
+// Without a hook, a client gets the stream that it requests.
 func TestGateWithoutAHook(t *testing.T) {
 	g := NewGate(nil, NewRefusals(slog.New(slog.DiscardHandler), new(Origins), false))
 	g.SetPolicy(&Policy{})

@@ -4,7 +4,7 @@ import (
 	"testing"
 )
 
-// A list of origins has no paths and no words.
+// An entry of a list of origins has no path and is not a keyword.
 func TestParseOrigins(t *testing.T) {
 	for _, list := range []string{
 		"example.org", "https://example.org/", "https://", "https://a.b/c", "**",

@@ -4,7 +4,7 @@ import (
 	"testing"
 )
 
-// The query of a client ends no address in a playlist.
+// A client's query cannot end an address in a playlist.
 func TestOwnQuery(t *testing.T) {
 	for query, want := range map[string]string{
 		"": "", "b=2&a=1": "a=1&b=2", "a=2&a=1": "a=2&a=1", "u=x;v=y&_HLS_msn=1": "u=x;v=y",

@@ -22,14 +22,14 @@ func statusOf(err error) int {
 	return refuse.Status(err)
 }
 
-// A listener that other machines can reach takes publishers with the token only.
+// A listener that other machines can reach accepts publishers only with the token.
 func TestPublishingThroughAPublicListener(t *testing.T) {
 	public, local := &net.TCPAddr{IP: net.IPv4zero, Port: 8080}, &net.TCPAddr{IP: net.IPv6loopback}
 	for _, tt := range []struct {
 		token    string
 		listener net.Addr
 		policy   string
-		status   int // for a request that shows the token t
+		status   int // for a request with the token t
 	}{
 		{"", public, "off", 403}, {"t", public, "token", 0},
 		{"", local, "open", 0}, {"t", local, "token", 0}, {"u", local, "token", 403},
@@ -53,7 +53,7 @@ func TestPublishingThroughAPublicListener(t *testing.T) {
 }
 
 // A page of another site that resolves its own name to 127.0.0.1 cannot read from a server that
-// only this machine reaches.
+// only this machine can reach.
 func TestReadersOfALoopbackListenerNameThisMachine(t *testing.T) {
 	for host, here := range map[string]bool{
 		"localhost": true, "LOCALHOST:80": true, "a.localhost": true, "127.0.0.1": true,
@@ -65,7 +65,7 @@ func TestReadersOfALoopbackListenerNameThisMachine(t *testing.T) {
 		for _, tt := range []struct {
 			policy Policy
 			path   string
-			status int // for a host that is not this machine
+			status int // for a host name that is not local
 		}{
 			{Policy{Loopback: true}, "/", 403},
 			{Policy{Publish: "p", Loopback: true}, "/", 403},
@@ -88,7 +88,7 @@ func TestReadersOfALoopbackListenerNameThisMachine(t *testing.T) {
 	}
 }
 
-// On a listener that other machines reach, keys are enough to publish.
+// On a listener that other machines can reach, signed tokens suffice to publish.
 func TestSignedTokensOpenPublishing(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "keys")
 	if err := os.WriteFile(file, []byte(token.NewKey()), 0o600); err != nil {
@@ -114,8 +114,8 @@ func TestSignedTokensOpenPublishing(t *testing.T) {
 	}
 }
 
-// With a hook and without a token, other machines may publish, but write no blobs, and names of
-// hosts count on loopback.
+// With a hook and without a token, other machines may publish, but not write blobs. Host names are
+// checked on a loopback listener.
 func TestHookDecidesForOtherMachines(t *testing.T) {
 	p := &Policy{Hook: true}
 	r := httptest.NewRequest("POST", "http://example.org/live/cam", nil)

@@ -13,7 +13,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/refuse"
 )
 
-// Clients that come again and again do not fill the log, and do not hide others.
+// Clients that reconnect repeatedly do not fill the log, and do not hide others.
 func TestRefusalsDoNotFillTheLog(t *testing.T) {
 	book := &nettest.LogBook{}
 	r := NewRefusals(slog.New(slog.NewTextHandler(book, nil)), new(Origins), false)

@@ -19,11 +19,11 @@ import (
 	"github.com/millrace-io/millrace"
 )
 
-// writerDirectory is the environment variable that makes a test binary a writer, see
+// writerDirectory is the environment variable that makes a test binary a writer; see
 // TestKilledWriters.
 const writerDirectory = "MILLRACE_TEST_BLOB_WRITER"
 
-// writerKeys is how many keys it writes to.
+// writerKeys is the number of keys that the writer uses.
 const writerKeys = 4
 
 // writeUntilKilled puts and deletes values until the test kills its process.
@@ -53,7 +53,7 @@ func writeUntilKilled(dir string) {
 	select {}
 }
 
-// A process that is killed amid its writes leaves whole values, and nothing else that stays.
+// A process that is killed during a write leaves only complete values.
 func TestKilledWriters(t *testing.T) {
 	dir := t.TempDir()
 	unfinished, there := 0, 0
@@ -92,7 +92,7 @@ func TestKilledWriters(t *testing.T) {
 	}
 }
 
-// checkKilled returns how many values are in a directory, all whole.
+// checkKilled returns the number of values in a directory, after checking that each is complete.
 func checkKilled(t *testing.T, dir string) (there int) {
 	t.Helper()
 	d, err := newDirectory(dir, false, millrace.DefaultPool())
@@ -194,7 +194,7 @@ func TestExpiry(t *testing.T) {
 	}
 }
 
-// openDirectoryAt opens a directory at another time, without its sweeper.
+// openDirectoryAt opens a directory with the given clock, and without its sweeper.
 func openDirectoryAt(t *testing.T, name string, clock func() time.Time) *directory {
 	t.Helper()
 	d, err := newDirectory(name, false, millrace.DefaultPool())
@@ -207,7 +207,7 @@ func openDirectoryAt(t *testing.T, name string, clock func() time.Time) *directo
 	return d
 }
 
-// A sweep does not delete a value that has replaced an expired one since the sweep looked.
+// A sweep does not delete a value that has replaced an expired one since the sweep checked.
 func TestSweepRechecksBeforeDeleting(t *testing.T) {
 	d := openDirectory(t, t.TempDir())
 	at := fileOf("k")
@@ -219,7 +219,7 @@ func TestSweepRechecksBeforeDeleting(t *testing.T) {
 	}
 }
 
-// A symbolic link in the directory does not make the server read elsewhere.
+// A symbolic link in the directory does not make the server read outside it.
 func TestLinksLeadNowhere(t *testing.T) {
 	dir, secret := t.TempDir(), filepath.Join(t.TempDir(), "secret")
 	if err := os.WriteFile(secret, []byte("secret"), 0o600); err != nil {
@@ -240,7 +240,7 @@ func TestLinksLeadNowhere(t *testing.T) {
 	serve(t, d).mustHave(t, "k", []byte("value"))
 }
 
-// A value that expires before its writer is answered has a tag all the same.
+// If a value expires before its writer gets the answer, the answer still has a tag.
 func TestTagOfExpiringValue(t *testing.T) {
 	looks := new(atomic.Int64)
 	d := closing(t, openDirectoryAt(t, t.TempDir(),
@@ -255,11 +255,11 @@ func TestTagOfExpiringValue(t *testing.T) {
 	}
 }
 
-// No value is said to last longer than its writer has asked for.
+// No value is reported to last longer than its writer has requested.
 func TestValuesExpireOnTime(t *testing.T) {
 	d := closing(t, openDirectoryAt(t, t.TempDir(), func() time.Time { return time.Unix(1e9, 0) }))
 	d.serial.Store(int64(time.Millisecond) - 50)
-	for range 100 { // over the end of the serial numbers
+	for range 100 { // beyond the last serial number
 		if _, _, err := d.Put(t.Context(), "k", strings.NewReader("value"), 5,
 			Put{Limit: limit, TTL: time.Hour}); err != nil {
 			t.Fatal(err)
@@ -277,7 +277,7 @@ func TestValuesExpireOnTime(t *testing.T) {
 	}
 }
 
-// Values that are put in the same moment, and have the same length, have different tags.
+// Values that are put at the same time and have the same length have different tags.
 func TestTagsDiffer(t *testing.T) {
 	d := closing(t, openDirectoryAt(t, t.TempDir(), func() time.Time { return time.Unix(1e9, 0) }))
 	tags := make(map[string]bool)

@@ -18,7 +18,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// limit is how long values of tests may be.
+// limit is the maximum length of values in tests.
 const limit = 16 << 20
 
 // onEachStore runs a test on a directory, on Redis, and on a Redis Cluster.
@@ -87,7 +87,7 @@ func mustPut(t *testing.T, s Store, key string, value []byte) string {
 	return tag
 }
 
-// A web serves a store's values over a loopback connection, by their keys.
+// A web serves a store's values by key over a loopback connection.
 type web struct{ *httptest.Server }
 
 func serve(t *testing.T, s Store) web {
@@ -108,7 +108,7 @@ func serve(t *testing.T, s Store) web {
 	return web{srv}
 }
 
-// get returns the value of a key, nil if there is none, and its entity tag.
+// get returns the value of a key, or nil if there is none, and its entity tag.
 func (w web) get(ctx context.Context, key string, header ...string) (value []byte, tag string,
 	err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, w.URL+"/"+key, nil)
@@ -141,7 +141,7 @@ func (w web) mustHave(t *testing.T, key string, want []byte) {
 	}
 }
 
-// described returns a value of n bytes, at least 16, that describes itself: its seed, its length,
+// described returns a value of n bytes, at least 16, that identifies itself: its seed, its length,
 // and bytes made from the seed.
 func described(seed uint64, n int) []byte {
 	p := make([]byte, n)
@@ -153,7 +153,7 @@ func described(seed uint64, n int) []byte {
 	return p
 }
 
-// isWhole reports whether described has made p.
+// isWhole reports whether p was made by described.
 func isWhole(p []byte) bool {
 	return len(p) >= 16 && binary.LittleEndian.Uint64(p[8:]) == uint64(len(p)) &&
 		bytes.Equal(p, described(binary.LittleEndian.Uint64(p), len(p)))

@@ -24,7 +24,7 @@ func TestCheckKey(t *testing.T) {
 	}
 }
 
-// No two keys share a file, also where case is ignored; and none leads out of its directory.
+// No two keys have the same file, even if case is ignored, and no file is outside its directory.
 func FuzzFileOf(f *testing.F) {
 	long := strings.Repeat("x", 240)
 	for _, keys := range [][2]string{
@@ -63,7 +63,7 @@ func TestConditionOf(t *testing.T) {
 		{"W/" + tag, "", false, false},
 		{`"a", ` + tag, "", true, false},
 		{`"a",,"b" , ` + tag, "", true, false},
-		{"\"a\"\n" + tag, "", true, false}, // in two lines
+		{"\"a\"\n" + tag, "", true, false}, // in two header lines
 		{"", "\"a\"\n" + tag, false, true},
 		{`"a"`, "", false, false},
 		{"nonsense", "", false, false},

@@ -14,7 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A write whose reply is lost is executed once, and reports its result.
+// If the reply to a write is lost, the write is executed once and reports its result.
 func TestLostAnswers(t *testing.T) {
 	server := redistest.Shared(t)
 	proxy := server.Proxy(t)
@@ -30,7 +30,7 @@ func TestLostAnswers(t *testing.T) {
 	for _, only := range []Condition{nil, absent, present} {
 		for _, there := range []bool{false, true} {
 			if only != nil && only("") == there {
-				continue // it is not allowed
+				continue // not allowed
 			}
 			_ = other.Delete(t.Context(), "k", nil)
 			if there {
@@ -68,7 +68,7 @@ func TestLostAnswers(t *testing.T) {
 	proxy.Set()
 }
 
-// The second try of a write does not undo what another writer has written since the first.
+// The second attempt of a write does not undo what another writer has written since the first.
 func TestSecondTries(t *testing.T) {
 	s := openServer(t, redistest.Shared(t).Endpoint(), t.Name()+":")
 	w := serve(t, s)
@@ -102,14 +102,14 @@ func TestSecondTries(t *testing.T) {
 	}
 }
 
-// What all tries together mean, and not the last one alone.
+// The result depends on all attempts, not only on the last one.
 func TestTries(t *testing.T) {
 	const done = "$7\r\ncreated\r\n"
 	cut := redistest.Say("").ThenClose()
 	say := redistest.Say
 	for name, tt := range map[string]struct {
 		script                    []redistest.Answer
-		answer                    string // "": an error
+		answer                    string // "" means an error
 		unsure, unavailable, full bool
 	}{
 		"at once": {script: []redistest.Answer{say(done)}, answer: "created"},
@@ -161,13 +161,14 @@ func repeat(a redistest.Answer, n int) (all []redistest.Answer) {
 	return all
 }
 
-// While a slot moves, and after, what cannot be done is to be tried again: it has changed nothing.
+// While a slot is migrated, and after that, a failed operation must be retried, and has changed
+// nothing.
 func TestSlotsThatMove(t *testing.T) {
-	t.Parallel() // it waits
+	t.Parallel() // waits most of the time
 	cluster := redistest.StartCluster(t, 3, 0)
 	s := openRedis(t, redis.NewClusterClient(redisclient.ClusterOptions(cluster)), "")
 	long, short := described(1, spoolMemory+1), described(2, 100)
-	// try does everything, and returns how much of it is to be tried again.
+	// try performs every operation, and returns how many must be retried.
 	try := func() (later int) {
 		w := httptest.NewRecorder()
 		v, err := s.Open(t.Context(), "k")

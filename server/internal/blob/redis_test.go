@@ -64,7 +64,7 @@ func TestRedisKeys(t *testing.T) {
 	}
 }
 
-// A value that was replaced stays while it is read, and then goes.
+// A replaced value stays while it is read, and is deleted afterwards.
 func TestReplacedValues(t *testing.T) {
 	s := openServer(t, redistest.Shared(t).Endpoint(), t.Name()+":")
 	old := described(1, 1000)
@@ -100,7 +100,7 @@ func TestReplacedValues(t *testing.T) {
 	}
 }
 
-// A value that was not replaced does not begin to expire because it is read.
+// Reading a value that was not replaced does not make it expire.
 func TestReadsDoNotMakeValuesExpire(t *testing.T) {
 	s := openServer(t, redistest.Shared(t).Endpoint(), t.Name()+":")
 	mustPut(t, s, "k", []byte("value"))
@@ -119,7 +119,7 @@ func TestReadsDoNotMakeValuesExpire(t *testing.T) {
 	}
 }
 
-// When a client leaves amid an answer in several parts, reading ends.
+// When a client disconnects during a response in several parts, reading ends.
 func TestAnUnfinishedAnswerInParts(t *testing.T) {
 	s := openServer(t, redistest.Shared(t).Endpoint(), t.Name()+":")
 	mustPut(t, s, "k", described(1, 4<<20))
@@ -140,7 +140,7 @@ func TestAnUnfinishedAnswerInParts(t *testing.T) {
 	}
 }
 
-// A brokenResponse takes so many bytes.
+// A brokenResponse accepts a limited number of bytes.
 type brokenResponse struct {
 	header http.Header
 	left   int
@@ -158,7 +158,7 @@ func (w *brokenResponse) Write(p []byte) (int, error) {
 }
 
 // A value that Redis has evicted is not found. A key of another type is an error, and is not
-// replaced.
+// overwritten.
 func TestKeysChangedByOtherPrograms(t *testing.T) {
 	s := openServer(t, redistest.Shared(t).Endpoint(), t.Name()+":")
 	w := serve(t, s)
@@ -211,7 +211,7 @@ func TestErrorsOfRedis(t *testing.T) {
 	if err := s.Ping(t.Context()); err == nil {
 		t.Error("it answers")
 	}
-	// Data on an old connection may have arrived, while the client does not know yet that the
+	// Data on an old connection may have arrived when the client has not noticed yet that the
 	// server has closed it.
 	for s.rdb.PoolStats().TotalConns > 0 {
 		_ = s.Ping(t.Context())
@@ -225,7 +225,7 @@ func TestErrorsOfRedis(t *testing.T) {
 	}
 }
 
-// An answer that cannot be finished breaks off, and is not taken for a whole one.
+// A response that cannot be completed breaks off, and does not look complete.
 func TestDownloadsThatBreakOff(t *testing.T) {
 	server := redistest.Start(t)
 	s := openServer(t, server.Endpoint(), "")
@@ -237,7 +237,7 @@ func TestDownloadsThatBreakOff(t *testing.T) {
 		proxy.Set(redistest.CutReply(10 << 10).On("GETRANGE"))
 		res, err := http.Get(w.URL + "/k")
 		if err != nil {
-			continue // it broke off before the header had left
+			continue // it broke off before the header was sent
 		}
 		n, err := io.Copy(io.Discard, res.Body)
 		_ = res.Body.Close()

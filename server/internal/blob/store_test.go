@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// Random operations, compared with a map.
+// Random operations are compared with a map.
 func TestAgainstAMap(t *testing.T) {
 	type entry struct {
 		value []byte
@@ -24,7 +24,7 @@ func TestAgainstAMap(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s Store) {
 		rnd := rand.New(rand.NewPCG(1, 2))
 		model := make(map[string]entry)
-		everUsed := make(map[string]bool) // tags
+		everUsed := make(map[string]bool) // all tags so far
 		w := serve(t, s)
 		for i := range 200 {
 			key := fmt.Sprintf("k%d/%d", rnd.IntN(4), rnd.IntN(2))
@@ -109,7 +109,7 @@ func TestBrokenBodiesChangeNothing(t *testing.T) {
 					}
 				}
 			}
-			// A body that is only shorter than it should be.
+			// The body is shorter than announced.
 			_, _, err := s.Put(t.Context(), "k", bytes.NewReader(value[:k]), int64(k)+1,
 				Put{Limit: limit})
 			if !errors.Is(err, io.ErrUnexpectedEOF) {
@@ -122,7 +122,7 @@ func TestBrokenBodiesChangeNothing(t *testing.T) {
 	})
 }
 
-// left fails the test unless the store holds so many values, and nothing that is unfinished.
+// left fails the test unless the store has the given number of values, and nothing unfinished.
 func left(t *testing.T, s Store, values int) {
 	t.Helper()
 	switch s := s.(type) {
@@ -152,7 +152,7 @@ func TestLimit(t *testing.T) {
 				}
 			}
 			value := described(1, 3<<20)
-			// Bytes after the stated size stay unread.
+			// Bytes after the announced size are not read.
 			if _, _, err := s.Put(t.Context(), "fits", bytes.NewReader(value), int64(most),
 				Put{Limit: int64(most)}); err != nil {
 				t.Errorf("%d bytes, which is the limit: %v", most, err)
@@ -163,7 +163,7 @@ func TestLimit(t *testing.T) {
 	})
 }
 
-// A reader gets a whole value while others put and delete it.
+// A reader gets a complete value while others put and delete it.
 func TestValuesAreNeverTorn(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s Store) {
 		w := serve(t, s)
@@ -219,7 +219,8 @@ func TestValuesAreNeverTorn(t *testing.T) {
 	})
 }
 
-// Of several writers with If-None-Match: *, one succeeds. Writers with If-Match lose no update.
+// Of several writers with If-None-Match: *, one succeeds. No update of writers with If-Match is
+// lost.
 func TestConditionsAreAtomic(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s Store) {
 		var all sync.WaitGroup
@@ -289,7 +290,7 @@ func TestParseTTL(t *testing.T) {
 			t.Errorf("ParseTTL(%q) = %v, want an error", in, got)
 		}
 	}
-	// What an answer says can be said in a request.
+	// The time in a response can be used in a request.
 	for _, left := range []time.Duration{1, time.Millisecond / 3, time.Millisecond, 1234567890,
 		time.Hour, maxTTL} {
 		text := formatTTL(left)

@@ -14,9 +14,9 @@ import (
 	"github.com/millrace-io/millrace"
 )
 
-// A successor has the directory together with the process that it replaces: uploads that are under
-// way there are not deleted, and of writers in both that want to be the first, one is. A third
-// process gets nothing until both have ended.
+// A successor shares the directory with the process that it replaces. Running uploads of that
+// process are not deleted. If writers in both want to be the first, one of them is. A third process
+// cannot open the directory until both have ended.
 func TestSuccessorShares(t *testing.T) {
 	dir := t.TempDir()
 	refused := func(when string) {

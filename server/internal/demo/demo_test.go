@@ -10,8 +10,8 @@ import (
 	"github.com/millrace-io/millrace/internal/testkit/need"
 )
 
-// A tag is one FLV tag, read here without the project's own decoder so that a mistake there does
-// not hide one here.
+// A tag is one FLV tag, parsed here without the project's own decoder, so that an error of the
+// decoder is not hidden.
 type tag struct {
 	kind byte // 8 audio, 9 video, 18 script
 	at   time.Duration
@@ -101,14 +101,14 @@ func TestSampleIsLengthLongInBothTracks(t *testing.T) {
 	for _, track := range []struct {
 		name  string
 		kind  byte
-		count int // frames in Length
+		count int // number of frames in Length
 	}{{"video", 9, 200}, {"audio", 8, 375}} {
 		n := 0
 		for _, tag := range tags(t, Sample) {
 			if tag.kind != track.kind || tag.data[1] != 1 {
 				continue
 			}
-			// Timestamps are whole milliseconds: allow each to be rounded either way.
+			// Timestamps are whole milliseconds: allow rounding in either direction.
 			want := Length * time.Duration(n) / time.Duration(track.count)
 			if d := tag.at - want; d <= -time.Millisecond || d >= time.Millisecond {
 				t.Errorf("%s frame %d at %v, want %v", track.name, n, tag.at, want)
@@ -127,7 +127,7 @@ func TestSampleIsSmall(t *testing.T) {
 	}
 }
 
-// Two rounds, the second moved by Length, are one stream that ffmpeg decodes without a word.
+// Two rounds, the second shifted by Length, form one stream that ffmpeg decodes without a message.
 func TestSampleLoops(t *testing.T) {
 	ffmpeg := need.Program(t, "ffmpeg")
 	cmd := exec.Command(ffmpeg, "-v", "warning", "-xerror", "-i", "pipe:0", "-f", "null", "-")
@@ -143,7 +143,7 @@ func again(t *testing.T) []byte {
 	var b []byte
 	for _, tag := range tags(t, Sample) {
 		if tag.kind == 18 || tag.data[1] == 0 {
-			continue // metadata and sequence headers hold for all rounds
+			continue // metadata and sequence headers apply to all rounds
 		}
 		ms, n := (tag.at + Length).Milliseconds(), len(tag.data)
 		b = append(b, tag.kind, byte(n>>16), byte(n>>8), byte(n), byte(ms>>16), byte(ms>>8),

@@ -9,15 +9,15 @@ import (
 	"testing"
 )
 
-// files are the contents of files by their names, or by what sysctl(8) calls them.
+// files are the contents of files by name, or by their names in sysctl(8).
 type files map[string]string
 
 const (
-	gone  = "\x00gone" // takes a file away
+	gone  = "\x00gone" // removes a file
 	group = "sys/fs/cgroup/system.slice/millrace.service/"
 )
 
-// Control groups of version 1. A container has its own one mounted at oldMemory.
+// Control groups of version 1. A container has its own group mounted at oldMemory.
 const (
 	oldGroups = "9:name=systemd:/\n5:cpu,cpuacct:/docker/7f\n4:hugetlb,memory:/docker/7f\n0::/\n"
 	oldMemory = "sys/fs/cgroup/memory/"
@@ -28,7 +28,7 @@ func openFilesLine(n string) string {
 		"Max open files            " + n + "              " + n + "              files     \n"
 }
 
-// healthy is a machine of 16 GiB and four processors that lacks nothing.
+// healthy is a machine of 16 GiB and four processors without any problem.
 var healthy = files{
 	"proc/7/cgroup": "0::/system.slice/millrace.service\n",
 	"proc/7/limits": openFilesLine("65536"),
@@ -52,8 +52,8 @@ var healthy = files{
 	group + "pids.max":   "4915\n",
 }
 
-// newHost returns the healthy machine with other files. TMP in a file is a directory that exists,
-// with some in it.
+// newHost returns the healthy machine with some files replaced. TMP in a file stands for an
+// existing directory, which has some of the files.
 func newHost(t *testing.T, other files) (h *host, tmp string) {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
@@ -77,7 +77,7 @@ func newHost(t *testing.T, other files) (h *host, tmp string) {
 		}
 		tmp := tmp
 		if name == "proc/7/mountinfo" {
-			// As the kernel does.
+			// Escape the name like the kernel.
 			tmp = strings.NewReplacer(`\`, `\134`, " ", `\040`, "\t", `\011`, "\n",
 				`\012`).Replace(tmp)
 		}
@@ -99,13 +99,13 @@ func newHost(t *testing.T, other files) (h *host, tmp string) {
 func TestChecks(t *testing.T) {
 	type situation struct {
 		files   files
-		plan    Plan  // fields other than 0 replace the plan
+		plan    Plan  // nonzero fields replace those of the plan
 		limit   int64 // GOMEMLIMIT
 		procs   int   // GOMAXPROCS
 		state   State
-		value   string // what Value has in it
-		says    string // what Advice or Why have in them
-		command string // what Command has in it
+		value   string // a part of Value
+		says    string // a part of Advice or Why
+		command string // a part of Command
 	}
 	for name, situations := range map[string][]situation{
 		"open files": {
@@ -154,7 +154,7 @@ func TestChecks(t *testing.T) {
 			{files: files{"proc/7/cgroup": oldGroups, oldMemory +
 				"docker/7f/memory.limit_in_bytes": "67108864"},
 				state: Bad, value: "64 MiB (control group)"},
-			// In a container.
+			// The machine is a container.
 			{files: files{"proc/7/cgroup": oldGroups, oldMemory +
 				"memory.limit_in_bytes": "67108864"},
 				state: Bad, value: "64 MiB (control group)"},
@@ -259,7 +259,7 @@ func TestChecks(t *testing.T) {
 	}
 }
 
-// A machine that shows nothing has no reason to fail, and the worst findings come first.
+// A report of a machine that shows nothing does not fail. The worst findings come first.
 func TestReport(t *testing.T) {
 	r := examine(&host{dir: t.TempDir(), cpus: 1, procs: 1, pageSize: 4096,
 		memoryLimit: math.MaxInt64}, Plan{Viewers: 1, Root: "/no\x1b[2Jwhere"})

@@ -17,7 +17,7 @@ import (
 	"github.com/millrace-io/millrace/internal/testkit/nettest"
 )
 
-// A fakeHook answers as its function says, and records the requests.
+// A fakeHook answers with the result of its function, and records the requests.
 type fakeHook struct {
 	*httptest.Server
 	mu     sync.Mutex
@@ -43,7 +43,7 @@ func newFakeHook(t *testing.T, answer func(w http.ResponseWriter, q Request)) *f
 	return f
 }
 
-// events returns what the hook was asked and told.
+// events returns the requests that the hook has received.
 func (f *fakeHook) events(e Event) (list []Request) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -101,7 +101,7 @@ func TestAskAndEnd(t *testing.T) {
 	}
 }
 
-// A hook that fails at first is asked again, and the log has the failure once.
+// A hook that fails at first is retried, and the failure is logged once.
 func TestRetry(t *testing.T) {
 	var asked atomic.Int64
 	f := newFakeHook(t, func(w http.ResponseWriter, q Request) {
@@ -109,7 +109,7 @@ func TestRetry(t *testing.T) {
 		case 1:
 			http.Error(w, "starting", http.StatusBadGateway)
 		case 2:
-			panic(http.ErrAbortHandler) // the connection breaks
+			panic(http.ErrAbortHandler) // breaks the connection
 		}
 	})
 	c, _ := newClient(t, f.URL, nil)
@@ -118,7 +118,7 @@ func TestRetry(t *testing.T) {
 	}
 }
 
-// An invalid answer is a failure that names no secrets, and is not retried.
+// An invalid answer is a failure whose error contains no secrets, and is not retried.
 func TestInvalidAnswersAreFailures(t *testing.T) {
 	elsewhere := newFakeHook(t, nil)
 	for name, answer := range map[string]func(w http.ResponseWriter, q Request){
@@ -151,7 +151,8 @@ func TestInvalidAnswersAreFailures(t *testing.T) {
 	}
 }
 
-// A hook that hangs, or is not there, fails within the time, and Open allows then.
+// A hook that hangs or does not exist fails within the time limit. With Open, the client is then
+// allowed.
 func TestUnreachableHookFails(t *testing.T) {
 	hang := make(chan struct{})
 	f := newFakeHook(t, func(http.ResponseWriter, Request) { <-hang })
@@ -181,8 +182,8 @@ func TestUnreachableHookFails(t *testing.T) {
 	}
 }
 
-// Equal plays that come at once are one question. The hook is told of the end of the last of them,
-// with all bytes.
+// Equal plays that begin together cause one request. The hook is told about the end of the last of
+// them, with the bytes of all.
 func TestEqualPlays(t *testing.T) {
 	wait := make(chan struct{})
 	f := newFakeHook(t, func(_ http.ResponseWriter, q Request) {
@@ -228,7 +229,7 @@ func TestEqualPlays(t *testing.T) {
 	p.End("", 0)
 }
 
-// A flood of different plays has few connections, a bounded queue, and no more goroutines than
+// A flood of different plays uses few connections, a limited queue, and no more goroutines than
 // callers.
 func TestFlood(t *testing.T) {
 	var at, most atomic.Int64
@@ -272,7 +273,7 @@ func TestFlood(t *testing.T) {
 	}
 }
 
-// Questions about players that have hung up are not asked, and leave nothing.
+// No requests are sent for players that have disconnected, and nothing of them is left.
 func TestPlayersLeaveTheQueue(t *testing.T) {
 	for _, protocol := range []string{"rtmp", HLS} {
 		wait := make(chan struct{})
@@ -302,7 +303,7 @@ func TestPlayersLeaveTheQueue(t *testing.T) {
 		nettest.Eventually(t, "the others to be dropped",
 			func() bool { return c.Stats().Waiting == asked && c.Stats().Plays == 0 })
 		answered := make(chan error)
-		go func() { // another one for which the first one has asked
+		go func() { // another player with the same request
 			q := play(protocol)
 			q.Query = "0"
 			p, err := c.Play(t.Context(), q)
@@ -323,7 +324,7 @@ func TestPlayersLeaveTheQueue(t *testing.T) {
 	}
 }
 
-// A player that goes while it waits leaves nothing, and the hook is told.
+// A player that disconnects while it waits leaves nothing, and the hook is told.
 func TestPlayerGoes(t *testing.T) {
 	wait := make(chan struct{})
 	f := newFakeHook(t, func(_ http.ResponseWriter, q Request) {
@@ -349,7 +350,7 @@ func TestPlayerGoes(t *testing.T) {
 	})
 }
 
-// Ends are retried while the hook is unreachable, and Close drops those that it cannot deliver.
+// Ends are retried while the hook is unreachable. Close drops those that it cannot deliver.
 func TestEnds(t *testing.T) {
 	var down atomic.Bool
 	f := newFakeHook(t, func(w http.ResponseWriter, q Request) {
@@ -390,7 +391,7 @@ func TestEnds(t *testing.T) {
 	}
 }
 
-// While the log blocks, callers that end something, or ask, do not wait for it.
+// While the log blocks, calls that report an end, or that ask the hook, do not wait for the log.
 func TestTheLogBlocks(t *testing.T) {
 	f := newFakeHook(t, func(w http.ResponseWriter, q Request) {
 		if q.Event == PublishEnd {
@@ -450,7 +451,7 @@ func TestCheckURL(t *testing.T) {
 	}
 }
 
-// Close does not wait for a hook that is down: neither one that refuses, nor one that answers 503.
+// Close does not wait for a hook that is down, whether it refuses connections or answers 503.
 func TestCloseWithoutTheHook(t *testing.T) {
 	for _, status := range []int{0, http.StatusServiceUnavailable} {
 		var away atomic.Bool
@@ -474,7 +475,7 @@ func TestCloseWithoutTheHook(t *testing.T) {
 		for i := range 20 {
 			c.End(&Request{Event: Publish, Stream: fmt.Sprint("cam", i)}, "over", 1)
 		}
-		// All ends are tried for longer.
+		// Trying all ends would take longer.
 		ctx, cancel := context.WithTimeout(t.Context(), endPatience/2)
 		c.Close(ctx)
 		if ctx.Err() != nil {
@@ -484,7 +485,7 @@ func TestCloseWithoutTheHook(t *testing.T) {
 	}
 }
 
-// A later reason for a failure is in the log, too.
+// Each new reason for a failure is logged.
 func TestReasonsOfFailures(t *testing.T) {
 	var status atomic.Int32
 	h := newFakeHook(t, func(w http.ResponseWriter,

@@ -11,7 +11,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/hook"
 )
 
-// A hook that gives a secret stream key a public name.
+// A hook gives a secret stream key a public name.
 func Example() {
 	program := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, `{"allow": true, "name": "show"}`)
@@ -22,7 +22,7 @@ func Example() {
 		panic(err)
 	}
 	ctx := context.Background()
-	defer client.Close(ctx) // delivers the ends that wait
+	defer client.Close(ctx) // delivers the waiting ends
 	q := &hook.Request{Event: hook.Publish, Stream: "s3cr3t", Protocol: "rtmp",
 		Address: "192.0.2.7"}
 	answer, err := client.Ask(ctx, q)

@@ -11,14 +11,14 @@ import (
 	"time"
 )
 
-// A roundTripper answers without a socket, so that time can be made to pass.
+// A roundTripper answers without a socket, so that virtual time can be used.
 type roundTripper struct {
 	mu     sync.Mutex
 	got    []Event
 	status int
 	body   string
 	err    error
-	latest string // request
+	latest string // the latest request
 }
 
 func (r *roundTripper) set(status int, body string, err error) {
@@ -67,12 +67,12 @@ func bubble(t *testing.T, test func(t *testing.T, c *Client, r *roundTripper)) {
 	})
 }
 
-// A player of HLS is asked about again when the answer is too old, is one play all the time, and
-// ends when it asks no more.
+// An HLS player is one play all the time. The hook is asked again when its answer is too old. The
+// play ends when the player sends no more requests.
 func TestHLS(t *testing.T) {
 	bubble(t, func(t *testing.T, c *Client, r *roundTripper) {
 		id := ""
-		for range 30 { // one a second
+		for range 30 { // one request per second
 			p, err := c.Play(t.Context(), play(HLS))
 			if err != nil {
 				t.Fatal(err)
@@ -99,7 +99,7 @@ func TestHLS(t *testing.T) {
 	})
 }
 
-// The hook can throw a player of HLS out, and a hook that is away cannot.
+// The hook can disconnect an HLS player later, but not by failing.
 func TestHLSRefusedLater(t *testing.T) {
 	bubble(t, func(t *testing.T, c *Client, r *roundTripper) {
 		ask := func() error {
@@ -116,7 +116,7 @@ func TestHLSRefusedLater(t *testing.T) {
 		}
 		r.set(403, `{"reason":"paid no more"}`, nil)
 		time.Sleep(keepDefault)
-		_ = ask() // which does not wait for a hook that has failed
+		_ = ask() // does not wait for a hook that has failed
 		synctest.Wait()
 		if err := ask(); !isRefusal(err) {
 			t.Errorf("it gets %v", err)
@@ -137,7 +137,7 @@ func TestHLSRefusedLater(t *testing.T) {
 	})
 }
 
-// The end of a play has the public name, which may be another one than the client says.
+// The end of a play has the public name, which may differ from the client's.
 func TestPlayEndHasPublicName(t *testing.T) {
 	for answer, want := range map[string]string{"": "show",
 		`{"allow":true,"name":"public"}`: "public"} {
@@ -161,7 +161,7 @@ func TestPlayEndHasPublicName(t *testing.T) {
 	}
 }
 
-// A play of HLS lasts no longer than the hook allows; then it is asked about as a new one.
+// An HLS play lasts no longer than the hook allows. After that the hook is asked about a new play.
 func TestHLSTimeUp(t *testing.T) {
 	bubble(t, func(t *testing.T, c *Client, r *roundTripper) {
 		r.set(200, `{"allow":true,"max_seconds":15,"cache_seconds":3600}`, nil)
@@ -178,7 +178,7 @@ func TestHLSTimeUp(t *testing.T) {
 	})
 }
 
-// A viewer that comes when the answer is too old is another play.
+// A viewer that begins when the answer is too old is another play.
 func TestOldAnswer(t *testing.T) {
 	bubble(t, func(t *testing.T, c *Client, r *roundTripper) {
 		a, err1 := c.Play(t.Context(), play("rtmp"))
@@ -198,7 +198,7 @@ func TestOldAnswer(t *testing.T) {
 	})
 }
 
-// A hook that is away for long costs an end, after a while, and not the ones that come later.
+// If the hook is down for long, an end is lost after some time, but later ends are not.
 func TestEndsAreRetried(t *testing.T) {
 	bubble(t, func(t *testing.T, c *Client, r *roundTripper) {
 		q := publish()
@@ -221,7 +221,7 @@ func TestEndsAreRetried(t *testing.T) {
 	})
 }
 
-// Refusals of invented tokens leave room in the table, which has a bound.
+// Refusals of invented tokens leave room in the table, which has a limited size.
 func TestTableIsBounded(t *testing.T) {
 	bubble(t, func(t *testing.T, c *Client, r *roundTripper) {
 		r.set(403, "", nil)
@@ -252,11 +252,11 @@ func TestTableIsBounded(t *testing.T) {
 	})
 }
 
-// slowly has a hook take its time for answers to questions.
+// slowly delays the hook's answers.
 type slowly struct {
 	*roundTripper
 	sync.Mutex
-	next time.Duration // for the next question alone
+	next time.Duration // only for the next request
 }
 
 func (s *slowly) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -269,8 +269,7 @@ func (s *slowly) RoundTrip(req *http.Request) (*http.Response, error) {
 	return res, err
 }
 
-// A refusal that comes when the time of its play is up does not take the place of the play that has
-// begun since.
+// If a refusal arrives when its play has expired, it does not affect a play that has begun since.
 func TestLateRefusal(t *testing.T) {
 	bubble(t, func(t *testing.T, c *Client, r *roundTripper) {
 		s := &slowly{roundTripper: r}
@@ -310,7 +309,7 @@ func TestLateRefusal(t *testing.T) {
 	})
 }
 
-// A hook that is away delays a player of HLS once, and not each of its requests.
+// A hook that is down delays an HLS player once, and not each of its requests.
 func TestAwayHookDelaysOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, c *Client, r *roundTripper) {
 		ask := func() time.Duration {
@@ -332,7 +331,7 @@ func TestAwayHookDelaysOnce(t *testing.T) {
 				t.Errorf("the second request was delayed by %v, want 0", got)
 			}
 		}
-		r.set(403, "", nil) // is heard all the same
+		r.set(403, "", nil) // has an effect nevertheless
 		time.Sleep(5 * time.Second)
 		ask()
 		synctest.Wait()

@@ -45,7 +45,7 @@ func TestParseAnswer(t *testing.T) {
 		{Publish, 200, `{"allow":true,"max_viewers":0}`, Answer{}, "max_viewers is 0"},
 		{Publish, 200, `{"allow":true,"max_seconds":-1}`, Answer{}, "max_seconds is -1"},
 		{Publish, 200, `{"allow":true,"max_seconds":0}`, Answer{}, "max_seconds is 0"},
-		// Less than a Duration can say.
+		// The value is too small for a Duration.
 		{Publish, 200, `{"allow":true,"max_seconds":1e-10}`, Answer{}, "max_seconds is 1e-10"},
 		{Publish, 200, `{"allow":true,"max_seconds":1e-9}`, Answer{MaxTime: 1, Keep: keepDefault},
 			""},
@@ -66,7 +66,7 @@ func TestParseAnswer(t *testing.T) {
 		if refused := refuse.Of(err); refused != nil {
 			text = map[int]string{401: "401 ", 403: "403 ", 404: "404 "}[refused.Status] + text
 		} else if err != nil {
-			a = c.want // which does not matter
+			a = c.want // it does not matter
 		}
 		if a != c.want || (c.err == "") != (err == nil) || !strings.Contains(text, c.err) {
 			t.Errorf("%s, %d %.80q: %+v, %v, want %+v, %q", c.event, c.status, c.body, a, err,
@@ -75,7 +75,7 @@ func TestParseAnswer(t *testing.T) {
 	}
 }
 
-// Every answer of a hook comes to something within the limits.
+// Every answer of a hook results in values within the limits.
 func FuzzParseAnswer(f *testing.F) {
 	f.Add(200, []byte(`{"allow":true,"name":"show","max_viewers":3,"max_seconds":1.5}`))
 	f.Add(403, []byte(`{"reason":"no"}`))

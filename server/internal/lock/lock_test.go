@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// A line that is logged while a mutex is held is reported, also below the level of the log, and by
-// a derived Logger.
+// A line that is logged while a mutex is held is reported, even if it is below the level of the
+// log, or comes from a derived Logger.
 func TestLogger(t *testing.T) {
 	var reports []string
 	before := fail

@@ -13,7 +13,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/refuse"
 )
 
-// A shelf holds blocks of 1 MiB, which a step takes away.
+// A shelf holds blocks of 1 MiB, which a step releases.
 type shelf struct {
 	pool   *millrace.Pool
 	blocks []millrace.Draft
@@ -34,8 +34,8 @@ func (s *shelf) free(excess int64) (freed int64) {
 	return freed
 }
 
-// Steps are taken in the order of their marks, each down to its own one, and the last ones only if
-// the first did not suffice.
+// Steps are taken in the order of their marks, each down to its own mark, and later steps only if
+// the earlier ones do not suffice.
 func TestSteps(t *testing.T) {
 	p := millrace.NewPool(millrace.IdleLimit(0))
 	first, second, kept := &shelf{pool: p}, &shelf{pool: p}, &shelf{pool: p}
@@ -112,8 +112,8 @@ func TestIdleBlocksGoFirst(t *testing.T) {
 	s.free(9 << 20)
 }
 
-// What a step has freed of the heap counts as free at once, for Admit, too, and until a collection
-// has found it out no other step frees it again.
+// The heap memory that a step has freed counts as free at once, for Admit, too. Until a collection
+// has confirmed it, no other step frees it again.
 func TestStepsOfTheHeap(t *testing.T) {
 	b := New(16<<20, millrace.NewPool(), slog.New(slog.DiscardHandler))
 	var freed []int64
@@ -135,7 +135,7 @@ func TestStepsOfTheHeap(t *testing.T) {
 	if err := b.Admit(); err != nil {
 		t.Error(err)
 	}
-	b.cycles.Add(1) // one that was under way
+	b.cycles.Add(1) // a collection that was already running
 	b.Check()
 	b.heap.Store(5 << 20)
 	b.cycles.Add(1)
@@ -155,7 +155,7 @@ func TestNilBudget(t *testing.T) {
 	b.Run(t.Context())
 }
 
-// The heap outside of the pool counts, as of the last garbage collection.
+// The heap outside the pool counts, as of the last garbage collection.
 func TestHeapCounts(t *testing.T) {
 	b := New(256<<20, millrace.DefaultPool(), slog.New(slog.DiscardHandler))
 	ctx, stop := context.WithCancel(t.Context())
@@ -168,7 +168,7 @@ func TestHeapCounts(t *testing.T) {
 		stop()
 		<-done
 	}()
-	// Above half of the budget, so that it is found out soon that it has gone.
+	// This is more than half of the budget, so that its release is noticed soon.
 	const size = 160 << 20
 	wait := func(what string, ok func(heap int64) bool) {
 		deadline := time.Now().Add(time.Minute)
@@ -176,7 +176,7 @@ func TestHeapCounts(t *testing.T) {
 			if time.Now().After(deadline) {
 				t.Fatalf("%s: %+v, want the heap counted", what, b.Stats())
 			}
-			garbage = make([]byte, 1<<20) // for a collection to begin
+			garbage = make([]byte, 1<<20) // triggers a collection
 		}
 	}
 	held = make([]byte, size)
@@ -187,7 +187,7 @@ func TestHeapCounts(t *testing.T) {
 
 var held, garbage []byte
 
-// Answers are ended when they take long, the oldest ones first, and no more than it takes.
+// Responses that take long are ended, the oldest first, and no more than necessary.
 func TestLoans(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var l Loans
@@ -221,7 +221,7 @@ func TestLoans(t *testing.T) {
 	})
 }
 
-// Loans within a limit make room for new ones: the oldest ones are ended, and renewed ones are not.
+// Loans within a limit are ended for new ones, the oldest first. Renewed loans are not ended.
 func TestLoansWithinALimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var l Loans
@@ -255,7 +255,7 @@ func TestLoansWithinALimit(t *testing.T) {
 			t.Errorf("growing: %v, %v are ended", err, ended)
 		}
 		time.Sleep(time.Second)
-		if err := add(200); err != ErrFull || len(ended) != 4 { // of 500 bytes none have come back
+		if err := add(200); err != ErrFull || len(ended) != 4 { // none of the 500 bytes have been returned
 			t.Errorf("while those that were ended hold as much: %v, %v are ended", err, ended)
 		}
 		if err := loans[0].Grow(300, time.Second, 1); err != ErrFull {

@@ -13,7 +13,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live"
 )
 
-// sample returns the content of testdata/streams-1.json as the current type.
+// sample returns the contents of testdata/streams-1.json as the current type.
 func sample() Report {
 	return Report{
 		Server: ServerReport{Version: "v1.2.3", Node: "http://10.0.0.5:8080", Uptime: 12.5,
@@ -39,7 +39,7 @@ func sample() Report {
 
 // Nodes of two versions read each other's reports. Old reports keep their meaning, new fields are
 // ignored, and current reports have every field of the newest file. For a version 2, keep
-// streams-1.json, write streams-2.json with the new fields, and compare sample with that.
+// streams-1.json, write streams-2.json with the new fields, and compare sample with that file.
 func TestReportsOfOtherVersions(t *testing.T) {
 	files, err := filepath.Glob("testdata/streams-*.json")
 	if err != nil || len(files) == 0 {

@@ -16,7 +16,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live/cluster"
 )
 
-// The other nodes are asked once for all requests, and an error of one is listed with the others.
+// The other nodes are asked once for all requests. The error of a node is listed with the other
+// nodes.
 func TestReportsOfOtherNodes(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int64
@@ -103,7 +104,7 @@ func TestReportsOfOtherNodes(t *testing.T) {
 		t.Errorf("a node was asked %d times for %d", got, len(lists))
 	}
 
-	// Fields removed from one report stay in the next one.
+	// Fields that are removed from one report are still in the next one.
 	report := Report{Nodes: lists[0]}
 	report.hideAddresses()
 	hidden, kept := fmt.Sprint(report), fmt.Sprint(lists[0])

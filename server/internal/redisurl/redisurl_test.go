@@ -59,7 +59,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// No error shows what may be a password.
+// No error contains anything that may be a password.
 func TestParseRefuses(t *testing.T) {
 	for _, address := range []string{
 		"", "h:1", "http://secret@h:1", "redis://:sec/ret@h:1", "redis://:12/secret@h:1",

@@ -12,7 +12,7 @@ import (
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
 
-// Each error has a status, a cause for metrics and the header fields of its response.
+// Each error has a status, a cause for metrics, and the header fields of its response.
 func TestRefusals(t *testing.T) {
 	for _, tt := range []struct {
 		name   string

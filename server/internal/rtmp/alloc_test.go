@@ -41,8 +41,8 @@ func sample() (config, film [][]byte) {
 	return config, film
 }
 
-// In steady state a message costs no allocation on its way from a publisher of RTMP to the ring, in
-// one chunk or in many.
+// In steady state a message costs no allocation between an RTMP publisher and the ring, in one
+// chunk or in many.
 func TestReadingRTMPAllocatesNothing(t *testing.T) {
 	for _, chunk := range []int{1 << 20, 1 << 10, 128} {
 		p, err := live.NewHub(testConfig()).Open("cam", "test", live.Terms{})
@@ -75,7 +75,7 @@ func TestReadingRTMPAllocatesNothing(t *testing.T) {
 		message(rtmp.TypeCommand, 0, rtmp.AppendAMF(nil, "connect", 1,
 			rtmp.Object{{Name: "app", Value: "live"}}))
 		message(rtmp.TypeCommand, 0, rtmp.AppendAMF(nil, "publish", 2, nil, "cam"))
-		// No acknowledgements, which are one in a megabyte.
+		// This prevents acknowledgements, which are sent once in a megabyte.
 		message(rtmp.TypeWindowSize, 0, []byte{0x7f, 0, 0, 0})
 		start := append(append([]byte{3}, make([]byte, 2*1536)...), cut()...)
 		enc.SetChunkSize(&out, chunk)
@@ -103,7 +103,7 @@ func TestReadingRTMPAllocatesNothing(t *testing.T) {
 				}
 			}
 		}
-		next() // until everything has its size
+		next() // until all buffers have their size
 		if allocs := alloctest.Count(0, next); allocs != 0 {
 			t.Errorf("%v allocations in 5000 messages in chunks of %d bytes, want 0", allocs, chunk)
 		}

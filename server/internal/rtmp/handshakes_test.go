@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A connFrom is a connection of an address.
+// A connFrom is a connection from an address.
 type connFrom struct {
 	net.Conn
 	addr   net.Addr
@@ -23,8 +23,8 @@ func (c *connFrom) Close() error {
 	return nil
 }
 
-// A flood of connections of one address, or network of IPv6, that say nothing, or begin and say no
-// more, does not keep the clients of others out.
+// A flood of connections from one address, or one IPv6 network, that send nothing or stop in the
+// middle, does not block clients from other addresses.
 func TestHandshakesOfAFlood(t *testing.T) {
 	for _, begins := range []bool{false, true} {
 		for _, flood := range []string{"192.0.2.1", "2001:db8::1"} {
@@ -63,8 +63,8 @@ func TestHandshakesOfAFlood(t *testing.T) {
 	}
 }
 
-// Silent connections do not keep started ones out, from the same address; from many addresses with
-// few each, the oldest gives way.
+// Silent connections do not block those that have begun, from the same address. If many addresses
+// have few connections each, the oldest is closed.
 func TestSilentHandshakesGiveWay(t *testing.T) {
 	var h Handshakes
 	begun, silent := from("192.0.2.1", 1), from("192.0.2.2", 2)
@@ -91,7 +91,7 @@ func TestSilentHandshakesGiveWay(t *testing.T) {
 	if !all[0].closed || pair[0].closed || pair[1].closed {
 		t.Error("two connections of an address count as a flood")
 	}
-	h.begin(all[0], all[0].addr) // it has gone
+	h.begin(all[0], all[0].addr) // it was closed
 	if h.remove(all[0]) || len(h.begun.list) != 0 {
 		t.Error("a connection that has gone comes back")
 	}

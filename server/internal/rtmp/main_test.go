@@ -11,7 +11,7 @@ import (
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
 
-// testConfig keeps few frames, so that a stream is soon in its steady state.
+// testConfig keeps few frames, so that the steady state is reached soon.
 func testConfig() live.Config {
 	return live.Config{MaxStreams: 1, MaxViewers: 1, MaxStreamViewers: 1,
 		PublishTimeout: time.Minute, StallTimeout: time.Minute,

@@ -11,12 +11,12 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live"
 )
 
-// A panickingConn stands for a mistake in what serves a connection.
+// A panickingConn simulates a mistake in the code that serves a connection.
 type panickingConn struct{ net.Conn }
 
 func (panickingConn) SetDeadline(time.Time) error { panic("a mistake") }
 
-// A mistake ends one connection, and gives back its place.
+// A panic ends one connection, and frees its place.
 func TestPanicEndsOneRTMPConnection(t *testing.T) {
 	log := &nettest.LogBook{}
 	v := &Service{Acceptor: New(live.NewHub(testConfig())), Handshakes: &Handshakes{},

@@ -13,7 +13,7 @@ import (
 	"github.com/millrace-io/millrace"
 )
 
-// A slowClient is a response to a client that takes each write or step after a pause.
+// A slowClient is a response to a client that reads each write or step after a pause.
 type slowClient struct {
 	*httptest.ResponseRecorder
 	mu       sync.Mutex
@@ -38,7 +38,7 @@ func (c *slowClient) Write(p []byte) (int, error) {
 	return c.ResponseRecorder.Write(p)
 }
 
-// A sendingClient has a ReadFrom that takes a step in one Write.
+// A sendingClient has a ReadFrom that writes each step with one Write.
 type sendingClient struct{ *slowClient }
 
 func (c sendingClient) ReadFrom(src io.Reader) (int64, error) {
@@ -50,8 +50,8 @@ func (c sendingClient) ReadFrom(src io.Reader) (int64, error) {
 	return int64(n), err
 }
 
-// A client that takes something within the limit may take for ever. One that does not is cut after
-// it.
+// A client that reads something within the limit may take any time. A client that does not is
+// disconnected after the limit.
 func TestProgressResponse(t *testing.T) {
 	const limit = 8 * time.Second
 	for _, tt := range []struct {

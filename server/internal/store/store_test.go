@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Without files or blobs, a client learns how to enable them.
+// Without files or blobs, a client is told how to enable them.
 func TestNoFilesAndNoBlobs(t *testing.T) {
 	var f *Files
 	var b *Blobs

@@ -54,7 +54,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// A stream that can be published can be watched at each of its addresses, and no address is that of
+// A stream that can be published can be watched at each of its addresses, and no address belongs to
 // two streams.
 func FuzzNames(f *testing.F) {
 	for _, name := range []string{"a", "a/b", "a/5-i0", "a/index.m3u8", "a.flv/b.mp4", "5-i0",

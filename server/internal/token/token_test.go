@@ -28,7 +28,7 @@ const secret = "0123456789abcdef0123456789abcdef"
 // now is the time of the tests.
 var now = time.Unix(1_900_000_000, 0)
 
-// edKey is a key of Ed25519 in the words of the key file.
+// edKey returns an Ed25519 key in the format of the key file.
 func edKey(tb testing.TB) (private, public string) {
 	tb.Helper()
 	key := ed25519.NewKeyFromSeed([]byte(secret))
@@ -102,7 +102,7 @@ func TestAllow(t *testing.T) {
 	}
 }
 
-// Each kind of key signs tokens that it verifies, and the public key is enough to verify.
+// Each kind of key signs tokens that it verifies, and the public key suffices to verify them.
 func TestSign(t *testing.T) {
 	private, public := edKey(t)
 	for signs, verifies := range map[string]string{
@@ -145,7 +145,7 @@ func TestSign(t *testing.T) {
 	}
 }
 
-// issue returns a token of any header and claims, as another program might sign it.
+// issue returns a token with any header and claims, as another program might sign it.
 func issue(tb testing.TB, method jwt.SigningMethod, key any, header, claims string) string {
 	tb.Helper()
 	text := encode(header) + "." + encode(claims)
@@ -158,7 +158,7 @@ func issue(tb testing.TB, method jwt.SigningMethod, key any, header, claims stri
 
 func encode(text string) string { return base64.RawURLEncoding.EncodeToString([]byte(text)) }
 
-// The header of a token cannot choose how it is verified, and names its key.
+// The header of a token names its key, and cannot choose how the token is verified.
 func TestHeaders(t *testing.T) {
 	private, public := edKey(t)
 	ed := ed25519.NewKeyFromSeed([]byte(secret))
@@ -204,7 +204,7 @@ func TestHeaders(t *testing.T) {
 		{"another key's secret", two, hs, []byte(secret), `{"alg":"HS256","kid":"e"}`,
 			`its key "e" is for EdDSA`},
 
-		// alg none, in all its spellings, with and without a kid.
+		// alg none in all spellings, with and without a kid.
 		{"none", one, none, unsafe, `{"alg":"none","kid":"a"}`,
 			`is "none", and its key "a" is for HS256`},
 		{"none", one, none, unsafe, `{"alg":"none"}`, `is "none"`},
@@ -214,7 +214,7 @@ func TestHeaders(t *testing.T) {
 		{"an alg of another type", one, hs, []byte(secret), `{"alg":["HS256"],"kid":"a"}`, "alg"},
 		{"no signature", one, none, unsafe, `{"alg":"HS256","kid":"a"}`, "not signed with"},
 
-		// The public key is no secret: its holders must not be able to sign with it.
+		// The public key is not a secret: its holders must not be able to sign with it.
 		{"HS256 by the public key", onePublic, hs, rawPublic, `{"alg":"HS256","kid":"e"}`,
 			"is for EdDSA"},
 		{"HS256 by the public key", onePublic, hs, []byte(public), `{"alg":"HS256","kid":"e"}`,
@@ -250,12 +250,12 @@ func TestHeaders(t *testing.T) {
 	}
 }
 
-// Claims of wrong types, of other services and of other times are refused, even with a valid
+// Claims of wrong types, of other services, and of other times are refused, even with a valid
 // signature.
 func TestClaims(t *testing.T) {
 	keys := parsed(t, "a HS256 "+secret)
 	for _, tt := range []struct {
-		change, says string // with null, the claim is missing
+		change, says string // null removes the claim
 	}{
 		{`{}`, ""},
 		{`{"iss":5,"iat":"x","sub":{},"other":[1]}`, ""},
@@ -324,7 +324,7 @@ func TestClaims(t *testing.T) {
 	}
 }
 
-// A token of which one byte is another one is refused, as is one with a byte more or less.
+// A token with one changed, added or missing byte is refused.
 func TestVerifyRefuses(t *testing.T) {
 	keys := parsed(t, "a HS256 "+secret)
 	text, err := keys.Sign(Token{Read, "a.b/cam", now})
@@ -346,7 +346,7 @@ func TestVerifyRefuses(t *testing.T) {
 			}
 		}
 	}
-	for _, c := range []byte(streamBytes) { // some differ only in bits that base64 leaves unused
+	for _, c := range []byte(streamBytes) { // some differ only in bits that base64 does not use
 		if other := text[:len(text)-1] + string([]byte{c}); other != text {
 			if got, err := keys.Verify(other, now); err == nil {
 				t.Errorf("%q is accepted as %v", other, got)
@@ -421,7 +421,7 @@ func TestKeys(t *testing.T) {
 	}
 	for mode, ok := range map[os.FileMode]bool{0o444: true, 0o664: true, 0o602: false,
 		0o666: false} {
-		if err := os.Chmod(file, mode); err != nil { // the process's mask does not count here
+		if err := os.Chmod(file, mode); err != nil { // independent of the umask
 			t.Fatal(err)
 		}
 		_, err := ReadKeys(file)
@@ -487,8 +487,8 @@ func TestOtherPrograms(t *testing.T) {
 	}
 }
 
-// pythonWithJWT returns a Python that has PyJWT. Debian's has its packages, another one in the path
-// perhaps not.
+// pythonWithJWT returns a Python that has PyJWT. Debian's Python has Debian's package, but another
+// one in PATH may not.
 func pythonWithJWT(t *testing.T) string {
 	for _, python := range []string{"python3", "/usr/bin/python3"} {
 		if exec.Command(python, "-c", "import jwt, cryptography").Run() == nil {
@@ -499,7 +499,7 @@ func pythonWithJWT(t *testing.T) string {
 	return ""
 }
 
-// A token that is verified has the alg of its key and is not expired, and means the same when it is
+// A token that is verified has the alg of its key, is not expired, and means the same when it is
 // signed again.
 func FuzzVerify(f *testing.F) {
 	private, public := edKey(f)
@@ -521,7 +521,7 @@ func FuzzVerify(f *testing.F) {
 	}
 	f.Add(`{"alg":"none","kid":"a"}`, `{"stream":"cam","right":"read","exp":2e9,"nbf":1.8e9,"aud":["millrace"]}`, byte(0))
 	f.Fuzz(func(t *testing.T, text, claims string, signer byte) {
-		if signer %= 3; signer < 2 { // or no text would get past the signature
+		if signer %= 3; signer < 2 { // otherwise no fuzzed text would pass the signature check
 			k := signers[signer][0]
 			text = issue(t, k.method, k.private, text, claims)
 		}

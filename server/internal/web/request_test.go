@@ -14,9 +14,9 @@ import (
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
 
-// The name says the format, and the query says where the viewer begins.
+// The name determines the format, and the query where the viewer starts.
 func TestParseWatchRequest(t *testing.T) {
-	const remote = "192.0.2.1:1234" // that of httptest
+	const remote = "192.0.2.1:1234" // httptest's remote address
 	for _, tt := range []struct {
 		name, query string
 		want        live.WatchRequest

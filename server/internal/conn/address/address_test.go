@@ -30,7 +30,7 @@ func TestKey(t *testing.T) {
 	}
 }
 
-// Without limits, and for this machine, there are no accounts, and a nil one can be used as any
+// Without limits, and for this machine, there are no accounts. A nil account can be used like any
 // other.
 func TestNoLimits(t *testing.T) {
 	for of, l := range map[string]Limits{"192.0.2.1": {}, "127.0.0.2": {1, 1, 1}, "::1": {1, 1, 1},
@@ -56,7 +56,7 @@ func TestNoLimits(t *testing.T) {
 	}
 }
 
-// refuses reports an error if err does not name the flag.
+// refuses reports an error unless err names the flag.
 func refuses(t *testing.T, err error, flag string) {
 	t.Helper()
 	if r := refuse.Of(err); r == nil || r.RetryAfter <= 0 || !strings.Contains(r.Reason, flag) {
@@ -205,7 +205,7 @@ func TestEndedDownloadDoesNotWait(t *testing.T) {
 	})
 }
 
-// The table is bounded.
+// The table has a limited size.
 func TestIdleAddressesAreBounded(t *testing.T) {
 	table := New(Limits{Viewers: 1})
 	at := func(i int) netip.Addr {
@@ -230,10 +230,10 @@ func TestIdleAddressesAreBounded(t *testing.T) {
 	}
 }
 
-// A model is a simple Account: lists of events.
+// A model is a simple Account that has lists of events.
 type model struct {
 	held  int
-	ahead map[string]time.Duration // of its rate, for viewers and bytes
+	ahead map[string]time.Duration // used part of the rate, for viewers and bytes
 	at    time.Time
 }
 
@@ -314,7 +314,7 @@ func TestAgainstAModel(t *testing.T) {
 	}
 }
 
-// Accounts are used on all goroutines at once.
+// Accounts are used on several goroutines at once.
 func TestConcurrentUse(t *testing.T) {
 	table := New(Limits{Connections: 8, Viewers: 1, Bytes: 1 << 30})
 	var all sync.WaitGroup
@@ -351,7 +351,7 @@ func TestOf(t *testing.T) {
 	}
 }
 
-// A player of HLS counts once for as long as it asks, and each one that begins counts.
+// An HLS player counts once for as long as it sends requests, and each new player counts.
 func TestPlayers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		table := New(Limits{Viewers: 2})
@@ -359,7 +359,7 @@ func TestPlayers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for id := range uint64(10) { // five seconds' worth
+		for id := range uint64(10) { // the rate of five seconds
 			if err := a.Player(id, false); err != nil {
 				t.Fatalf("player %d is refused: %v", id, err)
 			}

@@ -53,6 +53,6 @@ func TestLimiter(t *testing.T) {
 	}
 	l.Release()
 	<-empty
-	<-l.Close() // again
+	<-l.Close() // a second call
 	<-New(1, full, ending).Close()
 }

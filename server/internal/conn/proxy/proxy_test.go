@@ -115,8 +115,8 @@ func headers(t testing.TB) map[string][]byte {
 	}
 }
 
-// Each header is read to its end and no further, in one piece or byte by byte; what follows is
-// untouched. Headers of others are refused.
+// Each header is read exactly to its end, in one piece or byte by byte. Headers of untrusted peers
+// are refused.
 func TestHeaders(t *testing.T) {
 	want := map[string]string{
 		"v1": "192.0.2.1:1000", "v2": "192.0.2.1:1000", "nginx": "192.0.2.1:1000",
@@ -196,7 +196,7 @@ func accept(t testing.TB, trusts string, refused func(net.Addr, error)) (client 
 	return client, c.(*Conn)
 }
 
-// Data that only starts like a header is passed through unchanged, for trusted peers too.
+// Data that only begins like a header is passed on unchanged, even from trusted peers.
 func TestOtherProtocols(t *testing.T) {
 	for _, text := range []string{"\x03", "\x16\x03\x01", "GET / HTTP/1.1\r\n",
 		"PUT / HTTP/1.1\r\n", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
@@ -211,7 +211,8 @@ func TestOtherProtocols(t *testing.T) {
 	}
 }
 
-// A client that says nothing, or goes, is no refusal; closing the server's end ends the wait.
+// A client that sends nothing, or disconnects, is not refused. Closing the server's end ends the
+// wait.
 func TestSilence(t *testing.T) {
 	for name, end := range map[string]func(client net.Conn, server *Conn){
 		"gone":   func(client net.Conn, _ *Conn) { _ = client.Close() },
@@ -224,7 +225,7 @@ func TestSilence(t *testing.T) {
 			func(_ net.Addr, why error) { t.Errorf("%s: %v", name, why) })
 		ended := make(chan error, 1)
 		go func() { ended <- server.Err() }()
-		for done := false; !done; { // the wait starts with its own deadline
+		for done := false; !done; { // the wait begins when it has set its own deadline
 			end(client, server)
 			select {
 			case err := <-ended:
@@ -261,8 +262,8 @@ func TestAccountsAreReleased(t *testing.T) {
 	}
 }
 
-// The length of a header does not depend on how much of it has arrived, and the header parses or
-// fails without a panic.
+// The length of a header does not depend on how much of it has arrived. The header is parsed or
+// refused without a panic.
 func FuzzHeader(f *testing.F) {
 	for _, head := range headers(f) {
 		f.Add(head)
@@ -304,7 +305,7 @@ func FuzzClient(f *testing.F) {
 	})
 }
 
-// A client that no proxy speaks for counts for its address at once, also while it says nothing.
+// A client that is not behind a proxy counts for its address at once, even if it sends nothing.
 func TestSilentClientsCount(t *testing.T) {
 	own := ownAddress(t)
 	ln, err := net.Listen("tcp", net.JoinHostPort(own, "0"))
@@ -338,7 +339,7 @@ func TestSilentClientsCount(t *testing.T) {
 	}
 }
 
-// ownAddress returns an address of this machine by which it does not count as itself.
+// ownAddress returns an address of this machine that does not count as local.
 func ownAddress(t *testing.T) string {
 	t.Helper()
 	all, err := net.InterfaceAddrs()

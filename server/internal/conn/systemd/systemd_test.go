@@ -22,10 +22,10 @@ import (
 	"github.com/millrace-io/millrace/internal/testkit/nettest"
 )
 
-// as has the test's binary be one of the processes that a test starts.
+// as makes the test binary one of the processes that a test starts.
 const as = "MILLRACE_TEST_SYSTEMD"
 
-// patience is how long a process may take on a busy machine.
+// patience limits the time of a process on a busy machine.
 const patience = time.Minute
 
 func TestMain(m *testing.M) {
@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// serveOnce prints the listeners that it inherits, and answers a connection to each.
+// serveOnce prints the inherited listeners, and answers one connection to each.
 func serveOnce(role string) {
 	in, err := Inherit()
 	if err == nil && role != "inherits" {
@@ -85,7 +85,7 @@ func listen(t *testing.T) net.Listener {
 	return ln
 }
 
-// answer returns what a connection to an address is told.
+// answer returns the data received on a connection to an address.
 func answer(t *testing.T, address string) string {
 	t.Helper()
 	conn, err := net.Dial("tcp", address)
@@ -101,8 +101,8 @@ func answer(t *testing.T, address string) string {
 	return string(text)
 }
 
-// A successor has the same listeners, by their names. Connections that were waiting when it came
-// are its own.
+// A successor inherits the same listeners with their names. It gets the connections that were
+// waiting when it started.
 func TestSucceed(t *testing.T) {
 	a, b, c := listen(t), listen(t), listen(t)
 	waits := make(chan string, 1)
@@ -134,7 +134,7 @@ func TestSucceed(t *testing.T) {
 	if got := <-waits; got != "rtmp of successor" {
 		t.Errorf("an answer of %q, want rtmp of successor", got)
 	}
-	_ = c.Close() // it does not wait for a connection
+	_ = c.Close() // does not wait for a connection
 	if err := <-accepting; !errors.Is(err, net.ErrClosed) {
 		t.Errorf("accepting ended with %v, want net.ErrClosed", err)
 	}
@@ -142,7 +142,7 @@ func TestSucceed(t *testing.T) {
 	_ = cmd.Wait()
 }
 
-// A successor that does not come to serve leaves everything as it was.
+// If a successor fails to start, nothing changes.
 func TestNoSuccessor(t *testing.T) {
 	ln := listen(t)
 	given := map[string]net.Listener{"main": ln}
@@ -175,14 +175,14 @@ func TestNoSuccessor(t *testing.T) {
 	}
 }
 
-// Variables that are for another process, or wrong, give no listeners.
+// Variables that are invalid, or for another process, give no listeners.
 func TestInherit(t *testing.T) {
 	for _, tt := range []struct{ pid, fds, names, says string }{
 		{"", "", "", "inherits 0"},
 		{"1", "1", "main", "inherits 0"},
 		{"", "x", "main", "failed: LISTEN_FDS"},
 		{"", "2", "main", "failed: LISTEN_FDS"},
-		{"", "1", "main", "failed: the listener main"}, // it is a file
+		{"", "1", "main", "failed: the listener main"}, // a file
 	} {
 		cmd := process("inherits")
 		cmd.Env = append(cmd.Env, "LISTEN_PID="+tt.pid, "LISTEN_FDS="+tt.fds,
@@ -200,7 +200,7 @@ func TestInherit(t *testing.T) {
 	}
 }
 
-// systemd's own program passes listeners as a socket unit does.
+// systemd's own program passes listeners like a socket unit.
 func TestSocketActivation(t *testing.T) {
 	program := need.Program(t, "systemd-socket-activate")
 	dir := nettest.PlainDir(t)

@@ -49,8 +49,8 @@ const (
 		 "bits_per_second": 2150000, "viewers": 1500, "lag_seconds_max": 0.05, "frames_lost": 12, "groups_cut": 3, "stalled": 2}]}`
 )
 
-// serve answers with the page and with what streams holds, by a server that start starts; "" is a
-// server that cannot answer.
+// serve serves the page, and the value of streams as its API. start starts the server; "" stands
+// for a server that does not answer.
 func serve(t *testing.T, start func(http.Handler) *httptest.Server, streams *atomic.Value) string {
 	mux := http.NewServeMux()
 	mux.Handle("/", Handler())
@@ -66,7 +66,7 @@ func serve(t *testing.T, start func(http.Handler) *httptest.Server, streams *ato
 	return server.URL
 }
 
-// serveLive answers with the page, with what streams holds, and below /live/ with live.
+// serveLive serves the page, the value of streams as its API, and live below /live/.
 func serveLive(t *testing.T, streams *atomic.Value, live http.HandlerFunc) string {
 	return serve(t, func(page http.Handler) *httptest.Server {
 		mux := http.NewServeMux()
@@ -76,7 +76,8 @@ func serveLive(t *testing.T, streams *atomic.Value, live http.HandlerFunc) strin
 	}, streams)
 }
 
-// unplayable answers with what no browser plays. A client that reads it by fetch must close it.
+// unplayable responds with data that no browser can play. A client that reads it with fetch must
+// close it.
 func unplayable(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "video/mp4")
 	_, _ = io.WriteString(w, strings.Repeat("not a video", 1000))
@@ -86,8 +87,8 @@ func unplayable(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// The page when nothing is live, when a stream has a hostile name, and when the server is gone and
-// comes back.
+// The page is shown when nothing is live, when a stream has a hostile name, and when the server
+// disappears and returns.
 func TestPageInABrowser(t *testing.T) {
 	ctx, console := pagetest.Browser(t)
 	var streams atomic.Value
@@ -112,7 +113,8 @@ func TestPageInABrowser(t *testing.T) {
 		" && !"+visible("commands-title"))
 	checkNames(t, ctx)
 
-	// What OBS needs, where there is RTMP and this browser's machine may publish by it.
+	// The page shows the settings for OBS if there is RTMP and the browser's machine may publish
+	// over it.
 	streams.Store(open)
 	pagetest.Await(t, ctx, rtmp+` === 'rtmp://127.0.0.1/live camera' && `+visible("rtmp-title")+
 		" && "+visible("commands-title"))
@@ -165,8 +167,8 @@ func TestPageInABrowser(t *testing.T) {
 		t.Errorf("the console shows:\n%s", strings.Join(lines, "\n"))
 	}
 
-	// Where reading needs a token, the addresses for other programs have a place for it, and the
-	// page says what to put there.
+	// If reading needs a token, the addresses for other programs have a place for it, and the page
+	// says what to insert.
 	streams.Store(private)
 	const watch = `document.querySelector('#watch').textContent`
 	pagetest.Await(
@@ -179,7 +181,7 @@ func TestPageInABrowser(t *testing.T) {
 	pagetest.Await(t, ctx,
 		`document.querySelector('#watch-hint').textContent.includes('--read-token')`)
 
-	// A publisher that sends nothing.
+	// The publisher sends nothing.
 	streams.Store(silent)
 	pagetest.Await(t, ctx,
 		`document.querySelector('#stage-badge').textContent === 'Live, silent for 7 s'`)
@@ -188,8 +190,8 @@ func TestPageInABrowser(t *testing.T) {
 	pagetest.Await(t, ctx, `[...document.querySelectorAll('#rows .codec')].map(e => e.textContent).join('; ') ===
 		'h264 · silent for 7 s; h264 · waiting for its publisher; h264'`)
 
-	// The streams of all nodes: where each is, and the viewers of all nodes without the nodes among
-	// them.
+	// The streams of all nodes are listed with their nodes and viewers. Nodes are not counted as
+	// viewers.
 	streams.Store(nodes)
 	const where = `[...document.querySelectorAll('#rows tr')].map(e => e.querySelector('.name').textContent + ': ' + e.querySelector('.where').textContent).join('; ')`
 	pagetest.Await(
@@ -210,7 +212,7 @@ func TestPageInABrowser(t *testing.T) {
 	pagetest.Await(t, ctx, "!"+visible("banner")+" && "+visible("empty"))
 }
 
-// A stream that no browser decodes says so, and offers the addresses that work.
+// The page says so if no browser can decode a stream, and offers the addresses that work.
 func TestPageOfAnUndecodableStream(t *testing.T) {
 	ctx, _ := pagetest.Browser(t)
 	var streams atomic.Value
@@ -229,8 +231,7 @@ func TestPageOfAnUndecodableStream(t *testing.T) {
 	pagetest.Await(
 		t, ctx, watch+`.includes('.mp4') && document.querySelector('#watch-hint').textContent.startsWith('Browsers get only the audio: h263')`)
 
-	// What the browser itself fails at, such as a codec that it lacks, stays on the screen between
-	// the attempts.
+	// An error of the browser itself, such as a missing codec, stays visible between the attempts.
 	const message = `document.querySelector('#message').textContent`
 	streams.Store(
 		`{"server": {}, "streams": [{"name": "old", "format": "flv", "video": "h265", "audio": "aac"}]}`)
@@ -246,7 +247,7 @@ func TestPageOfAnUndecodableStream(t *testing.T) {
 	}
 }
 
-// The page fits a phone, and figures of the operator are not for viewers.
+// The page fits a phone, and does not show the operator's figures to viewers.
 func TestPageOnAPhone(t *testing.T) {
 	ctx, _ := pagetest.Browser(t)
 	var streams atomic.Value
@@ -280,7 +281,7 @@ func TestPageOnAPhone(t *testing.T) {
 		`!document.querySelector('[data-total=memory]').checkVisibility() && !document.querySelector('a[href=metrics]').checkVisibility()`)
 }
 
-// A page that was loaded over TLS tells encoders to use TLS, if there is RTMP over it.
+// A page that was loaded over TLS tells encoders to use TLS, if RTMP over TLS is available.
 func TestPageOverTLS(t *testing.T) {
 	ctx, _ := pagetest.Browser(t)
 	var streams atomic.Value
@@ -297,8 +298,8 @@ func TestPageOverTLS(t *testing.T) {
 	pagetest.Await(t, ctx, server+` === 'rtmp://127.0.0.1/live'`)
 }
 
-// A server, or a proxy in front of it, refuses to play the stream: the page says why, does not
-// blame the browser, and tries again. It closes its question as soon as the status is known.
+// If a server or a proxy refuses to play the stream, the page gives the reason, does not blame the
+// browser, and retries. It ends its own request as soon as the status is known.
 func TestPageSaysWhyTheServerRefuses(t *testing.T) {
 	ctx, _ := pagetest.Browser(t)
 	var streams atomic.Value
@@ -306,7 +307,7 @@ func TestPageSaysWhyTheServerRefuses(t *testing.T) {
 	var answer atomic.Value
 	var attempts, questions atomic.Int64
 	at := serveLive(t, &streams, func(w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get("Sec-Fetch-Dest") == "empty" { // by fetch
+		if r.Header.Get("Sec-Fetch-Dest") == "empty" { // sent by fetch
 			questions.Add(1)
 			defer questions.Add(-1)
 		} else {
@@ -316,7 +317,7 @@ func TestPageSaysWhyTheServerRefuses(t *testing.T) {
 		code, err := strconv.Atoi(status)
 		switch {
 		case err != nil:
-			panic(http.ErrAbortHandler) // the connection breaks
+			panic(http.ErrAbortHandler) // breaks the connection
 		case code == http.StatusOK:
 			unplayable(w, r)
 		default:
@@ -329,7 +330,7 @@ func TestPageSaysWhyTheServerRefuses(t *testing.T) {
 	if err := chromedp.Do(ctx, chromedp.Navigate(at)); err != nil {
 		t.Fatal(err)
 	}
-	// blamed notes the first time that the page blames the browser.
+	// blamed records the first time that the page blames the browser.
 	if _, err := chromedp.Run(ctx, chromedp.Evaluate[bool](`(() => {
 		const message = document.getElementById('message');
 		new MutationObserver(() => window.blamed ||= message.textContent.startsWith('This browser'))
@@ -349,7 +350,7 @@ func TestPageSaysWhyTheServerRefuses(t *testing.T) {
 		{"401 text/plain a token is needed", refused + "a token is needed", 1},
 		{"404 text/plain no such stream", refused + "no such stream", 1},
 		{"502 text/html <html>a proxy's page</html>", refused + "502 Bad Gateway", 1},
-		// Over HTTP/2 when memory is short.
+		// The server uses HTTP/2 and is short of memory.
 		{"503 text/plain ", refused + "503 Service Unavailable", 1},
 		{"broken", "The server does not answer.", 4},
 	} {
@@ -371,7 +372,7 @@ func TestPageSaysWhyTheServerRefuses(t *testing.T) {
 	nettest.Eventually(t, "its end", func() bool { return questions.Load() == 0 })
 	pagetest.Await(t, ctx, message+`.startsWith('This browser cannot play the stream')`)
 
-	// A picked stream does not show the error of another one.
+	// After another stream is selected, the error of the previous one is not shown.
 	answer.Store("503 text/plain full")
 	streams.Store(`{"server": {}, "streams": [
 		{"name": "cam6", "format": "flv"}, {"name": "next", "format": "flv"}]}`)
@@ -380,8 +381,8 @@ func TestPageSaysWhyTheServerRefuses(t *testing.T) {
 	pagetest.Await(t, ctx, message+" === '"+refused+"full'")
 }
 
-// Safari, which plays no MP4 without an end, gets HLS. Any other browser stays with MP4, even if it
-// can play HLS: after a failure, with another stream, and when a stream comes back.
+// Safari, which plays no endless MP4, gets HLS. Any other browser stays with MP4, even if it can
+// play HLS: after a failure, with another stream, and when a stream returns.
 func TestPageInABrowserOfHLS(t *testing.T) {
 	const one, other = `{"server": {}, "streams": [{"name": "cam", "format": "flv"}]}`,
 		`{"server": {}, "streams": [{"name": "other", "format": "flv"}]}`
@@ -435,12 +436,12 @@ func TestPageInABrowserOfHLS(t *testing.T) {
 				pagetest.Await(t, ctx, `document.getElementById('stage').hidden`)
 				continue
 			}
-			// The first attempt at the stream, and two later requests.
+			// The first attempt to play the stream, and two later requests.
 			for n := 0; n < 3; {
 				select {
 				case got := <-asked:
 					if !strings.HasPrefix(got, "/live/"+step.name) {
-						continue // of the stream before
+						continue // of the previous stream
 					}
 					if n++; got != "/live/"+step.name+test.form {
 						t.Errorf("%+v: the page asks for %s", test, got)
@@ -456,7 +457,7 @@ func TestPageInABrowserOfHLS(t *testing.T) {
 	}
 }
 
-// The page begins with a stream that a browser plays, if there is one. It keeps the visitor's
+// The page starts with a stream that a browser can play, if there is one. It keeps the visitor's
 // choice.
 func TestPageBeginsWithAStreamThatPlays(t *testing.T) {
 	const (
@@ -486,9 +487,9 @@ func TestPageBeginsWithAStreamThatPlays(t *testing.T) {
 	shown("d", 5)
 	list(bytes, old)
 	shown("b", 2)
-	list(old, plays) // one that plays has come
+	list(old, plays) // one that can be played has appeared
 	shown("d", 2)
-	list(old, away, also) // its publisher may come back
+	list(old, away, also) // its publisher may return
 	shown("d", 3)
 	list(old, failing, also) // its codecs have changed
 	shown("e", 3)
@@ -504,7 +505,7 @@ func TestPageBeginsWithAStreamThatPlays(t *testing.T) {
 	shown("b", 3)
 }
 
-// checkNames types names into the field that the server takes, and such as it refuses.
+// checkNames types valid and invalid names into the field for a name.
 func checkNames(t *testing.T, ctx context.Context) {
 	t.Helper()
 	for name, ok := range map[string]bool{

@@ -23,7 +23,7 @@ func answer(method, path string, header http.Header) *http.Response {
 	return w.Result()
 }
 
-// text returns every part of the page by the path it is served at.
+// text returns every file of the page by its path.
 func text(t *testing.T) map[string]string {
 	t.Helper()
 	parts := make(map[string]string)
@@ -72,7 +72,7 @@ func TestPagePolicyForbidsOtherSites(t *testing.T) {
 	}
 }
 
-// An SVG file must name its namespace, which looks like an address and is never fetched.
+// An SVG file must have its namespace, which looks like an address and is never fetched.
 const namespace = `xmlns="http://www.w3.org/2000/svg"`
 
 func TestPageFetchesNothingFromOtherSites(t *testing.T) {
@@ -84,8 +84,8 @@ func TestPageFetchesNothingFromOtherSites(t *testing.T) {
 	}
 }
 
-// The policy blocks scripts and styles that stand in the page itself, so there must be none; and a
-// name that a publisher chose must reach the page as text.
+// The policy blocks inline scripts and styles, so the page must have none. A name chosen by a
+// publisher must be inserted as text.
 func TestNoInlineScriptsAndNoTextAsHTML(t *testing.T) {
 	inline := regexp.MustCompile(`(?i)<style|<script[^>]*>[^<]|\sstyle=|\son[a-z]+=|javascript:`)
 	asHTML := regexp.MustCompile(
@@ -100,7 +100,7 @@ func TestNoInlineScriptsAndNoTextAsHTML(t *testing.T) {
 	}
 }
 
-// Every part that another names is served, under the path that a browser makes of it.
+// Every file that another one refers to is served under the path that a browser resolves.
 func TestEveryReferenceIsServed(t *testing.T) {
 	parts := text(t)
 	reference := regexp.MustCompile(`(?:src|href)="(page/[^"]+)"|from '\./([^']+)'`)
