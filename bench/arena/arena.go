@@ -2,9 +2,9 @@
 // compares arena.Pool with plain Go programs, and with the Rust crate buffer_sv2, which runs in a
 // child process.
 //
-// A generic function makes all contenders do the same work. Only the loops that run some hundred
-// times per frame, or that measure single nanoseconds, are written for each type, because a generic
-// function calls methods indirectly.
+// Generic functions make sure that all contenders do the same work. Loops that run some hundred
+// times per frame, and loops that measure single nanoseconds, are written for each type instead,
+// because a generic function calls methods indirectly.
 //
 // The package also has the work of the Rust program in Go, with the same random numbers, so that
 // the frames of the Rust program can be compared byte by byte.
@@ -31,16 +31,16 @@ var Program = &measure.Program{
 const (
 	piece    = 10               // bytes per write of a frame that is written in pieces
 	maxFrame = 1 << 14          // length limit of messages, in bytes
-	spread   = 12_000           // the shortest message is less than this many bytes shorter
-	messages = 2_000            // after these the lengths repeat; 2i and 2i+1 have the same
+	spread   = 12_000           // lengths differ by less than this many bytes
+	messages = 2_000            // messages before they repeat; 2i and 2i+1 have the same length
 	slotSize = 32               // bytes of a frame where only the cost of the slots is measured
 	hold     = time.Millisecond // time that a goroutine keeps a frame that was handed over
 	holders  = 256              // number of goroutines, each of which keeps one frame
 	longer   = 8                // factor for the length of turns in which frames are kept
 )
 
-// A shape is the size of a contender's memory, if that is fixed, and the way in which frames are
-// held.
+// A shape is the size of a contender's memory, if that is fixed, and the number of frames that it
+// holds, and the order in which it releases them.
 type shape struct {
 	capacity int // in bytes
 	slots    int // number of slots of a Pool
@@ -77,8 +77,8 @@ func (r *random) next() uint64 {
 	return z ^ z>>31
 }
 
-// The input of every contender. It is not on the heap: a larger heap makes the collector run less
-// often, which favours contenders that make garbage.
+// The input of every contender. It is not on the heap, because a larger heap makes the collector
+// run less often, which favours contenders that make garbage.
 var (
 	lengths    [messages / 2]int
 	data       [maxFrame + messages/2]byte
@@ -238,7 +238,7 @@ func slots(ctx context.Context, p *measure.Params, title string, crate *crate) e
 		if err != nil {
 			return err
 		}
-		costs = append(costs, measure.Cost{}) // stands in for the crate if it is missing
+		costs = append(costs, measure.Cost{}) // used if the crate is missing
 		ours, rust := costs[0], costs[3]
 		t.Row(fmt.Sprintf("%d, %d, %s", s.live, s.slots, s.order), ours.Nanos, ours.Bytes.Whole(),
 			percent(ours),

@@ -29,10 +29,10 @@ type buffer[F any] struct {
 	take    func() F
 	bytes   func(*F) []byte
 	release func(*F)
-	outside func() uint64 // counts the frames outside of its own memory; nil if it has none
+	outside func() uint64 // number of frames outside of its fixed memory; nil without such memory
 }
 
-// A contender can do each kind of work.
+// A contender is a way to assemble frames. It can do each kind of work.
 type contender struct {
 	name    string
 	open    func(s shape, kind string) (do func(n int), outside func() uint64)
@@ -144,8 +144,7 @@ func (c contender) check() (err error) {
 	return err
 }
 
-// Limits of the number of operations that a turn does before the clock starts, which otherwise is
-// an eighth of the turn's operations.
+// Before the clock starts, a turn does an eighth of its operations, but within these limits.
 const (
 	minWarmUp = 64
 	maxWarmUp = 1024

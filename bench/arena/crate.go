@@ -16,8 +16,8 @@ import (
 // where bench is run.
 const crateDir = "buffersv2"
 
-// errNoCrate is the error if the Rust program cannot be built: cargo is missing or too old, or a
-// download fails.
+// errNoCrate is the error if the Rust program cannot be built, because cargo is missing or too old,
+// or because a download fails.
 var errNoCrate = fmt.Errorf("cargo %w (https://rustup.rs)", measure.ErrMissing)
 
 // A crate is the Rust program that does the same work. It is a child process that gets a request
@@ -69,8 +69,8 @@ func (c *crate) sum(name string, n int) (sum uint64, err error) {
 	return sum, err
 }
 
-// turns returns a measure.Contender that makes the program do the case what. A case consists of the
-// kind of work and the contender; for slots, also of the number of held frames and the order.
+// turns returns a measure.Contender that makes the program do the case what. A case names the kind
+// of work and the contender. For slots, it also names the number of held frames and the order.
 func (c *crate) turns(name, what string) measure.Contender {
 	return measure.Contender{Name: name, Turn: func(n int) (measure.Turn, error) {
 		var nanos, cpu, heap float64 // per operation

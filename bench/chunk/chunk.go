@@ -5,8 +5,8 @@
 // The sources are a file in the page cache, and a source that waits before each read, like a disk.
 // Every contender is used as its documentation says, and every run checks that all bytes arrived.
 //
-// Half of the package is the ten pairs of a source and a target that chunk.Copy treats differently.
-// For each pair, another goroutine reads and checks the bytes that arrive.
+// Half of the package is the code for ten pairs of a source and a target that chunk.Copy treats
+// differently. For each pair, another goroutine reads and checks the bytes that arrive.
 package chunk
 
 import (
@@ -186,7 +186,6 @@ func newSite(size int) (*site, error) {
 	return s, nil
 }
 
-// close closes the file, which no longer has a name.
 func (s *site) close() { s.file.Close() }
 
 // source returns the case's source, positioned at its start. The file is passed without a wrapper,

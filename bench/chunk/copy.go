@@ -20,7 +20,7 @@ import (
 // A copyFunc is io.Copy or chunk.Copy.
 type copyFunc func(dst io.Writer, src io.Reader) error
 
-// copiers are both functions. Ratios are relative to the first.
+// copiers are the two functions that are compared. Ratios are relative to the first.
 var copiers = []struct {
 	name string
 	copy copyFunc
@@ -38,7 +38,7 @@ var copiers = []struct {
 // copySizes are the numbers of bytes per copy.
 var copySizes = []int{4 * kib, 64 * kib, 16 * mib}
 
-// A pair is a source and a target.
+// A pair is a source and a target of copies.
 type pair struct {
 	name string
 	// open returns a function that makes one copy of size bytes and returns when all of them have
@@ -190,12 +190,12 @@ func connect(c *closers) (near, far *net.TCPConn, err error) {
 	return n.(*net.TCPConn), f.(*net.TCPConn), nil
 }
 
-// checkedCopies is the number of copies of a pair and size that are compared by checksum: the first
-// ones, an equal number by each copier. Checking all copies would cost more than many of the copies
-// themselves.
+// checkedCopies is the number of copies of each pair and size that are compared by checksum. They
+// are the first copies, and each copier makes half of them. Checking all copies would cost more
+// than many of the copies themselves.
 const checkedCopies = 4
 
-// arriving returns a function that makes a copy with send and waits until a goroutine has read its
+// arriving returns a function that makes a copy with send, and waits until a goroutine has read
 // size bytes from far.
 func arriving(c *closers, far io.Reader, size int, send func(copyFunc) error) func(copyFunc) error {
 	want, checks := contentSum(size), checkedCopies

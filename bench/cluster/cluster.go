@@ -90,7 +90,7 @@ type bench struct {
 	costs costs  // inputs of the model: the values of flags until they are measured
 }
 
-// Add adds a table, with a note on how busy the machine was. It hides Params.Add.
+// Add adds a table, with a note on how busy the machine was. It replaces Params.Add.
 func (b *bench) Add(t *measure.Table) error {
 	if fs, err := procfs.NewDefaultFS(); err == nil {
 		if load, err := fs.LoadAvg(); err == nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/millrace-io/millrace/bench/measure"
 )
 
-// A placing is where the publishers and the viewers of a load are connected. The publishers are at
-// node 0.
+// A placing says at which nodes the publishers and the viewers of a load are connected. The
+// publishers are at node 0.
 type placing struct {
 	name    string
 	nodes   int // number of nodes of the cluster; 0: a single server
@@ -33,8 +33,7 @@ const (
 )
 
 // take starts new servers for each placing and applies the load of case c to all of them at the
-// same time, so that the rest of the machine is the same for all. The results are in the order of
-// placings.
+// same time, so that they have the same conditions. The results are in the order of placings.
 func (b *bench) take(ctx context.Context, c testCase) ([]*result, error) {
 	var loads []func() (*result, error)
 	for _, p := range placings {
@@ -77,7 +76,7 @@ func together(loads []func() (*result, error)) ([]*result, error) {
 	return results, errors.Join(errs...)
 }
 
-// rounds calls take once in each round. It returns, for each load, its results of all rounds.
+// rounds calls take once in each round. It returns the results of each load in all rounds.
 func (b *bench) rounds(ctx context.Context, c testCase,
 	take func(context.Context, testCase) ([]*result, error)) (
 	[][]*result, error,
@@ -122,7 +121,7 @@ func (b *bench) cost(ctx context.Context) error {
 	return nil
 }
 
-// each returns the growth of a CPU probe per stream and second, in ms.
+// each returns the CPU time that a probe has measured, in ms per stream and second.
 func each(c testCase, results []*result, probe int) measure.Series {
 	return series(results,
 		func(r *result) float64 {
@@ -264,8 +263,8 @@ func (b *bench) copies(ctx context.Context) error {
 				if err != nil {
 					return err
 				}
-				// r.bytes is the sum over all viewers, which are edges*viewers, and so contains
-				// each stream's bytes that often.
+				// r.bytes is the sum over all viewers, so it contains the stream's bytes
+				// edges*viewers times.
 				ratio = append(ratio, r.grown[0]*float64(viewers)/r.bytes)
 			}
 			b.Logf("cluster: %d edges with %d viewers: %v copies", edges, viewers, ratio)

@@ -65,7 +65,8 @@ func (c *counter) pass(from net.Conn, to string) {
 	delete(c.open, server)
 }
 
-// keep registers connections that close closes. It returns false if close has already been called.
+// keep registers connections, so that close closes them. It returns false if close has already been
+// called.
 func (c *counter) keep(conns ...net.Conn) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -132,7 +132,6 @@ func (w *watcher) run(ctx context.Context, from *node, stream string) error {
 	}
 }
 
-// next waits for the next frame.
 func (w *watcher) next() (frame, error) {
 	f, ok := <-w.frames
 	if !ok {

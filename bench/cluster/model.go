@@ -19,8 +19,8 @@ type costs struct {
 	claim, renew, lookup, heard float64
 }
 
-// A measured has the load and the CPU time of an edge in a case: the number of streams, and per
-// second the medians of 10⁹ bytes sent and of CPU seconds.
+// A measured is the load and the CPU time of an edge in a case. gb and cpu are the medians of 10⁹
+// bytes sent per second, and of CPU seconds per second.
 type measured struct {
 	streams, gb, cpu float64
 }
@@ -36,8 +36,8 @@ func newMeasured(c testCase, edge []*result) measured {
 }
 
 // learn computes c.stream and c.sent. It solves cpu = streams*stream + gb*sent for the first and
-// the last case. It leaves c unchanged if the two cases do not determine both costs, for example
-// because they have the same shape.
+// the last case. If the two cases do not determine both costs, for example because they have the
+// same shape, learn leaves c unchanged.
 func (c *costs) learn(m []measured) {
 	a, b := m[0], m[len(m)-1]
 	det := a.streams*b.gb - b.streams*a.gb
@@ -82,16 +82,16 @@ func (m *model) flags(f *flag.FlagSet) {
 // A plan is what the model computes for a given number of nodes.
 type plan struct {
 	nodes    int
-	pulls    float64 // streams that nodes pull from other nodes, summed over all nodes
+	pulls    float64 // number of pulls of streams from other nodes, at all nodes together
 	in, out  float64 // Gbit/s of one node
 	cpu      float64 // processors of one node
 	between  float64 // Gbit/s between nodes, in all
 	renewals float64 // renewals of leases per second
 	heard    float64 // heartbeats per second that Redis delivers
 	// Lookups per second if all streams are watched over HLS at these nodes. Each node looks up a
-	// stream once per lease.
+	// stream once during each lease.
 	lookups    float64
-	redis      float64 // processors of Redis, without those for the lookups
+	redis      float64 // processors of Redis, except for the lookups
 	ofOneOwner float64 // Gbit/s that the owner of a stream sends to other nodes for that stream
 }
 
@@ -109,7 +109,7 @@ func (m *model) with(nodes int) plan {
 	}
 	// The expected number of nodes that have viewers of a stream.
 	watching := within * (1 - math.Pow(1-1/within, viewers/streams))
-	// The owner is among these nodes with the same probability as any other node, and does not
+	// The owner is one of these nodes with the same probability as any other node, and does not
 	// pull.
 	pulled := watching * (1 - 1/n)
 	p.pulls = streams * pulled
@@ -126,8 +126,7 @@ func (m *model) with(nodes int) plan {
 	return p
 }
 
-// mostModelled limits the number of nodes of a plan: a node remembers at most this number of other
-// nodes.
+// mostModelled limits the number of nodes of a plan.
 const mostModelled = 4096
 
 // plan returns the plan with the fewest nodes that suffice, and the resource that limits them. nic
@@ -153,14 +152,14 @@ func (m *model) plan(nic float64) (p plan, limit string, err error) {
 		mostModelled, m.viewers, nic)
 }
 
-// nodesOfRedis returns how many nodes one processor of Redis can serve with heartbeats, in addition
+// nodesOfRedis returns how many nodes' heartbeats one processor of Redis can deliver, in addition
 // to the renewals of leases.
 func (m *model) nodesOfRedis() float64 {
 	renew := m.with(1).renewals * m.costs.renew / 1e6
 	return math.Sqrt(max(0, m.use-renew) * 1e6 / m.costs.heard * benchLease.Seconds() / renewals)
 }
 
-// model adds a table of what the costs mean for many viewers.
+// model adds a table with the nodes and the resources that many viewers need.
 func (b *bench) model(context.Context) error {
 	m := options.model
 	m.costs = b.costs

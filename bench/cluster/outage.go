@@ -15,8 +15,8 @@ import (
 // outageCase is the load of an outage: each node has publishers, and viewers of all streams.
 var outageCase = testCase{streams: 6, viewers: 9}
 
-// outageBitRate is the bit rate of each stream, in bits per second. Frames are only counted, so
-// that their size does not matter.
+// outageBitRate is the bit rate of each stream, in bits per second. It is low, because frames are
+// only counted.
 const outageBitRate = 500_000
 
 // outage measures how running streams continue without Redis, for each kind of outage.
@@ -47,8 +47,8 @@ func (b *bench) outage(ctx context.Context) error {
 	return b.Add(t)
 }
 
-// An outage is a way in which Redis becomes unavailable (go_) and available again (end), with or
-// without its data.
+// An outage is a kind of failure of Redis: go_ makes Redis unavailable, and end makes it available
+// again, with or without its data.
 type outage struct {
 	name     string
 	go_, end func(ctx context.Context, s *site) error
@@ -67,8 +67,8 @@ var outages = []outage{
 		func(ctx context.Context, s *site) error { return s.startRedis(ctx) }},
 }
 
-// without runs streams through an outage. known is the time from the return of Redis until Redis
-// knew the owners of all streams.
+// without runs the load while an outage begins and ends. known is the time from the return of Redis
+// until Redis knew the owners of all streams.
 func (b *bench) without(ctx context.Context, o outage) (r load.Report, known time.Duration,
 	err error) {
 	s, err := b.nodes(ctx, 3, false)
@@ -79,7 +79,7 @@ func (b *bench) without(ctx context.Context, o outage) (r load.Report, known tim
 	cfg := load.Config{
 		Names: outageCase.names(), Viewers: outageCase.viewers, BitRate: outageBitRate,
 		Protocol: newSpread(outageCase.names(), s.nodes, s.nodes),
-		// Duration is a maximum.
+		// The load usually ends earlier, with errPassed.
 		Ramp: time.Second, Settle: 3 * time.Second, Duration: 2*options.outage + trialTime,
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -142,7 +142,7 @@ func (s *site) suffer(ctx context.Context, o outage) (time.Duration, error) {
 		}
 	}
 	known := time.Since(began)
-	return known, pause(ctx, options.outage/6) // late effects of the outage come soon
+	return known, pause(ctx, options.outage/6) // wait for late effects of the outage
 }
 
 // pause waits for the time d. If ctx ends before, it returns the cause.

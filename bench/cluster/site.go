@@ -109,7 +109,7 @@ func (s *site) start(ctx context.Context, n *node) (err error) {
 		args = append(args, "--cluster", "redis://"+s.addr, "--cluster-token", "bench",
 			"--advertise", advertised)
 	}
-	time.Sleep(rand.N(bound)) // varies the phase of the nodes' flushes
+	time.Sleep(rand.N(bound)) // so that the nodes flush at different times
 	n.Server, err = measure.StartServer(ctx, n.addr,
 		exec.Command(s.b.bin, append(args, s.flags...)...))
 	return err
@@ -147,8 +147,8 @@ type spread struct {
 	streams map[string]*turns
 }
 
-// turns has, for one stream, the index of the publisher's node, and a counter that selects the node
-// of the next viewer.
+// turns has the index of the node of a stream's publisher, and a counter that selects the node of
+// the stream's next viewer.
 type turns struct {
 	in  int
 	out atomic.Int64

@@ -55,7 +55,7 @@ func (b *bench) takeover(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", m.name, err)
 		}
-		t.Row(m.name, of.admitted, of.picture, of.lost, 0) // disconnected: 0, or trials had failed
+		t.Row(m.name, of.admitted, of.picture, of.lost, 0) // a disconnected viewer fails the trials
 	}
 	return b.Add(t)
 }

@@ -16,7 +16,6 @@ type testCase struct{ streams, viewers int }
 
 func (c testCase) String() string { return fmt.Sprintf("%dx%d", c.streams, c.viewers) }
 
-// names returns the names of the streams.
 func (c testCase) names() (names []string) {
 	for i := range c.streams {
 		names = append(names, fmt.Sprintf("load-%d", i))
@@ -54,8 +53,8 @@ func cpuOf(s *measure.Server) probe {
 	}
 }
 
-// A result is the report of a load, and the growth of each probe between the first and the last
-// reading, which are seconds apart.
+// A result is the report of a load, and the growth of each probe between its first and last
+// reading. seconds is the time between these readings.
 type result struct {
 	load.Report
 	seconds float64

@@ -47,7 +47,6 @@ type contender struct {
 	start func(ctx context.Context, dir, root string) (*measure.Server, error)
 }
 
-// contenders returns all contenders.
 func contenders() (all []contender) {
 	for _, h := range handlers {
 		all = append(all, contender{h.key, h.name, func() error { return nil }, h.start})
@@ -59,7 +58,6 @@ func contenders() (all []contender) {
 	return all
 }
 
-// keys returns the names of all contenders on the command line.
 func keys() (all []string) {
 	for _, c := range contenders() {
 		all = append(all, c.key)

@@ -76,8 +76,8 @@ func wrapped(inner func(string) (http.Handler, error)) func(string) (http.Handle
 		if err != nil {
 			return nil, err
 		}
-		// A type other than that of io.Discard, because a Logger skips all work if its output is
-		// io.Discard.
+		// The output has another type than io.Discard, because a Logger skips all work if its
+		// output is io.Discard.
 		l := log.New(struct{ io.Writer }{io.Discard}, "", log.LstdFlags)
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			began := time.Now()

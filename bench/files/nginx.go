@@ -9,8 +9,8 @@ import (
 )
 
 // An nginx serves files with one worker, configured as its documentation says, with sendfile and
-// tcp_nopush. Settings that nginxConf does not have are at their defaults. The exception is the
-// limit of requests per connection.
+// tcp_nopush. All other settings are at their defaults, except for the limit of requests per
+// connection.
 type nginx struct {
 	key, name string
 	nopush    string // off: a file's last segment does not wait for an acknowledgement

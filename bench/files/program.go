@@ -188,7 +188,6 @@ func table(c testCase, all []contender, turns [][]turn, rounds int) *measure.Tab
 	return t
 }
 
-// fileName returns the name of the file of the given size.
 func fileName(size int) string { return fmt.Sprintf("%d.bin", size) }
 
 // makeFile makes the file of the given size in a directory under dir, unless the file already

@@ -57,8 +57,8 @@ func (b *Bare) Tags() (all []load.Tag) {
 	return all
 }
 
-// flvTag encodes a tag without its timestamp, and overwrites the number and the time in its
-// payload: the tag is sent repeatedly, so these values would be wrong.
+// flvTag encodes a tag without its timestamp. It overwrites the number and the time in the payload,
+// because the tag is sent repeatedly, so these values would be wrong.
 func flvTag(t load.Tag) []byte {
 	b := httpflv.AppendTag(nil, load.Tag{Kind: t.Kind, Payload: t.Payload})
 	from := tagHeader + 12

@@ -2,7 +2,7 @@
 // comparison with millrace serve. A Relay works in one of two ways. Either each viewer gets its own
 // copy of each tag, with Write and Flush of a response. Or all viewers share the tags that were
 // read, and the tags that wait for a viewer are written to its hijacked connection with one writev.
-// A Bare relays nothing: it writes prepared tags, to show the cost of the kernel and the wake-ups
+// A Bare relays nothing. It writes prepared tags, to show the cost of the kernel and the wake-ups
 // alone.
 package gorelay
 
@@ -196,7 +196,6 @@ func classify(tag []byte) (head int, key bool) {
 	return -1, tag[0] == 9 && payload[0]>>4 == 1
 }
 
-// end ends the stream for all viewers.
 func (s *stream) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -23,14 +23,14 @@ func newChecker(s *load.Synth) *checker {
 		seen: make(map[uint64]bool)}
 }
 
-// contents has tag numbers of a part or segment.
+// contents describes the tags in a part or segment.
 type contents struct {
 	newest  uint64 // highest number of all tags
 	picture uint64 // number of the last video tag
 }
 
-// edge is the number of tags at each end of the watched period that may be missing, because they
-// may be in parts outside of the period.
+// edge is the number of tags that may be missing at each end of the period in which the observer
+// watches. They may be in parts outside of that period.
 const edge = 100
 
 // missing returns the number of tags that did not arrive between the first and the last tag, except

@@ -24,7 +24,7 @@ type client struct {
 	addr string
 
 	request []byte
-	kept    []byte       // body that text returns
+	kept    []byte       // reused memory for the body that text returns
 	keep    func([]byte) // appends to kept
 }
 

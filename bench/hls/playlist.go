@@ -130,8 +130,8 @@ func attribute(list, name string) string {
 	return ""
 }
 
-// resolve returns the absolute path of an address in the playlist at path. It ignores the host: all
-// files are on one server.
+// resolve returns the absolute path of an address in the playlist at path. It ignores the host,
+// because all files are on one server.
 func resolve(path, uri string) string {
 	if _, rest, ok := strings.Cut(uri, "://"); ok {
 		_, p, _ := strings.Cut(rest, "/")

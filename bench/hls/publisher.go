@@ -57,19 +57,18 @@ func (s *sentTags) publish(ctx context.Context, to load.Protocol, stream string)
 	return ctx.Err()
 }
 
-// count returns the number of tags that were sent.
 func (s *sentTags) count() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.at)
 }
 
-// newest returns the time at which the newest tag of a part was sent.
+// newest returns the time at which the last tag of a part was sent.
 func (s *sentTags) newest(c contents) time.Time { return s.at[c.newest-1] }
 
-// completing returns the time at which the tag that completes a part was sent. That tag is the next
-// video frame, which determines the duration of the part's last frame, or the newest tag of the
-// part if it was sent later. ok is false if the stream ended before that tag.
+// completing returns the time at which the tag that completes a part was sent. Usually that is the
+// next video frame, because it determines the duration of the part's last frame. If the newest tag
+// of the part was sent later, it is that tag. ok is false if the stream ended before that tag.
 func (s *sentTags) completing(c contents) (at time.Time, ok bool) {
 	i, found := slices.BinarySearch(s.pictures, c.picture)
 	if !found || i+1 == len(s.pictures) {

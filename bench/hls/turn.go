@@ -25,7 +25,6 @@ type testCase struct {
 	measure time.Duration
 }
 
-// A result is the result of a turn.
 type result struct {
 	seconds   float64
 	server    time.Duration // CPU time
@@ -40,8 +39,8 @@ type result struct {
 	perPart    float64 // playlists rendered per part; NaN if the server does not report them
 	perRequest float64 // allocations per request; NaN if the server does not report them
 
-	newest     []time.Duration // from a part's newest tag sent to its last byte received, sorted
-	completing []time.Duration // the same from the tag that completes the part, sorted
+	newest     []time.Duration // from sending a part's newest tag to its arrival, sorted
+	completing []time.Duration // the same for the tag that completes the part, sorted
 	late       []time.Duration // delays of the publisher, sorted
 }
 
@@ -189,7 +188,6 @@ func (c testCase) watch(ctx context.Context, who contender, server *running, a *
 	return nil
 }
 
-// A state has the values of the counters at one moment.
 type state struct {
 	at              time.Time
 	server          measure.Usage
@@ -220,7 +218,7 @@ func readState(ctx context.Context, who contender, server *running, observer *vi
 	return s, nil
 }
 
-// scrape reads the server's metrics. It leaves out those with labels.
+// scrape reads the server's metrics. It omits metrics with labels.
 func scrape(ctx context.Context, addr string) (map[string]float64, error) {
 	c, err := connect(ctx, addr)
 	if err != nil {
@@ -261,7 +259,7 @@ func (r *result) between(a, b state, names counters) {
 	r.perRequest = count(names.allocs) / float64(r.requests)
 }
 
-// spread computes the ages of the data that the viewers received.
+// spread computes and sorts the ages of the data that the viewers received.
 func (r *result) spread(viewers []*viewer, sent *sentTags) {
 	for _, v := range viewers {
 		for _, s := range v.got {

@@ -11,13 +11,14 @@ import (
 	"time"
 )
 
-// arrivals has the parts and segments of a stream.
+// arrivals records the parts and segments of a stream by their addresses.
 type arrivals struct {
 	mu  sync.Mutex
 	all map[string]*arrival // by address in the playlist
 }
 
-// An arrival has the contents of a part or segment that viewers fetch.
+// An arrival is a part or segment that viewers fetch, with the contents that the observer found in
+// it.
 type arrival struct {
 	contents // set by the observer; read after all viewers have ended
 }
@@ -36,7 +37,6 @@ func (a *arrivals) of(uri string) *arrival {
 	return p
 }
 
-// An audience is all viewers of one stream.
 type audience struct {
 	addr  string
 	path  string // path of the multivariant playlist, or of the only media playlist
@@ -47,15 +47,15 @@ type audience struct {
 	measuring atomic.Bool
 }
 
-// A parsed is a parsed playlist. All viewers that receive the same bytes share it, so that a viewer
+// A parsed is a parsed playlist. Viewers that receive the same bytes share it, so that a viewer
 // costs little.
 type parsed struct {
 	raw   []byte
 	media *media
 }
 
-// parse returns the parsed playlist. It parses raw only if no viewer has parsed the same bytes just
-// before. Viewers share the result.
+// parse returns the parsed playlist. If a viewer has parsed the same bytes just before, parse
+// returns that result, which viewers share.
 func (a *audience) parse(path string, raw []byte, gzipped bool) (*media, error) {
 	if p := a.latest.Load(); p != nil && bytes.Equal(p.raw, raw) {
 		return p.media, nil
@@ -121,7 +121,6 @@ func (v *viewer) watch(ctx context.Context) (err error) {
 	return v.watchSegments(ctx, path, m)
 }
 
-// media returns the path of the media playlist.
 func (v *viewer) media() (string, error) {
 	text, gzipped, err := v.c.text(v.path, "")
 	if err == nil {
@@ -150,7 +149,6 @@ func (v *viewer) fetchInit(uri string) error {
 	return err
 }
 
-// fetch requests a part or segment.
 func (v *viewer) fetch(o object) error {
 	v.requests.Add(1)
 	v.fetched.Add(1)
@@ -171,7 +169,7 @@ func (v *viewer) fetch(o object) error {
 	return nil
 }
 
-// fetchNew fetches the objects of a list that are not before from. It returns their number.
+// fetchNew fetches the objects in list from the object from on. It returns their number.
 func (v *viewer) fetchNew(list []object, from object) (n int, err error) {
 	for _, o := range list {
 		if o.before(from) {
@@ -190,8 +188,8 @@ var (
 	errNothingNew = errors.New("a blocking reload brought nothing new")
 )
 
-// watchParts fetches each new part, beginning with the part after m's last one: it waits for the
-// part with a blocking reload of the playlist and then fetches the part.
+// watchParts fetches each new part, beginning with the part after the last one in m. It waits for
+// each part with a blocking reload of the playlist.
 func (v *viewer) watchParts(path string, m *media) error {
 	if !m.canBlock {
 		return errNoBlocking
@@ -220,8 +218,9 @@ func (v *viewer) watchParts(path string, m *media) error {
 	return nil
 }
 
-// watchSegments fetches whole segments, beginning with the last one. Like a player it reloads the
-// playlist after the target duration, or after half of that time if there was no new segment.
+// watchSegments fetches whole segments, beginning with the last one. Like a player, it reloads the
+// playlist after the target duration. If there was no new segment, it reloads the playlist after
+// half of that time.
 func (v *viewer) watchSegments(ctx context.Context, path string, m *media) error {
 	next := object{msn: max(m.next.msn, 1) - 1}
 	asked := time.Now()

@@ -35,7 +35,7 @@ var conns int
 
 func run(ctx context.Context, p *measure.Params) error {
 	n := fit(conns)
-	if _, err := hold(waiters[0], n); err != nil { // else the first turn includes the poller
+	if _, err := hold(waiters[0], n); err != nil { // so that no turn includes the poller
 		return err
 	}
 	heap := make([]measure.Series, len(waiters))
@@ -93,8 +93,8 @@ type usage struct {
 	stack int64 // in goroutine stacks
 }
 
-// hold opens n connections, lets a goroutine wait in w on each, and returns the memory that they
-// use.
+// hold opens n connections, and starts a goroutine for each of them that waits in w. It returns the
+// memory that they use.
 func hold(w waiter, n int) (usage, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -153,7 +153,7 @@ func memory() usage {
 }
 
 // fit raises the limit of file descriptors to the allowed maximum. It returns n, or the number of
-// connections that the limit allows if that is smaller.
+// connections that the limit allows if that number is smaller.
 func fit(n int) int {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {

@@ -20,8 +20,8 @@ var contenders = []contender{
 
 func itself(p *[]byte, yield func([]byte)) { yield(*p) }
 
-// allocated makes a slice for each packet. The garbage collector has to find out when the last
-// subscriber has dropped the packet.
+// allocated makes a slice for each packet. The garbage collector frees the slice after the last
+// subscriber has dropped it.
 func allocated() sharing[[]byte] { return garbage(1, 0) }
 
 // slabs does the same as allocated for batches: one allocation and one read for 64 packets.

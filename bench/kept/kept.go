@@ -89,7 +89,7 @@ type sharing[T any] struct {
 	close   func()
 }
 
-// newContender returns a contender that shares with s. It calls s anew for each turn.
+// newContender returns a contender that shares packets with s. Each turn calls s anew.
 func newContender[T any](name string, s func() sharing[T]) contender {
 	return contender{
 		name: name,
@@ -112,8 +112,9 @@ func newContender[T any](name string, s func() sharing[T]) contender {
 }
 
 // run passes batches of packets to the subscribers, and returns when they have dropped all packets.
-// Even if packets are shared one by one, batchPackets of them are sent over a channel at once: one
-// channel operation per packet and subscriber would cost several times the measured work.
+// Even if packets are shared one by one, batchPackets of them are sent over a channel at once,
+// because one channel operation per packet and subscriber would cost several times the measured
+// work.
 func (s sharing[T]) run(batches int, audit func(int, []byte)) {
 	var wg sync.WaitGroup
 	subs := make([]subscriber[T], subscribers)
@@ -152,7 +153,7 @@ func (s sharing[T]) run(batches int, audit func(int, []byte)) {
 }
 
 // A subscriber has the channels to one goroutine. Full slices are sent to the goroutine on full and
-// come back on empty, so that none is allocated.
+// come back on empty, so that no slices are allocated.
 type subscriber[T any] struct {
 	full, empty chan []T
 	filling     []T
@@ -216,7 +217,7 @@ func (c contender) check(batches int) error {
 	return nil
 }
 
-// turn passes n batches. Each turn makes new channels and goroutines; their allocations are
+// turn passes n batches. Each turn makes new channels and goroutines. Their allocations are
 // measured in a short run and subtracted.
 func (c contender) turn(n int) measure.Turn {
 	all := func(batches int) func() { return func() { c.run(batches, nil) } }

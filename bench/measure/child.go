@@ -18,8 +18,8 @@ import (
 // children maps the name of each child process to the function that this program runs in it.
 var children = make(map[string]func(args []string) error)
 
-// RegisterChild registers a function that Self starts in a child process. Call it from variables
-// and init functions.
+// RegisterChild registers a function that Self starts in a child process. It must be called in the
+// initialization of a package variable, or in an init function.
 func RegisterChild(name string, f func(args []string) error) string {
 	children[name] = f
 	return name
@@ -29,8 +29,8 @@ func RegisterChild(name string, f func(args []string) error) string {
 // JSON list of the function's name and its arguments.
 const childVar = "MILLRACE_BENCH_CHILD"
 
-// RunChild runs the function and exits if the process was started by Self. main and TestMain must
-// call it first.
+// If Self has started this process, RunChild runs the registered function and exits. main and
+// TestMain must call it first.
 func RunChild() {
 	order := os.Getenv(childVar)
 	if order == "" {

@@ -21,7 +21,7 @@ type Turn struct {
 }
 
 // Take runs f, which does ops operations, and returns the cost. Nothing else may run in the process
-// meanwhile: the cost is that of the whole process.
+// meanwhile, because the cost is that of the whole process.
 func Take(ops int, f func()) Turn {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -102,7 +102,7 @@ func Compare(ctx context.Context, contenders []Contender, rounds int, d time.Dur
 	return costs, err
 }
 
-// calibrate returns the number of times that the contender does the work in d.
+// calibrate returns how many times the contender does the work in the time d.
 func (c Contender) calibrate(ctx context.Context, d time.Duration) (int, error) {
 	for n := 1; ; n *= 2 {
 		if err := ctx.Err(); err != nil {

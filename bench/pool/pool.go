@@ -117,8 +117,8 @@ var contenders = []contender{
 	{"make", lendMade},
 }
 
-// touch writes v to each cache line of p. The time shows which pool returns memory that is still in
-// the processor's cache, and contains little else.
+// touch writes v to each cache line of p. The time of a turn therefore shows which pool returns
+// memory that is still in the processor's cache, and contains little else.
 func touch(p []byte, v byte) {
 	const cacheLine = 64
 	for i := 0; i < len(p); i += cacheLine {
@@ -126,8 +126,8 @@ func touch(p []byte, v byte) {
 	}
 }
 
-// lendSyncPool stores pointers in the pool, as sync.Pool's documentation advises: storing a slice
-// allocates.
+// lendSyncPool stores pointers in the pool, as sync.Pool's documentation advises, because storing a
+// slice allocates.
 func lendSyncPool(size int) func(int) uint64 {
 	pool := sync.Pool{New: func() any {
 		p := make([]byte, size)

@@ -48,8 +48,8 @@ func each[T any](streams []io.Reader, open func(io.Reader) T) []T {
 
 func nothing() {}
 
-// must panics if err is not nil. It is for reads that cannot fail: from a Source, or while the
-// sender runs.
+// must panics if err is not nil. It is for reads that cannot fail because they are from a Source,
+// or because the sender runs.
 func must(err error) {
 	if err != nil {
 		panic(err)
@@ -67,7 +67,7 @@ func openRange(streams []io.Reader, a *audience) (packets func(int), release fun
 	}, func() { releaseAll(rs) }
 }
 
-// openChain takes ownership of each packet, which could thus be kept.
+// openChain takes ownership of each packet, so that a packet could be kept.
 func openChain(streams []io.Reader, a *audience) (packets func(int), release func()) {
 	rs := each(streams, func(s io.Reader) *millrace.Reader { return millrace.NewReader(s) })
 	return func(n int) {
@@ -123,8 +123,8 @@ func openPeek(size int) func([]io.Reader, *audience) (packets func(int), release
 	}
 }
 
-// openBufiox uses Next, which borrows, and calls Release once for every 16 packets of a stream:
-// bufiox keeps the bytes between two calls of Release.
+// openBufiox uses Next, which borrows, and calls Release once for every 16 packets of a stream,
+// because bufiox keeps the bytes between two calls of Release.
 func openBufiox(streams []io.Reader, a *audience) (packets func(int), release func()) {
 	const between = 16
 	type stream struct {

@@ -101,7 +101,6 @@ func (a *audience) see(p []byte) {
 	}
 }
 
-// next returns the index of the next of n streams.
 func (a *audience) next(n int) int {
 	if a.at++; a.at >= n {
 		a.at = 0
@@ -109,8 +108,8 @@ func (a *audience) next(n int) int {
 	return a.at
 }
 
-// check makes a contender read packets from streams that all carry the sequence. It returns an
-// error unless both of two subscribers get all bytes, in order.
+// check makes a contender read packets from streams, which all have the sequence of a Source. It
+// returns an error unless both of two subscribers get all bytes, in order.
 func (c contender) check(streams []io.Reader, packets int) error {
 	var got bytes.Buffer
 	first, second := &subscriber{audit: func(p []byte) { got.Write(p) }}, new(subscriber)
@@ -122,7 +121,7 @@ func (c contender) check(streams []io.Reader, packets int) error {
 			second.bytes, packets*PacketSize)
 	}
 	want := make([]byte, PacketSize)
-	for i := range packets { // first the first packet of each stream, then the second
+	for i := range packets { // the first packet of each stream, then the second, and so on
 		at := i / len(streams) * PacketSize
 		for j := range want {
 			want[j] = slab[(at+j)%period]

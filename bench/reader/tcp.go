@@ -67,9 +67,9 @@ func fill(b []byte, at int) {
 	}
 }
 
-// sender is a child process that accepts connections. The first line that it reads from a
-// connection names the sending. The sender is a separate process, so that the CPU time of this
-// process is only that of the reader.
+// sender is a child process that accepts connections. It reads the name of a sending from the first
+// line of each connection. It is a separate process, so that the CPU time of this process is only
+// that of the reader.
 var sender = measure.RegisterChild("reader-sender", func([]string) error {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -113,7 +113,6 @@ func schedstat() (delay, runs uint64) {
 	return delay, runs
 }
 
-// close stops bpftrace.
 func (k *kernel) close() {
 	if k.tracer != nil {
 		k.tracer.child.Stop(5 * time.Second)
@@ -122,8 +121,9 @@ func (k *kernel) close() {
 }
 
 // script counts the retransmissions of the machine, and measures how long the threads of one
-// program wait for a processor: from the moment when a thread is woken or preempted until it runs.
-// It prints both five times per interval, so that a sample is at most a fifth of an interval late.
+// program wait for a processor. The wait begins when a thread is woken or preempted, and ends when
+// it runs. The script prints both five times per interval, so that a sample is at most a fifth of
+// an interval late.
 const script = `
 tracepoint:tcp:tcp_retransmit_skb { @retransmits = count(); }
 tracepoint:sched:sched_wakeup, tracepoint:sched:sched_wakeup_new / args->comm == "COMM" / { @since[args->pid] = nsecs; }
@@ -192,8 +192,8 @@ func startTracer(interval time.Duration) (*tracer, error) {
 	return nil, fmt.Errorf("bpftrace cannot attach: %s", strings.TrimSpace(t.errors.String()))
 }
 
-// readLines reads the output of bpftrace until it ends. It sends one value on attached: whether the
-// probes are attached.
+// readLines reads the output of bpftrace until it ends. It sends one value on attached, which
+// reports whether the probes are attached.
 func (t *tracer) readLines(attached chan<- bool) {
 	for told := false; ; {
 		line, err := t.child.Line()
@@ -209,8 +209,8 @@ func (t *tracer) readLines(attached chan<- bool) {
 	}
 }
 
-// add adds the values in a line of bpftrace's output. It ignores lines that are not JSON or have no
-// values of the two maps.
+// add adds the values in a line of bpftrace's output. It ignores lines that are not JSON, and lines
+// without retransmissions or waits.
 func (t *tracer) add(line string) {
 	var said struct {
 		Data struct {

@@ -70,7 +70,7 @@ func run(ctx context.Context, p *measure.Params) error {
 		Bpftrace: options.bpftrace,
 		Logf:     p.Logf,
 	}, func() error {
-		// The time begins here, when bpftrace is already attached.
+		// The time limit begins here, when bpftrace is already attached.
 		ctx, stop := context.WithTimeout(ctx, time.Duration(options.seconds)*time.Second)
 		defer stop()
 		return c.run(ctx, options.clients)

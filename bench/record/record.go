@@ -49,8 +49,8 @@ type Runtime struct {
 // A Kernel has the kernel's events in an interval.
 type Kernel struct {
 	Retransmits int64
-	// The time that a thread waited for a processor: the p99 with bpftrace, the mean with
-	// schedstat.
+	// The time that a thread waited for a processor. With bpftrace it is the p99, and with
+	// schedstat the mean.
 	RunQueue    time.Duration
 	RTT         time.Duration // median of the connections, from TCP_INFO
 	MinorFaults int64

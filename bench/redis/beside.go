@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// smallSize is the size in bytes of the values that most commands of a program have.
+	// smallSize is the size of small values in bytes. Most commands of a program have such values.
 	smallSize = 100
 
 	// smallCallers is the number of goroutines that get small values. Each sends its next request
@@ -71,7 +71,6 @@ func besides() []*beside {
 	}
 }
 
-// smallKey is the key that small GETs read.
 const smallKey = "bench:small"
 
 func runBeside(ctx context.Context, p *measure.Params, srv *server) error {
@@ -164,8 +163,8 @@ func smallGets(ctx context.Context, rdb *goredis.Client) (took []time.Duration, 
 	}
 }
 
-// pace calls f at intervals of d until ctx ends, or without a pause if f takes longer than d. It
-// adds the number of calls to count.
+// pace calls f at intervals of d until ctx ends. If f takes longer than d, pace calls f without a
+// pause. It adds the number of calls to count.
 func pace(ctx context.Context, d time.Duration, f call, count *atomic.Int64) error {
 	t := time.NewTicker(d)
 	defer t.Stop()

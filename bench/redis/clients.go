@@ -17,8 +17,8 @@ func goRedisGet(s *site) (call, error) {
 	}, nil
 }
 
-// bufferFor returns a buffer for a value of the given size. It has two more bytes, for the end of
-// the reply: go-redis recommends them, because they save a read.
+// bufferFor returns a buffer for a value of the given size. It has two more bytes for the end of
+// the reply, because go-redis then needs one read less.
 func bufferFor(size int) []byte { return make([]byte, size+2) }
 
 func goRedisGetToBuffer(s *site) (call, error) {
@@ -117,7 +117,8 @@ func redisbufSetFromBuffer(s *site) (call, error) {
 		nil
 }
 
-// redisbufSetChain sets a chain of blocks with the size that a Reader gives them under a flood.
+// redisbufSetChain sets a chain of blocks. The blocks are as large as a Reader makes them under a
+// flood.
 func redisbufSetChain(s *site) (call, error) {
 	const block = 64 << 10
 	chain, pool := new(millrace.Chain), millrace.NewPool()

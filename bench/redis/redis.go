@@ -20,7 +20,7 @@ import (
 	"github.com/millrace-io/millrace/redisbuf"
 )
 
-// A task is what a call does, GET or SET.
+// A task is a kind of call, GET or SET.
 type task struct {
 	key        string // name on the command line
 	what       string
@@ -55,8 +55,8 @@ type contender struct {
 	worker func(*site) (call, error)
 }
 
-// A call transfers a value once. It passes a value that it has read to the site's audit, if that is
-// set, and then drops the value.
+// A call transfers a value once. If the site's audit is set, the call passes a value that it has
+// read to audit. It then drops the value.
 type call func(context.Context) error
 
 // A site is the environment of all contenders for values of one size.
@@ -91,7 +91,6 @@ func (s *site) open() (err error) {
 
 func (s *site) add(c io.Closer) { s.closers = append(s.closers, c) }
 
-// close closes all closers in reverse order.
 func (s *site) close() {
 	for i := range s.closers {
 		s.closers[len(s.closers)-1-i].Close()
@@ -114,7 +113,6 @@ func (s *site) value() []byte {
 	return p
 }
 
-// saw passes received bytes to audit if it is set.
 func (s *site) saw(piece []byte) {
 	if s.audit != nil {
 		s.audit(piece)

@@ -24,8 +24,8 @@ type contender struct {
 	prepare func(ctx context.Context) error
 	// start runs the server. It writes the files that the server needs to dir.
 	start func(ctx context.Context, dir string, c load.Config) (*running, error)
-	// sends returns the tags that a contender repeats if it makes the stream itself. It is nil for
-	// contenders that relay a stream.
+	// sends returns the tags that a contender repeats if it makes the stream itself. If the
+	// contender relays a stream, sends is nil.
 	sends func(bitRate int) []load.Tag
 }
 
@@ -112,8 +112,9 @@ func parseContender(spec string, dir string) (contender, error) {
 }
 
 // built returns a contender that is a Go program, which is built in dir. args returns the program's
-// arguments. addr is the address that the program must listen on; if it listens on several, the
-// last one. args may change the configuration of the load, for a protocol other than HTTP-FLV.
+// arguments. addr is the address on which the program must listen. If the program listens on
+// several addresses, addr must be the last. For a protocol other than HTTP-FLV, args may change the
+// configuration of the load.
 func built(dir string, name, pkg string, args func(addr string, c *load.Config) ([]string,
 	error)) contender {
 	return contender{
@@ -235,8 +236,8 @@ rtmp {
 `
 
 // nginx returns the contender nginx with the rtmp module, configured as in the module's
-// documentation for live streams. Settings that nginxConf does not have are at their defaults. So
-// Nagle's algorithm is on and the send queue holds 256 messages.
+// documentation for live streams. All other settings are at their defaults, so Nagle's algorithm is
+// on and the send queue holds 256 messages.
 func nginx(chunk int) contender {
 	return contender{
 		name: fmt.Sprintf("nginx-rtmp, chunk_size %d", chunk), in: rtmpName, out: rtmpName,

@@ -169,8 +169,8 @@ func total(m map[string]int) (n int) {
 	return n
 }
 
-// tableName returns the name of the table of a case. The table of the list rtmp has a name of its
-// own, so that it can be measured anew without replacing the tables of other lists.
+// tableName returns the name of the table of a case. The list rtmp has a different table, so that
+// it can be measured anew without replacing the tables of other lists.
 func tableName(c testCase) string {
 	if options.contenders == "rtmp" {
 		return "relay-rtmp-" + c.String()

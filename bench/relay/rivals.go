@@ -25,7 +25,6 @@ const (
 // installTime limits the time of an installation. Cargo builds some 400 crates for xiu.
 const installTime = 30 * time.Minute
 
-// cached returns the path of a package's file in the cache directory.
 func cached(pkg, file string) (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {

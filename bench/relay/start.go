@@ -107,7 +107,6 @@ type watcher struct {
 	err      error // set before pictures is closed
 }
 
-// watchPictures watches a stream until ctx ends.
 func watchPictures(ctx context.Context, p load.Protocol, stream string) *watcher {
 	w := &watcher{pictures: make(chan time.Time, 4096)}
 	go func() {
@@ -131,7 +130,6 @@ func watchPictures(ctx context.Context, p load.Protocol, stream string) *watcher
 	return w
 }
 
-// next waits for the next video frame.
 func (w *watcher) next() (time.Time, error) {
 	if at, ok := <-w.pictures; ok {
 		return at, nil
@@ -161,7 +159,7 @@ func send(ctx context.Context, p load.Protocol, stream string, failed context.Ca
 	return s
 }
 
-// cut closes the connection. Its error is that of publishing before the cut.
+// cut closes the connection. It returns an error if publishing failed before that.
 func (s *sender) cut() error {
 	s.stop()
 	if err := <-s.done; !errors.Is(err, context.Canceled) {
@@ -186,8 +184,8 @@ func firstPicture(ctx context.Context, p load.Protocol, stream string) (time.Dur
 	return first.Sub(publisher.began), errors.Join(err, publisher.cut())
 }
 
-// pauseOfReturn cuts a publisher's connection and publishes again. It returns the time by which the
-// viewer's pause in video is longer than the time without a publisher.
+// pauseOfReturn cuts a publisher's connection and publishes again. It returns how much longer the
+// viewer's pause in video is than the time without a publisher.
 func pauseOfReturn(ctx context.Context, p load.Protocol, stream string) (time.Duration, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

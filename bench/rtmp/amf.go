@@ -23,8 +23,8 @@ const (
 	amfObjectEnd = 9
 )
 
-// appendAMF appends values of type float64, string or object, and nil, in AMF0. There is no
-// decoder: the first values of a reply are compared with encoded ones.
+// appendAMF appends values of type float64, string or object, and nil, in AMF0. A decoder is not
+// needed, because the first values of a reply are compared with encoded ones.
 func appendAMF(p []byte, values ...any) []byte {
 	for _, v := range values {
 		switch v := v.(type) {

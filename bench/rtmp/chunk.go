@@ -227,8 +227,8 @@ const (
 	csData    = 8
 )
 
-// extended is the value of the timestamp field of 24 bits which says that the timestamp follows in
-// four more bytes.
+// extended is the value of the timestamp field which means that the timestamp does not fit into 24
+// bits, and follows in four more bytes.
 const extended = 0xffffff
 
 // writer splits messages into chunks. It sends each message with one Write call.
@@ -298,7 +298,6 @@ func (w *writer) control(kind byte, v uint32) error {
 	return w.message(csControl, kind, 0, 0, binary.BigEndian.AppendUint32(nil, v))
 }
 
-// event writes a user control message.
 func (w *writer) event(event uint16, values ...uint32) error {
 	p := binary.BigEndian.AppendUint16(nil, event)
 	for _, v := range values {
@@ -307,7 +306,6 @@ func (w *writer) event(event uint16, values ...uint32) error {
 	return w.message(csControl, typeUserControl, 0, 0, p)
 }
 
-// command writes an AMF0 command.
 func (w *writer) command(stream uint32, values ...any) error {
 	return w.message(csCommand, typeCommand, stream, 0, appendAMF(nil, values...))
 }

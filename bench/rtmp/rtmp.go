@@ -63,7 +63,7 @@ func (s *Server) String() string { return "rtmp://" + s.Addr + "/" + app }
 const app = "live"
 
 // conn is a connection after the handshake. Only one goroutine may read. Writing is safe for
-// concurrent use: writer has a lock.
+// concurrent use, because writer has a lock.
 type conn struct {
 	net  net.Conn
 	stop func() bool // stops ctx from closing the connection
@@ -71,7 +71,8 @@ type conn struct {
 	out  *writer
 }
 
-// connect dials the server, does the handshake, and sends the connect command for the application.
+// connect dials the server, does the handshake, connects to the application, and creates a message
+// stream.
 func (s *Server) connect(ctx context.Context) (*conn, error) {
 	nc, err := (&net.Dialer{Timeout: 10 * time.Second}).DialContext(ctx, "tcp", s.Addr)
 	if err != nil {
@@ -111,12 +112,12 @@ func (c *conn) enter(s *Server) error {
 	if len(reply) < 8 {
 		return errProtocol
 	}
-	// The last value is a number, the message stream.
+	// The last value is the number of the message stream.
 	c.out.stream = uint32(math.Float64frombits(binary.BigEndian.Uint64(reply[len(reply)-8:])))
 	return nil
 }
 
-// call sends a command and waits for its result, of which it returns the AMF0 values.
+// call sends a command, waits for its result, and returns the AMF0 values of the result.
 func (c *conn) call(name string, transaction float64, args ...any) ([]byte, error) {
 	if err := c.out.command(0, append([]any{name, transaction}, args...)...); err != nil {
 		return nil, err
@@ -152,7 +153,7 @@ func (c *conn) awaitStatus(code string) error {
 	}
 }
 
-// close ends the connection. Only the goroutine that reads may call it.
+// close ends the connection. Only the goroutine that reads from it may call close.
 func (c *conn) close() error {
 	c.stop()
 	err := c.net.Close()
@@ -160,7 +161,7 @@ func (c *conn) close() error {
 	return err
 }
 
-// handshake does the plain handshake: a zero version in C1 means that no digests are used.
+// handshake does the plain handshake. A zero version in C1 means that no digests are used.
 func handshake(w io.Writer, r io.Reader) error {
 	const size = 1536
 	c := make([]byte, 1+size)
@@ -223,7 +224,7 @@ func (p *publication) listen() {
 	}
 }
 
-// setDataFrame is the command name that precedes metadata which the server is to keep.
+// setDataFrame is the command name that precedes metadata which the server must keep.
 var setDataFrame = appendAMF(nil, "@setDataFrame")
 
 func (p *publication) WriteTag(t load.Tag) error {

@@ -59,7 +59,6 @@ func run(ctx context.Context, p *measure.Params) error {
 	return p.Add(t)
 }
 
-// A work function does one operation n times.
 type work func(n int)
 
 // A testCase is one operation, with a function for each of the three types. The function is nil for
@@ -71,8 +70,8 @@ type testCase struct {
 
 const kib = 1 << 10
 
-// The data that is written and read. It is not on the heap: a larger heap makes the collector run
-// less often, which favours the type that makes the most garbage.
+// The data that is written and read. It is not on the heap, because a larger heap makes the
+// collector run less often, which favours the type that makes the most garbage.
 var (
 	text = strings.Repeat("0123456789abcdef", 64*kib/16)
 	data [64 * kib]byte

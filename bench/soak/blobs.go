@@ -19,17 +19,17 @@ const (
 	// blobKeys is the number of blob keys on each server. It is small, so that blobs are replaced
 	// while they are read.
 	blobKeys = 12
-	// blobHead is the size of a blob's head, in bytes: the number of the key, the number of the
-	// write and the length of the blob.
+	// blobHead is the size of a blob's head, in bytes. The head has the number of the key, the
+	// number of the write and the length of the blob.
 	blobHead = 24
 	blobRest = 25 * time.Millisecond // pause after each request
-	// expirySlack is the time by which a store may expire a blob early or late: the clock of a file
-	// system has coarse steps.
+	// expirySlack is the time by which a store may expire a blob early or late, because the clock
+	// of a file system has coarse steps.
 	expirySlack = 50 * time.Millisecond
 )
 
 // A blob records which values a read of its key may return. The writes of a blob, including its
-// deletions, are numbered from 1. floor and deleted are at most begun.
+// deletions, are numbered from 1. floor and deleted never exceed begun.
 type blob struct {
 	key     string
 	writing sync.Mutex // held while a write is in progress
@@ -58,15 +58,15 @@ func (b *blob) begin(deletes bool) uint64 {
 	return b.begun
 }
 
-// confirm records that the server has confirmed a write. Without a confirmation it is unknown
-// whether the write took place.
+// confirm records that the server has confirmed a write. Without a confirmation, the write may or
+// may not have taken place.
 func (b *blob) confirm(write uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.floor = max(b.floor, write)
 }
 
-// oldest returns the number of the oldest write that a read which begins now may find.
+// oldest returns the number of the oldest write that a read may find if it begins now.
 func (b *blob) oldest() uint64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -86,8 +86,7 @@ func (b *blob) found(oldest, write uint64) error {
 	return nil
 }
 
-// absent checks a read that has found no blob. oldest is the result of [blob.oldest] when the read
-// began.
+// absent checks a read that has found no blob. oldest is as for found.
 func (b *blob) absent(oldest uint64) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -189,7 +188,7 @@ func missing(err error) bool {
 }
 
 func (c *cycle) remove(b *blob, url string) error {
-	absent := b.absent(b.oldest()) // the error if the server reports it missing
+	absent := b.absent(b.oldest()) // the error if the server says that b is missing
 	write := b.begin(true)
 	res, err := c.do(http.MethodDelete, url, http.StatusNoContent)
 	if missing(err) {
@@ -203,7 +202,7 @@ func (c *cycle) remove(b *blob, url string) error {
 	return err
 }
 
-// get reads a blob. The value must be complete, and one that a read may find at this time.
+// get reads a blob. The value must be complete, and must be one that a read may find at this time.
 func (c *cycle) get(b *blob, url string) error {
 	oldest := b.oldest()
 	write, err := c.read(b.key, url)

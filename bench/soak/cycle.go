@@ -26,8 +26,9 @@ type cycle struct {
 
 func newCycle(t *target, number int) *cycle { return &cycle{target: t, number: number} }
 
-// run lets all clients work, with a restart in the middle unless restart is 0. It returns when all
-// clients have disconnected. The error describes a fault of the server as a whole.
+// run lets all clients work until the cycle is over. If restart is not 0, it restarts the server
+// with that signal in the middle. run returns when all clients have disconnected. An error
+// describes a fault of the server as a whole.
 func (c *cycle) run(ctx context.Context, restart syscall.Signal) error {
 	var stop, giveUp context.CancelFunc
 	c.working, stop = context.WithCancel(ctx)
@@ -99,9 +100,9 @@ func (c *cycle) work(what string, r *rand.Rand,
 	}
 }
 
-// account compares the viewers' losses in this cycle with the losses that the server reports
-// between the quiet points before and after it. The server may report more: a viewer notices
-// skipped tags only when it reads on, and may have left before.
+// account returns an error if viewers lost more in this cycle than the server reports between the
+// quiet points before and after it. The server may report more than the viewers, because a viewer
+// notices skipped tags only when it reads on, and may have left before.
 func (c *cycle) account() error {
 	var before point // zero if the process was started in this cycle
 	if n := len(c.points); n > 1 {

@@ -17,14 +17,15 @@ import (
 )
 
 const (
-	// warmUp is the number of quiet points at the start of a process that are not judged: caches
-	// still fill, and pools grow to the size that the work needs.
+	// warmUp is the number of quiet points at the start of a process that are not judged, because
+	// caches still fill, and pools grow to the size that the work needs.
 	warmUp = 2
-	// pointsWanted is the number of quiet points that a process needs for its drift to be judged:
-	// six after the warm-up, so that the first third and the last have two points each.
+	// pointsWanted is the number of quiet points that a process needs for its drift to be judged.
+	// It has six after the warm-up, so that the first third and the last third have two points
+	// each.
 	pointsWanted = warmUp + 6
-	// redisConns is the number of connections to Redis that may be idle at one quiet point and not
-	// yet open at an earlier one: 32 connections that carry values, and some of go-redis.
+	// redisConns is how many more idle connections to Redis there may be at one quiet point than at
+	// an earlier one. There are 32 connections that carry values, and some of go-redis.
 	redisConns = 48
 	// redisBuffers is the memory of the buffers of a connection to Redis, in bytes.
 	redisBuffers = 80 << 10
@@ -51,8 +52,8 @@ type point struct {
 const (
 	capped = iota // no point may exceed slack
 	steady        // no point after the warm-up may exceed an earlier one by more than slack
-	// The median of the last third may not exceed that of the first third by more than slack and by
-	// more than the factor ratio.
+	// The median of the last third may exceed that of the first third by more than slack, or by
+	// more than the factor ratio, but not by both.
 	trend
 )
 
@@ -66,8 +67,8 @@ type rule struct {
 }
 
 // rules returns the rules for a server with the given number of connections to Redis. A trend has
-// two limits because either limit alone is exceeded by noise: a heap that grows from 3 MB to 4 MB
-// has a large ratio, and a heap of 1 GB that fluctuates has a large difference.
+// two limits, because noise exceeds each of them alone. A heap that grows from 3 MB to 4 MB has a
+// large ratio, and a heap of 1 GB that fluctuates has a large difference.
 func rules(redisConns int64) []rule {
 	return []rule{
 		{"goroutines", func(p *point) int64 { return p.Goroutines }, steady, 0, 0},
@@ -160,16 +161,16 @@ func (t *target) quiet(ctx context.Context) error {
 	return nil
 }
 
-// settle samples until nothing is in progress and no rule except a trend is broken, or until
-// t.cfg.Settle has passed, and returns the last sample. It waits because a connection that was
-// closed a moment ago keeps its goroutine a little longer; only a leak keeps it forever. During the
-// warm-up, when no earlier point can be compared, settle takes ten samples, and returns the
-// smallest number of goroutines and of descriptors among them.
+// settle takes samples until nothing is in progress and no rule except a trend is broken, or until
+// t.cfg.Settle has passed. It returns the last sample. It waits because a connection that was
+// closed a moment ago keeps its goroutine a little longer, whereas a leak keeps it forever. During
+// the warm-up, there is no earlier point for a comparison. settle then takes ten samples, and
+// returns the smallest number of goroutines and of descriptors among them.
 func (t *target) settle(ctx context.Context) (point, error) {
 	deadline := time.Now().Add(t.cfg.Settle)
 	var least point
 	for looks := 1; ; looks++ {
-		// Repeated, because an abandoned request over HTTP/2 keeps its connection for a moment.
+		// In the loop, because an abandoned request over HTTP/2 keeps its connection for a moment.
 		t.hangUp()
 		p, err := t.sample(ctx)
 		if err != nil {
@@ -197,7 +198,8 @@ func (t *target) settle(ctx context.Context) (point, error) {
 	}
 }
 
-// adminClient closes its connection after each response, so that no connection is counted.
+// adminClient closes its connection after each response, because an open connection would count as
+// a descriptor of the server.
 var adminClient = &http.Client{Timeout: timeout,
 	Transport: &http.Transport{DisableKeepAlives: true, DisableCompression: true}}
 
@@ -235,7 +237,7 @@ func (t *target) sample(ctx context.Context) (point, error) {
 	}
 	of := func(name string) int64 {
 		n, ok := m[name]
-		if !ok && err == nil { // else its growth would stay unnoticed
+		if !ok && err == nil { // otherwise its growth would not be noticed
 			err = fmt.Errorf("the metrics have no %s", name)
 		}
 		return n
@@ -253,8 +255,8 @@ func (t *target) sample(ctx context.Context) (point, error) {
 	if err != nil {
 		return p, err
 	}
-	// The metric of the goroutines cannot be used: it includes the goroutines that collect the
-	// metrics.
+	// The metric of the goroutines cannot be used, because it includes the goroutines that collect
+	// the metrics.
 	if err := t.ask(ctx, "/debug/pprof/goroutine?debug=1", func(r io.Reader) error {
 		_, err := fmt.Fscanf(r, "goroutine profile: total %d", &p.Goroutines)
 		return err
@@ -264,8 +266,8 @@ func (t *target) sample(ctx context.Context) (point, error) {
 	return p, p.look(t.proc.Cmd.Process.Pid)
 }
 
-// look reads the resident memory and the number of descriptors from Linux. The process itself would
-// report one descriptor more, that of its answer. On other systems look does nothing.
+// look reads the resident memory and the number of descriptors from Linux. The server would report
+// one descriptor more, for the connection of its response. On other systems look does nothing.
 func (p *point) look(pid int) error {
 	fs, err := procfs.NewDefaultFS()
 	if err != nil {

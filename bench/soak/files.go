@@ -14,14 +14,13 @@ import (
 	"github.com/millrace-io/millrace/internal/sleep"
 )
 
-// fileSizes has the sizes of the files that are served: empty, so small that the server copies the
-// file instead of using sendfile, odd, and larger than the buffers of a connection.
+// fileSizes has the sizes of the files that are served: empty, odd, so small that the server copies
+// the file instead of using sendfile, and larger than the buffers of a connection.
 var fileSizes = map[string]int64{"empty": 0, "one": 1, "small.txt": 3000, "page.html": 70_001,
 	"odd.bin": 1<<20 + 7, "large.bin": 6 << 20}
 
 var fileNames = []string{"empty", "one", "small.txt", "page.html", "odd.bin", "large.bin"}
 
-// makeFiles writes the files to dir.
 func makeFiles(dir string) error {
 	for name, size := range fileSizes {
 		b := make([]byte, size)

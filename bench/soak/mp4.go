@@ -10,8 +10,8 @@ import (
 )
 
 // An mp4View watches a stream as fragmented MP4. It compares every sample with the payload of its
-// tag. It counts lost tags itself, because the fragments of the tracks alternate, and so the
-// samples do not arrive in the order of their tags.
+// tag. It counts lost tags itself, because the fragments of the tracks alternate, so the samples do
+// not arrive in the order of their tags.
 type mp4View struct {
 	view
 	tracks  map[uint32]*mp4Track // by track number; nil until the file's header was read
@@ -25,8 +25,8 @@ type mp4Track struct {
 	end  int64  // end time of the last sample
 }
 
-// heldBack is the number of tags that a healthy viewer may lack at the end: a fragment of one track
-// is sent before the samples of the other track.
+// heldBack is the number of tags that a healthy viewer may lack at the end, because a fragment of
+// one track is sent before the samples of the other track.
 const heldBack = 100
 
 // maxBox is the size in bytes above which a box is considered a mistake.

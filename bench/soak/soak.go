@@ -43,7 +43,7 @@ type Config struct {
 	Cycle      time.Duration // length of a cycle; 0: a thirtieth of For, but between 2 s and 15 s
 	Cycles     int           // the run ends after this many cycles; 0: when For is over
 	Settle     time.Duration // limit for the time until a quiet point
-	NoRedis    bool          // no second server, which has its blobs in Redis
+	NoRedis    bool          // do not start the second server, which has its blobs in Redis
 	NoRestarts bool
 }
 
@@ -77,12 +77,11 @@ func (c *Config) check() error {
 // rest each server keeps its process, so that drift shows.
 const restartPart = 1.0 / 3
 
-// A run is one soak.
 type run struct {
 	cfg     Config
 	began   time.Time
 	targets []*target
-	redis   *measure.Server // nil if redis-server is not installed
+	redis   *measure.Server // nil with NoRedis, or if redis-server is not installed
 	cycles  int
 	done    tally
 	faults  faults
@@ -127,9 +126,9 @@ const (
 	bySIGKILL    = "restarts by SIGKILL"
 )
 
-// Run soaks until the time is over, a fault is found, or ctx ends. The report has the results until
-// then. An error means that no soak was possible. After each cycle Run calls told, which may be
-// nil, with one line that describes the cycle.
+// Run runs a soak until the time is over, a fault is found, or ctx ends. The report has the results
+// until then. An error means that no soak was possible. After each cycle, Run calls told with one
+// line that describes the cycle. told may be nil.
 func Run(ctx context.Context, cfg Config, told func(string)) (*Report, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
@@ -162,7 +161,6 @@ func Run(ctx context.Context, cfg Config, told func(string)) (*Report, error) {
 	return r.report(cutShort), nil
 }
 
-// open starts the servers.
 func (r *run) open(ctx context.Context, dir string) (err error) {
 	if r.cfg.Program == "" {
 		if r.cfg.Program, err = measure.Build(ctx, dir, measure.Millrace); err != nil {
@@ -195,8 +193,8 @@ func (r *run) open(ctx context.Context, dir string) (err error) {
 	return add("redis", rules(redisConns), "--redis", "unix://"+socket)
 }
 
-// over reports whether the time of the run is over. On a machine that is so busy that drift cannot
-// be judged in that time, the run continues until there are enough quiet points.
+// over reports whether the run must end. If a busy machine has too few quiet points for judging
+// drift when the time is over, the run continues until there are enough.
 func (r *run) over() bool {
 	if r.passed() < 1 {
 		return false
@@ -247,7 +245,6 @@ func (r *run) cycle(ctx context.Context) {
 	all.Wait()
 }
 
-// line returns a line that describes the last cycle.
 func (r *run) line() string {
 	s := fmt.Sprintf("%6v  cycle %d: %.1f MB checked, %d viewers, %d requests",
 		time.Since(r.began).Round(time.Second), r.cycles,

@@ -88,7 +88,7 @@ type session struct {
 
 	mu   sync.Mutex
 	ends map[string]uint64 // by stream that has ended properly: the number of its last tag
-	err  error             // the first fault, or the first wrongError
+	err  error             // the first wrongError, or else the first error
 }
 
 // fault records an error of a viewer. A wrongError replaces an earlier error of another type,
@@ -209,8 +209,8 @@ func (s *session) watch(ctx context.Context, name string) (watcher, error) {
 	return &flvView{view: v}, nil
 }
 
-// follow watches a stream to its end. It is a fault if the end does not come or is not at the
-// publisher's last tag.
+// follow watches a stream to its end. It records a fault if the end does not come, or if it does
+// not come after the publisher's last tag.
 func (s *session) follow(name string) {
 	ctx, cancel := context.WithCancel(s.following)
 	defer cancel()
@@ -247,7 +247,7 @@ func (s *session) follow(name string) {
 	}
 }
 
-// isCut reports whether a response ended without a proper end.
+// isCut reports whether err means that a response ended without a proper end.
 func isCut(err error) bool {
 	return errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) ||
 		err != nil && strings.Contains(err.Error(), "INTERNAL_ERROR")
@@ -265,15 +265,14 @@ type view struct {
 
 func (v *view) lastTag() uint64 { return v.last }
 
-// wrong records a fault and returns it.
 func (v *view) wrong(format string, args ...any) error {
 	err := wrong("%s: %s", v.name, fmt.Sprintf(format, args...))
 	v.session.fault(err)
 	return err
 }
 
-// verify compares the payload of a tag, which must belong to this session, and returns the number
-// of the tag.
+// verify checks the payload of a tag, which must belong to this session, and returns the number of
+// the tag.
 func (v *view) verify(kind byte, payload []byte) (seq uint64, err error) {
 	seq, sent, err := v.synth.Verify(kind, payload)
 	switch {
@@ -285,7 +284,7 @@ func (v *view) verify(kind byte, payload []byte) (seq uint64, err error) {
 	return seq, nil
 }
 
-// An flvView watches a stream as FLV. Its load counts lost tags by the tag numbers.
+// An flvView watches a stream as FLV. Package load counts its lost tags by their numbers.
 type flvView struct {
 	view
 	at uint32 // timestamp of the last tag

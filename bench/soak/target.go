@@ -91,9 +91,9 @@ func (t *target) hangUp() {
 	}
 }
 
-// start starts a process and returns when it listens. The server's timeouts are so long that a busy
-// machine does not exceed them. The lag limit is short, so that the server skips tags for viewers
-// that stall.
+// start starts a process and returns when it listens. The server's timeouts are so long that they
+// do not expire on a busy machine. The lag limit is short, so that the server skips tags for
+// viewers that stall.
 func (t *target) start(ctx context.Context) error {
 	args := []string{t.cfg.Program, "serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0",
 		"--log-format", "json",
@@ -168,7 +168,6 @@ func (t *target) restart(ctx context.Context, by syscall.Signal) error {
 	return errors.Join(err, t.start(ctx))
 }
 
-// stop kills the process.
 func (t *target) stop() {
 	if t.proc != nil {
 		t.down()
@@ -179,7 +178,6 @@ func (t *target) stop() {
 
 func (t *target) logName() string { return filepath.Join(t.dir, t.name+".log") }
 
-// keepLog copies the server's log to a directory.
 func (t *target) keepLog(dir string) error {
 	text, err := os.ReadFile(t.logName())
 	if err != nil {
@@ -262,8 +260,8 @@ func (p *process) eachLine(f func(l logLine, text []byte)) {
 	}
 }
 
-// complaint returns an error with the first line since the last call in which the server reports
-// its own mistake.
+// complaint returns an error with the first log line, since the last call, that reports a fault of
+// the server itself.
 func (p *process) complaint() (err error) {
 	p.eachLine(func(l logLine, text []byte) {
 		if err == nil && (l.Level == "ERROR" || bytes.HasPrefix(text, []byte("panic:")) ||
@@ -275,7 +273,6 @@ func (p *process) complaint() (err error) {
 	return err
 }
 
-// tail returns the end of the log.
 func (p *process) tail() string {
 	text, _ := io.ReadAll(io.NewSectionReader(p.log, 0, 1<<62))
 	return string(text[max(0, len(text)-4<<10):])

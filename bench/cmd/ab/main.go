@@ -58,7 +58,7 @@ func run(ctx context.Context, args []string) error {
 	var c comparison
 	for round := range *rounds {
 		for turn := range 2 {
-			side := (round + turn) % 2 // the sides alternate in being first
+			side := (round + turn) % 2 // each side is first in every other round
 			out := filepath.Join(dir, fmt.Sprint(round, "-", side))
 			line := append(slices.Clone(flags.Args()), "-rounds", "1", "-out", out)
 			if err := command(ctx, trees[side], bins[side], line...).Run(); err != nil {

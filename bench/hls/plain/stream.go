@@ -16,7 +16,7 @@ const (
 	initFile       = "init.mp4"
 	targetDuration = 2 // in seconds
 	skipUntil      = 6 * targetDuration * time.Second
-	maxAhead       = 1 // segments that a request may be ahead of the open segment, as in gohlslib
+	maxAhead       = 1 // how many segments ahead of the open one a request may be, as in gohlslib
 )
 
 type stream struct {
@@ -147,7 +147,7 @@ func (st *stream) endSegment() {
 func (st *stream) serveFile(w http.ResponseWriter, r *http.Request, name string) {
 	st.mu.Lock()
 	body, ok := st.files[name]
-	for !ok && !st.closed && name == st.hinted() { // the EXT-X-PRELOAD-HINT
+	for !ok && !st.closed && name == st.hinted() { // the part in EXT-X-PRELOAD-HINT
 		st.cond.Wait()
 		body, ok = st.files[name]
 	}
@@ -188,8 +188,8 @@ func position(q url.Values) (msn, part uint64, blocking bool, err error) {
 	return msn, part, true, err
 }
 
-// awaitPlaylist waits until there is a complete segment and, if blocking is set, the requested
-// part. Then it renders the playlist. If it cannot, body is nil and status is the reason.
+// awaitPlaylist waits until there is a complete segment. If blocking is set, it also waits for the
+// requested part. It then renders the playlist. If it cannot, body is nil and status is the reason.
 func (st *stream) awaitPlaylist(msn, part uint64, blocking, delta bool) (body []byte, status int) {
 	st.mu.Lock()
 	defer st.mu.Unlock()

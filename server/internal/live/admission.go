@@ -18,15 +18,16 @@ type Admission struct{ hub *Hub }
 // NewAdmission returns an Admission to the streams of h.
 func NewAdmission(h *Hub) Admission { return Admission{h} }
 
-// Admit reserves a place for a viewer, waits for its stream until ctx ends, and returns the viewer.
-// The caller must then call Viewer.Connect and Start or Serve, or call Decline. An error is a
-// [refuse.Refusal] or the error of ctx.
+// Admit waits for the requested stream, as long as [Config] and ctx allow, and returns a viewer of
+// the stream. The viewer counts toward the limits while it waits. The caller must then call
+// Viewer.Connect and Start or Serve, or call Decline. An error is a [refuse.Refusal] or the error
+// of ctx.
 func (a Admission) Admit(ctx context.Context, want WatchRequest) (*Viewer, error) {
 	if err := a.hub.cfg.Memory.Admit(); err != nil {
 		return nil, err
 	}
 	acquire := a.hub.admitted.Acquire
-	if want.Node != "" { // a node reads for any number of viewers; nodes are few
+	if want.Node != "" { // other nodes are few, and are not limited
 		acquire = a.hub.admitted.Force
 	}
 	if err := acquire(); err != nil {
@@ -51,8 +52,9 @@ func (a Admission) Admit(ctx context.Context, want WatchRequest) (*Viewer, error
 	return v, nil
 }
 
-// awaitStream waits for the stream with that name, until ctx ends. When the stream is there,
-// awaitStream calls enter with it while Hub.mu is held, and returns the result of enter.
+// awaitStream waits for the stream with that name, until ctx ends or the time to wait is over. When
+// the stream exists, awaitStream calls enter with it, and returns the result of enter. Hub.mu is
+// held during that call.
 func (a Admission) awaitStream(ctx context.Context, name string,
 	enter func(s *stream) error) error {
 	h := a.hub
@@ -101,7 +103,7 @@ func (a Admission) awaitStream(ctx context.Context, name string,
 		delete(h.waiting, name)
 	}
 	switch {
-	case h.cfg.Cluster != nil && len(h.streams) >= h.cfg.MaxStreams: // it may be at another node
+	case h.cfg.Cluster != nil && len(h.streams) >= h.cfg.MaxStreams: // no room to pull it
 		return h.cfg.tooManyStreams()
 	case w.unreached:
 		return refuse.New(http.StatusServiceUnavailable,
@@ -126,7 +128,7 @@ func (a Admission) newViewer(s *stream, want WatchRequest) (*Viewer, error) {
 	next := want.Next
 	if peer {
 		v.node, v.lease = want.Node, s.lease
-		next = next || !s.forms.HasStart() // the last frames are from an earlier owner
+		next = next || !s.forms.HasStart() // the kept frames are from an earlier owner
 	} else if err := s.join(a.hub.cfg.MaxStreamViewers); err != nil {
 		return nil, err
 	}
@@ -134,15 +136,15 @@ func (a Admission) newViewer(s *stream, want WatchRequest) (*Viewer, error) {
 	return v, nil
 }
 
-// Decline releases the place of a viewer that will not be served. The viewer must not have a
-// transport.
+// Decline removes a viewer that Admit returned and that will not be served. It must not be called
+// after Viewer.Connect.
 func (v *Viewer) Decline() {
 	v.start.Cursor.Close()
 	v.exit()
 	v.hub.admitted.Release()
 }
 
-// awaitReady waits until v can begin at the next keyframe of its rendition.
+// awaitReady waits until it is known where v begins in its rendition.
 func (v *Viewer) awaitReady(ctx context.Context) error {
 	if v.start.Cursor != nil {
 		return nil
@@ -157,8 +159,8 @@ func (v *Viewer) awaitReady(ctx context.Context) error {
 }
 
 // awaitTracks waits until the tracks of the stream are known, because the head of v's response
-// announces them. If v is another node, awaitTracks does not wait, because that node determines the
-// tracks for its own viewers.
+// announces them. If v is another node, awaitTracks returns at once, because that node determines
+// the tracks for its own viewers.
 func (v *Viewer) awaitTracks(ctx context.Context) error {
 	if v.node != "" {
 		return nil
@@ -183,22 +185,22 @@ func (a Admission) Format(want WatchRequest) (rendition.Format, error) {
 	return s.format(want)
 }
 
-// Start serves v, which must have a transport, and returns at once. It calls read, which must read
-// from the client until the client hangs up.
+// Start begins to serve v, after Viewer.Connect, and returns at once. It calls read, which must
+// read from the client until the client hangs up.
 func (a Admission) Start(v *Viewer, read func()) {
 	a.enter(v)
 	v.rendition.Fanout().Start(v.transport, read)
 }
 
-// Serve serves v, which must have a transport, and returns when v has ended. It reports whether v
-// received all of the stream, including its end.
+// Serve serves v, after Viewer.Connect, and returns when v has ended. It reports whether v received
+// all of the stream, including its end.
 func (a Admission) Serve(v *Viewer) (complete bool) {
 	a.enter(v)
 	v.rendition.Fanout().Serve(v.transport)
 	return v.transport.Reason().Complete() && v.Complete()
 }
 
-// enter registers v before its transport is served.
+// enter registers and logs v before it is served, and starts its time limit.
 func (a Admission) enter(v *Viewer) {
 	a.noteServed(v)
 	v.stream.log.Info("viewer started", append(v.attrs(), "path", v.transport.Path())...)
@@ -207,7 +209,8 @@ func (a Admission) enter(v *Viewer) {
 	}
 }
 
-// noteServed records that v is served from now on.
+// noteServed adds v to the served viewers of the Hub. If the server has ended all viewers, or v is
+// another node and the lease has changed, noteServed ends v.
 func (a Admission) noteServed(v *Viewer) {
 	a.hub.mu.Lock()
 	defer a.hub.mu.Unlock()

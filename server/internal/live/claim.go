@@ -6,9 +6,8 @@ import (
 	"time"
 )
 
-// A claim is a stream's record of one publisher: who sends, since when, and how to end it. A new
-// claim waits until it is granted. From then on the publisher has the stream, until
-// registrar.handOver.
+// A claim represents one publisher of a stream. A new claim waits until the registrar grants it the
+// stream. The publisher then has the stream until registrar.handOver is called.
 type claim struct {
 	address string
 	ctx     context.Context
@@ -18,12 +17,12 @@ type claim struct {
 	since     int64        // time of the grant; see now
 	lastInput atomic.Int64 // time of the last input; see now
 
-	lease Lease  // of a stream that this node owns; nil for a pull, and without a cluster
+	lease Lease  // this node's ownership of the stream; nil for a pull or without a cluster
 	epoch uint64 // for a pull, the epoch of the stream's owner; otherwise 0
 
 	replaced   bool        // this publisher took over from another one
-	reconnects atomic.Bool // the client can be asked to connect again
-	leaves     atomic.Bool // the client is to be asked to connect again
+	reconnects atomic.Bool // the client supports requests to connect again
+	leaves     atomic.Bool // the client must be asked to connect again
 }
 
 func newClaim(ends context.Context, address string) *claim {
@@ -35,8 +34,8 @@ func newClaim(ends context.Context, address string) *claim {
 // isPull reports whether the frames come from another node instead of a client of this node.
 func (c *claim) isPull() bool { return c.epoch != 0 }
 
-// replace ends c as soon as c has had its stream for LeastStay. It may only be called after c has
-// got a stream. Hub.mu is held.
+// replace ends c with errTakenOver as soon as c has had its stream for LeastStay. c must already
+// have its stream. Hub.mu is held.
 func (c *claim) replace() {
 	end := func() { c.cancel(errTakenOver) }
 	if left := LeastStay - time.Duration(now()-c.since); left > 0 {

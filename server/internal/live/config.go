@@ -82,11 +82,12 @@ type Config struct {
 	// owner again. The stream's previous Recorder is closed before that. Record must not block.
 	Record func(name string) Recorder
 
-	// The number of bytes that a viewer may be behind; 0: as many as the stream keeps.
+	// How many bytes a viewer may lag. If it is 0, a viewer may lag as many bytes as the stream
+	// keeps.
 	LagBytes  int64
-	LagFrames int           // the same in frames; 0: as many as the stream keeps
-	LagTime   time.Duration // the same as a time; 0: no limit
-	LagPolicy Policy        // applies to a viewer beyond these limits
+	LagFrames int           // how many frames; 0: as many as the stream keeps
+	LagTime   time.Duration // how much time; 0: no limit
+	LagPolicy Policy        // what happens to a viewer that lags more
 	// The number of unsent bytes that the kernel may hold for a viewer. If it is 0, the system's
 	// default applies.
 	Unsent int
@@ -94,7 +95,6 @@ type Config struct {
 	Log *slog.Logger
 }
 
-// forms returns the configuration of renditions.
 func (c *Config) forms(all *rendition.Counters) rendition.Config {
 	return rendition.Config{KeepBytes: c.KeepBytes, KeepFrames: c.KeepFrames, MaxTag: c.MaxTag(),
 		Latency: c.Latency,
@@ -135,13 +135,13 @@ const (
 	// StalledAfter is the silence after which a publisher counts as stalled. A working encoder
 	// sends several times a second.
 	StalledAfter = 2 * time.Second
-	// LeastStay is how long a publisher keeps its stream before another one may take over. Without
-	// it, two encoders that both reconnect at once would replace each other hundreds of times a
+	// LeastStay is how long a publisher keeps its stream before another publisher may take over.
+	// Without it, two encoders that reconnect at once would replace each other hundreds of times a
 	// second, and neither would send a video frame.
 	LeastStay = time.Second
-	// cleanEndWait limits how long a stream waits for a publisher after a clean end. The wait is
-	// needed because a clean end may not be the end of the stream. An encoder that restarts ends
-	// cleanly, too. So does a pulled stream when its encoder has moved to another node.
+	// cleanEndWait limits how long a stream waits for a publisher after a clean end. The stream
+	// waits because an encoder that restarts also ends cleanly, and so does a pulled stream when
+	// its encoder moves to another node.
 	cleanEndWait = 2 * time.Second
 )
 
@@ -158,12 +158,12 @@ const (
 
 // A Cluster shares the streams of this server with other servers. Its methods may be called from
 // any goroutine. Claim may block. The other methods, and the methods of a [Lease], do not block. No
-// method calls a method of a Hub before it returns.
+// method may call a method of a Hub before it returns.
 type Cluster interface {
 	// Claim makes this node the owner of a stream that has just got a publisher. If this node
-	// already owns the stream, Claim returns the same Lease. If the owner cannot be determined at
-	// present, the returned Lease has Epoch 0 until it can. An error is a [refuse.Refusal], or the
-	// cause of ctx's end.
+	// already owns the stream, Claim returns the same Lease as before. If the owner cannot be
+	// determined yet, the Epoch of the returned Lease is 0 until it is determined. An error is a
+	// [refuse.Refusal], or the cause of ctx's end.
 	Claim(ctx context.Context, name string) (Lease, error)
 
 	// Want tells the cluster that viewers here want a stream that this node does not own. See
@@ -180,17 +180,17 @@ type Lease interface {
 	// ownerships of the stream. Epoch is 0 until the number is known.
 	Epoch() uint64
 
-	// Current reports whether this node was the owner a moment ago, as far as that can be known.
-	// For example, it returns false after this process was stopped for longer than a lease lasts.
-	// While it returns false, other nodes get nothing.
+	// Current reports whether this node was known to be the owner a moment ago. For example, it
+	// returns false after this process was stopped for longer than a lease lasts. While it returns
+	// false, the Hub sends nothing to other nodes.
 	Current() bool
 
-	// Held reports whether the ownership is neither lost nor released. By the time that
-	// [Peers.Lost] is called, Held returns false.
+	// Held reports whether this node has neither lost nor released the ownership. When [Peers.Lost]
+	// is called, Held already returns false.
 	Held() bool
 
-	// Tell announces that the publisher has left or has returned, which changes the result of
-	// Peers.Silent.
+	// Tell announces to the cluster that the result of [Peers.Silent] has changed, because the
+	// publisher has left or returned.
 	Tell()
 
 	// Release gives up the stream. It does nothing if the ownership is not held.
@@ -200,7 +200,7 @@ type Lease interface {
 // A Recorder records the frames of one stream. Its methods never block. They are called by one
 // goroutine.
 type Recorder interface {
-	// Init begins fragments with a new init segment. It takes ownership of body.
+	// Init passes the init segment for the fragments that follow. It takes ownership of body.
 	Init(body *millrace.Chain)
 	Add(f mp4.FragmentInfo, body *millrace.Chain) // takes ownership of body
 	Close()                                       // called when the stream has ended

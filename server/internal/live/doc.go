@@ -29,8 +29,8 @@
 // transport, and calls [Admission.Start] with a function that reads from the client. If it will not
 // serve the viewer, it releases the place with [Viewer.Decline] instead.
 //
-// The types form four levels, and call only types of lower levels. [HLS], [Peers], [Operator],
-// [MemorySteps] and [Admission], which other packages call, are the highest level. Then follow
+// The types form four levels. Each type calls only types of lower levels. The highest level has
+// [HLS], [Peers], [Operator], [MemorySteps] and [Admission], which other packages call. Then follow
 // Publisher and registrar, then Hub, and last stream, claim and Viewer. A stream and a claim do not
 // know the types above them.
 //

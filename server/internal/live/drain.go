@@ -30,12 +30,12 @@ func (h *Hub) Close() {
 	clear(h.waiting)
 }
 
-// reconnectWait is how long a publisher may take to leave after it was asked to reconnect.
-// Publishers continue until their next keyframe, and encoders should send one every two seconds.
+// reconnectWait limits how long AskToReconnect waits for the publishers. They continue until their
+// next keyframe, and encoders should send one every two seconds.
 const reconnectWait = 2 * time.Second
 
 // AskToReconnect asks the publishers that support it to reconnect to another server. It then waits
-// until they have left. It returns earlier if ctx ends, or after reconnectWait.
+// until they have left, ctx ends, or reconnectWait is over.
 func (h *Hub) AskToReconnect(ctx context.Context) {
 	var asked []*claim
 	h.mu.Lock()

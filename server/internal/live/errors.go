@@ -16,8 +16,8 @@ import (
 var (
 	// errEmpty refuses an empty body.
 	errEmpty = errors.New("the body is empty")
-	// errSecondHeader refuses a second FLV file after the first one in a body. The timestamps of
-	// the second file restart, and its codecs may differ.
+	// errSecondHeader refuses a second FLV file in a body, because its timestamps restart and its
+	// codecs may differ.
 	errSecondHeader = errors.New(
 		"a second FLV header in the body: files do not become one stream by standing one behind the " +
 			"other, join them first (ffmpeg -f concat), or send one after the other")
@@ -33,7 +33,8 @@ var (
 			"it cannot continue with another format")
 )
 
-// ErrSlowMessage ends a publisher that takes longer than limit to send one message or tag.
+// ErrSlowMessage returns the error for a publisher that takes longer than limit to send one message
+// or tag.
 func ErrSlowMessage(limit time.Duration) error {
 	return refuse.New(http.StatusRequestTimeout,
 		"a message has not come to its end within %v (--publish-timeout)", limit)
@@ -83,7 +84,7 @@ var errMoved = refuse.New(http.StatusConflict, "this stream is published at anot
 var errOperator = refuse.New(http.StatusForbidden,
 	"the operator has ended this stream").For(refuse.ByOperator)
 
-// errNotOwner returns the error for other nodes that believe this node to be the owner.
+// errNotOwner returns the error for a node that requests a stream which this node does not own.
 func errNotOwner(name string) error {
 	return refuse.New(http.StatusMisdirectedRequest, "this node does not own the stream %q", name)
 }

@@ -15,15 +15,16 @@ import (
 // time.
 type registrar struct{ *Hub }
 
-// claim makes this node the owner of the stream, if there is a cluster, and then calls claimHere.
+// claim requests the stream with that name for the publisher c. In a cluster, it first makes this
+// node the owner of the stream. If claim returns no error, the caller must call awaitGrant.
 func (h registrar) claim(c *claim, name string) (err error) {
 	if h.cfg.Cluster == nil {
 		return h.claimHere(c, name)
 	}
-	if err = h.checkRoom(name); err != nil { // before another node loses its publisher in vain
+	if err = h.checkRoom(name); err != nil { // before Claim takes the stream from another node
 		return err
 	}
-	for err = errNotHeld; err == errNotHeld; { // a lease can end between the two calls
+	for err = errNotHeld; err == errNotHeld; { // the lease can end before claimHere uses it
 		if c.lease, err = h.cfg.Cluster.Claim(c.ctx, name); err != nil {
 			return cmp.Or(context.Cause(c.ctx), err)
 		}
@@ -32,12 +33,12 @@ func (h registrar) claim(c *claim, name string) (err error) {
 	return err
 }
 
-// errNotHeld reports that a lease was no longer held when its stream was claimed. The lease was
-// lost, or was given up because the stream had ended.
+// errNotHeld reports that a new lease was lost or released before claimHere could use it.
 var errNotHeld = errors.New("the lease is not held any more")
 
-// claimHere makes c the publisher of the stream with that name. If the stream has a publisher
-// already, c becomes its successor, and the publisher is told to end.
+// claimHere gives c the stream with that name if the stream has no publisher. If it has one,
+// claimHere asks that publisher to end, and c waits as its successor. An error means that c does
+// not get the stream. claimHere then releases c.lease, unless another publisher uses it.
 func (h registrar) claimHere(c *claim, name string) (err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -46,7 +47,7 @@ func (h registrar) claimHere(c *claim, name string) (err error) {
 			h.release(name, c.lease)
 		}
 	}()
-	if err := h.checkRefused(name); err != nil { // may have changed while the cluster was asked
+	if err := h.checkRefused(name); err != nil { // may have changed during Cluster.Claim
 		return err
 	}
 	s := h.streams[name]
@@ -85,7 +86,7 @@ func (h registrar) claimHere(c *claim, name string) (err error) {
 }
 
 // checkRoom returns an error if the operator has refused the name. It also returns an error if the
-// stream is not here and there is no room for another stream.
+// stream would be a new one and there are too many streams.
 func (h registrar) checkRoom(name string) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -98,8 +99,8 @@ func (h registrar) checkRoom(name string) error {
 	return nil
 }
 
-// yields returns an error if the publisher of s must stay. A pull that has no successor yet always
-// yields. mu is held.
+// yields returns an error if Config.Takeover protects the publisher of s from a new one. A pull
+// without a successor is never protected. mu is held.
 func (h registrar) yields(s *stream) error {
 	if s.publisher.isPull() && s.successor == nil {
 		return nil
@@ -117,7 +118,8 @@ func (h registrar) yields(s *stream) error {
 	return nil
 }
 
-// awaitGrant waits until c has the stream. Until then the earlier publisher may still write.
+// awaitGrant waits until the earlier publisher has ended and c has the stream. It returns an error
+// if c ends first, or if the earlier publisher takes longer than limit.Grace.
 func (h registrar) awaitGrant(c *claim, name string) (*stream, error) {
 	grace := time.NewTimer(limit.Grace)
 	defer grace.Stop()
@@ -146,9 +148,9 @@ func (h registrar) awaitGrant(c *claim, name string) (*stream, error) {
 		"this name has a publisher already, which has not ended within %v", limit.Grace)
 }
 
-// grant makes c the publisher of s, which has none. mu is held.
+// grant makes c the publisher of s. s must not have a publisher. mu is held.
 func (h registrar) grant(s *stream, c *claim) {
-	if s.lease != nil && s.lease != c.lease { // the lease was lost, which is not known here yet
+	if s.lease != nil && s.lease != c.lease { // lost to another node, but not yet revoked
 		h.revoke(s)
 	}
 	returns := s.pause != nil
@@ -182,9 +184,9 @@ func (h registrar) endPause(s *stream) {
 	s.pause = nil
 }
 
-// handOver decides what follows after the publisher c of s has ended with err. It gives s to the
-// next publisher, makes s wait for one, or ends s. It returns how long s waits. frames is the
-// number of frames that c has sent.
+// handOver decides what happens to s after its publisher c has ended with err. It gives s to the
+// successor, makes s wait for a publisher, or ends s. It returns how long s waits, or 0. frames is
+// the number of frames that c has sent.
 func (h registrar) handOver(s *stream, c *claim, frames int64, err error) time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -194,12 +196,12 @@ func (h registrar) handOver(s *stream, c *claim, frames int64, err error) time.D
 	stays := s.feed != nil && err != ErrPanic && h.ends.Err() == nil && !s.ended
 	if !stays || left <= 0 && next == nil {
 		if next != nil && next.lease == s.lease {
-			s.lease = nil // the lease is now that of next
+			s.lease = nil // next keeps the lease
 		}
 		h.end(s)
 	}
 	switch {
-	case h.ends.Err() != nil, s.ended: // next learns the reason from its context
+	case h.ends.Err() != nil, s.ended: // the context of next has ended, with the reason
 	case next != nil:
 		if !stays {
 			s = h.newStream(s.name)
@@ -220,8 +222,9 @@ func (h registrar) handOver(s *stream, c *claim, frames int64, err error) time.D
 	return 0
 }
 
-// left returns how long s may wait for a publisher after its publisher has ended with err. If that
-// publisher came during a pause and sent no frame, it does not prolong that pause. mu is held.
+// left returns how long s may wait for a publisher after its publisher has ended with err. The time
+// counts from the end of the last publisher that sent a frame. For a pull that ended because the
+// stream has no viewers, left returns 0. mu is held.
 func (h registrar) left(s *stream, frames int64, err error) time.Duration {
 	if err == errUnwatched && h.unwatched(s) > 0 {
 		return 0
@@ -236,7 +239,7 @@ func (h registrar) left(s *stream, frames int64, err error) time.Duration {
 	return time.Duration(s.until - now())
 }
 
-// expire ends s, unless the pause w of s is already over.
+// expire ends s if the pause w has not ended yet.
 func (h registrar) expire(s *stream, w *pause) {
 	h.mu.Lock()
 	over := s.pause == w
@@ -249,8 +252,8 @@ func (h registrar) expire(s *stream, w *pause) {
 	}
 }
 
-// end closes s, which no longer has a publisher. Viewers get the remaining frames, the name becomes
-// free, and later viewers wait for the next stream. mu is held.
+// end closes s, which no longer has a publisher, and frees its name. Viewers get the remaining
+// frames. mu is held.
 func (h registrar) end(s *stream) {
 	h.endPause(s)
 	delete(h.streams, s.name)

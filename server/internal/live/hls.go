@@ -19,8 +19,7 @@ type HLS struct{ hub *Hub }
 // NewHLS returns the HLS server for the streams of h.
 func NewHLS(h *Hub) HLS { return HLS{h} }
 
-// idleLengths is how long a stream's HLS is still made when there are no requests, in lengths of a
-// playlist.
+// idleLengths is how long a stream's HLS is made after the last request, in lengths of a playlist.
 const idleLengths = 3
 
 // Master returns the multivariant playlist of a stream. It waits for the stream as viewers do, and
@@ -33,8 +32,8 @@ func (l HLS) Master(ctx context.Context, name string) (*hlslive.Playlist, error)
 	return w.Master(ctx)
 }
 
-// Media returns a media playlist of a stream. object is the playlist's name; see [hlslive.IsMedia].
-// If blocks is set, Media waits until the playlist has the media that want asks for.
+// Media returns the media playlist with the name object of a stream; see [hlslive.IsMedia]. If
+// blocks is set, Media waits until the playlist has the segment or part that want names.
 func (l HLS) Media(
 	ctx context.Context, name, object string, want hls.Reload, blocks bool,
 ) (list *hlslive.Playlist, err error) {
@@ -48,7 +47,7 @@ func (l HLS) Media(
 }
 
 // Object appends references to an init segment, a segment or a part to dst. The caller keeps
-// ownership of dst. If the requested part is the next one to be made, Object waits for it.
+// ownership of dst. If a player asks for the part that is made next, Object waits for it.
 func (l HLS) Object(ctx context.Context, name string, o hls.Object, dst *millrace.Chain) error {
 	l.hub.mu.Lock()
 	w := l.hub.hls.byName[name]
@@ -69,7 +68,8 @@ func (l HLS) Object(ctx context.Context, name string, o hls.Object, dst *millrac
 	return w.Object(ctx, o, dst)
 }
 
-// ended calls hlsSet.ended for the stream with that name.
+// ended returns the former HLS of a stream to which the playlist object belongs, or nil. See
+// hlsSet.ended.
 func (l HLS) ended(name, object string) *liveHLS {
 	l.hub.mu.Lock()
 	defer l.hub.mu.Unlock()
@@ -142,7 +142,7 @@ func (l HLS) start(s *stream) *liveHLS {
 	return w
 }
 
-// run makes the HLS of w until w ends.
+// run makes the HLS of w until w ends, and then removes w from the Hub.
 func (l HLS) run(ctx context.Context, w *liveHLS) {
 	s := w.stream
 	defer w.stop()
@@ -164,7 +164,8 @@ func (l HLS) run(ctx context.Context, w *liveHLS) {
 	}
 }
 
-// checkIdle ends w if w has had no request for long enough. Later requests do not find w.
+// checkIdle ends w if w has had no request for too long. If w is not idle, checkIdle is called
+// again later.
 func (l HLS) checkIdle(w *liveHLS) {
 	l.hub.mu.Lock()
 	defer l.hub.mu.Unlock()
@@ -175,7 +176,7 @@ func (l HLS) checkIdle(w *liveHLS) {
 	l.hub.hls.end(w)
 }
 
-// Absent returns the error for viewers who have waited for the HLS of a stream that no node has.
+// Absent returns the error for a player that has waited in vain for the HLS of a stream.
 func (l HLS) Absent(ctx context.Context, name string) error {
 	return cmp.Or(context.Cause(ctx), l.hub.cfg.absent(name))
 }

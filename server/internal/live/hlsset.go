@@ -10,14 +10,14 @@ import (
 )
 
 // A liveHLS is the HLS of a stream. It begins with the first request, and ends when there has been
-// no request for a while. After the stream's end it stays for a time, so that players can still get
-// that end.
+// no request for a while. After the stream's end it stays for a time, so that players can still see
+// the end.
 type liveHLS struct {
 	*hlslive.Window
 	stream *stream
 	stop   context.CancelFunc // ends Window.Run
 	idle   *time.Timer        // calls HLS.checkIdle
-	// If the tracks of the stream have changed, the ended HLS with the earlier tracks; otherwise
+	// If the tracks of the stream have changed, the ended HLS with the earlier tracks. Otherwise
 	// nil. Guarded by Hub.mu.
 	before *liveHLS
 }
@@ -26,10 +26,10 @@ type liveHLS struct {
 type hlsSet struct {
 	shared  hlslive.Shared
 	byName  map[string]*liveHLS
-	numbers map[string]hlslive.SequenceStart // for the next window of each name; see keep
+	numbers map[string]hlslive.SequenceStart // where the next window of each name begins; see keep
 }
 
-// init makes set empty. Each waiting request acquires waiting.
+// init makes set an empty set. waiting limits the requests that wait.
 func (set *hlsSet) init(cfg *Config, waiting *limit.Limiter) {
 	set.shared.Config, set.shared.Store, set.shared.Waiting = &cfg.HLS, cfg.HLSStore, waiting
 	set.byName, set.numbers = make(map[string]*liveHLS), make(map[string]hlslive.SequenceStart)
@@ -43,8 +43,8 @@ func (set *hlsSet) of(s *stream) *liveHLS {
 	return nil
 }
 
-// ended returns the HLS that has ended because the tracks of s changed. It returns nil if there is
-// none, or if the players of the playlist object need not see that end any more.
+// ended returns the former HLS of s to which the playlist object belongs, or nil. That HLS has
+// ended because the tracks of s changed, and its players must still see the end.
 func (set *hlsSet) ended(s *stream, object string) *liveHLS {
 	w := set.of(s)
 	if w == nil {
@@ -62,7 +62,7 @@ func (set *hlsSet) ended(s *stream, object string) *liveHLS {
 	return nil
 }
 
-// add adds a window for s. The caller must run the window. Any earlier HLS with the same name has
+// add adds a new window for s, which the caller must run. Every earlier HLS of that name must have
 // ended.
 func (set *hlsSet) add(s *stream) *liveHLS {
 	first := s.hls.After(set.numbers[s.name])
@@ -70,7 +70,7 @@ func (set *hlsSet) add(s *stream) *liveHLS {
 	w := &liveHLS{stream: s}
 	if old := set.byName[s.name]; old != nil {
 		first = old.NextStart()
-		if old.stream == s { // other tracks: the players of old have not reached its end
+		if old.stream == s { // the tracks changed; the players of old must see its end
 			w.before, old = old, old.before
 			w.before.before = nil
 		}
@@ -92,7 +92,7 @@ func (set *hlsSet) forget(w *liveHLS) {
 	}
 }
 
-// end removes w from set and ends it. Requests no longer find w.
+// end stops w and removes it from set.
 func (set *hlsSet) end(w *liveHLS) {
 	set.forget(w)
 	w.stop()
@@ -102,8 +102,8 @@ func (set *hlsSet) end(w *liveHLS) {
 const maxHLSNumbers = 1 << 10
 
 // keep stores the sequence numbers for the next window of a name, even if the stream of that name
-// has ended. The numbers are stored only while they are ahead of the wall clock, as they are after
-// a stream was sent faster than real time.
+// has ended. It stores them only while they are ahead of the wall clock, because only then does the
+// next window need them. They are ahead after a stream was sent faster than real time.
 func (set *hlsSet) keep(name string, n hlslive.SequenceStart) {
 	first := set.shared.Config.FirstMSN(time.Now())
 	maps.DeleteFunc(set.numbers, func(_ string,

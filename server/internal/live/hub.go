@@ -34,7 +34,7 @@ type Hub struct {
 	recording  sync.WaitGroup // counts streams that are being recorded
 	admitted   *limit.Limiter // limits viewers, including waiting ones
 
-	pullIdle, cleanEndWait time.Duration // values of the constants, for tests; set before h is used
+	pullIdle, cleanEndWait time.Duration // the constants; tests may replace them before they use h
 
 	mu      lock.Mutex
 	streams map[string]*stream // by name, from newStream to registrar.end
@@ -42,15 +42,15 @@ type Hub struct {
 	hls     hlsSet
 	served  map[*Viewer]struct{}
 	records map[string]chan struct{} // by name; closed when a stream's recording has ended
-	// Names whose publishers the operator refuses, with the end of that refusal; at most
-	// maxRefusedNames.
+	// Names that the operator refuses to publishers, with the time at which the refusal ends. There
+	// are at most maxRefusedNames.
 	refused map[string]time.Time
 
 	lastViewer uint64 // the number of the newest viewer
-	cut        bool   // the time to drain is over, and every viewer is ended
+	cut        bool   // cutViewers was called, so every new viewer ends at once
 }
 
-// A waiter is a viewer that waits for a stream.
+// A waiter is a viewer or an HLS request that waits for a stream.
 type waiter struct {
 	enter func(s *stream) error // called with Hub.mu held
 	done  chan struct{}         // closed when enter has returned, or err was set
@@ -86,8 +86,8 @@ func (h *Hub) Config() *Config { return &h.cfg }
 // Closing returns a context that ends when h refuses new publishers and viewers.
 func (h *Hub) Closing() context.Context { return h.ends }
 
-// SetLimits replaces the limits of Config. If the number of streams or viewers exceeds a new limit,
-// they all stay.
+// SetLimits replaces the limits of Config. Existing streams and viewers stay, even if there are
+// more than a new limit allows.
 func (h *Hub) SetLimits(streams, viewers, streamViewers int) {
 	h.admitted.SetLimit(viewers, tooManyViewers(viewers))
 	h.mu.Lock()
@@ -95,7 +95,7 @@ func (h *Hub) SetLimits(streams, viewers, streamViewers int) {
 	h.cfg.MaxStreams, h.cfg.MaxStreamViewers = streams, streamViewers
 }
 
-// newStream adds a stream. The caller grants it to a publisher. mu is held.
+// newStream adds a stream without a publisher. The caller must grant it to one. mu is held.
 func (h *Hub) newStream(name string) *stream {
 	s := &stream{name: name, started: time.Now(), log: h.log.With("stream", name),
 		memory: millrace.DefaultPool().Account()}
@@ -106,8 +106,8 @@ func (h *Hub) newStream(name string) *stream {
 	return s
 }
 
-// announce makes s visible to viewers, and passes s to the viewers that wait for it. These viewers
-// therefore enter before the first frame of s.
+// announce makes s visible to viewers, and calls enter of each waiter of s. It must be called
+// before the first frame of s, so that these viewers get the frame.
 func (h *Hub) announce(s *stream, forms *rendition.Set) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -127,7 +127,8 @@ func (h *Hub) find(name string) *stream {
 	return nil
 }
 
-// unwatched returns how long s has had no viewers. mu is held.
+// unwatched returns how long s has had no viewers. It returns 0 if s has viewers or viewers wait
+// for it. mu is held.
 func (h *Hub) unwatched(s *stream) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -12,10 +12,10 @@ import (
 
 const (
 	// lateAfter is the lag above which a viewer counts as late. A healthy viewer lags less, because
-	// a frame waits only for the latency limit and for the round of writes. Frames that are older
-	// than lateAfter, and not in the newest GOP, are kept only for late viewers.
+	// a frame waits only for the latency limit and for the writes to other viewers. Only late
+	// viewers still need frames that are older than lateAfter and not in the newest GOP.
 	lateAfter = time.Second
-	// evictAfter is how long a viewer may hold a batch without progress before it may be
+	// evictAfter is how long the write of one batch to a viewer may take before the viewer may be
 	// disconnected. A new viewer with a slow connection takes about this long to receive its first
 	// frames.
 	evictAfter = 2 * time.Second
@@ -24,7 +24,6 @@ const (
 	blockedAfter = 250 * time.Millisecond
 )
 
-// A shedder frees memory of a Hub.
 type shedder struct{ hub *Hub }
 
 // MemorySteps returns the steps with which h frees memory, in order. Each step except "idle" starts
@@ -42,8 +41,8 @@ func MemorySteps(h *Hub) []memory.Step {
 	}
 }
 
-// endIdle ends the HLS of each stream that no player has requested during one length of the
-// playlist.
+// endIdle ends the HLS of streams that no player has requested during one length of the playlist,
+// until it has freed excess bytes.
 func (l HLS) endIdle(excess int64) (freed int64) {
 	l.hub.mu.Lock()
 	defer l.hub.mu.Unlock()
@@ -76,10 +75,9 @@ func (d shedder) evictGroups(excess int64) (freed int64) {
 	return freed
 }
 
-// dropLaggards disconnects viewers that have made no progress for the duration after. If of is nil,
-// it considers the viewers of all streams, and otherwise only those of the stream of. It starts
-// with the largest streams, and within a stream with the viewers that have made no progress for the
-// longest time.
+// dropLaggards disconnects viewers with a write that has taken longer than after, until it has
+// freed excess bytes. It starts with the largest streams, and within a stream with the longest
+// write. If of is not nil, it disconnects only viewers of that stream.
 func (d shedder) dropLaggards(excess int64, of *stream, after time.Duration) (freed int64) {
 	type slowViewer struct {
 		*Viewer
@@ -91,7 +89,7 @@ func (d shedder) dropLaggards(excess int64, of *stream, after time.Duration) (fr
 	for v := range d.hub.served {
 		since, writes := v.transport.WritingFor()
 		switch {
-		case v.node != "" || of != nil && v.stream != of: // a node reads for any number of viewers
+		case v.node != "" || of != nil && v.stream != of: // other nodes have many viewers
 		case v.transport.Reason() != fanout.Connected:
 			freed += v.transport.Batch() // freed soon
 		case writes && since > after:
@@ -113,7 +111,7 @@ func (d shedder) dropLaggards(excess int64, of *stream, after time.Duration) (fr
 	return freed
 }
 
-// errLargest ends the publisher of a stream that holds too much.
+// errLargest ends the publisher of a stream that uses too much memory.
 var errLargest = memory.Short("memory is short, and this stream holds the most")
 
 // cutLargest frees memory of the largest streams, one after the other, until enough is free. For

@@ -12,8 +12,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/streamname"
 )
 
-// maxRefusedNames limits the names that the operator refuses at a time. Each name needs about 200
-// bytes.
+// maxRefusedNames limits how many names are refused at a time. Each name needs about 200 bytes.
 const maxRefusedNames = 10_000
 
 // An Operator shows and ends the streams and viewers of a Hub.
@@ -22,10 +21,10 @@ type Operator struct{ hub *Hub }
 // NewOperator returns an Operator of h.
 func NewOperator(h *Hub) Operator { return Operator{h} }
 
-// EndStream ends a stream, and refuses publishers of its name for the duration refused. If refused
-// is 0, the name is free at once. The stream's viewers receive their queued frames and the end.
-// EndStream reports whether the stream existed. It returns a [refuse.Refusal], and changes nothing,
-// if another node owns the stream, or if too many names are refused.
+// EndStream ends a stream, and reports whether the stream existed. The stream's viewers receive
+// their queued frames and the end. Publishers of its name are then refused for the duration
+// refused. If refused is 0, the name is free at once. If another node owns the stream, or if too
+// many names are refused, EndStream changes nothing and returns a [refuse.Refusal].
 func (o Operator) EndStream(name string, refused time.Duration) (was bool, err error) {
 	if err := streamname.Check(name); err != nil {
 		return false, err
@@ -70,8 +69,8 @@ type ViewerInfo struct {
 	ID      uint64 `json:"id"`
 	Stream  string `json:"stream"`
 	Address string `json:"address"`
-	// If another node of the cluster reads the stream for its own viewers, the address of that
-	// node; "" for a viewer.
+	// The node's address, if another node of the cluster reads the stream for its own viewers;
+	// otherwise "".
 	Node  string  `json:"node,omitempty"`
 	Form  string  `json:"form"`         // flv, mp4, rtmp or raw
 	Path  string  `json:"path"`         // the kind of connection; see the metrics
@@ -83,7 +82,7 @@ type ViewerInfo struct {
 }
 
 // Viewers returns up to limit viewers of a stream, in the order of their arrival. It returns only
-// viewers whose numbers are greater than after. ok is false if the stream does not exist.
+// viewers with an ID greater than after. ok is false if the stream does not exist.
 func (o Operator) Viewers(name string, after uint64, limit int) (list []ViewerInfo, ok bool) {
 	o.hub.mu.Lock()
 	s := o.hub.find(name)

@@ -32,15 +32,16 @@ func (h *Hub) wanted(name string) bool {
 	return s.lease == nil && h.unwatched(s) < h.pullIdle
 }
 
-// want tells the cluster that a stream is wanted. It does nothing unless the stream has viewers but
-// no publisher here.
+// want asks the cluster for a stream, if viewers here want it and this node does not own it. See
+// Peers.Wanted.
 func (h *Hub) want(name string) {
 	if h.cfg.Cluster != nil && h.wanted(name) {
 		h.cfg.Cluster.Want(name)
 	}
 }
 
-// revoke ends the ownership of s. mu is held.
+// revoke ends this node's ownership of s, and ends the publisher, the recording and the HLS of s.
+// mu is held.
 func (h *Hub) revoke(s *stream) {
 	if s.successor != nil && s.successor.lease == s.lease {
 		s.successor.cancel(errMoved)

@@ -14,8 +14,8 @@ type Peers struct{ hub *Hub }
 // NewPeers returns the Peers of h.
 func NewPeers(h *Hub) Peers { return Peers{h} }
 
-// Silent returns how long the publisher of a stream that this node owns has sent nothing, and
-// whether the publisher is away.
+// Silent describes the publisher of a stream that this node owns. silent is how long it has sent
+// nothing. away is set while the stream waits for a publisher.
 func (e Peers) Silent(name string) (silent time.Duration, away bool) {
 	e.hub.mu.Lock()
 	defer e.hub.mu.Unlock()
@@ -30,8 +30,8 @@ func (e Peers) Silent(name string) (silent time.Duration, away bool) {
 func (e Peers) Wanted(name string) bool { return e.hub.wanted(name) }
 
 // Lost ends this node's ownership of a stream with that epoch, because another node owns the stream
-// now. The stream's publisher and its copies to other nodes end at once. The viewers stay, and wait
-// until this node pulls the stream.
+// now. The stream's publisher ends at once, and other nodes no longer get the stream. The viewers
+// stay, and wait until this node pulls the stream.
 func (e Peers) Lost(name string, epoch uint64) {
 	e.hub.mu.Lock()
 	s := e.hub.streams[name]
@@ -49,7 +49,7 @@ func (e Peers) Lost(name string, epoch uint64) {
 // CheckOwned returns a [refuse.Refusal] unless this node owns the stream with that name and knows
 // the epoch of the ownership.
 func (e Peers) CheckOwned(name string) error {
-	// If this node owns the stream, the request then waits until the format is known.
+	// A stream without a known format counts, too, because the request then waits for the format.
 	if epoch, ok := e.hub.owns(name); !ok || epoch == 0 {
 		return errNotOwner(name)
 	}

@@ -19,7 +19,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/streamname"
 )
 
-// rawChunk is how many bytes of a stream of unknown format are relayed at a time, at most.
+// rawChunk limits how many bytes of a stream of unknown format are relayed at a time.
 const rawChunk = 64 << 10
 
 // A Publisher feeds one stream, from [Hub.Open] to Close. Each Publisher belongs to one connection;
@@ -40,7 +40,6 @@ type Publisher struct {
 	received
 }
 
-// received counts what a publisher has sent.
 type received struct {
 	bytes, frames int64
 	framed        int64 // time of the last complete frame; see now
@@ -152,7 +151,7 @@ func (p *Publisher) Summary() Summary {
 // been called for every publisher.
 func (p *Publisher) Answered() { p.hub.publishers.Done() }
 
-// Begin announces FLV tags, and makes the stream visible to viewers.
+// Begin must be called before the first call of WriteTag. It makes the stream visible to viewers.
 func (p *Publisher) Begin(h flv.Header) {
 	as := feed.Publisher{Address: p.address, Epoch: p.epoch, Skipped: p.skipped}
 	if p.s.feed != nil {
@@ -182,7 +181,8 @@ func (p *Publisher) open(f rendition.Format, head []byte) {
 	s.log.Info("publisher started", "publisher", p.address, "format", f.String())
 }
 
-// noteResumed logs that p continues its stream after a pause without frames.
+// noteResumed counts and logs that p continues the stream of an earlier publisher. pause is the
+// time since the last frame.
 func (p *Publisher) noteResumed(pause time.Duration) {
 	if !p.replaced && !p.isPull() {
 		p.s.returns.Add(1)
@@ -193,7 +193,8 @@ func (p *Publisher) noteResumed(pause time.Duration) {
 		"takeover", p.replaced)
 }
 
-// Flush serves the viewers at once, because no more frames will arrive for a while.
+// Flush sends all published frames to the viewers at once. It is called when no more frames will
+// arrive for a while.
 func (p *Publisher) Flush() {
 	if p.s.forms != nil {
 		p.s.forms.Flush()
@@ -201,7 +202,7 @@ func (p *Publisher) Flush() {
 }
 
 // ReadBody publishes all of body. It cuts a body that begins as FLV into tags, and relays any other
-// body as bytes. It returns nil if the body ends at a valid place.
+// body as bytes. It returns an error if body is empty, or if body ends within a tag or a header.
 func (p *Publisher) ReadBody(body io.Reader) error {
 	p.r = millrace.NewReader(body)
 	p.r.SetPool(p.s.memory)
@@ -306,7 +307,6 @@ func (p *Publisher) readFLV() error {
 	return err
 }
 
-// next publishes one tag.
 func (p *Publisher) next(dec *flv.Decoder) error {
 	t, err := dec.Next(&p.frame)
 	if err != nil {
@@ -323,7 +323,7 @@ func (p *Publisher) WriteTag(t flv.Tag, c *millrace.Chain) error {
 // checkEvery is how many bytes a publisher may receive before the memory in use is checked again.
 const checkEvery = 256 << 10
 
-// Ingest returns an ingest.Conn that reads conn for p. It takes ownership of conn until Release.
+// Ingest returns an ingest.Conn that reads conn for p. The ingest.Conn owns conn until Release.
 func (p *Publisher) Ingest(conn net.Conn) ingest.Conn {
 	cfg := &p.hub.cfg
 	return ingest.NewConn(conn, p, ingest.Config{Beat: cfg.Latency, Silence: cfg.PublishTimeout})
@@ -359,7 +359,7 @@ func (p *Publisher) count(n int) int64 {
 	return at
 }
 
-// keepTo makes p keep to the limits in t. A limit can end p.
+// keepTo applies the limits in t to p and its stream. When t.MaxTime is over, p ends.
 func (p *Publisher) keepTo(t Terms) {
 	p.terms = t
 	p.s.mu.Lock()

@@ -24,22 +24,21 @@ import (
 type Owner struct {
 	Node  string      // the owner's address, as in http://10.0.0.5:8080, always with a port
 	Epoch uint64      // of the ownership, as far as known; an answer with a lower epoch is refused
-	Proof Proof       // proves to both nodes that the other one knows the secret; nil: no proof
-	TLS   *tls.Config // verifies an owner with https; nil: the system's authorities do
+	Proof Proof       // authenticates the two nodes to each other; nil: they are not authenticated
+	TLS   *tls.Config // for an owner with https; nil: the default configuration
 }
 
-// A Proof proves to another node that this node belongs to the cluster, and checks the same of that
-// node.
+// A Proof authenticates this node to another node of the cluster, and that node to this node.
 type Proof interface {
 	Sign(req *http.Request, epoch uint64)
 	// Check returns an error if the answer does not prove that the other node belongs to the
-	// cluster. again reports whether the request must be signed and sent once more.
+	// cluster. again reports whether the request must be signed and sent again.
 	Check(res *http.Response) (again bool, err error)
 }
 
 const (
-	// DialTimeout limits the time that a node may take to accept a connection. Nodes are near each
-	// other.
+	// DialTimeout limits the time that a node may take to accept a connection. It can be this short
+	// because nodes are near each other.
 	DialTimeout = 3 * time.Second
 	// bodyBuffer is how many bytes of the owner's answer are read at a time. An encoder at 5 Mbit/s
 	// sends this many bytes in 50 ms.
@@ -52,15 +51,15 @@ const (
 var (
 	// errFed refuses a pull of a stream that has a publisher, or that this node owns.
 	errFed = errors.New("the stream needs no pull: it has a publisher, or waits for its own")
-	// errStale refuses a pull from an owner whose ownership is out of date.
+	// errStale refuses a pull from a node that was replaced as the owner.
 	errStale = errors.New("the stream has a later owner than this one")
 )
 
-// Pull feeds a stream from its owner until the stream ends, ctx ends, a publisher connects here,
-// the connection fails, or the stream has had no viewer for a while. In the last case the stream
-// ends, and Pull returns nil. In all other cases Pull returns an error, and the stream waits, as it
-// does after the end of a publisher. If the owner answered with a status other than 200, the error
-// is a *[refuse.Refusal] with that status.
+// Pull feeds a stream from its owner until the stream ends, ctx ends, a publisher connects here, or
+// the connection fails. It then returns an error, and the stream waits, as it does after the end of
+// a publisher. If the stream has had no viewer for a while, Pull ends the stream and returns nil.
+// If the owner answered with a status other than 200, the error is a *[refuse.Refusal] with that
+// status.
 func (e Peers) Pull(ctx context.Context, name string, from Owner) error {
 	if err := cmp.Or(streamname.Check(name), registrar{e.hub}.checkRoom(name)); err != nil {
 		return err
@@ -96,8 +95,8 @@ func (e Peers) Pull(ctx context.Context, name string, from Owner) error {
 	return err
 }
 
-// unreached records for the waiters of that name whether a pull, which ended with err, failed to
-// reach the owner. A node that gave up the stream still answers, and so counts as reached.
+// unreached records, for the viewers that wait for a stream, whether a pull that failed with err
+// has reached the owner. A node that answers that it does not own the stream counts as reached.
 func (e Peers) unreached(name string, err error) {
 	var refused *refuse.Refusal
 	ok := errors.As(err, &refused) && refused.Status == http.StatusMisdirectedRequest
@@ -117,7 +116,7 @@ func (e Peers) ask(p *Publisher, name string, from Owner) (conn net.Conn, early 
 	return conn, early, err
 }
 
-// errAskAgain reports that the request must be sent once more.
+// errAskAgain reports that the owner wants the request signed and sent again.
 var errAskAgain = errors.New("the owner wants another proof")
 
 func (e Peers) askOnce(p *Publisher, name string, from Owner) (net.Conn, []byte, error) {

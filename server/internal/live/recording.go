@@ -42,11 +42,11 @@ func (h *Hub) record(s *stream) {
 			return
 		}
 	}
-	r := s.forms.Fragments() // before the first frame is published
+	r := s.forms.Fragments() // created here, so that r includes the first frame
 	h.recording.Go(func() {
 		defer end()
 		defer r.Release()
-		if before != nil { // the recording of an ended stream with the same name
+		if before != nil { // an earlier stream of that name is still being recorded
 			<-before
 			if to = h.cfg.Record(s.name); to == nil {
 				return

@@ -19,7 +19,7 @@ type Stats struct {
 	Published int64 // streams that were ever published
 	BytesIn   int64
 	FramesIn  int64
-	GroupsCut int64 // GOPs longer than the kept frames
+	GroupsCut int64 // GOPs that were too long to be kept whole
 	LeftOut   int64 // NAL units of length 0 and damaged video frames, which MP4 omits
 
 	Pulled  int64 // bytes pulled from other nodes; also counted as bytes in
@@ -30,27 +30,26 @@ type Stats struct {
 	Takeovers     int64         // publishers that took over from another one
 	PublisherWait time.Duration // total time that streams have waited for publishers
 
-	// The longest silence of a publisher: the time since the last frame, over all streams that have
-	// a publisher.
+	// The longest time since the last frame, over all streams that have a publisher.
 	SilentMax time.Duration
 
 	HLS hlslive.Stats
 
-	FurtherTracks int           // the sum over all streams; see StreamInfo
+	FurtherTracks int           // sum of StreamInfo.Further
 	KeptBytes     int64         // bytes that all streams keep
-	Memory        int64         // the sum over all streams; see StreamInfo
-	Pending       int64         // bytes taken for viewers, not yet written to their connections
-	Blocked       int           // viewers whose connection is full
+	Memory        int64         // sum of StreamInfo.Memory
+	Pending       int64         // size of the batches that are being written to viewers
+	Blocked       int           // viewers with a write that waits
 	Behind        int           // viewers that exceeded the lag limits and have not caught up
 	LagMax        time.Duration // lag of the viewer that is furthest behind; 0 when all keep up
-	BehindLive    time.Duration // the largest BehindLive of a viewer: see StreamInfo
+	BehindLive    time.Duration // the largest StreamInfo.BehindLive
 
 	FramesLost map[string]int64 // frames that viewers have lost, by reason
 
-	fanout.Stats // how viewers' connections were written to
+	fanout.Stats // counts of viewers and of writes
 }
 
-// Count returns the number of streams.
+// Count returns the number of streams. It includes streams that viewers cannot find yet.
 func (h *Hub) Count() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -97,8 +96,8 @@ func (h *Hub) Stats() Stats {
 	return st
 }
 
-// pending returns the number of bytes that were taken from streams for viewers and are not yet
-// written to the viewers' connections. If viewers share bytes, these count once for each viewer.
+// pending returns the size of all batches that are being written to viewers, in bytes. A batch
+// counts in full until it is written. If viewers share bytes, these count once for each viewer.
 func (h *Hub) pending() (sum int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -143,20 +142,20 @@ type StreamInfo struct {
 	ViewersHLS int `json:"viewers_hls"`
 	// Lag of the viewer that is furthest behind; 0 when all keep up.
 	LagMax float64 `json:"lag_seconds_max"`
-	// The largest value of all viewers; see fanout.LagReport.
+	// The largest time that a player is behind the publisher.
 	BehindLive float64 `json:"behind_live_seconds_max"`
 	// Timestamp of the newest frame in the stream's MP4; 0 if no MP4 is made.
 	MP4Time     float64 `json:"mp4_time_seconds"`
 	KeyInterval float64 `json:"key_interval_seconds"` // the longest recent GOP
 	KeptBytes   int64   `json:"kept_bytes"`
-	// Size of the blocks that hold the publishers' bytes. It includes blocks of which other holders
-	// use a part.
+	// Size of the blocks that hold the publishers' bytes. A block counts in full while any part of
+	// it is in use, even outside the stream.
 	Memory     int64 `json:"memory_bytes"`
 	MemoryHigh int64 `json:"memory_high_water"` // the highest value of Memory
 	// Tracks beyond the first video track and the first audio track. Viewers of FLV and RTMP get
 	// them.
 	Further    int    `json:"further_tracks"`
-	GroupsCut  uint64 `json:"groups_cut"`  // GOPs longer than the kept frames
+	GroupsCut  uint64 `json:"groups_cut"`  // GOPs that were too long to be kept whole
 	FramesLost int64  `json:"frames_lost"` // frames that viewers have lost, in total
 	// Viewers that are further behind than allowed.
 	Stalled int `json:"stalled"`
@@ -244,7 +243,7 @@ func (h *Hub) info(s *stream) StreamInfo {
 	return i
 }
 
-// A holder is a stream together with the amount of memory that holds its publishers' bytes.
+// A holder is a stream and the memory that it uses.
 type holder struct {
 	*stream
 	bytes   int64

@@ -31,16 +31,16 @@ type stream struct {
 	started time.Time
 	memory  *millrace.Pool // the account of the blocks that hold its publishers' bytes
 
-	// The frames in all formats. It is set while Hub.mu is held. From then on viewers can find the
-	// stream.
+	// The frames in all formats. It is nil until viewers can find the stream. It is set while
+	// Hub.mu is held.
 	forms *rendition.Set
-	// Makes the frames from the publisher's tags. It is nil before forms is set. If the format is
-	// not FLV, it is always nil.
+	// Makes the frames from the publisher's tags. It is nil before forms is set, and always nil if
+	// the format is not FLV.
 	feed *feed.Feed
 
 	succession                       // guarded by Hub.mu
 	ownership                        // guarded by Hub.mu
-	hls        hlslive.SequenceStart // for the next window of the stream; guarded by Hub.mu
+	hls        hlslive.SequenceStart // start of the next HLS window; guarded by Hub.mu
 
 	frameAt   atomic.Int64 // time of the last frame; see now
 	returns   atomic.Int64 // number of publishers that came while the stream waited
@@ -68,20 +68,20 @@ type pause struct {
 // An ownership is a stream's state in the cluster.
 type ownership struct {
 	lease      Lease                     // nil if this node is not the owner, or without a cluster
-	epoch      uint64                    // the highest epoch of earlier and pulled publishers
+	epoch      uint64                    // the highest epoch of earlier leases, and of pulls
 	peers      map[*fanout.Viewer]string // the addresses of other nodes that read the stream
 	stopRecord context.CancelFunc        // ends the recording; nil if there never was one
 }
 
-// tell makes the cluster announce to other nodes soon whether the stream has a publisher. Hub.mu is
-// held.
+// tell announces to the cluster that the publisher has left or returned. It does nothing if this
+// node does not own the stream. Hub.mu is held.
 func (o *ownership) tell() {
 	if o.lease != nil {
 		o.lease.Tell()
 	}
 }
 
-// cutPeers ends the copies of the stream to other nodes. Hub.mu is held.
+// cutPeers stops sending the stream to other nodes. Hub.mu is held.
 func (o *ownership) cutPeers() {
 	for peer := range o.peers {
 		peer.End(fanout.Moved)
@@ -105,7 +105,8 @@ type viewerCount struct {
 	maxViewers int   // the publisher's own limit; 0: none
 }
 
-// join adds one viewer, or returns an error if a limit is reached. limit is the server's limit.
+// join counts one more viewer, or returns an error if a limit is reached. limit is the server's
+// limit.
 func (a *viewerCount) join(limit int) error {
 	if a.viewers >= limit {
 		return refuse.New(http.StatusServiceUnavailable,
@@ -121,13 +122,13 @@ func (a *viewerCount) join(limit int) error {
 	return nil
 }
 
-// leave removes one viewer.
 func (a *viewerCount) leave() {
 	a.viewers--
 	a.leftAt = now()
 }
 
-// format returns the format of the rendition for a viewer.
+// format returns the format in which a viewer gets s. It returns an error if s does not exist in
+// the format that want asks for.
 func (s *stream) format(want WatchRequest) (rendition.Format, error) {
 	f := s.forms.Format()
 	switch {
@@ -143,7 +144,7 @@ func (s *stream) format(want WatchRequest) (rendition.Format, error) {
 	return want.Format, nil
 }
 
-// checkMP4 returns an error if the stream has nothing for viewers of MP4.
+// checkMP4 returns an error if no track of the stream can be sent as MP4.
 func (s *stream) checkMP4() error {
 	if !s.forms.Facts().NoMP4() {
 		return nil

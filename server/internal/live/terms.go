@@ -7,7 +7,7 @@ import (
 // Terms are limits that apply to one publisher or viewer, in addition to the limits in Config. The
 // zero value sets no limits.
 type Terms struct {
-	MaxViewers int           // of a publisher's stream; 0: no limit of its own
+	MaxViewers int           // of a publisher's stream; 0: no further limit
 	MaxTime    time.Duration // for publishing or watching; 0: no limit
 
 	// Ended is called once, when the publisher or viewer has ended. Its arguments are the reason,

@@ -10,8 +10,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live/rendition"
 )
 
-// A Viewer is a client that watches a rendition. It knows who watches, and where the client begins.
-// Its transport sends the frames, and calls the methods that the Viewer has as a [fanout.Session].
+// A Viewer is a client that watches a rendition. Its transport sends the frames to the client. The
+// Viewer implements [fanout.Session], so that the transport can call it.
 type Viewer struct {
 	hub       *Hub
 	stream    *stream
@@ -21,16 +21,15 @@ type Viewer struct {
 	since     int64            // time of the viewer's arrival; see now
 	id        uint64           // number among all viewers; set by Admission.noteServed
 
-	// If the viewer is another node: its address, and the lease. Without a current lease, the node
-	// gets nothing. Otherwise both are empty.
+	// If the viewer is another node, the address of that node and the lease of this node. Otherwise
+	// both are empty. While the lease is not current, the other node gets nothing.
 	node  string
 	lease Lease
 
 	terms  Terms
 	timeUp *time.Timer // nil without a time limit
 
-	// Where the viewer begins. Until that is known, start has no cursor. After Connect it has none,
-	// either.
+	// Where the viewer begins. It has no cursor until that is known, and after Connect.
 	start     fanout.Start
 	transport *fanout.Viewer // writes to the client; nil until Connect
 }
@@ -61,7 +60,8 @@ func (v *Viewer) Format() rendition.Format { return v.rendition.Format() }
 // Head returns the bytes that v gets before any frame.
 func (v *Viewer) Head() []byte { return v.rendition.Head() }
 
-// Epoch returns the epoch of the ownership if v is another node. Otherwise it returns 0.
+// If v is another node, Epoch returns the epoch of this node's ownership of the stream. Otherwise
+// it returns 0.
 func (v *Viewer) Epoch() uint64 {
 	if v.lease == nil {
 		return 0
@@ -69,7 +69,6 @@ func (v *Viewer) Epoch() uint64 {
 	return v.lease.Epoch()
 }
 
-// attrs returns v's log attributes. They differ for another node and a viewer.
 func (v *Viewer) attrs() []any {
 	attrs := []any{"viewer", v.remote}
 	if v.node != "" {
@@ -94,7 +93,8 @@ func (v *Viewer) Begin(batch *millrace.Chain, from int) {
 	}
 }
 
-// Missed counts the frames that v has lost.
+// Missed counts the frames that v has lost. It returns the age of the newest keyframe, at which v
+// continues.
 func (v *Viewer) Missed(m broadcast.Missed) time.Duration {
 	v.stream.forms.NoteLost(m)
 	return v.stream.forms.KeyAge()
@@ -103,8 +103,8 @@ func (v *Viewer) Missed(m broadcast.Missed) time.Duration {
 // Restart makes v begin again, at the newest keyframe.
 func (v *Viewer) Restart() fanout.Start { return v.stream.forms.Restart(v.rendition) }
 
-// Sent counts n bytes that were sent to v. They count for the address of v or, if v is another
-// node, for that node.
+// Sent counts n bytes that were sent to the address of v. If v is another node, they also count as
+// bytes sent to other nodes.
 func (v *Viewer) Sent(n int) {
 	v.account.Add(int64(n))
 	if v.lease != nil {

@@ -10,18 +10,18 @@ import (
 	"github.com/millrace-io/millrace/server/internal/outage"
 )
 
-// attempts is how many times the renewal of a lease is begun while the lease lasts.
+// attempts is how many times this node tries to renew a lease while the lease lasts.
 const attempts = 3
 
-// attemptTime returns the limit for a call of the directory. The worst case is as follows. One
-// attempt is made just before the directory stops answering, and two more attempts fail. One of
-// these two is made between two rounds of renewal. The second of them has failed after 10/12 of a
-// lease.
+// attemptTime returns the time limit for a call of the directory. It is so short that a lease
+// outlasts two failed attempts. In the worst case, the directory stops answering just after an
+// attempt. The first failed attempt begins shortly before 4/12 of the lease, between two rounds of
+// renewal, and ends after 7/12. It delays the attempt of the next round, which ends after 10/12.
 func attemptTime(leaseTime time.Duration) time.Duration { return leaseTime / 4 }
 
 // maxAsking limits the concurrent claims and lookups. It is lower than the number of connections to
-// Redis. Renewals therefore need not wait for a connection, and the time limit of a call is not
-// used up by such a wait.
+// Redis, so that renewals need not wait for a connection. Such a wait would use up the time limit
+// of a call.
 const maxAsking = 8
 
 // errBusy means that the directory was not called, because too many calls were in progress.
@@ -37,7 +37,7 @@ type directoryClient struct {
 	asking    chan struct{}   // holds an element for each call of ask in progress
 
 	reachable atomic.Bool // the last call reached the directory
-	asked     atomic.Bool // there has been a call
+	asked     atomic.Bool // the directory was called before
 	outage    outage.Outage
 }
 
@@ -50,13 +50,14 @@ func newDirectoryClient(ctx context.Context, directory Directory, leaseTime time
 // Reachable reports whether the directory answered the last call.
 func (c *directoryClient) Reachable() bool { return c.reachable.Load() }
 
-// call returns a context with the time limit of one call of the directory.
+// call returns a context for one call of the directory, which has a time limit.
 func (c *directoryClient) call(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, attemptTime(c.leaseTime))
 }
 
-// ask calls the directory, and limits the number of concurrent calls. If it returns errBusy, the
-// directory was not called, so nothing is known about its health.
+// ask runs call with a context for one call of the directory, and limits how many calls run at a
+// time. If ask returns errBusy, call was not run, so nothing is known about the health of the
+// directory.
 func (c *directoryClient) ask(call func(ctx context.Context) error) error {
 	wait, cancel := c.call(c.ctx)
 	defer cancel()
@@ -71,8 +72,8 @@ func (c *directoryClient) ask(call func(ctx context.Context) error) error {
 	return call(ctx)
 }
 
-// answered records whether the directory has answered. err is the result of the call. answered
-// returns true if the directory has answered.
+// answered reports whether a call with the result err reached the directory. It also records that
+// for Reachable, and logs changes.
 func (c *directoryClient) answered(err error) bool {
 	_, taken := errors.AsType[*TakenError](err)
 	ok := err == nil || taken || errors.Is(err, ErrNoOwner) || errors.Is(err, ErrLost)

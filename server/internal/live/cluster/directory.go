@@ -10,21 +10,20 @@ import (
 )
 
 // A Directory records which node owns which stream. Its methods may be called from any goroutine.
-// An error other than the errors below means that the directory cannot be reached. Every kind of
-// directory implements this interface.
+// An error other than the errors below means that the directory cannot be reached.
 type Directory interface {
 	// Claim makes c.Node the owner of a stream for the duration of a lease, and returns the epoch
 	// of the ownership. The epoch is greater than every earlier epoch, even if c.Node already owns
-	// the stream. If the stream has another owner, which c.Takeover does not replace, the error is
-	// a *TakenError.
+	// the stream. If another node owns the stream, and c.Takeover does not allow the claim to
+	// replace it, the error is a *TakenError.
 	Claim(ctx context.Context, c Claim) (epoch uint64, err error)
 
-	// Renew renews the lease of each ownership, and announces that node is alive. errs has one
-	// error for each ownership. The error is nil; ErrLost if another node owns the stream or has
-	// owned it since; or the reason why the directory cannot be reached. err is the error of the
-	// announcement. If the directory has lost its data, Renew restores the ownership. If GiveUp is
-	// set, Renew ends the ownership instead, so that other nodes can claim the stream at once.
-	// Renew never changes the records of other nodes.
+	// Renew renews the lease of each ownership, and announces that node is alive. If the directory
+	// has lost its data, Renew restores the ownership. If GiveUp is set, Renew ends the ownership
+	// instead, so that other nodes can claim the stream at once. Renew never changes the records of
+	// other nodes. errs has one error for each ownership. It is ErrLost if another node owns the
+	// stream or has owned it since. Any other error is the reason why the directory cannot be
+	// reached. err is the error of the announcement.
 	Renew(ctx context.Context, node string, owned ...Ownership) (errs []error, err error)
 
 	// Lookup returns the owner of a stream, or ErrNoOwner.
@@ -47,7 +46,7 @@ type Claim struct {
 	Takeover live.Takeover
 }
 
-// An Ownership is a claim that a node renews.
+// An Ownership is a node's ownership of a stream, which Renew renews.
 type Ownership struct {
 	Stream string
 	Epoch  uint64
@@ -76,7 +75,7 @@ var (
 	ErrLost = errors.New("another node has this stream")
 )
 
-// A TakenError means that a stream has an owner, which a claim does not replace.
+// A TakenError means that another node owns the stream, and that the claim does not replace it.
 type TakenError struct{ Owner Owner }
 
 func (e *TakenError) Error() string {

@@ -11,10 +11,10 @@
 // The node with a stream's publisher owns the stream. A [Directory] records the owner and numbers
 // the ownerships of a stream. The number is called the epoch. It is greater than all earlier epochs
 // of the stream. directory.go has the contract of every kind of directory, and event.go has the
-// messages between nodes. redis.go is the only kind so far.
+// messages between nodes. redis.go has the only kind of directory so far.
 //
-// A [Node] is this server as a member of the cluster. It consists of the following parts, each of
-// which uses only parts that are named after it. pull.go pulls the streams that viewers want here.
+// A [Node] is this server as a member of the cluster. It consists of the following parts. Each part
+// uses only parts that come later in this list. pull.go pulls the streams that viewers want here.
 // finder.go finds the owner of a stream. lease.go keeps this node's leases. owner.go remembers the
 // owners of other nodes' streams. peers.go records which nodes are alive. client.go calls the
 // directory and records whether it answers. The hub holds its own lock when it calls the Node. A

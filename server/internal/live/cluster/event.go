@@ -9,7 +9,7 @@ import (
 
 const (
 	// maxEpoch is the largest epoch that a float64 holds exactly. The limit is needed because
-	// numbers of Lua and JavaScript are float64. Epochs are times in microseconds, so this one is
+	// numbers of Lua and JavaScript are float64. Epochs are times in microseconds, so maxEpoch is
 	// reached in the year 2255.
 	maxEpoch = 1<<53 - 1
 	// maxAddress limits the length of a node's address. It is longer than any host name with its

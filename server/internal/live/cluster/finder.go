@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sync/singleflight"
 )
 
-// absentFor is how long the node remembers that a stream has no owner. An event about the stream
-// ends that time earlier.
+// absentFor is how long a node relies on the answer that a stream has no owner. An event about the
+// stream ends this time early.
 const absentFor = 250 * time.Millisecond
 
 // An ownerFinder finds the owner of a stream. It looks among this node's leases, then in the table
@@ -82,8 +82,8 @@ func (f *ownerFinder) lookup(name string) (Owner, error) {
 	return Owner{}, fmt.Errorf("it cannot be found out which node has this stream: %w", err)
 }
 
-// awaitOwner waits until a stream has an owner, and returns it, as Owner does. The owner may be
-// this node. If ctx ends, awaitOwner returns the last error of Owner.
+// awaitOwner waits until a stream has an owner, and returns the owner. The owner may be this node.
+// If ctx ends first, the error is the last error of Owner.
 func (f *ownerFinder) awaitOwner(ctx context.Context, name string) (Owner, error) {
 	var last error
 	for {
@@ -115,10 +115,10 @@ func (f *ownerFinder) formerOwner(name string) (o Owner, ok bool) {
 	return f.owners.formerOwner(name)
 }
 
-// forget is called when the known owner has proved wrong. The next call of Owner then looks up the
-// owner again.
+// forget discards the owner of a stream with that epoch, because it has proved wrong. The next call
+// of Owner looks up the owner again.
 func (f *ownerFinder) forget(name string, epoch uint64) { f.owners.forget(name, epoch) }
 
-// forgetFormer is called when the former owner has nothing left of the stream, or does not answer.
-// formerOwner then no longer returns that node.
+// forgetFormer discards the former owner of a stream with that epoch. It is called when that node
+// has nothing left of the stream, or does not answer. formerOwner then no longer returns it.
 func (f *ownerFinder) forgetFormer(name string, epoch uint64) { f.owners.forgetFormer(name, epoch) }

@@ -102,9 +102,10 @@ func (t *leaseTable) claim(ctx context.Context, name string) (live.Lease, error)
 	}
 }
 
-// takeoverDelay returns how long a stream must be left to the node that has just claimed it. It
-// also returns a channel that is closed when the stream's owner changes. If the rule is not
-// TakeoverAlways, there is no delay, because the directory itself protects the owner for longer.
+// takeoverDelay returns how long this node must wait before it claims a stream, because another
+// node has just claimed it. It also returns a channel that is closed when the stream's owner
+// changes. If the rule is not TakeoverAlways, there is no delay, because the directory itself
+// protects the owner for longer.
 func (t *leaseTable) takeoverDelay(name string) (left time.Duration, changed <-chan struct{}) {
 	if t.takeover != live.TakeoverAlways {
 		return 0, nil
@@ -112,7 +113,8 @@ func (t *leaseTable) takeoverDelay(name string) (left time.Duration, changed <-c
 	return t.owners.takeoverDelay(name)
 }
 
-// claimFirst makes the first attempt to claim l, for which a publisher waits.
+// claimFirst claims l for a publisher that waits for the result. If the directory does not answer,
+// it returns l without an epoch.
 func (t *leaseTable) claimFirst(l *lease) (live.Lease, error) {
 	var taken bool
 	_ = t.client.ask(func(ctx context.Context) (err error) {
@@ -128,12 +130,12 @@ func (t *leaseTable) claimFirst(l *lease) (live.Lease, error) {
 	if taken {
 		return nil, errTaken
 	}
-	t.owners.wake(l.name) // wake, because l may have no epoch and setOwner was not called
+	t.owners.wake(l.name) // setOwner was not called if l has no epoch
 	return l, nil
 }
 
-// request claims l, which must have no epoch. It reports whether another node keeps the stream. If
-// taken is false and err is not nil, that is unknown.
+// request claims l, which must have no epoch, in the directory. taken means that another node keeps
+// the stream. If the directory cannot be reached, taken is false and err is not nil.
 func (t *leaseTable) request(ctx context.Context, l *lease) (taken bool, err error) {
 	begun := time.Now()
 	epoch, err := t.client.directory.Claim(ctx, Claim{
@@ -194,8 +196,8 @@ func (t *leaseTable) held(name string) (o Owner, ok bool) {
 // Epoch implements [live.Lease].
 func (l *lease) Epoch() uint64 { return l.epoch.Load() }
 
-// Current implements [live.Lease]. An attempt to renew the lease counts even if it got no answer,
-// because no other node can become the owner while the directory cannot be reached.
+// Current implements [live.Lease]. A failed attempt to renew the lease extends it, too, because no
+// other node can become the owner while the directory cannot be reached.
 func (l *lease) Current() bool {
 	return l.Held() && l.epoch.Load() != 0 &&
 		clock(time.Now())-l.attempted.Load() <= int64(l.t.client.leaseTime)
@@ -217,14 +219,15 @@ func (l *lease) Release() {
 	l.t.leave(l)
 }
 
-// leave ends the ownership of l, if l is held. t.mu is held.
+// leave releases l, unless l was lost or released before. t.mu is held.
 func (t *leaseTable) leave(l *lease) {
 	if t.remove(l) && l.epoch.Load() != 0 {
 		t.giveUp(l)
 	}
 }
 
-// remove removes l from the leases that are renewed. It reports whether l was held. t.mu is held.
+// remove ends l, so that l is not renewed any more. It returns false if l was lost or released
+// before. t.mu is held.
 func (t *leaseTable) remove(l *lease) bool {
 	held := !l.ended.Swap(true)
 	if held {
@@ -233,14 +236,14 @@ func (t *leaseTable) remove(l *lease) bool {
 	return held
 }
 
-// giveUp makes the renewer tell the directory soon that l is no longer owned. t.mu is held.
+// giveUp makes the goroutine of renew release l in the directory soon. t.mu is held.
 func (t *leaseTable) giveUp(l *lease) {
 	t.leaving[l] = time.Now()
 	t.wakeRenewer()
 }
 
-// wakeRenewer wakes the renewer, so that it tells the directory about releases and changes before
-// the next round.
+// wakeRenewer makes the goroutine of renew report releases and changes to the directory before the
+// next round.
 func (t *leaseTable) wakeRenewer() {
 	select {
 	case t.news <- struct{}{}:
@@ -248,7 +251,8 @@ func (t *leaseTable) wakeRenewer() {
 	}
 }
 
-// renew renews the leases in rounds, until the node ends.
+// renew renews all leases in rounds, until the node ends. Between two rounds, it reports releases
+// and changes to the directory.
 func (t *leaseTable) renew() {
 	ticker := time.NewTicker(t.client.leaseTime / attempts)
 	defer ticker.Stop()
@@ -264,7 +268,7 @@ func (t *leaseTable) renew() {
 			case <-ticker.C:
 				waiting = false
 			case <-t.news:
-				if t.client.Reachable() { // otherwise the next round tells the directory
+				if t.client.Reachable() { // otherwise the next round reports them
 					t.attempt(t.client.ctx, false)
 				}
 			case <-t.client.ctx.Done():
@@ -274,8 +278,8 @@ func (t *leaseTable) renew() {
 	}
 }
 
-// attempt tells the directory about released leases, and renews leases. If all is set, it renews
-// all leases, and otherwise only the changed ones.
+// attempt reports released leases to the directory, and renews leases. If all is set, it renews all
+// leases. Otherwise it renews only leases for which Tell was called.
 func (t *leaseTable) attempt(ctx context.Context, all bool) {
 	begun := time.Now()
 	var tried []*lease
@@ -317,7 +321,7 @@ func (t *leaseTable) attempt(ctx context.Context, all bool) {
 		switch {
 		case owned[i].GiveUp:
 			t.mu.Lock()
-			// If the directory does not answer, the lease ends by itself after leaseTime.
+			// If the directory does not answer, the lease expires after leaseTime.
 			if errs[i] == nil || lost || time.Since(t.leaving[l]) > t.client.leaseTime {
 				delete(t.leaving, l)
 			}
@@ -359,7 +363,7 @@ func (t *leaseTable) claimLate(deadline time.Time) {
 	}
 }
 
-// revoke ends l, and tells the hub, because another node has become the owner.
+// revoke ends l and calls Hub.Lost, because another node has become the owner.
 func (t *leaseTable) revoke(l *lease) {
 	t.mu.Lock()
 	held := t.remove(l)
@@ -377,7 +381,7 @@ func (t *leaseTable) drain() {
 	t.mu.Unlock()
 }
 
-// releaseAll releases all leases of this node, and tells the directory.
+// releaseAll releases all leases of this node, also in the directory.
 func (t *leaseTable) releaseAll() {
 	t.mu.Lock()
 	for _, l := range t.leases {
@@ -387,7 +391,6 @@ func (t *leaseTable) releaseAll() {
 	t.attempt(context.Background(), false)
 }
 
-// size returns the number of leases of this node.
 func (t *leaseTable) size() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()

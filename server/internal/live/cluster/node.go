@@ -16,8 +16,8 @@ import (
 type Config struct {
 	Directory Directory
 	Self      string        // this node's address for other nodes, such as http://10.0.0.5:8080
-	Secret    *Secret       // the secret that nodes prove to know
-	TLS       *tls.Config   // verifies other nodes; nil: the system's authorities do
+	Secret    *Secret       // authenticates the nodes to each other
+	TLS       *tls.Config   // for other nodes with https; nil: the default configuration
 	Lease     time.Duration // the duration of a lease in Directory
 	Takeover  live.Takeover
 	Log       *slog.Logger
@@ -111,7 +111,6 @@ func (n *Node) Owner(ctx context.Context, name string) (Owner, error) {
 // Peers returns the addresses of the other nodes that are alive.
 func (n *Node) Peers() []string { return n.peers.list() }
 
-// handleEvent handles an event of the cluster.
 func (n *Node) handleEvent(e Event) {
 	switch {
 	case e == Event{}:

@@ -22,8 +22,8 @@ import (
 )
 
 const (
-	// silence limits a pause after a node has begun its answer. It does not limit the time before
-	// the answer begins.
+	// silence limits each pause within a node's answer. It does not limit the time before the
+	// answer begins.
 	silence = 10 * time.Second
 	// idleConns limits the idle connections to a node. That is enough for the concurrent requests
 	// of the players of a hundred streams.
@@ -32,7 +32,7 @@ const (
 	maxHead = 16 << 10
 	// maxText limits an error text, in bytes. It is usually one line.
 	maxText = 4 << 10
-	// maxFresh limits the time that an answer is kept.
+	// maxFresh limits how long an answer is cached.
 	maxFresh = time.Hour
 	// entryCost is how much memory a cache entry needs in addition to its body, in bytes.
 	entryCost = 1 << 10
@@ -85,8 +85,8 @@ type Object struct {
 // if reserve returns an error. After an error the body is empty.
 type Fetch func(ctx context.Context, reserve func(n int64) error) (Object, error)
 
-// An objectEntry is an object that is being fetched or is cached. It also exists while some calls
-// have not taken their copy yet. All fields are guarded by Objects.mu.
+// An objectEntry is an object that is being fetched or is cached. It also exists until all calls
+// that waited for it have their copy. All fields are guarded by Objects.mu.
 type objectEntry struct {
 	key      string
 	done     chan struct{} // closed when object and err are set
@@ -108,8 +108,8 @@ var (
 )
 
 // NewObjects returns an Objects that caches up to maxBytes, and accepts no object longer than
-// maxObject. With its requests, this node proves that it knows secret. Other nodes are verified
-// with trust; nil means the system's authorities. The caller calls Close.
+// maxObject. secret authenticates the nodes to each other. trust is the TLS configuration for
+// requests to other nodes; nil means the default. The caller calls Close.
 func NewObjects(maxBytes, maxObject int64, secret *Secret, trust *tls.Config) *Objects {
 	dialer := &net.Dialer{Timeout: live.DialTimeout, KeepAliveConfig: net.KeepAliveConfig{
 		// Keep-alive detects a node that has died while a request waits for a long time.
@@ -263,7 +263,7 @@ func (o *Objects) complete(e *objectEntry, object Object, err error) {
 	}
 	e.object, e.err, e.complete = object, err, true
 	e.until = time.Now().Add(object.Fresh)
-	// The blocks of at most 64 KiB are at least half full.
+	// The body may be in blocks of up to 64 KiB that are only half full.
 	e.cost = int64(e.object.Body.Len()+min(e.object.Body.Len(), 64<<10)) + entryCost
 	close(e.done)
 	switch current := o.entries[e.key] == e; {
@@ -305,8 +305,8 @@ func (o *Objects) leave(e *objectEntry) {
 	}
 }
 
-// request sends a request for path to a node. epoch is the epoch of the ownership because of which
-// the node was chosen, or 0. The caller closes the body of the answer.
+// request sends a request for path to a node. epoch is the epoch of that node's ownership, or 0 if
+// the node was not chosen as the owner. The caller closes the body of the answer.
 func (o *Objects) request(ctx context.Context, node, path string, epoch uint64,
 	gzip bool) (*http.Response, error) {
 	for again := false; ; again = true {
@@ -334,9 +334,8 @@ func (o *Objects) request(ctx context.Context, node, path string, epoch uint64,
 	}
 }
 
-// From returns a Fetch that gets path, which may include a query, from a node. epoch is the epoch
-// of the ownership because of which the node was chosen, or 0. If the answer has a status that
-// players must not get, the Fetch returns an error.
+// From returns a Fetch that gets path, which may include a query, from a node. epoch is as for
+// request. If the answer has a status that players must not get, the Fetch returns an error.
 func (o *Objects) From(node, path string, epoch uint64, gzip bool) Fetch {
 	return func(ctx context.Context, reserve func(n int64) error) (out Object, err error) {
 		ctx, cancel := context.WithCancelCause(ctx)

@@ -14,13 +14,13 @@ const maxOwners = 16384
 // An ownerRecord is what this node knows about the owner of a stream.
 type ownerRecord struct {
 	owner Owner // the last known owner; Node is empty if there is no owner
-	// The owner before owner. If the stream has no owner now, this node may still have the end of
-	// the stream's HLS.
+	// The previous owner. If the stream has no owner now, former may still have the end of the
+	// stream's HLS.
 	former  Owner
 	came    time.Time // when an event announced owner; zero if no event did
 	seen    uint64    // the greatest epoch so far
 	checked time.Time // when the owner was last looked up or announced; zero: it must be looked up
-	// Closed and replaced when owner changes. The same happens when events may have been missed.
+	// Closed and replaced when owner changes, or when events may have been missed.
 	changed chan struct{}
 }
 
@@ -67,9 +67,9 @@ func (r *ownerRecord) change() {
 	r.changed = make(chan struct{})
 }
 
-// setOwner records o as the owner of a stream; Owner{} means that there is no owner. If asked is
-// zero, o comes from an event. Otherwise o is the directory's answer to a lookup that began at
-// asked. setOwner returns false if the table has more recent information.
+// setOwner records o as the owner of a stream; Owner{} means that there is no owner. If o is the
+// directory's answer to a lookup, asked is when the lookup began. If o comes from an event, asked
+// is zero. setOwner returns false if the table has more recent information.
 func (t *ownerTable) setOwner(name string, o Owner, asked time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -98,14 +98,15 @@ func (t *ownerTable) last(name string) (o Owner, checked time.Time, ok bool) {
 	switch {
 	case r == nil:
 		return Owner{}, time.Time{}, false
-	case r.owner.Node == "" || r.owner.Node == t.self: // this node released it, or ran before
+	case r.owner.Node == "" || r.owner.Node == t.self: // no owner, or an old record of this node
 		return Owner{}, r.checked, true
 	}
 	return r.owner, r.checked, true
 }
 
-// takeoverDelay returns how long a stream must be left to the node that has just claimed it. It
-// also returns a channel that is closed when the stream's owner changes.
+// takeoverDelay returns how long this node must wait before it claims a stream, because another
+// node has just claimed it. It also returns a channel that is closed when the stream's owner
+// changes.
 func (t *ownerTable) takeoverDelay(name string) (left time.Duration, changed <-chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -143,8 +144,8 @@ func (t *ownerTable) ownerReleased(name, node string) {
 	}
 }
 
-// missed is called when events may have been missed. It makes the owners of all streams be looked
-// up again.
+// missed is called when events may have been missed. The owner of each stream is then looked up
+// again.
 func (t *ownerTable) missed() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -173,7 +174,8 @@ func (t *ownerTable) formerOwner(name string) (o Owner, ok bool) {
 	return r.former, true
 }
 
-// forget is called when the known owner has proved wrong. The owner is then looked up again.
+// forget discards the owner of a stream with that epoch, because it has proved wrong. The owner is
+// then looked up again.
 func (t *ownerTable) forget(name string, epoch uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -182,8 +184,8 @@ func (t *ownerTable) forget(name string, epoch uint64) {
 	}
 }
 
-// forgetFormer is called when the former owner has nothing left of the stream, or does not answer.
-// formerOwner then no longer returns that node.
+// forgetFormer discards the former owner of a stream with that epoch. It is called when that node
+// has nothing left of the stream, or does not answer. formerOwner then no longer returns it.
 func (t *ownerTable) forgetFormer(name string, epoch uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -192,7 +194,6 @@ func (t *ownerTable) forgetFormer(name string, epoch uint64) {
 	}
 }
 
-// size returns the number of remembered streams.
 func (t *ownerTable) size() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()

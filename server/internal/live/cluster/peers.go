@@ -7,13 +7,13 @@ import (
 	"github.com/millrace-io/millrace/server/internal/lock"
 )
 
-// peerRounds is how many rounds of renewal a node may be silent before it counts as dead. It is the
-// number of rounds in three leases.
+// peerRounds is how many rounds of renewal a node may be silent before it counts as dead. These are
+// the rounds of three leases.
 const peerRounds = 3 * attempts
 
 const (
-	// maxPeers limits the list of nodes, because a page sends a request to each of them. A Secret
-	// remembers twice as many nodes.
+	// maxPeers limits the list of other nodes, because the operator's page sends a request to each
+	// of them. A Secret remembers twice as many nodes.
 	maxPeers = maxKnown / 2
 	// maxUnproven limits the nodes that have not proved to know the secret. The limit is needed
 	// because everyone who can publish in Redis can invent nodes.
@@ -69,7 +69,6 @@ func (p *peerTable) list() []string {
 	return slices.Sorted(maps.Keys(p.nodes))
 }
 
-// count returns the number of nodes that are alive.
 func (p *peerTable) count() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -47,7 +47,6 @@ func (p *puller) close() {
 	p.running.Wait()
 }
 
-// count returns the number of streams that are pulled at present.
 func (p *puller) count() (pulled int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -69,8 +68,8 @@ func (p *puller) want(name string) {
 	}
 }
 
-// wanted reports whether the pull of a stream should continue. It removes the stream from p.pulls.
-// If the pull should continue, it then adds the stream again.
+// wanted reports whether the pull of a stream should continue. If it should not, the stream is no
+// longer in p.pulls, unless want has begun another pull of it.
 func (p *puller) wanted(name string) bool {
 	p.mu.Lock()
 	delete(p.pulls, name) // from now on want may begin another pull of the stream
@@ -87,7 +86,8 @@ func (p *puller) wanted(name string) bool {
 	return true
 }
 
-// pull pulls a stream, again and again, until the stream is not wanted any more or p is closed.
+// pull pulls a stream until the stream is not wanted any more or p is closed. After each pull, it
+// pauses and tries again.
 func (p *puller) pull(name string) {
 	wait := pullPause
 	warned := false
@@ -113,7 +113,7 @@ func (p *puller) pull(name string) {
 		case time.Since(begun) > p.leaseTime:
 			wait, warned = pullPause, false
 		case err != nil && wait == longest && !warned && p.ctx.Err() == nil:
-			// The pull has failed for more than a moment.
+			// Pulls have failed for some time.
 			warned = true
 			p.log.Warn("a stream cannot be pulled from its owner", "stream", name, "node",
 				owner.Node, "err", err)
@@ -148,7 +148,7 @@ func (p *puller) setPulled(name string, pulled bool) {
 	p.pulls[name] = pulled
 }
 
-// follow calls stop when the stream has an owner with a greater epoch. It ends with ctx.
+// follow calls stop when the stream has an owner with a greater epoch. It returns when ctx ends.
 func (p *puller) follow(ctx context.Context, name string, epoch uint64, stop func()) {
 	for ctx.Err() == nil {
 		changed := p.owners.changed(name)

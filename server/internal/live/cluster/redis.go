@@ -133,9 +133,9 @@ if o[2] and tonumber(o[3]) > now then return {o[1], o[2]} end
 return {}`)
 )
 
-// failed returns err, or errSharded if that is the cause. If err may mean that a slot has moved to
-// another master, failed also makes go-redis reload the slots at once. Otherwise go-redis reloads
-// them once a minute.
+// failed returns the error for a command that has failed with err. That is err, or errSharded if
+// the server is a node of a Redis Cluster. If a slot may have moved to another master, failed also
+// makes go-redis reload the slots at once. Otherwise go-redis reloads them once a minute.
 func (d *Redis) failed(ctx context.Context, err error) error {
 	var reply redis.Error
 	switch c, ok := d.rdb.(*redis.ClusterClient); {
@@ -167,8 +167,8 @@ func (d *Redis) Claim(ctx context.Context, c Claim) (uint64, error) {
 	return o.Epoch, err
 }
 
-// parseOwner parses a reply of claimScript or lookupScript: an epoch, and for some replies the
-// address of the owner.
+// parseOwner parses a reply of claimScript or lookupScript. The reply is an epoch. In some replies,
+// the address of the owner follows.
 func parseOwner(reply []string) (o Owner, err error) {
 	if len(reply) == 0 || len(reply) > 2 {
 		return Owner{}, fmt.Errorf("an answer of %d elements", len(reply))
@@ -220,9 +220,9 @@ func (d *Redis) Renew(ctx context.Context, node string, owned ...Ownership) ([]e
 	return errs, d.failed(ctx, alive.Err())
 }
 
-// exec sends the commands of pipe. If there was no connection, it makes sure that each command has
-// an error. go-redis does not always set these errors, for example after a wrong password, or if
-// the sentinels do not know the master.
+// exec sends the commands of pipe. If it cannot send them, it sets the error of each command,
+// because go-redis does not always do so. Examples are a wrong password, and sentinels that do not
+// know the master.
 func exec(ctx context.Context, pipe redis.Pipeliner) {
 	cmds, err := pipe.Exec(ctx)
 	if err == nil || slices.ContainsFunc(cmds, func(c redis.Cmder) bool { return c.Err() != nil }) {
@@ -252,7 +252,8 @@ func (d *Redis) Lookup(ctx context.Context, stream string) (Owner, error) {
 func (d *Redis) Watch(ctx context.Context, f func(Event)) {
 	for ctx.Err() == nil {
 		d.watchOnce(ctx, f)
-		// The pause is random, because many nodes lose their connections at the same moment.
+		// The pause is random, so that nodes that lost their connections at the same moment do not
+		// all reconnect at once.
 		sleep.For(ctx, d.lease/50+rand.N(d.lease/10))
 	}
 }

@@ -19,8 +19,8 @@ const (
 	// followEvery is how often RemoteHLS checks whether the node to which it sent a request still
 	// owns the stream. A node that has lost the stream may never answer.
 	followEvery = 500 * time.Millisecond
-	// ownerWait is the minimum time that players wait for an owner. An owner that restarts needs
-	// about as long.
+	// ownerWait is the minimum time that players wait for an owner. A node needs about as long to
+	// restart.
 	ownerWait = 2 * time.Second
 	// firstPause is the pause after the first failed attempt to get something from an owner. The
 	// pause doubles each time, up to mostPause.
@@ -76,7 +76,7 @@ type HLSRequest struct {
 
 func (q *HLSRequest) target() string { return "/live/" + q.Stream + "/" + q.Object + q.Query }
 
-// isPlaylist reports whether q is for a playlist, whose content may change later.
+// isPlaylist reports whether q requests a playlist, which may change later.
 func (q *HLSRequest) isPlaylist() bool {
 	return q.Object == hlslive.MasterName || hlslive.IsMedia(q.Object)
 }
@@ -91,11 +91,11 @@ func (q *HLSRequest) InStore() bool {
 	return ok && o.Kind != hls.KindPart
 }
 
-// Get returns the response to q. It comes from the stream's owner, from the former owner, which
-// keeps the end of a stream for a while, or from the store. Get waits for an owner as viewers do.
-// If this node is the owner, the error is ErrHere. If no node has had the stream recently, it is
-// ErrNoOwner. Otherwise it is a *[refuse.Refusal] or the cause of ctx's end. The caller owns the
-// body.
+// Get returns the response to q, from the stream's owner, from the former owner or from the store.
+// The former owner keeps the end of a stream for a while. Get waits for an owner as viewers do. If
+// this node is the owner, the error is ErrHere. If no node has had the stream recently, the error
+// is ErrNoOwner. Any other error is a *[refuse.Refusal] or the cause of ctx's end. The caller owns
+// the body.
 func (h *RemoteHLS) Get(ctx context.Context, q *HLSRequest) (out Object, err error) {
 	var deadline time.Time // set at the first failure
 	for wait := firstPause; ; wait = min(2*wait, mostPause) {
@@ -159,8 +159,8 @@ func (h *RemoteHLS) Get(ctx context.Context, q *HLSRequest) (out Object, err err
 	}
 }
 
-// absent returns the error for a player whose request has failed with err. If the stream existed
-// recently, or seems to exist, the error tells the player to try again.
+// absent returns the error for a request q that has failed with err. If the stream existed
+// recently, or seems to exist, the error asks the player to try again.
 func (h *RemoteHLS) absent(ctx context.Context, q *HLSRequest, err error) error {
 	known := !errors.Is(err, ErrNoOwner)
 	if !known && q.isPlaylist() {
@@ -198,7 +198,7 @@ func (h *RemoteHLS) fetchFrom(ctx context.Context, owner Owner, q *HLSRequest) (
 }
 
 // follow cancels a request to owner when another node owns the stream. If the stream has no owner,
-// and owner is not its former owner, follow also cancels the request. It ends with ctx.
+// it cancels the request unless owner is the former owner. It returns when ctx ends.
 func (h *RemoteHLS) follow(ctx context.Context, name string, owner Owner,
 	cancel context.CancelCauseFunc) {
 	ticker := time.NewTicker(followEvery)
@@ -221,10 +221,9 @@ func (h *RemoteHLS) follow(ctx context.Context, name string, owner Owner,
 	}
 }
 
-// Load returns the response from the store, and reports whether the store can answer q. It can
-// answer requests for stored objects. It can also answer a request for a playlist, unless the
-// player waits for media that may still come. If the stream has ended, no such media will come. The
-// caller owns the body.
+// Load returns the response from the store. ok is false if the store cannot answer q. The store can
+// answer requests for stored objects and for playlists. If the player waits for further media, the
+// store can answer only after the end of the stream. The caller owns the body.
 func (h *RemoteHLS) Load(ctx context.Context, q *HLSRequest) (out Object, ok bool) {
 	if h.store == nil || !q.isPlaylist() && !q.InStore() {
 		return Object{}, false

@@ -27,7 +27,7 @@ const (
 const (
 	// challengeTime is how long a challenge is valid. After that time, nodes get another one.
 	challengeTime = 10 * time.Minute
-	// maxKnown limits the nodes whose challenges are stored.
+	// maxKnown limits the nodes for which a challenge is stored.
 	maxKnown = 512
 )
 
@@ -70,7 +70,7 @@ func NewSecret(token, self string) *Secret {
 }
 
 // Sign adds the proof and the address of this node to a request. epoch is the epoch of the
-// ownership because of which the receiver was chosen, or 0.
+// receiver's ownership, or 0 if the receiver was not chosen as the owner.
 func (s *Secret) Sign(req *http.Request, epoch uint64) {
 	var nonce [16]byte
 	_, _ = rand.Read(nonce[:])
@@ -88,8 +88,8 @@ func (s *Secret) Sign(req *http.Request, epoch uint64) {
 }
 
 // Check returns an error if the node that answered a signed request does not prove that it knows
-// the token. again is true if the node has sent a challenge. The caller must then sign and send the
-// request once more.
+// the token. again is true if that node has sent a challenge. The caller must then sign and send
+// the request again.
 func (s *Secret) Check(res *http.Response) (again bool, err error) {
 	req := res.Request
 	p, _, ok := parseProof(req.Header.Get(HeaderProof))

@@ -16,7 +16,8 @@ import (
 )
 
 const (
-	// savers is the number of concurrent saves. Objects of the same stream are saved in order.
+	// savers is the number of concurrent saves. Objects of one stream are saved in the order of the
+	// calls of Save.
 	savers = 4
 	// saverQueue limits the queue of each saver, in objects. A node with 200 streams saves 200
 	// objects in two seconds.
@@ -52,7 +53,7 @@ type Segments struct {
 	ctx    context.Context // ends when Close has waited long enough; after that nothing is saved
 	stop   context.CancelFunc
 	saving sync.WaitGroup
-	outage outage.Outage // tells whether saves fail
+	outage outage.Outage // records whether saves fail
 
 	saved, lost, loaded, waiting, bytes atomic.Int64 // waiting counts bytes
 
@@ -176,7 +177,7 @@ func (k *Segments) put(job saveJob) {
 	job.body.Release()
 }
 
-// isNewest reports whether job has the newest state of its stream. job must have left its queue.
+// isNewest reports whether job, which was taken from a queue, has the newest state of its stream.
 func (k *Segments) isNewest(job *saveJob) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()

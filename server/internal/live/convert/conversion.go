@@ -16,8 +16,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live/flvstream"
 )
 
-// A Reporter is told which frames a conversion leaves out. The conversion's goroutine calls its
-// methods.
+// A Reporter receives reports about the frames that a conversion leaves out. The conversion's
+// goroutine calls its methods.
 type Reporter interface {
 	// LeftOut counts n NAL units and video frames that MP4 leaves out because decoders fail on
 	// them.
@@ -29,12 +29,12 @@ type Reporter interface {
 	Missed(m broadcast.Missed)
 }
 
-// A Source is the stream that is converted. Tracks are published under a lock. The caller holds
-// that lock until it has made the Conversion, so that the tracks cannot change in between.
+// A Source is the stream that is converted. The caller must hold the lock under which the tracks of
+// the stream change until it has made the Conversion.
 type Source struct {
 	Facts  *flvstream.Facts
 	Head   []byte            // the FLV header
-	Cursor *broadcast.Cursor // where the conversion begins; it owns the cursor
+	Cursor *broadcast.Cursor // where the conversion begins; owned by the conversion
 	MaxTag int               // limits the data of a tag, in bytes
 	Memory *millrace.Pool    // used for copies that are kept for long
 	Begun  bool              // a frame has been published
@@ -46,7 +46,8 @@ type maker interface {
 	// means that frames before this tag are missing. If write returns ErrNewInit, the form ends as
 	// if the stream had ended there.
 	write(t flv.Tag, tag *millrace.Chain, afterLoss bool) error
-	// finish publishes the frames that still wait. It is called at the end of the stream.
+	// finish publishes the frames that the maker still holds back. It is called at the end of the
+	// stream.
 	finish() error
 	// release releases the memory that the maker holds.
 	release()
@@ -116,8 +117,8 @@ func (c *Conversion) convert(ctx context.Context) error {
 	}
 }
 
-// read returns a function for a Reader. The function returns the bytes of the stream, beginning
-// with its header.
+// read returns a function that reads the stream for a millrace.Reader. The stream begins with its
+// header.
 func (c *Conversion) read(ctx context.Context) func(dst *millrace.Chain) error {
 	begun, due := false, 0 // due: frames that were there at the start, and are not read yet
 	more := true
@@ -127,7 +128,7 @@ func (c *Conversion) read(ctx context.Context) func(dst *millrace.Chain) error {
 			dst.AppendCopy(c.source.Head)
 			return nil
 		}
-		if due <= 0 { // the previous frames have been read
+		if due <= 0 { // the frames that were there at the start are converted
 			c.setReady()
 		}
 		for ctx.Err() == nil {
@@ -138,7 +139,8 @@ func (c *Conversion) read(ctx context.Context) func(dst *millrace.Chain) error {
 			more = b.More
 			due -= b.Frames + b.Missed.Frames
 			if b.Missed.Why != broadcast.NotMissed {
-				// A batch begins where viewers may begin, so the new form can continue there.
+				// After a loss, a batch begins where viewers can start, so the new form can
+				// continue there.
 				c.skipped = true
 				c.report.Missed(b.Missed)
 			}
@@ -150,8 +152,8 @@ func (c *Conversion) read(ctx context.Context) func(dst *millrace.Chain) error {
 	}
 }
 
-// flushBytes limits how many bytes are made before viewers are served. The limit matters only if
-// the stream arrives without pauses. The stream of an encoder never reaches it.
+// flushBytes limits how many published bytes may wait for a flush. The limit matters only if the
+// stream arrives without pauses. The stream of an encoder never reaches it.
 const flushBytes = 64 << 10
 
 // publish adds a frame to the ring. It takes ownership of frame.
@@ -166,7 +168,7 @@ func (c *Conversion) publish(frame *millrace.Chain, f broadcast.Frame) error {
 	return nil
 }
 
-// flush serves the viewers at once, because no more frames will come for a while.
+// flush sends the published frames to the viewers at once.
 func (c *Conversion) flush() {
 	c.unflushed = 0
 	c.out.Flush()

@@ -13,12 +13,12 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live/flvstream"
 )
 
-// An mp4Maker makes fragmented MP4.
 type mp4Maker struct {
 	*Conversion
 	muxer    *mp4.Muxer
 	fragment millrace.Chain
-	// Bytes of the tags since the last fragment. They include the tag that completed that fragment.
+	// How many bytes of tags were read since the last fragment, including the tag that completed
+	// it.
 	read    int
 	movie   *mp4.Movie             // of the init segment that viewers have; nil before it
 	heads   map[flv.Type]flv.Codec // codecs of the sequence headers that the muxer has accepted
@@ -32,8 +32,8 @@ type mp4Maker struct {
 	leftOut int64 // the part of the muxer's LeftOut that was reported
 
 	gap     flvstream.VideoGap
-	placed  bool    // a frame has been placed
-	resumed *uint32 // the newest value of Facts.Resumed that frames have reached
+	placed  bool    // the file has a frame
+	resumed *uint32 // the value of Facts.Resumed that frames have passed last
 	shift   uint32  // total length of the gaps, in ms, which is subtracted from all later times
 	last    uint32  // time of the last frame in the file
 }
@@ -43,7 +43,7 @@ type mp4Maker struct {
 var ErrNewInit = errors.New(
 	"the stream's codecs or tracks changed, and an MP4 file cannot follow: viewers must come again")
 
-// errNoHeader is the reason why frames are not in an MP4 file.
+// errNoHeader is reported for frames that MP4 leaves out because their sequence header is missing.
 var errNoHeader = errors.New("frames without the sequence header of their codec")
 
 // errNoMP4 ends an MP4 file of a stream without a codec that MP4 carries.
@@ -52,8 +52,8 @@ var errNoMP4 = errors.New("the stream has nothing that MP4 is made of: H.264, H.
 // errNoTrack ends an MP4 file that has nothing to play.
 var errNoTrack = errors.New("no frame of H.264, H.265 or AAC has come after its sequence header")
 
-// fragmentRoom is how much larger, in bytes, a fragment may be than the samples that a muxer's
-// MaxWaitBytes counts. It covers headers of 14 KiB, and an audio frame that was not complete when
+// fragmentRoom is how many bytes a fragment may have in addition to the samples that MaxWaitBytes
+// of the muxer limits. It covers headers of 14 KiB, and an audio frame that was not complete when
 // the previous fragment ended.
 const fragmentRoom = 20 << 10
 
@@ -125,8 +125,8 @@ func (m *mp4Maker) write(t flv.Tag, tag *millrace.Chain, afterLoss bool) error {
 	return m.publishFragment(f)
 }
 
-// checkTracks returns an error if the file will have no tracks. Viewers may have come before that
-// was known.
+// checkTracks returns an error if the file will have no tracks. The check is needed because viewers
+// may come before the tracks are known.
 func (m *mp4Maker) checkTracks(t *flv.Tag) error {
 	if t.Packet != flv.PacketFrame {
 		return nil
@@ -151,7 +151,7 @@ func (m *mp4Maker) checkTracks(t *flv.Tag) error {
 }
 
 // starts reports whether viewers of the stream can start at t. If the publisher is ahead of the
-// conversion, starts may return false although they can.
+// conversion, starts may wrongly return false.
 func (m *mp4Maker) starts(t *flv.Tag) bool {
 	f := m.source.Facts
 	return t.Key || t.Type == flv.TypeAudio && t.Packet == flv.PacketFrame &&
@@ -159,15 +159,15 @@ func (m *mp4Maker) starts(t *flv.Tag) bool {
 }
 
 // place sets the time of t in the file. If frames are missing, or the stream waited for its
-// publisher, place closes the gap in the timestamps. If it did not, browsers would resume audio at
-// once, and video would stay late by the length of the gap.
+// publisher, place removes the gap from the timestamps. With the gap, browsers would resume audio
+// at once, and video would stay late by the length of the gap.
 func (m *mp4Maker) place(t *flv.Tag, afterLoss bool) error {
 	if t.Packet != flv.PacketFrame {
 		return nil
 	}
 	if gap := m.gap.Open; m.gap.Note(*t, m.startIsKept) && !gap && m.movie != nil {
-		// New viewers begin with the audio. They could not decode the video frame that waits in the
-		// muxer for the next one.
+		// New viewers begin with the audio, so they could not decode the video frame that still
+		// waits in the muxer.
 		if err := m.finish(); err != nil {
 			return err
 		}
@@ -220,7 +220,7 @@ func (m *mp4Maker) publishFragment(f mp4.Fragment) error {
 	switch {
 	case m.changed && m.fresh:
 		return ErrNewInit
-	case m.changed: // a new file would begin before the change, and would end here again
+	case m.changed: // a file that began now would begin before the change, and end at it
 		m.fragment.Release()
 		return nil
 	}
@@ -233,13 +233,13 @@ func (m *mp4Maker) publishFragment(f mp4.Fragment) error {
 		movie := m.muxer.Movie()
 		m.movie = &movie
 	}
-	if n := m.fragment.Len(); m.read > 3*n+flvstream.MaxUnkept { // as for a publisher's frame
+	if n := m.fragment.Len(); m.read > 3*n+flvstream.MaxUnkept { // see flvstream.MaxUnkept
 		var c millrace.Chain
 		flvstream.Keep(m.source.Memory, &c, &m.fragment)
 		m.fragment.Release()
 		m.fragment.Merge(&c)
 	}
-	// Without any video, the muxer accepts audio as a start.
+	// A muxer that has had no video sets Key for audio, too.
 	key := f.Key || m.gap.Open
 	for _, part := range m.muxer.Parts() {
 		info := &Fragment{FragmentInfo: part, Movie: m.movie, KeyNext: f.KeyNext &&

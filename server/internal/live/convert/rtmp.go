@@ -26,14 +26,14 @@ func RTMP(source Source, report Reporter, out *broadcast.Ring) *Conversion {
 	m := &rtmpMaker{Conversion: newConversion(source, report, out),
 		tracks: source.Facts.TrackSet.Load()}
 	m.maker = m
-	m.starts.Gap.Open = source.Facts.NoVideo.Load() // then the cursor is at an audio frame
+	m.starts.Gap.Open = source.Facts.NoVideo.Load() // if it is set, the cursor is at an audio frame
 	var announced millrace.Chain
 	m.enc.SetChunkSize(&announced, min(source.MaxTag, rtmp.MaxAnnounced))
 	announced.Release() // each viewer's connection has announced the chunk size
 	return m.Conversion
 }
 
-// write makes a message of t.
+// write publishes t as an RTMP message.
 func (m *rtmpMaker) write(t flv.Tag, tag *millrace.Chain, _ bool) error {
 	tag.Discard(t.Len() - t.Size - 4) // remove the tag's header
 	tag.Cut(&m.body, t.Size)

@@ -11,7 +11,7 @@ type chunkWriter struct {
 	begun bool // a chunk was begun, so the next line must first end it
 	ended bool // the last chunk is in line, or was sent
 
-	line []byte // to be sent before the next bytes of the stream; part of room
+	line []byte // sent before the next bytes of the stream; stored in room
 	room [24]byte
 }
 

@@ -22,7 +22,7 @@ type Config struct {
 type source struct {
 	Config
 	ring *broadcast.Ring
-	end  atomic.Int32 // the Reason for viewers that get everything; set before the ring is closed
+	end  atomic.Int32 // a Reason: why the ring was closed; set before it is closed
 }
 
 // reason returns why the ring was closed. It returns Connected if the ring is open.
@@ -40,8 +40,8 @@ type ViewerConfig struct {
 // A Start is the position in the ring where a viewer begins.
 type Start struct {
 	Cursor *broadcast.Cursor
-	// The lag of Cursor at the start. Until the viewer has caught up, Config.Allowance does not
-	// count this lag.
+	// The lag of Cursor at the start. Until the viewer has caught up, this lag does not count
+	// toward Config.Allowance.
 	Lag broadcast.Lag
 	Age time.Duration // age of the first frame that the player shows
 }
@@ -60,12 +60,13 @@ type Session interface {
 	// called for peers only.
 	Complete() bool
 
-	// Begin may change the first batch, and later batches that begin with the ring's preamble. The
-	// bytes of the batch from the offset from on are whole frames. Begin borrows the batch.
+	// Begin is called with the first batch, and with each later batch that begins with the ring's
+	// preamble. Begin borrows the batch, and may change it. The frames of the batch, which are
+	// whole, begin at the offset from.
 	Begin(batch *millrace.Chain, from int)
 
-	// Missed is called when the ring has moved the viewer forward, unless Config.Drop ends the
-	// viewer. It returns the age of the next frame.
+	// Missed is called when the viewer has lost frames, because the ring has moved it forward. It
+	// is not called if Config.Drop ends the viewer. It returns the age of the next frame.
 	Missed(m broadcast.Missed) time.Duration
 
 	// Restart returns the new start of a viewer that was paused. The viewer takes ownership of the

@@ -16,8 +16,8 @@ import (
 type path uint8
 
 const (
-	pathWritev path = iota // a connection that was taken over; one system call per batch
-	pathWrite              // the same without writev: over TLS, or on a system other than Linux
+	pathWritev path = iota // a plain socket on Linux; one system call per batch
+	pathWrite              // a connection over TLS, or on another system
 	pathWriter             // an http.ResponseWriter: for HTTP/2, or a wrapper without Unwrap
 
 	paths // the number of paths
@@ -29,9 +29,9 @@ func (p path) String() string { return [paths]string{"writev", "write", "respons
 // at a time writes to it. Any goroutine may end it. A blocked write then fails.
 type Conn interface {
 	path() path
-	// tryWrite writes line and then c without waiting. It removes the bytes that the connection has
-	// accepted from both. full is true if the connection accepts no more at present. Only a Conn
-	// with pathWritev supports tryWrite.
+	// tryWrite writes line and then c without waiting. It removes the accepted bytes from line and
+	// c. full is true if the connection accepts no more at present. Only a Conn with pathWritev
+	// supports tryWrite.
 	tryWrite(line *[]byte, c *millrace.Chain, out *vector) (full bool, err error)
 	// write writes all of line and then c. If necessary, it waits. With pathWritev, it stores the
 	// current time in progress each time that the connection has accepted some bytes.
@@ -43,11 +43,11 @@ type Conn interface {
 	abort(reset bool)
 }
 
-// NewConn returns a Conn that writes to conn. It closes conn when the viewer has ended. The caller
-// may read from conn. interactive means that the client keeps sending while it watches. Such a
-// connection stays open for closeGrace after the end, because the kernel would reset a closed
-// connection when more data arrives from the client. unsent limits the unsent bytes that the kernel
-// holds; 0 means the system's default. With a limit, a client that reads nothing is detected.
+// NewConn returns a Conn that writes to conn, and closes conn when the viewer has ended. The caller
+// may read from conn. interactive means that the client keeps sending while it watches. The
+// connection of such a client stays open for closeGrace after the end, because the kernel would
+// reset a closed connection when more data arrives. unsent limits the unsent bytes that the kernel
+// holds; 0 means the system's default. With a limit, the server notices if a client reads nothing.
 func NewConn(conn net.Conn, interactive bool, unsent int) Conn {
 	tcpconn.BoundUnsent(tcpconn.Of(conn), unsent)
 	base := streamConn{conn: conn, interactive: interactive}
@@ -61,7 +61,7 @@ func NewConn(conn net.Conn, interactive bool, unsent int) Conn {
 	return &plainConn{streamConn: base, w: w}
 }
 
-// A streamConn is a connection that was taken over.
+// A streamConn is the common part of a socketConn and a plainConn.
 type streamConn struct {
 	conn        net.Conn
 	interactive bool
@@ -71,9 +71,9 @@ type streamConn struct {
 // connection.
 const closeGrace = 5 * time.Second
 
-// finish leaves the connection of an interactive client open for its reader. If the server closed
-// it at once, the kernel would reset it as soon as the client sends more bytes. The client would
-// then lose the bytes that it has not read yet.
+// finish closes the connection. If the client is interactive, finish only closes the direction to
+// the client, because the kernel would reset a closed connection when the client sends more bytes.
+// The client would then lose the bytes that it has not read yet.
 func (c *streamConn) finish() {
 	if c.interactive {
 		_ = c.conn.SetReadDeadline(time.Now().Add(closeGrace))
@@ -87,7 +87,7 @@ func (c *streamConn) finish() {
 func (c *streamConn) abort(reset bool) {
 	if tcp := tcpconn.Of(c.conn); reset && tcp != nil {
 		_ = tcp.SetLinger(0)
-		_ = tcp.Close() // close before TLS, which may wait to send its end
+		_ = tcp.Close() // closed first, because closing TLS may wait to send its end
 	}
 	_ = c.conn.Close()
 }
@@ -128,7 +128,7 @@ type ResponseConn struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
 
-	mu       lock.Mutex // held so that w is not used after its handler has returned
+	mu       lock.Mutex // held so that abort does not use w after its handler has returned
 	returned bool
 }
 
@@ -151,7 +151,7 @@ func (c *ResponseConn) write(line *[]byte, body *millrace.Chain, out *tally,
 	return c.control.Flush()
 }
 
-// finish does nothing. The last bytes may still be on their way when the handler returns.
+// finish does nothing, because the response ends when the handler returns.
 func (c *ResponseConn) finish() {}
 
 func (c *ResponseConn) abort(bool) {

@@ -4,8 +4,8 @@ import "sync/atomic"
 
 // Counters count viewers and writes. The zero value is ready to use.
 //
-// They are plain atomic numbers, because they change with every batch, and a metrics library is too
-// slow for that.
+// They are plain atomic numbers, because a metrics library is too slow for numbers that change with
+// every batch.
 type Counters struct {
 	writeCalls atomic.Int64
 	written    [paths]atomic.Int64 // bytes that were written
@@ -66,7 +66,7 @@ func (c *Counters) leave(p path, why Reason) {
 	}
 }
 
-// A tally counts the writes of a round.
+// A tally counts writes until flush adds them to Counters.
 type tally struct {
 	calls int64 // number of writev calls
 	bytes int64
@@ -79,8 +79,8 @@ func (t *tally) take(other *tally) {
 	*other = tally{}
 }
 
-// flush adds t to c, and resets t. It is called once per round instead of once per viewer, so that
-// one atomic addition is enough for all viewers.
+// flush adds t to c, and resets t. One call can cover the writes to many viewers, which saves
+// atomic additions.
 func (t *tally) flush(c *Counters, p path) {
 	if t.bytes == 0 && t.calls == 0 {
 		return

@@ -4,7 +4,7 @@
 //
 // A [Fanout] writes the frames of one ring. It has several loops; each is one goroutine that serves
 // many viewers (loop.go). A viewer is healthy if it has a plain TCP connection that accepts every
-// frame at once. A healthy viewer costs one writev call per round, which does not block
+// frame at once. A healthy viewer costs one writev call per batch, which does not block
 // (socket_linux.go). If each healthy viewer had its own goroutine, which must be woken, it would
 // cost a quarter more. Every other viewer does have its own goroutine: over TCP until it has caught
 // up, and over TLS and HTTP/2 until its end.
@@ -44,7 +44,7 @@ func New(ring *broadcast.Ring, cfg Config) *Fanout {
 	return &Fanout{src: source{Config: cfg, ring: ring}}
 }
 
-// Close closes the ring. The viewers get the remaining frames, and then end. Their reason is why.
+// Close closes the ring. The viewers get the remaining frames, and then end with the reason why.
 func (f *Fanout) Close(why Reason) {
 	f.src.end.Store(int32(why))
 	_ = f.src.ring.Close()
@@ -72,7 +72,7 @@ func (f *Fanout) Serve(v *Viewer) {
 	v.loop.serve(v)
 }
 
-// add assigns v to a loop. The caller must then start serve.
+// add assigns v to a loop. The caller must then call serve of that loop.
 func (f *Fanout) add(v *Viewer) {
 	v.loop = f.pick()
 	f.src.Counters.enter(v.conn.path())
@@ -99,8 +99,8 @@ func (f *Fanout) pick() *loop {
 	return least
 }
 
-// Lag returns the combined lag of the viewers. Behind and Most are from the last inspection;
-// Blocked and Live are current.
+// Lag returns the combined lag of the viewers. Behind and Most may be inspectEvery old. Blocked and
+// Live are current.
 func (f *Fanout) Lag() (sum LagReport) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

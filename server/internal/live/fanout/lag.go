@@ -34,14 +34,14 @@ type lagMeter struct {
 	frames   atomic.Int64 // frames of the batch, when it was taken
 	bytes    atomic.Int64
 
-	start   broadcast.Lag // lag of the viewer at its start, up to a GOP; guarded by Viewer.mu
+	start   broadcast.Lag // lag of the viewer at its start; guarded by Viewer.mu
 	arrived atomic.Bool   // the viewer has caught up since its start
 	behind  atomic.Bool   // the viewer exceeded its allowance and has not caught up since
-	warned  bool          // behind was logged; guarded by loop.mu
+	warned  bool          // a warning was logged; guarded by loop.mu
 
-	// live is how old the frame is that the player shows, in ns since the frame left the publisher.
-	// The value assumes that the player has played everything at normal speed. If the player skips
-	// frames, it is less far behind.
+	// live is the age of the frame that the player shows, in ns since the publisher sent it. The
+	// value assumes that the player has played everything at normal speed. If the player skips
+	// frames, it shows newer ones.
 	live atomic.Int64
 }
 
@@ -65,7 +65,7 @@ func (l *lagMeter) catchUp() {
 	l.keepUp()
 }
 
-// keepUp records that a viewer that had caught up has got all frames again.
+// keepUp records that a healthy viewer has got all new frames.
 func (l *lagMeter) keepUp() {
 	if l.behind.Load() {
 		l.behind.Store(false)
@@ -76,20 +76,20 @@ func (l *lagMeter) keepUp() {
 // already.
 func (l *lagMeter) fallBehind() bool { return l.behind.CompareAndSwap(false, true) }
 
-// add returns the viewer's total lag. This is the batch that is being written, and rest, the
-// viewer's lag in the ring. at is the current time; see now.
+// add returns the viewer's total lag, which is the batch that is being written plus rest. rest is
+// the viewer's lag in the ring. at is the current time; see now.
 func (l *lagMeter) add(rest broadcast.Lag, at int64) broadcast.Lag {
 	rest.Frames += int(l.frames.Load())
 	rest.Bytes += l.bytes.Load()
 	if rest.Frames > 0 {
-		// The missing frames count as published when the write began.
+		// The time is counted from the start of the write.
 		rest.Time = time.Duration(at - l.takenAt.Load())
 	}
 	return rest
 }
 
-// exceeds returns which allowance lag exceeds, or Connected if it exceeds none. Until the viewer
-// has caught up, the lag at its start does not count. Viewer.mu is held.
+// exceeds returns which of the limits in allowed lag exceeds, or Connected if it exceeds none.
+// Until the viewer has caught up, the lag at its start does not count. Viewer.mu is held.
 func (l *lagMeter) exceeds(allowed, lag broadcast.Lag) Reason {
 	if !l.arrived.Load() {
 		lag.Bytes -= l.start.Bytes
@@ -115,7 +115,8 @@ func (l *lagMeter) stalledFor(at int64) time.Duration {
 // showsAt records the age of the frames that the player shows from now on.
 func (l *lagMeter) showsAt(age time.Duration) { l.live.Store(int64(age)) }
 
-// stand records that the player has paused because the viewer lags by lag.
+// stand records that the player has nothing to play, because the viewer lags by lag. The player is
+// then at least that far behind its publisher.
 func (l *lagMeter) stand(lag time.Duration) {
 	if int64(lag) > l.live.Load() {
 		l.live.Store(int64(lag))

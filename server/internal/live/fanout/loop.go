@@ -15,17 +15,17 @@ import (
 // because the viewers' time limits are in seconds.
 const inspectEvery = 250 * time.Millisecond
 
-// A loop is a goroutine that serves viewers. It runs while the loop has viewers.
+// A loop serves some of the viewers of a Fanout. Its goroutine runs while the loop has viewers.
 //
-// A viewer is healthy if it has got every frame and its socket accepts more. The loop writes to
-// healthy viewers. Every other viewer is detached, which means that its own goroutine (serve)
-// writes to it. On a plain socket, that goroutine ends when the viewer has caught up. A new viewer
-// is detached at first. The loop inspects the detached viewers every inspectEvery, because their
-// goroutines may be blocked in a write and cannot do it themselves.
+// A viewer is healthy if it has got every frame and its socket accepts more. The goroutine of the
+// loop writes to the healthy viewers. Every other viewer is detached, which means that its own
+// goroutine (serve) writes to it. On a plain socket, that goroutine ends when the viewer has caught
+// up. A new viewer is detached at first. The loop inspects the detached viewers every inspectEvery,
+// because a goroutine that is blocked in a write cannot inspect its viewer.
 type loop struct {
 	src     *source
-	viewers atomic.Int32  // number of viewers that belong to this loop
-	wake    chan struct{} // has room for one signal: detached is no longer empty
+	viewers atomic.Int32  // number of viewers, healthy and detached
+	wake    chan struct{} // signals that detached is no longer empty; has a buffer of one
 
 	mu       lock.Mutex // held while healthy viewers are written to
 	running  bool       // the goroutine runs
@@ -38,7 +38,7 @@ type loop struct {
 
 func newLoop(src *source) *loop { return &loop{src: src, wake: make(chan struct{}, 1)} }
 
-// add adds v as a detached viewer. The caller must then start serve.
+// add adds v as a detached viewer. The caller must then call serve.
 func (l *loop) add(v *Viewer) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -86,8 +86,8 @@ func (l *loop) run(news *broadcast.Watcher) {
 	}
 }
 
-// rest reports whether the loop has detached viewers. If the loop has no viewers at all, rest
-// records that the goroutine ends, and returns ended.
+// rest reports whether the loop has detached viewers. If the loop has no viewers at all, the loop's
+// goroutine must end, and rest sets ended and clears running.
 func (l *loop) rest() (detached, ended bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -118,13 +118,13 @@ func (l *loop) round() {
 	l.out.flush(l.src.Counters, pathWritev)
 }
 
-// nudge wakes the goroutine that serves v. It is called when v has a reply to send, or has paused
-// or resumed. If v is healthy, v becomes detached.
+// nudge makes the goroutine that serves v notice a reply, a pause or the end of a pause. If v is
+// healthy, v becomes detached.
 func (l *loop) nudge(v *Viewer) {
 	v.signal()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if slices.Contains(l.healthy, v) { // otherwise the goroutine of v checks before it waits
+	if slices.Contains(l.healthy, v) { // otherwise the goroutine of v notices the change
 		l.healthy = without(l.healthy, v)
 		l.addApart(v)
 		go l.serve(v)
@@ -156,8 +156,7 @@ func (l *loop) adopt(v *Viewer) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	defer l.out.flush(l.src.Counters, pathWritev)
-	// If frames are announced before v is in healthy, the loop does not write them to v. Write them
-	// here.
+	// The loop may have written the newest frames to the other viewers already.
 	if v.writeNow(&l.out) != upToDate {
 		return false
 	}
@@ -190,23 +189,23 @@ func (l *loop) remove(v *Viewer) {
 	}
 }
 
-// readInput calls read, which returns when the client of v has hung up. The goroutine that runs it
-// costs only a stack.
+// readInput calls read, and ends v when read returns. read returns when the client of v has hung
+// up.
 func (l *loop) readInput(v *Viewer, read func()) {
 	read()
 	v.End(HungUp)
-	v.conn.abort(false) // needed if v had ended before, and waited for the client
+	v.conn.abort(false) // if v had ended before, its connection may still be open
 	l.remove(v)
 }
 
-// finish finishes a viewer that is in no list. It runs in its own goroutine, because the log may
-// block.
+// finish finishes a viewer that is no longer in healthy. It runs in its own goroutine, because the
+// log may block.
 func (l *loop) finish(v *Viewer) {
 	defer l.containOne(v)
 	v.finish()
 }
 
-// inspect inspects the detached viewers.
+// inspect inspects the detached viewers, and stores their lag in seen.
 func (l *loop) inspect() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -254,7 +253,7 @@ func (l *loop) contain() {
 		v.End(Failed)
 	}
 	for _, v := range l.healthy {
-		// The failed round may already have started a goroutine for v.
+		// v may have become detached before the panic.
 		if v != nil && !slices.Contains(l.detached, v) {
 			go v.abandon() // in a goroutine, because abandon logs
 		}
@@ -272,7 +271,7 @@ func (l *loop) containOne(v *Viewer) {
 	}
 }
 
-// without returns list without v.
+// without removes v from list, in place.
 func without(list []*Viewer, v *Viewer) []*Viewer {
 	return slices.DeleteFunc(list, func(other *Viewer) bool { return other == v })
 }

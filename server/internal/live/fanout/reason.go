@@ -10,7 +10,7 @@ const (
 	Connected     Reason = iota // the viewer is served
 	HungUp                      // the viewer closed its connection
 	StreamEnded                 // the viewer got all of the stream
-	CodecsChanged               // the viewer got all up to codecs that its file cannot contain
+	CodecsChanged               // the viewer got everything up to a change of codecs
 	LagBytes                    // dropped by policy: the lag exceeds the allowance in bytes
 	LagFrames                   // dropped by policy: the lag exceeds the allowance in frames
 	LagTime                     // dropped by policy: the lag exceeds the allowance in time
@@ -52,8 +52,8 @@ var reasonNames = [reasons]struct{ text, label string }{
 
 func (r Reason) String() string { return reasonNames[r].text }
 
-// Complete reports whether the viewer's response has a proper end. If it has not, the client must
-// be able to detect that.
+// Complete reports whether a response that ends for r is complete. If it is not, the client must be
+// able to detect that.
 func (r Reason) Complete() bool { return r == StreamEnded || r == CodecsChanged }
 
 // label returns the label of r in metrics, or "" if the server does not disconnect viewers for r.
@@ -62,7 +62,7 @@ func (r Reason) label() string { return reasonNames[r].label }
 // byServer reports whether the server disconnects a viewer for r.
 func (r Reason) byServer() bool { return r.label() != "" }
 
-// lagReason returns the reason to drop a viewer that has lost frames.
+// lagReason returns the Reason for a viewer that has lost frames because of why.
 func lagReason(why broadcast.Reason) Reason {
 	switch why {
 	case broadcast.LagBytes:

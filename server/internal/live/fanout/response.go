@@ -2,14 +2,12 @@ package fanout
 
 import "github.com/millrace-io/millrace"
 
-// A response holds the next bytes of a viewer's response, and its last bytes.
+// A response holds the bytes that are sent to a viewer next, and the bytes that end the response.
 type response struct {
-	// Bytes that are to be written. They are references, and are kept until the connection has
-	// accepted the bytes.
+	// The bytes that are sent next. They stay here until the connection has accepted them.
 	pending millrace.Chain
 	chunks  chunkWriter // chunks.line is written before pending
-	// Bytes that tell the client of the end of the stream. They are sent at that end, in addition
-	// to the last chunk.
+	// The bytes that tell the client of the end of the stream, in addition to the last chunk.
 	ending millrace.Chain
 	begun  bool // the first write has begun
 }

@@ -21,11 +21,11 @@ type vector struct {
 }
 
 // A socketConn writes to the file descriptor of a connection, with one system call per batch. If
-// the kernel's buffer is full, tryWrite returns, whereas write waits.
+// the kernel's buffer is full, tryWrite returns and write waits.
 type socketConn struct {
 	streamConn
 	raw syscall.RawConn
-	fn  func(fd uintptr) bool // writeFD as a value, bound once so that a call does not allocate
+	fn  func(fd uintptr) bool // is writeFD; stored, because each method value would allocate
 
 	// Arguments and results of the current call.
 	line     *[]byte
@@ -69,8 +69,8 @@ func (s *socketConn) write(line *[]byte, c *millrace.Chain, out *tally,
 	return err
 }
 
-// writeAll writes all of line and then c. If progress is nil, it does not wait. In that case full
-// is true if the kernel accepts no more at present.
+// writeAll writes all of line and then c. If progress is nil, writeAll does not wait, and full is
+// true if the kernel accepts no more at present.
 func (s *socketConn) writeAll(line *[]byte, c *millrace.Chain, vec *vector,
 	progress *atomic.Int64) (full bool, err error) {
 	s.line, s.chain, s.vec, s.progress, s.full, s.err = line, c, vec, progress, false, nil
@@ -130,8 +130,8 @@ func (vec *vector) writev(fd uintptr, line []byte, c *millrace.Chain) (took, off
 		n++
 	}
 	// unix.Writev is not used, because it would allocate the list on the heap for each call.
-	// RawSyscall suffices, because the call does not wait. Syscall would tell the scheduler that it
-	// may wait, and the scheduler would then look for other work to run meanwhile.
+	// RawSyscall suffices, because the call does not wait. Syscall would also prepare the scheduler
+	// for a wait.
 	r, _, errno := unix.RawSyscall(unix.SYS_WRITEV, fd, uintptr(unsafe.Pointer(&vec.list[0])),
 		uintptr(n))
 	clear(vec.list[:n]) // so that vec keeps no block alive

@@ -37,20 +37,20 @@ type Viewer struct {
 	nudged chan struct{}
 
 	out      response
-	more     bool // the next take returns something at once
+	more     bool // take must be called again without waiting
 	began    bool // some frames were taken
 	finished bool
 	sent     atomic.Int64 // bytes of the response that were sent
-	written  tally        // counts of the current write, if it may wait
+	written  tally        // counts of the current write of writePending
 	missed   broadcast.Missed
 	lag      lagMeter
 
 	reason atomic.Int32 // holds a Reason
 	paused atomic.Bool  // the client wants no frames at present
-	held   bool         // take has returned nothing because of paused
+	held   bool         // take has returned no frames because of paused
 
-	// Guards replies, changes of cursor and lag.start, and reads of cursor and lag.start by other
-	// goroutines.
+	// Guards replies, and guards cursor and lag.start against other goroutines. The goroutine that
+	// serves the viewer holds it to change them, but not to read them.
 	mu      lock.Mutex
 	replies millrace.Chain // to be sent before the next batch
 }
@@ -88,7 +88,8 @@ func (v *Viewer) Append(p []byte) {
 // later calls of Append.
 func (v *Viewer) SetChunked() { v.out.chunks.on = true }
 
-// SetEnd makes v send c if the stream ends properly. It takes ownership of c.
+// SetEnd makes v send c after the last frame, if the stream ends properly; see Reason.Complete. It
+// takes ownership of c.
 func (v *Viewer) SetEnd(c *millrace.Chain) { v.out.ending.Merge(c) }
 
 // SetPaused(true) makes v take no more frames. SetPaused(false) makes it take frames again,
@@ -116,7 +117,7 @@ func (v *Viewer) Reply(p []byte) bool {
 	return room
 }
 
-// takeReplies moves the replies to pending. It is called by the goroutine that serves v.
+// takeReplies moves the replies to pending. Only the goroutine that serves v calls it.
 func (v *Viewer) takeReplies() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -185,8 +186,8 @@ func (v *Viewer) abandon() {
 	v.finish()
 }
 
-// fallBehind records that v exceeds the allowance that why names. It returns false if that is
-// recorded already.
+// fallBehind counts that v exceeds an allowance. why names the allowance. It returns false if v is
+// counted already.
 func (v *Viewer) fallBehind(why Reason) bool {
 	if !v.lag.fallBehind() {
 		return false
@@ -196,8 +197,7 @@ func (v *Viewer) fallBehind(why Reason) bool {
 }
 
 // inspect ends v if v has stalled. If Config.Drop is set, it also ends v if v exceeds its
-// allowance. It may be called only if another goroutine serves v. at is the current time; see now.
-// loop.mu is held.
+// allowance. v must be detached. at is the current time; see now. loop.mu is held.
 func (v *Viewer) inspect(at int64) LagReport {
 	if !v.lag.writing.Load() {
 		return LagReport{} // v waits for frames
@@ -232,7 +232,7 @@ func (v *Viewer) inspect(at int64) LagReport {
 // frames. v.mu is held.
 func (v *Viewer) behindBy(at int64) broadcast.Lag { return v.lag.add(v.cursor.Lag(), at) }
 
-// Path returns the name of the path to the connection, which is a key of Stats.Paths.
+// Path returns how v writes to its connection, as a key of Stats.Paths.
 func (v *Viewer) Path() string { return v.conn.path().String() }
 
 // Sent returns the number of bytes of the response that the connection has accepted.
@@ -242,7 +242,7 @@ func (v *Viewer) Sent() int64 { return v.sent.Load() }
 func (v *Viewer) Batch() int64 { return v.lag.bytes.Load() }
 
 // WritingFor returns how long the current write has taken so far. It returns false if there is no
-// write, or if the write does not wait.
+// write, or if v is healthy.
 func (v *Viewer) WritingFor() (time.Duration, bool) {
 	if !v.lag.writing.Load() {
 		return 0, false
@@ -250,8 +250,8 @@ func (v *Viewer) WritingFor() (time.Duration, bool) {
 	return time.Duration(now() - v.lag.takenAt.Load()), true
 }
 
-// Lag returns the age of the batch that is being written. If there is no write that may wait, it
-// returns 0.
+// Lag returns the age of the batch that is being written. It returns 0 if there is no write, or if
+// v is healthy.
 func (v *Viewer) Lag() time.Duration {
 	if !v.lag.writing.Load() {
 		return 0

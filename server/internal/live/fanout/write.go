@@ -44,8 +44,8 @@ func (v *Viewer) writeNow(out *vector) writeState {
 	return ended
 }
 
-// catchUp writes until v has got every frame, and waits for the connection. If a write takes too
-// long, inspect ends v. catchUp returns false when v has ended.
+// catchUp writes to v until v has got every frame. It waits while the connection accepts nothing,
+// until inspect ends v. catchUp returns false when v has ended.
 func (v *Viewer) catchUp() bool {
 	for !v.hasEnded() {
 		if err := v.writePending(); err != nil {
@@ -64,9 +64,9 @@ func (v *Viewer) catchUp() bool {
 	return false
 }
 
-// writePending writes all of pending. The first call writes even if pending is empty. A
-// ResponseWriter then sends its header, so that the client of a stream without frames does not have
-// to wait for it.
+// writePending writes all of pending. The first call writes even if pending is empty, because a
+// ResponseWriter then sends its header. Otherwise the client of a stream without frames would have
+// to wait for the header.
 func (v *Viewer) writePending() error {
 	if v.out.empty() && v.out.begun {
 		return nil
@@ -80,15 +80,14 @@ func (v *Viewer) writePending() error {
 	return v.conn.write(&v.out.chunks.line, &v.out.pending, &v.written, &v.lag.progress)
 }
 
-// noteSent counts n bytes that the connection has accepted.
 func (v *Viewer) noteSent(n int) {
 	v.sent.Add(int64(n))
 	v.session.Sent(n)
 }
 
 // take moves the replies and the next batch of the ring to pending, which must be empty. At the end
-// of the ring, it appends the end of the response, if the response has one. The next call then
-// returns io.EOF.
+// of the ring, it returns io.EOF. If the response has closing bytes, take first appends them and
+// returns nil, and the next call returns io.EOF.
 func (v *Viewer) take() error {
 	v.takeReplies()
 	if v.holds() || v.peer && !v.session.Owned() && v.src.reason() == Connected {
@@ -122,8 +121,8 @@ func (v *Viewer) endsProperly() bool {
 	return v.src.reason().Complete() && (!v.peer || v.session.Complete())
 }
 
-// holds reports whether v is paused. If the pause has just ended, holds also moves v to the place
-// that Session.Restart returns.
+// holds reports whether v is paused. If a pause has just ended, holds moves v to the start that
+// Session.Restart returns.
 func (v *Viewer) holds() bool {
 	// Even a paused viewer gets the end of the stream.
 	if v.paused.Load() && v.src.reason() == Connected {
@@ -142,7 +141,8 @@ func (v *Viewer) holds() bool {
 	return false
 }
 
-// miss records that the ring has moved v forward. It ends v if Config.Drop is set.
+// miss records that v has lost frames, because the ring has moved v forward. If Config.Drop is set,
+// miss ends v.
 func (v *Viewer) miss(m broadcast.Missed) {
 	if v.src.Drop {
 		v.End(lagReason(m.Why))

@@ -83,7 +83,7 @@ type Publisher struct {
 	Skipped int // bytes that came before the first tag
 }
 
-// Begin announces the tags of a publisher.
+// Begin must be called before the first tag of the stream's first publisher.
 func (f *Feed) Begin(p Publisher) {
 	f.address, f.unkept = p.Address, p.Skipped
 	f.follow(p.Epoch)
@@ -106,8 +106,8 @@ func (f *Feed) Resume(p Publisher, at int64) (pause time.Duration) {
 	return pause
 }
 
-// follow prepares for the tags of a new publisher. If the stream is again pulled from the same
-// owner, follow makes sure that the frames which the stream already has are not published again.
+// follow prepares f for the tags of a new publisher. epoch is as in Publisher. If the stream is
+// pulled again from the same owner, f drops the frames that the stream already has.
 func (f *Feed) follow(epoch uint64) {
 	switch o := f.overlap; {
 	case epoch == 0:
@@ -168,7 +168,7 @@ func (f *Feed) Write(t flv.Tag, c *millrace.Chain, at int64) error {
 	return f.write(t, c, at)
 }
 
-// leave releases a tag that is not published.
+// leave releases a tag that is not published, and counts its bytes.
 func (f *Feed) leave(c *millrace.Chain) {
 	f.unkept += c.Len()
 	c.Release()
@@ -227,7 +227,7 @@ func (f *Feed) write(t flv.Tag, c *millrace.Chain, at int64) error {
 	return f.out.Publish(c, start)
 }
 
-// noteTrack records that the track of t exists. Viewers therefore need not wait for it any longer.
+// noteTrack records that the track of t exists, so that viewers do not wait for it any longer.
 func (f *Feed) noteTrack(t flv.Tag) {
 	flag := flvstream.TrackFlag(t.Type)
 	if t.Packet != flv.PacketFrame && !t.SequenceHeader || f.facts.Tracks.Load()&flag != 0 {
@@ -240,9 +240,9 @@ func (f *Feed) noteTrack(t flv.Tag) {
 }
 
 // tracksChange updates the tracks that later viewers get, and reports whether these tracks changed.
-// If audio is absent, it is left out from the next frame at which viewers can start. start means
-// that this frame is the next one. If video is absent, it is left out at once. Viewers can then
-// start at every audio frame. A track that has returned is added at once.
+// start means that viewers can start at the next frame. Absent audio is left out only from such a
+// frame on. Absent video is left out at once, because viewers can then start at every audio frame.
+// A track that has returned is added at once.
 func (f *Feed) tracksChange(start bool) bool {
 	was := f.preamble.Without
 	f.leaveOut(flv.TypeVideo, &f.preamble.Without.Video, &f.facts.Video, start)
@@ -273,8 +273,8 @@ func (f *Feed) publishTracks(c *millrace.Chain, start bool) error {
 	return f.out.ChangeTracks(c, &preamble, start)
 }
 
-// repeatHeaders publishes the sequence headers of the track of t. It is called when that track has
-// returned, because some viewers came while it was absent.
+// repeatHeaders publishes the sequence headers of the track of t again. It is called when that
+// track has returned, because viewers that came in the meantime do not have them.
 func (f *Feed) repeatHeaders(t flv.Tag) error {
 	var headers millrace.Chain
 	f.preamble.RetimeHeaders(&headers, &f.enc, t)
@@ -333,8 +333,8 @@ func (f *Feed) noteKeys(at uint32, key bool) {
 	f.facts.GOP.Store(group)
 }
 
-// isStart reports whether viewers can start at a tag. It also records whether they start with
-// audio.
+// isStart reports whether viewers can start at a tag. It also records in Facts whether viewers
+// start with audio.
 func (f *Feed) isStart(t flv.Tag) bool {
 	start := f.starts.IsStart(t, f.out.StartIsKept)
 	if start {
@@ -360,7 +360,7 @@ func (f *Feed) configure(t flv.Tag, c, part *millrace.Chain) error {
 	if t.Metadata {
 		f.size = flvstream.PictureSize(part.Bytes())
 		f.resized = true
-		// If neither holds, the tracks are not known yet, and viewers wait.
+		// Otherwise the tracks are not known yet, and viewers still wait for them.
 		if f.facts.Settled.Load() || f.facts.AllPromised() {
 			flvstream.StateTracks(f.memory, c, f.facts.Tracks.Load())
 		}

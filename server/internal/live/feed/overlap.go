@@ -9,8 +9,8 @@ import (
 )
 
 // An overlap finds repeated frames when a stream is pulled again from the same owner. That happens
-// after the connection was cut, which may be at any frame. The next connection begins with the
-// owner's newest GOP. The stream may already have a part of that GOP.
+// after the connection was cut. The next connection begins with the owner's newest GOP, and the
+// stream may already have a part of that GOP.
 type overlap struct {
 	epoch     uint64
 	continues *flvstream.Continuation // adjusts to earlier publishers; nil if there were none
@@ -18,11 +18,11 @@ type overlap struct {
 	// The frames received from the owner so far.
 	starts flvstream.StartFinder
 	start  frameID // the newest frame at which viewers can start
-	frames int     // number of frames from start on; 0 if there is no start
+	frames int     // number of tags from start on; 0 if there is no start
 	last   uint32  // the owner's timestamp of the latest frame
 
 	joins bool // the first frame of the connection is yet to come
-	again int  // number of repeated frames that are yet to come
+	again int  // number of repeated tags that are yet to come
 }
 
 // A frameID distinguishes a frame from other frames of its stream.
@@ -67,7 +67,7 @@ func (o *overlap) take(t flv.Tag, c *millrace.Chain, startIsKept func() bool) (v
 		}
 	}
 	switch {
-	case o.again > 0: // headers among these are known, or newer than the connection's first
+	case o.again > 0: // headers are passed on; the Continuation drops known ones
 		o.again--
 		if frame || !flvstream.InPreamble(t) {
 			return repeated

@@ -9,18 +9,18 @@ import (
 
 // A Continuation adjusts the tags of a publisher so that they continue the tags of earlier
 // publishers. The timestamps of the stream advance by the time that has passed since the last
-// frame. The Continuation drops each video frame that refers to frames which the viewers do not
-// have.
+// frame. Video is dropped up to the first keyframe, because the viewers do not have the frames to
+// which it refers.
 //
 // The zero value adjusts nothing. It only drops headers that are known already.
 type Continuation struct {
 	timed  bool   // the stream has a clock, because it has had a frame
-	last   uint32 // the stream's time at its last frame before; no tag gets an earlier time
+	last   uint32 // time of the last frame of earlier publishers; no tag gets an earlier time
 	lastAt int64  // when that frame was published: monotonic, in ns
 	begun  bool   // the first frame has come, so shift is known
 	shift  uint32 // added to the publisher's timestamps
-	// A frame has come that is so long after last that no later tag can be before last. From then
-	// on last must not be used, because timestamps wrap around.
+	// A frame has come that is more than Interleave after last, so no later tag can be before last.
+	// last is not used any more, because timestamps wrap around.
 	past     bool
 	needsKey bool // video is dropped up to the next keyframe
 }
@@ -32,9 +32,9 @@ func Continue(timed bool, last uint32, lastAt int64) *Continuation {
 	return &Continuation{timed: timed, last: last, lastAt: lastAt, needsKey: true}
 }
 
-// Begin processes the next tag. at is when the tag arrived, by the same clock. Begin reports
-// whether t is the publisher's first frame in a stream that had frames before. Last returns the
-// time at which those earlier frames end.
+// Begin must be called with each tag, before Fit. at is when the tag arrived, in ns of the
+// monotonic clock. Begin reports whether t is the publisher's first frame, and the stream had
+// frames of earlier publishers.
 func (n *Continuation) Begin(t flv.Tag, at int64) bool {
 	if t.Packet != flv.PacketFrame || !n.timed || n.begun {
 		return false
@@ -43,12 +43,12 @@ func (n *Continuation) Begin(t flv.Tag, at int64) bool {
 	return true
 }
 
-// Last returns the stream's time at the last frame before this publisher.
+// Last returns the stream's time at the last frame of earlier publishers.
 func (n *Continuation) Last() uint32 { return n.last }
 
-// Fit adjusts t, which is the next tag of the stream, and c, which holds the whole tag. starts and
-// preamble belong to the stream. enc writes a new header if the time of the tag changes. Fit
-// returns false if t must be dropped. The caller must have passed t to Begin.
+// Fit adjusts t, which is the next tag of the stream, and c, which holds the whole tag. It returns
+// false if t must be dropped. starts and preamble belong to the stream. enc writes a new header if
+// the time of the tag changes. The caller must have passed t to Begin.
 func (n *Continuation) Fit(
 	t *flv.Tag, c *millrace.Chain, at int64, starts *StartFinder, preamble *Preamble,
 	enc *flv.Encoder,
@@ -73,12 +73,13 @@ func (n *Continuation) Fit(
 	return true
 }
 
-// due returns the stream's time at the monotonic time at, in ns.
+// due returns the timestamp of a frame that arrives at the monotonic time at, in ns.
 func (n *Continuation) due(at int64) uint32 { return n.last + uint32((at-n.lastAt)/1e6) }
 
 // time returns the time of t in the stream. Encoders give the time 0 to tags before the first
-// frame, so these times say nothing about the encoder's clock. If the encoder's clock steps back
-// early in the stream by more than Interleave, the stream's time continues from the present.
+// frame, so these times say nothing about the encoder's clock. If an early frame is more than
+// Interleave before last, the encoder's clock has stepped back. The stream's time then continues
+// from the present.
 func (n *Continuation) time(t *flv.Tag, at int64) uint32 {
 	ts, frame := t.Timestamp+n.shift, t.Packet == flv.PacketFrame
 	ahead := int32(ts - n.last)

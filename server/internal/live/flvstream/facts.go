@@ -15,17 +15,17 @@ type Facts struct {
 	// change.
 	Promised uint32
 	Tracks   atomic.Uint32 // the tracks that exist, as flags of an FLV header
-	// Grows when a track disappears or returns. Conversions begin under a lock, and TrackSet
-	// changes only under the same lock.
+	// Incremented when a track disappears or returns. The lock that is held then is also held while
+	// a conversion begins.
 	TrackSet atomic.Int32
 	// TrackWait has passed, so Video and Audio are taken to be all tracks.
 	Settled atomic.Bool
-	NoVideo atomic.Bool  // see VideoGap: audio frames are keyframes
+	NoVideo atomic.Bool  // viewers start at audio frames; see VideoGap
 	Further atomic.Int32 // number of tracks in addition to the default ones
 	Video   atomic.Pointer[Track]
 	Audio   atomic.Pointer[Track]
 
-	Resumed atomic.Pointer[uint32] // time of the last frame before the newest continuation
+	Resumed atomic.Pointer[uint32] // time of the last frame before the newest pause or gap
 
 	KeyInterval   atomic.Int64 // recent distance of keyframes, in ms; 0 before the second keyframe
 	UsualInterval atomic.Int64 // the same without one outlier; sets the length of HLS segments

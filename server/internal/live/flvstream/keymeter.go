@@ -24,8 +24,9 @@ func (k *KeyMeter) Note(at uint32) {
 // Longest returns the longer of the last two distances, in ms.
 func (k *KeyMeter) Longest() int64 { return max(k.ms[0], k.ms[1]) }
 
-// Usual returns the second longest of the latest distances, in ms. If there is only one distance,
-// it returns that. The longest is ignored, because a single odd timestamp or pause must not count.
+// Usual returns the usual distance of keyframes, in ms. This is the second longest of the latest
+// distances, because a single odd timestamp or pause must not count. If there is only one distance,
+// Usual returns it.
 func (k *KeyMeter) Usual() int64 {
 	sorted := k.ms
 	slices.Sort(sorted[:])

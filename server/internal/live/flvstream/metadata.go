@@ -54,8 +54,8 @@ func StateTracks(p *millrace.Pool, tag *millrace.Chain, tracks uint32) {
 // metadata first, or together with the sequence headers.
 const maxFirstTags = 16
 
-// StateAll corrects the metadata among the first tags that a viewer gets. The bytes of batch from
-// the offset from on are whole tags.
+// StateAll corrects the metadata among the first tags that a viewer gets. The tags begin at the
+// offset from in batch, and are whole.
 func StateAll(p *millrace.Pool, batch *millrace.Chain, from int, tracks uint32) {
 	var done millrace.Chain
 	batch.Cut(&done, from)

@@ -8,8 +8,8 @@ import (
 )
 
 // A Preamble holds the tags that a viewer needs before it can start at a keyframe. They are in the
-// order in which the viewer gets them. The tags are copies. A reference would keep the whole block
-// in which the tag arrived, although the tag is small. The owner calls Release at the end.
+// order in which the viewer gets them. The tags are copies, because a reference to a small tag
+// would keep the whole block in which the tag arrived. The owner calls Release at the end.
 type Preamble struct {
 	// Without marks the tracks that have no frames at present. Clone omits their parts.
 	Without struct{ Video, Audio bool }
@@ -17,7 +17,7 @@ type Preamble struct {
 	parts []part // sorted by place
 }
 
-// A part is the newest tag of one place.
+// A part is the newest tag with a certain place; see placeOf.
 type part struct {
 	place int
 	tag   millrace.Chain
@@ -36,9 +36,9 @@ const (
 	trackPlace = 5
 )
 
-// placeOf returns the place of a tag in a preamble. The metadata of the stream come first. Then
-// follow, for each track, the video sequence header and the video metadata, and the same two for
-// audio. If the tag is not kept, placeOf returns -1.
+// placeOf returns the place of a tag in a preamble, or -1 if the tag is not kept. The metadata of
+// the stream come first. Then follow the tags of each track: the video sequence header, the video
+// metadata, and the same two for audio.
 func placeOf(t flv.Tag) int {
 	place := 1 + 4*int(t.Track)
 	if t.Type == flv.TypeAudio {
@@ -57,10 +57,10 @@ func placeOf(t flv.Tag) int {
 	return -1
 }
 
-// InPreamble reports whether tags like t are kept.
+// InPreamble reports whether a Preamble keeps tags like t.
 func InPreamble(t flv.Tag) bool { return placeOf(t) >= 0 }
 
-// Part returns the Chain in which tags like t are kept, or nil if t is not to be kept. p keeps
+// Part returns the Chain in which p keeps tags like t, or nil if p must not keep t. p keeps
 // ownership of the Chain.
 func (p *Preamble) Part(t flv.Tag) *millrace.Chain {
 	place := placeOf(t)
@@ -85,7 +85,8 @@ func (p *Preamble) Part(t flv.Tag) *millrace.Chain {
 	return &p.parts[i].tag
 }
 
-// Clone appends references to the parts that viewers get to dst, which then owns them.
+// Clone appends references to the parts to dst, which then owns them. It omits the parts of the
+// tracks in Without.
 func (p *Preamble) Clone(dst *millrace.Chain) {
 	for i := range p.parts {
 		kind := p.parts[i].kind()
@@ -96,7 +97,6 @@ func (p *Preamble) Clone(dst *millrace.Chain) {
 	}
 }
 
-// kind returns the type of the part's tag.
 func (p *part) kind() flv.Type {
 	switch {
 	case p.place == 0:
@@ -124,10 +124,10 @@ func (p *Preamble) Release() {
 	}
 }
 
-// MaxUnkept limits how many useless bytes may come before a frame, in addition to a multiple of the
-// frame's own size. Useless bytes may share a block with the frame, and then stay in memory as long
-// as the frame. If there are more than MaxUnkept, the frame is therefore copied. Without the limit,
-// a stream could keep a multiple of KeepBytes.
+// MaxUnkept limits how many unpublished bytes may come before a frame, in addition to a multiple of
+// the frame's own size. Such bytes may share a block with the frame, and then stay in memory as
+// long as the frame. If there are more, the frame is copied, because a stream could otherwise keep
+// a multiple of KeepBytes.
 const MaxUnkept = 1 << 10
 
 // Keep replaces part by a copy of c in a block of p. It borrows c.

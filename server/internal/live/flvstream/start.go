@@ -8,7 +8,7 @@ import (
 // the stream has a default video track, only its keyframes count. Without video, viewers can start
 // at each audio frame.
 type StartFinder struct {
-	Video bool // the stream has video frames, or is to have some
+	Video bool // a video frame or a video sequence header has come
 	Gap   VideoGap
 
 	first defaultTracks

@@ -19,8 +19,8 @@ func TrackFlag(t flv.Type) uint32 {
 	return 0
 }
 
-// Interleave is how far, in ms, a frame may be before the latest frame because the tracks are not
-// in step. If a frame is further back, the publisher's clock has restarted.
+// Interleave limits how far, in ms, the tracks of a stream may be out of step. If a frame is
+// further than that before the latest frame, the publisher's clock has restarted.
 const Interleave = 5000
 
 // TrackWait is how long, in ms, further tracks are expected after the stream's beginning.

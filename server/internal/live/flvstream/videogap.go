@@ -4,16 +4,16 @@ import (
 	"github.com/millrace-io/millrace/media/flv"
 )
 
-// VideoGapAfter is how long, in ms, a stream may continue without a video frame before new viewers
-// stop waiting for the next one. If a video has frames, it also has keyframes. Encoders of slides
-// send one every few seconds.
+// VideoGapAfter is how long, in ms, a stream may continue without a video frame. After that, new
+// viewers no longer wait for video. Frames of any kind count, because video that has frames also
+// has keyframes. Encoders of slides send a frame every few seconds.
 const VideoGapAfter = 10_000
 
 // A VideoGap detects that video has stopped while audio continues. Either the camera is off, or the
-// video sequence header announced video that never came. New viewers start with audio then, because
-// they would otherwise wait forever. While a GOP at which a viewer can start is kept, there is no
-// gap. This exception is needed for x264. It holds back forty frames of a still image, perhaps for
-// forty seconds. The frames that it then sends cannot be decoded without their keyframe.
+// video sequence header announced video that never came. New viewers then start with audio, because
+// they would otherwise wait forever. There is no gap while the stream keeps a keyframe at which
+// viewers can start. This exception is needed because x264 may hold back forty frames of a still
+// image, perhaps for forty seconds. Those frames cannot be decoded without the kept keyframe.
 type VideoGap struct {
 	Open bool // there is a gap
 

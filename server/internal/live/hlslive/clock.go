@@ -12,7 +12,7 @@ import (
 type mediaClock struct {
 	line mp4.Timeline
 	date time.Time // date of the next fragment
-	cut  bool      // the latest fragment is longer than the limit of add
+	cut  bool      // the latest fragment is longer than add allows
 
 	// State of the comparison with the wall clock.
 	last  time.Time     // when the latest fragment arrived
@@ -22,8 +22,8 @@ type mediaClock struct {
 }
 
 const (
-	// clockSlack is the delay above which the clock may be wrong. There are two cases in which all
-	// fragments arrive later than this for a time of clockSlack. If they arrive at up to twice
+	// clockSlack is the delay of fragments above which the clock may be wrong. If fragments are
+	// later than that for a time of clockSlack, there are two cases. If they arrive at up to twice
 	// their pace, the publisher has paused, and the clock is set. If they arrive faster, the
 	// network has paused, and the clock is right. After a pause of clockSlack without fragments,
 	// the comparison restarts.

@@ -32,7 +32,7 @@ type Config struct {
 type Shared struct {
 	Config   *Config
 	Store    SegmentStore   // nil: segments are in this process only
-	Waiting  *limit.Limiter // each waiting request acquires it
+	Waiting  *limit.Limiter // limits the requests that wait
 	Counters Counters
 }
 
@@ -45,8 +45,8 @@ type Counters struct {
 }
 
 // The names of the playlists, which follow the stream's name in a path. The tracks of a playlist
-// never change, because players cannot handle that. If the tracks of the stream change, the
-// playlist ends, and the multivariant playlist names another one.
+// never change, because players cannot handle such a change. If the tracks of the stream change,
+// the playlist ends, and the multivariant playlist names another one.
 const (
 	MasterName = "index.m3u8"
 	MediaName  = "media.m3u8" // video and audio; may also be requested if there is one track
@@ -70,9 +70,9 @@ func mediaName(m mp4.Movie) string {
 	return MediaName
 }
 
-// A Source is the stream of a Window. Its methods are called by the window's goroutine. The
-// window's lock may be held while they are called, except for Next and Release. These methods must
-// not block, and must not call the window.
+// A Source is the stream of a Window. Its methods are called by the window's goroutine. All methods
+// except Next and Release may be called with the window's lock held. They must not block, and must
+// not call the window.
 type Source interface {
 	// Next appends the next fragment to dst, which owns it. It returns io.EOF at the end of the
 	// stream.
@@ -111,8 +111,8 @@ type SegmentStore interface {
 	// Save stores an init segment or a segment of a stream for a while. It takes ownership of body.
 	Save(stream string, o hls.Object, body *millrace.Chain)
 
-	// SaveState stores the state of a stream's playlist. It replaces the stored state, unless that
-	// has a later epoch of HLS.
+	// SaveState stores the state of a stream's playlist. It replaces the stored state, unless the
+	// stored state has a later epoch.
 	SaveState(stream string, epoch uint64, state []byte)
 
 	// LoadState returns the state that was saved last, or nil.
@@ -135,9 +135,9 @@ func (n SequenceStart) After(m SequenceStart) SequenceStart {
 		max(n.Discontinuity, m.Discontinuity)}
 }
 
-// FirstMSN returns the number of the first segment for a window. at is when the window begins. The
+// FirstMSN returns the number of the first segment for a window that begins at the time at. The
 // number grows by one for each Config.Segment of wall time. Segments usually last at least that
-// long. The number therefore usually exceeds all numbers of earlier windows of the same name.
+// long, so the number usually exceeds all numbers of earlier windows of the same name.
 func (c *Config) FirstMSN(at time.Time) uint64 {
 	return uint64(at.Unix() / int64(max(1, c.Segment/time.Second)))
 }

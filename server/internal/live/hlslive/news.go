@@ -21,15 +21,14 @@ func (n *news) tell(target time.Duration) {
 	n.wake()
 }
 
-// wake wakes the waiting requests.
 func (n *news) wake() {
 	close(n.changed)
 	n.changed = make(chan struct{})
 }
 
-// timedOut reports whether a request has waited long enough. asked is when the request arrived, in
-// ns. The request must have waited for at least one target duration, and nothing new must have come
-// for silentTargets target durations.
+// timedOut reports whether a request must not wait any longer. This is the case if the request has
+// waited for at least one target duration, and nothing new has come for silentTargets target
+// durations. asked is when the request arrived, in ns.
 func (n *news) timedOut(asked int64, target time.Duration) bool {
 	return n.silent && time.Duration(now()-asked) >= target
 }

@@ -19,7 +19,6 @@ type Playlist struct {
 // gzipWriters reuses writers, because each has about a megabyte.
 var gzipWriters = sync.Pool{New: func() any { return gzip.NewWriter(io.Discard) }}
 
-// newPlaylist returns a playlist with that text.
 func newPlaylist(text []byte, target time.Duration) *Playlist {
 	var b bytes.Buffer
 	z := gzipWriters.Get().(*gzip.Writer)

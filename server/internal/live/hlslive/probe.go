@@ -8,7 +8,7 @@ import (
 	"github.com/millrace-io/millrace/media/mp4"
 )
 
-// A probe holds the first fragments of a window. From these it chooses the durations of segments
+// A probe holds the first fragments of a window. It uses them to choose the durations of segments
 // and parts, which must not change later.
 type probe struct {
 	cfg    *Config
@@ -79,19 +79,19 @@ const (
 	maxFragments = 1 << 12
 	// maxTarget is the longest target duration. Longer GOPs are divided.
 	maxTarget = 16 * time.Second
-	// videoPart is the longest part of video. At every rate from 23.9 to 60 frames per second, some
-	// number of frames lasts from 85% to 100% of videoPart, and leaves a few milliseconds for
-	// rounded timestamps. At 25 frames per second, both 6 and 7 frames do. This way, a segment of
-	// whole seconds does not end with a short part.
+	// videoPart is the longest duration of a part with video. At every rate from 23.9 to 60 frames
+	// per second, some number of frames lasts from 85% to 100% of videoPart, and leaves a few
+	// milliseconds for rounded timestamps. At 25 frames per second, this holds for both 6 and 7
+	// frames, so that a segment of whole seconds does not end with a short part.
 	videoPart = 282 * time.Millisecond
-	// jitter is how much longer than its frames a part may seem to be because timestamps are
-	// rounded.
+	// jitter is how much the rounding of timestamps may add to the duration of a part.
 	jitter = 2 * time.Millisecond
-	// minRest is how long the first segment must end before the next expected keyframe.
+	// minRest is the least time between the end of the first segment and the next expected
+	// keyframe.
 	minRest = 500 * time.Millisecond
-	// early is how much shorter than Config.Segment a segment may be. A keyframe that is meant to
-	// be one segment after another may come a little earlier. Without this tolerance, the segment
-	// would be twice as long, which would double the delay of players.
+	// early is how much shorter than Config.Segment a segment may be. This tolerance is needed
+	// because keyframes may come a little early. Otherwise the segment would end at the keyframe
+	// after that, and would be twice as long, which would double the delay of players.
 	early = 50 * time.Millisecond
 	// even is how much the durations of frames may differ and still count as equal. They differ
 	// because timestamps are in whole milliseconds, and clocks are corrected.
@@ -106,8 +106,8 @@ func (p *probe) interval() time.Duration {
 	return p.source.KeyInterval()
 }
 
-// enough reports whether the durations can be chosen, and the fragments suffice for a first
-// segment. One of three conditions must hold: the distance of keyframes is known, or it is longer
+// enough reports whether the fragments suffice for choosing the durations and for a first segment.
+// For that, one of three conditions must hold: the distance of keyframes is known, or it is longer
 // than a segment may be, or there are no keyframes.
 func (p *probe) enough() bool {
 	if len(p.list) == 0 {
@@ -117,8 +117,8 @@ func (p *probe) enough() bool {
 		return true
 	}
 	wait := maxTarget
-	// If there was a keyframe, another one will come. Slides are an exception, because a slide is
-	// sent only when the next one exists.
+	// If there was no keyframe yet, wait for one only a short time. Slides are an exception,
+	// because a slide is sent only when the next one exists.
 	if p.keys == 0 && !p.source.ExpectsKey() {
 		wait = 2 * p.cfg.Segment
 	}
@@ -153,15 +153,15 @@ func (p *probe) config() hls.Config {
 	target = min(max(target, time.Second), maxTarget)
 	at := time.Now()
 	return hls.Config{
-		// No two nodes begin a window in the same microsecond.
+		// The epoch is unique, because no two nodes begin a window in the same microsecond.
 		Epoch: uint64(at.UnixMicro()), FirstMSN: p.cfg.FirstMSN(at),
 		Target: target, Part: min(p.part(), target), Segment: min(p.cfg.Segment, target),
 		Segments: p.cfg.Segments, MaxBytes: p.cfg.MaxBytes,
 	}
 }
 
-// part returns the longest duration of a part, in whole milliseconds. It is about Config.Part. It
-// is chosen so that each part lasts at least 85% of it.
+// part returns the longest duration of a part, in whole milliseconds. It is near Config.Part, and
+// chosen so that each part lasts at least 85% of it.
 //
 // If no frame is longer than 15% of a part, that is always possible. If all frames are equally
 // long, it is possible if a whole number of frames makes a part. That holds for video of at least

@@ -100,7 +100,7 @@ func (w *Window) isNext(o hls.Object) bool {
 }
 
 // await waits until done returns true or an error. It calls done with w.mu held: once at the
-// beginning, and then each time that something new was added. While it waits, it holds one unit of
+// beginning, and then each time that something new was added. A wait counts toward the limit
 // Shared.Waiting.
 func (w *Window) await(ctx context.Context, done func() (bool, error)) error {
 	w.mu.Lock()

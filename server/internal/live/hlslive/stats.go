@@ -14,10 +14,8 @@ func (r *rates) add(f Fragment, lasts time.Duration, bytes int) {
 	r.lasts += lasts
 }
 
-// frameRate returns the video frames per second.
 func (r *rates) frameRate() float64 { return float64(r.frames) / max(r.lasts.Seconds(), 1e-3) }
 
-// bandwidth returns the bits per second.
 func (r *rates) bandwidth() int64 {
 	return int64(float64(8*r.bytes) / max(r.lasts.Seconds(), 1e-3))
 }

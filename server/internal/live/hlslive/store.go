@@ -12,7 +12,8 @@ import (
 )
 
 const (
-	// loadTimeout limits the wait for the store. During that wait, players wait, too.
+	// loadTimeout limits the wait for the store. It is short, because players wait in that time,
+	// too.
 	loadTimeout = time.Second
 	// lastStateWait is how long to wait for the last state of the previous owner. The previous
 	// owner saves that state when it learns that it is no longer the owner.
@@ -105,11 +106,10 @@ func parseState(text []byte) (*playlistState, error) {
 	return s, json.Unmarshal(text, s)
 }
 
-// precede changes cfg so that the new window continues where s ended. If s is older than a playlist
-// is long, precede does not do so. In that case no player follows the old playlist any more, and
-// new players would start with old media. least is the smallest segment number that the window may
-// use. first is when the window's first fragment was live. precede returns the date of that
-// fragment in the playlist.
+// precede changes cfg so that the new window continues the playlist that s describes. If that
+// playlist has ended, or is so old that players no longer follow it, the new window only gets
+// greater numbers. least is the smallest segment number that the window may use. first is when the
+// window's first fragment was live. precede returns the date of that fragment in the playlist.
 func (s *playlistState) precede(cfg *hls.Config, least uint64, first time.Time) (shown time.Time) {
 	cfg.Epoch = max(cfg.Epoch, s.Next.Epoch+1)
 	length := 3 * s.Target

@@ -33,8 +33,7 @@ type Window struct {
 	asked  atomic.Int64 // when the latest request arrived; see now
 
 	mu lock.Mutex
-	// Nil without a cluster. It also becomes nil when the stream has ended while its owner was
-	// current.
+	// Nil without a cluster, and after Disown.
 	owner  Owner
 	window *hls.Window // nil before the first playlist can be made
 	cfg    hls.Config  // configuration of window
@@ -102,8 +101,8 @@ func (w *Window) Close(err error) {
 // Fail makes all requests return err from now on.
 func (w *Window) Fail(err error) { w.update(func() { w.err = err }) }
 
-// Disown makes w independent of its owner. It is called when the stream has ended properly. w gets
-// that end a moment later, and by then this node may no longer be the owner.
+// Disown makes w independent of its owner. It is called when the stream has ended properly, because
+// w gets that end a moment later, when this node may no longer be the owner.
 func (w *Window) Disown() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -111,8 +110,7 @@ func (w *Window) Disown() {
 }
 
 // fenced reports whether this node may have lost the stream because the process was suspended.
-// Until the node knows, players must try again later, because an answer could contradict another
-// node. w.mu is held.
+// Players must then try again later, because an answer could contradict another node. w.mu is held.
 func (w *Window) fenced() bool {
 	return w.owner != nil && w.owner.Epoch() != 0 && !w.owner.Current() && !w.ended
 }
@@ -153,8 +151,8 @@ func (w *Window) NextStart() SequenceStart {
 	return SequenceStart{w.cfg.Epoch + 1, msn + 1, w.window.Discontinuity() + 1}
 }
 
-// IdleIn returns the time until w is idle. w becomes idle when it has got no request for as long as
-// lengths playlists last. If there is no playlist yet, firstIdle applies instead.
+// IdleIn returns the time until w is idle. w is idle when no request has come for lengths times the
+// length of the playlist. If there is no playlist yet, firstIdle applies instead.
 func (w *Window) IdleIn(lengths int) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -266,8 +264,8 @@ func (w *Window) open(ctx context.Context, p *probe, clock *mediaClock) error {
 }
 
 // resume returns a window for the media playlist with the name media. If there is a stored state of
-// that playlist, the window continues from it. Otherwise the window begins as cfg says. first is
-// when the first fragment was live. shown is the date of that fragment in the playlist.
+// that playlist, the window continues from it. Otherwise cfg determines where the window begins.
+// first is when the first fragment was live. shown is the date of that fragment in the playlist.
 func (w *Window) resume(ctx context.Context, cfg hls.Config, media string, first time.Time) (
 	window *hls.Window, _ hls.Config, shown time.Time, err error,
 ) {
@@ -312,8 +310,8 @@ func (w *Window) add(clock *mediaClock, f Fragment, body *millrace.Chain) {
 	}
 }
 
-// put adds a fragment; came is when it arrived. It reports whether requests may have waited for
-// what was added. w.mu is held.
+// put adds a fragment, which arrived at came. It reports whether the waiting requests must check
+// again. w.mu is held.
 func (w *Window) put(clock *mediaClock, f Fragment, body *millrace.Chain,
 	came time.Time) (news bool) {
 	switch {
@@ -322,7 +320,7 @@ func (w *Window) put(clock *mediaClock, f Fragment, body *millrace.Chain,
 		w.source.AppendInit(&init)
 		news = w.window.Init(&init)
 		w.movie, w.rates = *f.Movie, rates{}
-	case f.AfterLoss || clock.cut: // after a pause, players must skip it
+	case f.AfterLoss || clock.cut: // after a pause, players must skip the gap
 		news = w.window.Break()
 	}
 	lasts, at := clock.add(f, f.NewInit || f.AfterLoss, w.cfg.Target+rounding, came)
@@ -331,7 +329,7 @@ func (w *Window) put(clock *mediaClock, f Fragment, body *millrace.Chain,
 		body) || news
 }
 
-// update calls f with w.mu held, and wakes the waiting requests. f changes w.
+// update calls f, which changes w, with w.mu held. It then wakes the waiting requests.
 func (w *Window) update(f func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -14,21 +14,22 @@ import (
 )
 
 const (
-	// leastBeat is the minimum beat for reading by the clock. If the beat is shorter, connections
-	// are read as bytes arrive.
+	// leastBeat is the shortest beat with which connections are read once per beat. If the beat is
+	// shorter, connections are read as bytes arrive.
 	leastBeat = 5 * time.Millisecond
 	// gatherBytes limits the bytes that one read should find. If more arrived between two reads,
 	// they would fill the kernel's receive buffer and slow the publisher down.
 	gatherBytes = 48 << 10
-	// floodPause replaces the wait for the next beat if more than gatherBytes have been read.
+	// floodPause limits the wait for the next read if more than gatherBytes have been read since
+	// the last wait.
 	floodPause = time.Millisecond
 	// flushBytes is how many bytes may be read before Flush is called. The stream of an encoder
 	// never reaches this limit.
 	flushBytes = 64 << 10
 )
 
-// ByClock reports whether connections are read by the clock with this beat. Only plain TCP and Unix
-// connections ever are.
+// ByClock reports whether plain TCP and Unix connections are read once per beat, for this beat.
+// Other connections are always read as bytes arrive.
 func ByClock(beat time.Duration) bool { return beat >= leastBeat }
 
 // A clockConn reads a connection once per beat instead of when packets arrive, because it costs
@@ -42,11 +43,11 @@ type clockConn struct {
 
 	empty     bool          // the last read emptied the receive buffer
 	got       int           // bytes since the last pause
-	flushed   int           // the part of got before the last call of Flush
+	flushed   int           // value of got at the last call of Flush
 	lastInput time.Duration // time of the last input; see sinceStart
 }
 
-// newClockConn returns a Conn that reads conn by the clock. If conn cannot or must not be read in
+// newClockConn returns a Conn that reads conn once per beat. If conn cannot or must not be read in
 // this way, it returns nil and does nothing.
 func newClockConn(conn net.Conn, s Session, cfg Config) Conn {
 	if !ByClock(cfg.Beat) {

@@ -1,5 +1,5 @@
-// Package ingest reads the connections of publishers. If the system allows it, a connection is read
-// once per beat. Otherwise it is read as bytes arrive.
+// Package ingest reads the connections of publishers. If the system allows it, all connections are
+// read at regular intervals, which are called beats. Otherwise they are read as bytes arrive.
 package ingest
 
 import (

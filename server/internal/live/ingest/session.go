@@ -12,7 +12,7 @@ import (
 // A Session receives the stream that one connection publishes. The goroutine that reads the
 // connection calls its methods.
 type Session interface {
-	// Lifetime returns a context. When it ends, nothing more is to be read.
+	// Lifetime returns a context that ends when nothing more must be read.
 	Lifetime() context.Context
 	// Received reports n bytes that were read.
 	Received(n int)

@@ -19,7 +19,7 @@ type admission struct {
 }
 
 // admitted reports whether the stream is recorded. It calls cfg.Admit at the beginning. After an
-// error, it calls cfg.Admit again each retryAfter.
+// error, it calls cfg.Admit again, at most once in retryAfter.
 func (a *admission) admitted(cfg *Config, stream string, log *slog.Logger) bool {
 	if !a.asked && !cfg.now().Before(a.askAt) {
 		var err error

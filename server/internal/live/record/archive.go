@@ -53,7 +53,7 @@ type Archive struct {
 }
 
 // Open opens a directory. No other process may have it open. Open repairs files that a crash left
-// unfinished. It does not touch files whose names an archive would not choose. The caller calls
+// unfinished. It does not touch files with names that an archive would not choose. The caller calls
 // Close.
 //
 // If Config.Successor is set and another process has the directory, Open succeeds without it. The
@@ -91,8 +91,8 @@ func Open(c Config) (*Archive, error) {
 	return a, nil
 }
 
-// await opens the directory when the process that is being replaced has left it. It stops waiting
-// when Close is called.
+// await opens the directory when the process that is being replaced has unlocked it. It stops
+// waiting when Close is called.
 func (a *Archive) await() {
 	defer close(a.ready)
 	a.log.Info("recordings wait until the process that is replaced has ended its own", "in",
@@ -142,7 +142,7 @@ func (a *Archive) Await(ctx context.Context) error {
 }
 
 // Free drops about excess bytes from queues, because the process is short of memory. It considers
-// only recordings with a slow disk. It returns the number of bytes dropped.
+// only long queues, which have a slow disk. It returns the number of bytes dropped.
 func (a *Archive) Free(excess int64) (freed int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -18,13 +18,13 @@ import (
 // could not be found by any name.
 var errRemoved = errors.New("the file was removed or replaced")
 
-// pageSize is the unit of a write. A reader may see some pages of a write before the others.
+// pageSize is the size of a page. A reader of a file may see some pages of a write before the
+// others.
 const pageSize = 4096
 
 // A file is a recording that grows. It is used only by the writer goroutine of its Recording.
 type file struct {
-	// The archive's directory, opened by this file alone. If the directory is replaced, the next
-	// file therefore uses the new one.
+	// The archive's directory. Each file opens it anew, because the directory may be replaced.
 	root   *os.Root
 	name   string // path below root, without an extension
 	period time.Time

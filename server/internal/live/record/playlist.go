@@ -13,9 +13,9 @@ const (
 	// leastSegment is the minimum duration of a segment that ends at a keyframe.
 	leastSegment = 2 * time.Second
 
-	// leastTarget is the minimum target duration. If no keyframe comes in time, a segment ends
-	// without one. If the first segment of a file is longer than leastTarget, its duration becomes
-	// the target duration of that file, up to mostTarget.
+	// leastTarget is the minimum target duration. If no keyframe comes in time, a segment ends when
+	// it reaches the target duration. If the first segment of a file is longer than leastTarget,
+	// its duration becomes the target duration of that file, up to mostTarget.
 	leastTarget = 10 * time.Second
 	mostTarget  = 30 * time.Second
 
@@ -146,7 +146,6 @@ type list struct {
 	text    []byte // text of the entries
 }
 
-// A listEntry is a segment in a list.
 type listEntry struct {
 	offset, end int64
 	date        time.Time

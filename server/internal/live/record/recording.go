@@ -11,8 +11,8 @@ import (
 
 const (
 	// gatherTime and gatherBytes determine when the queue is written: after gatherTime, or when it
-	// has gatherBytes. Fragments arrive one by one, at least 25 per second. Without the two limits,
-	// each fragment would wake the writer.
+	// has gatherBytes. Without this delay, each fragment would wake the writer. Fragments arrive
+	// one by one, at least 25 per second.
 	gatherTime  = 500 * time.Millisecond
 	gatherBytes = 256 << 10
 )
@@ -33,7 +33,7 @@ type Recording struct {
 	closed  bool
 	init    millrace.Chain // an init segment that is not in the queue yet
 	hasInit bool           // Init was called
-	needKey bool           // fragments up to the next keyframe are to be lost
+	needKey bool           // fragments are dropped up to the next keyframe
 	queue   millrace.Chain // the bytes of all entries
 	entries []entry
 	held    int64 // bytes in the queue and in the current write
@@ -133,8 +133,8 @@ func (r *Recording) abandon() {
 	r.entries = append(r.entries[:0], entry{ends: true})
 }
 
-// shed drops the queued fragments, and returns the number of bytes dropped. If the queue is no
-// longer than usual with a disk that keeps up, shed drops nothing.
+// shed drops the queued fragments, and returns the number of bytes dropped. If the queue is shorter
+// than a quarter of its limit, the disk keeps up, and shed drops nothing.
 func (r *Recording) shed() (freed int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

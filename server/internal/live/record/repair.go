@@ -124,7 +124,6 @@ func replaceList(root *os.Root, name string, text []byte) error {
 	return err
 }
 
-// A reader reads a media file.
 type reader struct {
 	file  io.ReaderAt
 	size  int64
@@ -180,8 +179,8 @@ func (r *reader) fragment(offset int64) (f mp4.FragmentInfo, ok bool, err error)
 }
 
 // readSegments returns the end of the last complete fragment, and the entries of all segments as
-// text. These are the known segments, and the segments that follow them. readSegments reads the
-// last known segment again, and omits it if its fragments are not complete.
+// text. It finds the segments that follow the known ones. It reads the last known segment again,
+// and omits it if its fragments are not complete.
 func (r *reader) readSegments(known list, init int64, media string, date time.Time) (end int64,
 	target time.Duration, text []byte, err error) {
 	s := segmenter{target: known.target, zero: date}

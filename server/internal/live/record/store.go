@@ -32,7 +32,7 @@ type store struct {
 	written, lost, lostBytes, failures, removed atomic.Int64
 }
 
-// A kept describes a recording with a complete file.
+// A kept describes an ended file and its playlist.
 type kept struct {
 	stream, stamp string
 	bytes         int64
@@ -70,9 +70,8 @@ func (s *store) readSub(root *os.Root, stream string, d fs.DirEntry) error {
 	return s.readStream(root, stream)
 }
 
-// readStream finds the recordings of a stream. It also finds those of streams whose names consist
-// of its name, a slash, and more. If it cannot repair a recording, it leaves the recording
-// unchanged.
+// readStream finds the recordings of a stream, and of all streams with names that begin with its
+// name and a slash. If it cannot repair a recording, it leaves the recording unchanged.
 func (s *store) readStream(root *os.Root, stream string) error {
 	entries, err := fs.ReadDir(root.FS(), stream)
 	if err != nil {
@@ -155,7 +154,6 @@ type Stats struct {
 	Repaired  int   // files that Open has repaired
 }
 
-// stats returns a snapshot of the store's counters.
 func (s *store) stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()

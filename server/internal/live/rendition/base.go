@@ -21,18 +21,18 @@ type base struct {
 	lost      atomic.Int64 // see Lost
 
 	mu    lock.Mutex
-	begun bool // a frame was published that viewers who join later miss
+	begun bool // a frame was published, so a viewer that starts at the head misses it
 }
 
-// A publisher has the name of the source of the frames, and records which warnings about that
-// source were logged.
+// A publisher names the publisher of the frames in the log, and records which warnings about it
+// were logged.
 type publisher struct {
 	address  string
 	oddVideo atomic.Bool   // odd video was logged; see report.LeftOut
 	refused  atomic.Uint32 // types that were logged, as flags of an FLV header; see report.Refused
 }
 
-// SetPublisher sets the name that the log gives to the source of the next frames.
+// SetPublisher sets the address that the log gives to the publisher of the next frames.
 func (b *base) SetPublisher(address string) { b.publisher.Store(&publisher{address: address}) }
 
 // Facts returns the facts about the stream. The publisher's goroutine writes them.

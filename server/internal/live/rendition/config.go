@@ -30,7 +30,7 @@ type Config struct {
 
 // Counters count events of all streams of a server.
 type Counters struct {
-	GroupsCut atomic.Int64 // GOPs longer than the kept frames
+	GroupsCut atomic.Int64 // GOPs that were too long to be kept whole
 	// NAL units and video frames on which decoders fail.
 	Damaged atomic.Int64
 	Lost    [broadcast.Refused + 1]atomic.Int64 // frames that viewers have lost, by reason

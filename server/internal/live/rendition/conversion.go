@@ -38,8 +38,8 @@ func newConversion(r, live *Rendition) conversion {
 	return c
 }
 
-// run converts until the stream ends or ctx ends. It returns the reason for which the viewers'
-// transports then end.
+// run converts until the stream ends or ctx ends. It then returns the reason with which the viewers
+// must end.
 func (c conversion) run(ctx context.Context) (why fanout.Reason) {
 	log, form := c.to.log, c.to.format.String()
 	defer func() {

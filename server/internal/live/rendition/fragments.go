@@ -68,18 +68,18 @@ func (s *Set) Fragments() *FragmentReader {
 	return r
 }
 
-// begin joins the MP4 rendition.
+// begin starts to read the current MP4 rendition.
 func (r *FragmentReader) begin() {
 	s := r.set
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r.from = s.get(MP4)
 	r.from.readers++
-	r.early = !s.facts.NoVideo.Load() // with NoVideo, audio between video frames comes first
+	r.early = !s.facts.NoVideo.Load() // with NoVideo, audio fragments are keyframes
 	r.cursor = r.from.source(broadcast.BatchFrames(1))
 }
 
-// end leaves the rendition.
+// end stops reading from the rendition.
 func (r *FragmentReader) end() {
 	if r.from == nil {
 		return
@@ -111,7 +111,7 @@ func (r *FragmentReader) ExpectsKey() bool {
 	return r.set.HasStart() && !r.set.facts.NoVideo.Load()
 }
 
-// take moves the fragment of the batch b from c to dst.
+// take moves the fragment of the batch b from c to dst, and describes it.
 func (r *FragmentReader) take(dst, c *millrace.Chain, b broadcast.Batch) hlslive.Fragment {
 	info := b.Info.(*convert.Fragment)
 	f := hlslive.Fragment{FragmentInfo: info.FragmentInfo, Movie: info.Movie, KeyNext: info.KeyNext,

@@ -20,7 +20,7 @@ func (m *meter) add(n int, at int64) bool {
 	}
 	rate := int64(float64(m.bytes) * 8e9 / float64(elapsed))
 	if m.rate > 0 {
-		// A keyframe more or less within the second must not change the rate abruptly.
+		// A second with one keyframe more than usual must not change the rate abruptly.
 		rate = (rate + m.rate) / 2
 	}
 	*m = meter{since: at, rate: rate}

@@ -13,11 +13,12 @@ import (
 
 const (
 	// batchBytes limits the bytes that a viewer takes from the ring at a time. A stalled viewer
-	// keeps one batch in memory, in addition to the frames that the ring keeps. If a connection has
-	// a limit of unsent bytes, the kernel accepts less than 256 KiB at once.
+	// keeps one batch in memory, in addition to the frames that the ring keeps. A larger batch has
+	// little use, because the kernel accepts less than 256 KiB at once from a connection with a
+	// limit of unsent bytes.
 	batchBytes = 256 << 10
-	// minMP4Frames is the minimum room for fragments, even if Config.KeepFrames is less. It holds
-	// 90 seconds of audio.
+	// minMP4Frames is the least number of fragments that an MP4 rendition has room for, even if
+	// Config.KeepFrames is less. It is enough for 90 seconds of audio.
 	minMP4Frames = 1 << 12
 )
 
@@ -41,8 +42,8 @@ type Rendition struct {
 func newRendition(b *base, f Format, head []byte) *Rendition {
 	frames := b.cfg.KeepFrames
 	if f == MP4 {
-		// The ring has room for one piece of memory per frame. A fragment has one piece for each of
-		// its frames, and two more.
+		// The ring needs room for each piece of memory. A fragment has one piece for each of its
+		// frames, and two more.
 		frames = max(minMP4Frames, 2*frames)
 	}
 	r := &Rendition{base: b, format: f, head: head, ring: broadcast.New(
@@ -87,7 +88,7 @@ func (r *Rendition) StateTracks(batch *millrace.Chain, from int) {
 	}
 }
 
-// AwaitReady returns the start of a viewer for which Set.Join could not determine it yet. Such a
+// AwaitReady returns the start of a viewer if Set.Join has returned a start without a cursor. The
 // viewer begins at the next keyframe. AwaitReady waits until the conversion has caught up, because
 // until then the next keyframe may be an old one. After an error, the caller calls Set.Leave.
 func (r *Rendition) AwaitReady(ctx context.Context) (fanout.Start, error) {
@@ -102,8 +103,8 @@ func (r *Rendition) AwaitReady(ctx context.Context) (fanout.Start, error) {
 }
 
 // AwaitTracks waits until the tracks of the stream are known, so that Head announces only those.
-// That is needed because browsers wait for an announced track even if it never comes. It waits for
-// at most flvstream.TrackWait.
+// Browsers would wait for an announced track even if it never came. AwaitTracks waits for at most
+// flvstream.TrackWait.
 func (r *Rendition) AwaitTracks(ctx context.Context) error {
 	if r.format != FLV {
 		return nil
@@ -135,13 +136,12 @@ func (r *Rendition) keyAge() time.Duration {
 }
 
 // cursor returns a new viewer's position in the ring. Unless opts say otherwise, this is the newest
-// keyframe. A viewer of Raw begins at the head of the ring. The first viewers of FLV and RTMP also
-// begin at the head, so that they miss nothing. This ends when a frame is published that later
-// viewers would miss. mu is held.
+// keyframe. Viewers of Raw begin at the head of the ring. Viewers of FLV and RTMP begin there until
+// the first frame is published. mu is held.
 func (r *Rendition) cursor(opts ...broadcast.CursorOption) *broadcast.Cursor {
 	lag, batch := r.cfg.Lag, batchBytes
 	if lag.Bytes > 0 {
-		// Frames that were taken and are not yet sent count as lag.
+		// A batch must be smaller than the allowed lag, because it counts as lag until it is sent.
 		batch = int(min(batchBytes, max(lag.Bytes/4, 4<<10)))
 	}
 	if r.drops() { // a viewer that is to be disconnected for its lag must not be moved first
@@ -150,8 +150,8 @@ func (r *Rendition) cursor(opts ...broadcast.CursorOption) *broadcast.Cursor {
 	return r.newCursor(lag, append(opts, broadcast.BatchBytes(batch))...)
 }
 
-// source returns a cursor for a conversion or a FragmentReader. The cursor may be behind by as much
-// as the ring keeps. mu is held.
+// source returns a cursor for a conversion or a FragmentReader. Only the frames that the ring keeps
+// limit its lag. mu is held.
 func (r *Rendition) source(opts ...broadcast.CursorOption) *broadcast.Cursor {
 	return r.newCursor(broadcast.Lag{}, opts...)
 }

@@ -13,9 +13,9 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live/flvstream"
 )
 
-// A Set holds the renditions of one stream. Only one goroutine at a time may publish, which means
-// to call SetPublisher, Publish, Configure, ChangeTracks, Count, Pause or Flush. Any goroutine may
-// call the other methods.
+// A Set holds the renditions of one stream. Only one goroutine at a time may call SetPublisher,
+// Publish, Configure, ChangeTracks, Count, Pause or Flush. Any goroutine may call the other
+// methods.
 //
 // Lock order: Set.mu, then the lock of a broadcast.Ring. The Set logs nothing while it holds mu.
 type Set struct {
@@ -62,9 +62,9 @@ func (s *Set) Publish(c *millrace.Chain, start bool) error {
 	return s.live.ring.Publish(c, broadcast.Frame{Key: start})
 }
 
-// Configure adds a frame that current viewers need now, and later viewers need, too. From now on,
-// later viewers get preamble before the keyframe at which they start. Configure takes ownership of
-// c and preamble.
+// Configure adds a frame with configuration, such as a sequence header. Current viewers get the
+// frame. Later viewers get preamble, before the keyframe at which they start. Configure takes
+// ownership of c and preamble.
 func (s *Set) Configure(c, preamble *millrace.Chain) error {
 	s.mu.Lock() // so that a viewer that joins now gets the frame once
 	defer s.mu.Unlock()
@@ -75,14 +75,15 @@ func (s *Set) Configure(c, preamble *millrace.Chain) error {
 // ChangeTracks adds the first frame after a track has disappeared or returned. preamble describes
 // the tracks that the stream has now. ChangeTracks takes ownership of c and preamble.
 func (s *Set) ChangeTracks(c, preamble *millrace.Chain, start bool) error {
-	s.mu.Lock() // a conversion begins before both changes, or after both
+	s.mu.Lock() // so that a conversion begins before both changes, or after both
 	defer s.mu.Unlock()
 	s.live.ring.SetPreamble(preamble)
 	s.facts.TrackSet.Add(1)
 	return s.live.ring.Publish(c, broadcast.Frame{Key: start})
 }
 
-// Flush serves the viewers at once, because nothing will be published for a while.
+// Flush sends the published frames to the viewers at once. It is called when nothing will be
+// published for a while.
 func (s *Set) Flush() { s.live.ring.Flush() }
 
 // Count adds n bytes that the publisher has sent. at is a monotonic time in ns. Once a second,
@@ -105,7 +106,7 @@ func (s *Set) Pause() {
 // Rate returns the recent bit rate, in bits per second.
 func (s *Set) Rate() int64 { return s.rate.Load() }
 
-// noteCuts counts the GOPs whose keyframe was dropped before they ended.
+// noteCuts counts each GOP that lost its keyframe before the GOP had ended.
 func (s *Set) noteCuts() {
 	n := int64(s.Stats().GroupsCut)
 	if n == s.cuts {
@@ -163,7 +164,7 @@ func (s *Set) Leave(r *Rendition) {
 	s.stopUnused(r)
 }
 
-// Restart returns a start at the newest keyframe, for a viewer of r that has lost its position.
+// Restart returns a start at the newest keyframe, for a viewer of r that was paused.
 func (s *Set) Restart(r *Rendition) fanout.Start {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -198,7 +199,7 @@ func (s *Set) startConversion(f Format) {
 	go s.run(ctx, r, c)
 }
 
-// run makes r until the stream ends or the last viewer has left.
+// run converts frames for r until the stream ends or r is not used any more.
 func (s *Set) run(ctx context.Context, r *Rendition, c conversion) {
 	why := c.run(ctx)
 	s.retire(r) // before Close, so that a viewer that reconnects does not get r
