@@ -7,28 +7,27 @@ import "fmt"
 // added make it three or four.
 const fewPieces = 4
 
-// keepPieces limits the room for pieces that Release leaves in an empty Chain for its next use. The
-// limit is 6 KiB. This is enough for a send queue that is sent with a few writevs, and too little
-// to matter in a pool of Chains.
+// keepPieces is the maximum capacity of the list of pieces that an empty Chain keeps for its next
+// use. It amounts to 6 KiB: enough for a queue that a few writevs send, and little memory even in a
+// pool of Chains.
 const keepPieces = 256
 
-// appendBlock is the size, in bytes, of the smallest block that AppendCopy takes. A header that is
-// built from many small pieces therefore stays in one block.
+// appendBlock is the size, in bytes, of the smallest block that AppendCopy allocates. A header that
+// is built from many small pieces therefore stays in one block.
 const appendBlock = 1 << 10
 
-// A Chain is a queue of Refs that reads as one sequence of bytes. Neighbouring pieces of one block
-// are always joined to one piece. A batch of packets that arrived one after the other is therefore
-// a few pieces, and is shared, sent and released as such.
+// A Chain is a queue of Refs that reads as one sequence of bytes. If two neighbouring Refs are
+// contiguous in one block, the Chain joins them to one piece. Packets that arrived one after the
+// other therefore often make only a few pieces.
 //
-// The zero Chain is empty and ready to use. A Chain has one owner and is a plain value: copying it
-// moves it, and only the copy may be used from then on. Only one goroutine at a time may call its
-// methods. Other Chains may hold shares of the same bytes, and other goroutines may use those
-// Chains at the same time.
+// The zero Chain is empty and ready to use. A Chain is a plain value with one owner: after a copy,
+// only the copy may be used. Only one goroutine at a time may call its methods. Other Chains may
+// share the same bytes, and other goroutines may use those Chains at the same time.
 //
-// The owner ends its hold on the bytes with Release, Discard or WriteTo, or hands them on with
-// Merge, Cut or [Chain.Append] on another Chain. A released Chain is empty and may be filled again.
-// With -tags invariants, reading or sending from it before it is filled again panics. Offsets and
-// lengths out of range panic, as they do with slices.
+// The owner releases the bytes with Release, Discard or WriteTo, or passes them on with Merge, Cut
+// or [Chain.Append] on another Chain. A released Chain is empty and may be filled again. With -tags
+// invariants, reading or sending from it before that panics. Offsets and lengths out of range
+// panic, as they do with slices.
 type Chain struct {
 	// Invariants:
 	//
@@ -45,7 +44,7 @@ type Chain struct {
 	size       int
 }
 
-// pieces returns the Refs in order. The slice is valid until the next change.
+// pieces returns the Refs in order. The slice is valid until c next changes.
 func (c *Chain) pieces() []Ref {
 	if c.many != nil {
 		return c.many[c.head:]
@@ -56,8 +55,7 @@ func (c *Chain) pieces() []Ref {
 // Len returns the number of bytes.
 func (c *Chain) Len() int { return c.size }
 
-// Pieces returns the number of contiguous pieces. All yields that many slices, and one writev sends
-// them (up to its limit).
+// Pieces returns the number of contiguous pieces. All yields that many slices.
 func (c *Chain) Pieces() int { return len(c.pieces()) }
 
 // Append adds r's bytes at the end. It takes ownership of *r, which is left empty.
@@ -73,9 +71,9 @@ func (c *Chain) Append(r *Ref) {
 	*r = Ref{}
 }
 
-// push is Append for a Ref that is known to be valid and not empty. It takes the Ref by value, in
-// registers, because that is faster: if a Ref is written to memory field by field and then copied
-// as a whole, the processor waits for its own stores.
+// push is Append for a Ref that is valid and not empty. It takes the Ref by value, in registers,
+// because that is faster: a Ref that is written to memory field by field and then copied as a whole
+// stalls the processor.
 func (c *Chain) push(r Ref) {
 	c.released.clear()
 	c.size += int(r.n)
@@ -91,15 +89,15 @@ func (c *Chain) push(r Ref) {
 		return
 	}
 	if len(c.many) == cap(c.many) && c.head >= len(c.many)/2 {
-		n := copy(c.many, c.many[c.head:]) // half of it is free: move the pieces down
+		n := copy(c.many, c.many[c.head:]) // half of the slice is free: move the pieces down
 		clear(c.many[n:])
 		c.many, c.head = c.many[:n], 0
 	}
 	c.many = append(c.many, r)
 }
 
-// makeRoom makes room for one more piece when the pieces reach the end of their array. It moves
-// them to the start of the array, or from the array to a slice.
+// makeRoom makes room for one more piece when few has no free element at its end. It moves the
+// pieces to the start of few, or from few to many.
 func (c *Chain) makeRoom() {
 	if c.head > 0 {
 		n := copy(c.few[:], c.few[c.head:])
@@ -112,7 +110,6 @@ func (c *Chain) makeRoom() {
 	c.tail = 0
 }
 
-// pop removes and returns the first piece.
 func (c *Chain) pop() Ref {
 	first := &c.pieces()[0]
 	r := *first
@@ -125,7 +122,7 @@ func (c *Chain) pop() Ref {
 	return r
 }
 
-// rewind prepares an emptied Chain for its next use. The vacated Refs have been cleared already.
+// rewind prepares an emptied Chain for its next use. The caller has already cleared the Refs.
 func (c *Chain) rewind() {
 	c.head, c.tail = 0, 0
 	if cap(c.many) > keepPieces {
@@ -136,8 +133,8 @@ func (c *Chain) rewind() {
 	}
 }
 
-// AppendCopy adds a copy of p at the end. It borrows p. If c has every share of the last piece's
-// block, the copy goes into the room after that piece. Otherwise AppendCopy takes a block of
+// AppendCopy adds a copy of p at the end. It borrows p. The copy goes into the room after the last
+// piece if c holds all the shares of that piece's block. The rest of p goes into a new block of
 // [DefaultPool].
 func (c *Chain) AppendCopy(p []byte) {
 	if len(p) == 0 {
@@ -154,8 +151,8 @@ func (c *Chain) AppendCopy(p []byte) {
 	c.push(d.Freeze(copy(d.Bytes(), p)))
 }
 
-// If c has every share of the last piece's block and no Reader uses that block, room returns the
-// last piece and the free memory after it. Otherwise it returns nil.
+// room returns the last piece and the free memory after it. It returns nil unless c holds all the
+// shares of that piece's block and the block has no writer.
 func (c *Chain) room() (last *Ref, room []byte) {
 	pieces := c.pieces()
 	if len(pieces) == 0 {
@@ -169,7 +166,7 @@ func (c *Chain) room() (last *Ref, room []byte) {
 	return nil, nil
 }
 
-// extend adds the first n bytes of the room after last to last.
+// extend appends the first n bytes of the slice that room returned to last.
 func (c *Chain) extend(last *Ref, n int) {
 	last.blk.used += uint32(n)
 	last.n += uint32(n)
@@ -188,7 +185,7 @@ func (c *Chain) Merge(src *Chain) {
 	c.released.clear()
 	pieces := src.pieces()
 	if c.size == 0 && len(pieces) > fewPieces {
-		*c, *src = *src, *c // each keeps its room for pieces, to be used again
+		*c, *src = *src, *c // each Chain keeps its list of pieces for its next use
 		return
 	}
 	for i := range pieces {
@@ -199,7 +196,7 @@ func (c *Chain) Merge(src *Chain) {
 	src.rewind()
 }
 
-// Cut moves the first n bytes to the end of dst, which takes ownership of them, without copying.
+// Cut moves the first n bytes to the end of dst, which takes ownership of them. It copies nothing.
 // Cut panics if dst is c or if c has fewer than n bytes.
 func (c *Chain) Cut(dst *Chain, n int) {
 	c.inRange("Cut", 0, n)
@@ -223,8 +220,8 @@ func (c *Chain) Cut(dst *Chain, n int) {
 	}
 }
 
-// Slice adds shares of the bytes [from, to) at the end of dst, which owns them. It borrows c and
-// copies nothing. It panics if dst is c or if the range is not within c.
+// Slice adds shares of the bytes [from, to) at the end of dst, which owns the shares. It borrows c
+// and copies nothing. It panics if dst is c or if the range is not within c.
 func (c *Chain) Slice(dst *Chain, from, to int) {
 	c.released.check()
 	c.inRange("Slice", from, to)
@@ -246,8 +243,8 @@ func (c *Chain) Slice(dst *Chain, from, to int) {
 	}
 }
 
-// Clone adds shares of all of c's bytes at the end of dst, which owns them. It borrows c and copies
-// nothing. It panics when dst is c.
+// Clone adds shares of all of c's bytes at the end of dst, which owns the shares. It borrows c and
+// copies nothing. It panics when dst is c.
 func (c *Chain) Clone(dst *Chain) { c.Slice(dst, 0, c.size) }
 
 // Discard releases the first n bytes. It panics when c has fewer.
@@ -284,10 +281,9 @@ func (c *Chain) Release() {
 	c.rewind()
 }
 
-// find returns the index of the piece that holds the byte at offset at, 0 ≤ at < c.size, and the
-// byte's offset in that piece. It searches from the end of c that is nearer. This is fast because
-// the users of a Chain work near one end: a log is mostly read where it grows, and a queue where it
-// is drained.
+// find returns the index of the piece that holds the byte at offset at, and the byte's offset in
+// that piece. It requires 0 ≤ at < c.size. It searches from the nearer end of c, because most
+// callers read near one end.
 func (c *Chain) find(at int) (piece, off int) {
 	pieces := c.pieces()
 	if at < c.size/2 {

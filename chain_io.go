@@ -11,17 +11,17 @@ import (
 // maxVector is the maximum number of pieces in one writev: IOV_MAX on Linux and macOS.
 const maxVector = 1024
 
-// Sizes of the blocks that ReadFrom fills. The size starts small, because the source may be small,
-// and doubles.
+// The sizes of the blocks that ReadFrom fills. The first block is small, because the source may be
+// small. Each next block is twice as large, up to readFromMost.
 const (
 	readFromFirst = 4 << 10
 	readFromMost  = 64 << 10
 )
 
 // WriteTo joins short pieces for a writer that is not a socket, because each Write may cost a
-// system call, a TLS record or an HTTP/2 frame. joinMost is how many bytes of joined pieces one
-// Write has at most. It is the size of a TLS record (RFC 8446, section 5.1). A piece shorter than
-// joinBelow costs less to copy than to write separately.
+// system call, a TLS record or an HTTP/2 frame. A piece shorter than joinBelow costs less to copy
+// than to write separately. joinMost is the maximum number of joined bytes in one Write; it is the
+// size of a TLS record (RFC 8446, section 5.1).
 const (
 	joinBelow = 8 << 10
 	joinMost  = 16 << 10
@@ -44,7 +44,7 @@ func (c *Chain) All() iter.Seq[[]byte] {
 // and consumes nothing.
 func (c *Chain) CopyTo(p []byte) int { return c.copyAt(p, 0) }
 
-// copyAt copies the bytes from offset at on, 0 ≤ at ≤ c.size.
+// copyAt copies the bytes of c from offset at into p. It requires 0 ≤ at ≤ c.size.
 func (c *Chain) copyAt(p []byte, at int) int {
 	c.released.check()
 	if at == c.size || len(p) == 0 {
@@ -54,7 +54,7 @@ func (c *Chain) copyAt(p []byte, at int) int {
 	return c.copyFrom(p, i, off)
 }
 
-// copyFrom copies the bytes from offset off of piece i on.
+// copyFrom copies the bytes of c into p, starting at offset off of piece i.
 func (c *Chain) copyFrom(p []byte, i, off int) (n int) {
 	pieces := c.pieces()
 	for ; i < len(pieces) && n < len(p); i++ {
@@ -64,9 +64,9 @@ func (c *Chain) copyFrom(p []byte, i, off int) (n int) {
 	return n
 }
 
-// Bytes returns all of c as one slice, valid until c next changes or is released. If c is one
-// piece, nothing is copied. Otherwise the bytes are copied into one block, which replaces the
-// pieces, so that a later call copies nothing.
+// Bytes returns all of c as one slice, which is valid until c next changes or is released. If c has
+// more than one piece, Bytes first copies the pieces into one block, which replaces them. A later
+// call then copies nothing.
 func (c *Chain) Bytes() []byte {
 	c.released.check()
 	switch pieces := c.pieces(); len(pieces) {
@@ -82,11 +82,11 @@ func (c *Chain) Bytes() []byte {
 	return c.pieces()[0].Bytes()
 }
 
-// ReadFrom appends the bytes of src until io.EOF, and returns their number. It borrows src. From a
-// [*Reader] it takes over the blocks without copying. From any other source it reads into the room
-// after the last piece, if c has every share of that block, and then into blocks of [DefaultPool].
-// Bytes that arrived before an error stay in c. To limit the bytes of a source that may not end,
-// wrap it in an io.LimitedReader.
+// ReadFrom appends the bytes of src until io.EOF, and returns their number. It borrows src. If src
+// is a [*Reader], ReadFrom takes over its blocks without copying. Otherwise it reads into the room
+// after the last piece, if c holds all the shares of that piece's block, and then into blocks of
+// [DefaultPool]. Bytes that arrived before an error stay in c. To limit the bytes of a source that
+// may not end, wrap it in an io.LimitedReader.
 func (c *Chain) ReadFrom(src io.Reader) (int64, error) {
 	if r, ok := src.(*Reader); ok {
 		return r.drainTo(c)
@@ -109,17 +109,18 @@ func (c *Chain) ReadFrom(src io.Reader) (int64, error) {
 	return total, err
 }
 
-// readBlock appends bytes of src until a block of size bytes is full or src fails.
+// readBlock reads from src into a new block and appends the block. It returns when size bytes have
+// been read or src returns an error.
 func (c *Chain) readBlock(src io.Reader, size int) (int, error) {
 	d := defaultPool.Get(size)
-	defer d.Release() // for a panic of src; Freeze leaves d empty otherwise
+	defer d.Release() // in case src panics; after Freeze, d is empty
 	n, err := fillBlock(src, d.Bytes())
 	r := d.Freeze(n)
 	c.Append(&r)
 	return n, err
 }
 
-// fillBlock reads until p is full or src fails.
+// fillBlock reads from src until p is full or src returns an error.
 func fillBlock(src io.Reader, p []byte) (n int, err error) {
 	for empty := 0; n < len(p) && err == nil; {
 		var m int
@@ -138,13 +139,13 @@ func fillBlock(src io.Reader, p []byte) (n int, err error) {
 }
 
 // WriteTo writes c to w, which borrows the pieces, and releases the bytes that w has written. If it
-// returns an error, c holds exactly the unwritten bytes: nothing is lost, and calling WriteTo again
-// sends nothing twice.
+// returns an error, c holds exactly the unwritten bytes. Calling WriteTo again then sends nothing
+// twice.
 //
-// On a *net.TCPConn or *net.UnixConn the pieces are sent together in one writev (up to 1024 of
-// them, the kernel's limit). If w has a WriteByte, as *bytes.Buffer and *bufio.Writer do, each
-// piece is one Write, because short writes cost such a writer little. For any other writer, a piece
-// shorter than 8 KiB is copied together with the next ones, up to 16 KiB for each Write.
+// If w is a *net.TCPConn or *net.UnixConn, one writev sends up to 1024 pieces, the kernel's limit.
+// If w has a WriteByte, as *bytes.Buffer and *bufio.Writer do, each piece is one Write, because
+// short writes cost such a writer little. For any other writer, a piece shorter than 8 KiB is
+// copied together with the next ones, up to 16 KiB for each Write.
 func (c *Chain) WriteTo(w io.Writer) (int64, error) {
 	c.released.check()
 	switch w.(type) {
@@ -158,8 +159,8 @@ func (c *Chain) WriteTo(w io.Writer) (int64, error) {
 	return c.writePieces(w, joinBelow)
 }
 
-// writePieces writes the pieces one by one, but joins those shorter than shortest with the next
-// ones.
+// writePieces writes the pieces one by one. It joins a piece shorter than shortest with the next
+// pieces.
 func (c *Chain) writePieces(w io.Writer, shortest int) (total int64, err error) {
 	var joined Draft
 	defer joined.Release()
@@ -187,8 +188,8 @@ func (c *Chain) writePieces(w io.Writer, shortest int) (total int64, err error) 
 	return total, err
 }
 
-// vector is the list of slices for net.Buffers, kept between calls. net.Buffers shortens rest as it
-// writes. The field all keeps the whole slice for the next call.
+// vector holds the slices for one net.Buffers, for reuse. net.Buffers shortens rest as it writes;
+// all keeps the whole slice for the next call.
 type vector struct {
 	all  [][]byte
 	rest net.Buffers
@@ -211,8 +212,8 @@ func (c *Chain) writeVector(conn io.Writer) (total int64, err error) {
 		c.Discard(int(n))
 		total += n
 	}
-	// Put is not deferred because a panic over a stale share leaves slices in v. The next user of v
-	// would send them.
+	// Put is not deferred because a panic over a released share leaves slices in v, and the next
+	// user of v would send them.
 	vectors.Put(v)
 	return total, err
 }

@@ -7,23 +7,23 @@ import (
 )
 
 // A ChainReader reads a Chain without consuming it. It borrows the Chain, which must not change or
-// be released meanwhile. It implements io.Reader, io.ReaderAt and io.Seeker; ReadAt may be called
-// from several goroutines at once.
+// be released meanwhile. It implements io.Reader, io.ReaderAt and io.Seeker. Several goroutines may
+// call ReadAt at once.
 type ChainReader struct {
 	// Invariants: 0 ≤ at, and 0 ≤ start ≤ at unless piece is unknown.
 	c  *Chain
 	at int64
-	// The index of the piece that holds at, or of an earlier piece, or unknown. A read starts its
-	// search at this piece instead of the first.
+	// The index of the piece where the next read starts its search: the piece that contains offset
+	// at, or an earlier piece. It may be unknown.
 	piece int
-	start int64 // offset of the piece's first byte
+	start int64 // offset in c of the piece's first byte
 }
 
 // unknown is the value of piece after a Seek.
 const unknown = -1
 
-// Reader returns a ChainReader of c, which it borrows, positioned at the first byte. It allocates
-// only if the ChainReader outlives the caller's function.
+// Reader returns a ChainReader of c, positioned at the first byte. The ChainReader borrows c.
+// Reader allocates only if the ChainReader outlives the caller's function.
 func (c *Chain) Reader() *ChainReader { return &ChainReader{c: c} }
 
 // Len returns the number of bytes that have not been read.
@@ -41,7 +41,7 @@ func (v *ChainReader) Read(p []byte) (int, error) {
 		return 0, io.EOF
 	}
 	pieces := v.c.pieces()
-	if v.piece == unknown || v.piece >= len(pieces) { // for example, Bytes has joined pieces
+	if v.piece == unknown || v.piece >= len(pieces) { // such as when Bytes has joined pieces
 		i, off := v.c.find(int(v.at))
 		v.piece, v.start = i, v.at-int64(off)
 	}
@@ -54,7 +54,7 @@ func (v *ChainReader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// ReadAt copies the bytes from offset off on into p. If there are fewer than len(p), it returns
+// ReadAt copies the bytes from offset off into p. If there are fewer than len(p), it returns
 // io.EOF.
 func (v *ChainReader) ReadAt(p []byte, off int64) (int, error) {
 	if off < 0 {

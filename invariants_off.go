@@ -2,11 +2,11 @@
 
 package millrace
 
-// invariants tells the compiler whether to keep the checks that only tests can afford.
+// invariants is true if the program was built with -tags invariants.
 const invariants = false
 
 // token identifies one Draft or Ref from its creation until its release. Without -tags invariants
-// it has no size and does nothing.
+// it is empty and does nothing.
 type token struct{}
 
 func (*token) open(*block, int) {}
@@ -14,7 +14,7 @@ func (*token) close()           {}
 func (*token) check()           {}
 
 // released distinguishes a released Chain from one that has always been empty. Without -tags
-// invariants it has no size and does nothing.
+// invariants it is empty and does nothing.
 type released struct{}
 
 func (*released) note()  {}

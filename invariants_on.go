@@ -10,13 +10,13 @@ import (
 	"sync"
 )
 
-// invariants tells the compiler whether to keep the checks that only tests can afford.
+// invariants is true if the program was built with -tags invariants.
 const invariants = true
 
 // token identifies one Draft or Ref from its creation until its release.
 type token struct{ id uint64 }
 
-// A record is the history of a token.
+// A record holds the stacks of a token's creation and release.
 type record struct {
 	pool     *Pool
 	bytes    int
@@ -25,25 +25,24 @@ type record struct {
 }
 
 // records holds every open token and the last closedKept closed ones, so that the panic of a second
-// release can show the first.
+// release can show the stack of the first.
 var records = struct {
 	mu     sync.Mutex
 	last   uint64
 	open   map[uint64]*record
 	closed map[uint64]*record
-	order  []uint64 // ids in closed, oldest first
+	order  []uint64 // the keys of closed, oldest first
 }{open: map[uint64]*record{}, closed: map[uint64]*record{}}
 
 const (
-	// This is 2 MB of stacks. A soak test of a few seconds does not mistake so little growth for a
-	// leak.
+	// 4096 records have 2 MB of stacks. That is too little for a soak test to mistake for a leak.
 	closedKept = 1 << 12
 	stackDepth = 24
 	poisonByte = 0xDB
 )
 
-// open gives the token a new id and records that b was taken. skip is the number of callers to
-// leave out of the stack.
+// open gives the token a new id and records the stack of the call that got b. It leaves skip
+// callers out of the stack.
 func (t *token) open(b *block, skip int) {
 	pcs := make([]uintptr, stackDepth)
 	pcs = pcs[:runtime.Callers(skip+3, pcs)]
@@ -54,7 +53,8 @@ func (t *token) open(b *block, skip int) {
 	records.open[t.id] = &record{pool: b.pool, bytes: len(b.buf), taken: pcs}
 }
 
-// close ends the token. Closing it again, through a copy, panics with both stacks.
+// close marks the token as released. If the token is already closed, close panics with the stacks
+// of both releases.
 func (t *token) close() {
 	pcs := make([]uintptr, stackDepth)
 	pcs = pcs[:runtime.Callers(2, pcs)]
@@ -74,8 +74,8 @@ func (t *token) close() {
 	}
 }
 
-// check panics if the token has been closed. The zero token belongs to an empty variable: it was
-// never opened, so check accepts it.
+// check panics if the token has been closed. It accepts the zero token, which belongs to an empty
+// Draft or Ref.
 func (t *token) check() {
 	if t.id == 0 {
 		return
@@ -87,7 +87,6 @@ func (t *token) check() {
 	}
 }
 
-// released distinguishes a released Chain from one that has always been empty.
 type released struct{ at []uintptr } // the stack of the call of Release
 
 // note records the stack of the call of Release.
@@ -96,7 +95,7 @@ func (r *released) note() {
 	r.at = r.at[:runtime.Callers(3, r.at)]
 }
 
-// clear forgets the release. It is called when the Chain gets new bytes.
+// clear is called when the Chain gets new bytes.
 func (r *released) clear() { r.at = nil }
 
 // check panics if the Chain was released and has not been filled since.
@@ -106,7 +105,7 @@ func (r *released) check() {
 	}
 }
 
-// history describes where a closed token was taken and released. The caller holds records.mu.
+// history returns the stacks of a closed token's creation and release. The caller holds records.mu.
 func history(id uint64) string {
 	l := records.closed[id]
 	if l == nil {
@@ -127,8 +126,8 @@ func stack(pcs []uintptr) string {
 	}
 }
 
-// poison overwrites memory that has no reader any more. If a slice is used too late, its garbage
-// then shows the mistake at once.
+// poison overwrites memory that has no reader any more, so that a late use of a slice shows obvious
+// garbage.
 func poison(p []byte) {
 	for i := range p {
 		p[i] = poisonByte

@@ -13,47 +13,46 @@ import (
 )
 
 const (
-	// 512 bytes: below this size, a block's bookkeeping is no longer small compared with the block.
+	// 512 bytes. The bookkeeping of a smaller block would be large compared with the block.
 	minClassBits = 9
-	// 1 MiB: above this size, allocating a block costs less than filling it, so keeping idle blocks
-	// saves little.
+	// 1 MiB. Filling a larger block costs more than allocating it, so keeping it idle would save
+	// little.
 	maxClassBits = 20
 	numClasses   = maxClassBits - minClassBits + 1
 
-	// defaultIdleLimit, in bytes, is enough for the 64 KiB blocks of a thousand connections. It is
-	// little compared with the memory of a machine that has that many connections.
+	// defaultIdleLimit, in bytes, is enough for the 64 KiB blocks of a thousand connections. A
+	// machine that serves that many connections has far more memory.
 	defaultIdleLimit = 64 << 20
 
-	// trimEvery is the minimum time between two garbage collections that trim. A program that makes
-	// garbage may collect it a hundred times a second. Traffic, however, often comes in bursts that
-	// are seconds apart (a segment of a stream, a poll). So only a block that has been idle for
-	// longer than trimEvery shows that the traffic needs fewer blocks.
+	// trimEvery is the minimum time between two trims that a garbage collection causes. The runtime
+	// may collect a hundred times a second, but traffic often comes in bursts that are seconds
+	// apart (a segment of a stream, a poll). A block that stays idle for longer than trimEvery is
+	// probably not needed.
 	trimEvery = 10 * time.Second
 
-	// minTrimBytes is the minimum number of refused bytes before a trim. Looking through the
-	// classes costs as much as allocating a few small blocks, so a trim for each refused block
-	// would cost too much.
+	// minTrimBytes is the minimum number of refused bytes before a trim. A trim for each refused
+	// block would cost too much, because a trim costs as much as allocating a few small blocks.
 	minTrimBytes = 1 << 20
 )
 
 var defaultPool = NewPool()
 
-// DefaultPool returns the Pool that is used wherever no other Pool was given. There is one in the
-// program, with the default [IdleLimit].
+// DefaultPool returns the Pool that this package and its users use when the caller gives no other
+// Pool. It has the default [IdleLimit].
 func DefaultPool() *Pool { return defaultPool }
 
 // A Pool lends blocks of memory in size classes, the powers of two from 512 bytes to 1 MiB. A
-// larger block is allocated on the heap and counted. Blocks are not cleared between loans.
+// larger block is allocated on the heap and counted. A block is not cleared before it is lent
+// again.
 //
-// A Pool's idle blocks are limited by [IdleLimit], and their number follows the traffic. A block
-// that stayed idle from one garbage collection to the next is left to the collector (at most every
-// ten seconds; the runtime collects at least every two minutes). The Pool also counts the bytes of
-// released blocks that it refused to keep because of the limit. When they add up to a quarter of
-// the limit, the Pool drops the blocks that have been idle since the last trim. This makes room for
-// the sizes that are in use now.
+// A Pool keeps idle blocks for reuse, up to [IdleLimit]. Their number follows the traffic: at a
+// garbage collection, but at most every ten seconds, the Pool drops the blocks that were idle ever
+// since the last trim. (The runtime collects at least every two minutes.) The Pool also counts the
+// bytes of released blocks that it did not keep because of the limit. When they add up to a quarter
+// of the limit, the Pool trims as well, to make room for the sizes that are in use now.
 //
-// All methods may be called from any goroutine, and a block may be taken on one and released on
-// another.
+// All methods may be called from any goroutine. A block may be taken on one goroutine and released
+// on another.
 type Pool struct {
 	parent *Pool // set if this Pool is an account, which uses only parent, out, peak and taken
 
@@ -64,7 +63,7 @@ type Pool struct {
 	classes   [numClasses]class
 
 	idle    atomic.Int64 // bytes; 0 ≤ idle ≤ idleLimit while no call is running
-	refused atomic.Int64 // bytes of released blocks that idleLimit kept out since the last trim
+	refused atomic.Int64 // bytes of blocks that put did not keep since the last trim
 
 	trimming sync.Mutex // locked before the mutex of a class
 	lastTrim time.Time  // guarded by trimming
@@ -72,7 +71,7 @@ type Pool struct {
 	large heapBlocks
 }
 
-// heapBlocks counts the blocks above the largest size class. They are never kept idle.
+// heapBlocks counts the lent blocks above the largest size class. Such a block is never kept idle.
 type heapBlocks struct {
 	mu          sync.Mutex
 	out         int64
@@ -80,8 +79,8 @@ type heapBlocks struct {
 	taken       uint64
 }
 
-// class holds the idle blocks of one size. The block that came back last is lent first, because it
-// is still in the processor's cache.
+// class holds the idle blocks of one size. The block that was released last is lent first, because
+// it is still in the processor's cache.
 //
 // Invariants, under mu:
 //
@@ -90,12 +89,12 @@ type heapBlocks struct {
 type class struct {
 	mu    sync.Mutex
 	free  []*block
-	low   int // the lowest number of idle blocks since the last trim: that many were never needed
-	out   int // blocks lent at present
-	peak  int // the most that were ever lent at once
+	low   int // the lowest number of idle blocks since the last trim
+	out   int // number of blocks lent
+	peak  int // maximum of out
 	taken uint64
-	fresh uint64   // blocks allocated, a part of taken
-	_     [64]byte // two classes never share a cache line
+	fresh uint64   // number of taken blocks that were allocated
+	_     [64]byte // two classes are on different cache lines
 }
 
 // A PoolOption changes the Pool that [NewPool] returns. An option panics if its value is out of
@@ -103,8 +102,9 @@ type class struct {
 type PoolOption func(*Pool)
 
 // IdleLimit limits the bytes that the Pool keeps idle. If a released block would exceed the limit,
-// the Pool leaves it to the garbage collector and later allocates a new one. This happens in a
-// program that releases more bytes than the limit at once. 0 keeps nothing. The default is 64 MiB.
+// the garbage collector frees it, and the Pool later allocates a new one. This happens in a program
+// that releases more bytes than the limit at once. A limit of 0 keeps nothing. The default is 64
+// MiB.
 func IdleLimit(bytes int64) PoolOption {
 	if bytes < 0 {
 		panic(fmt.Sprintf("millrace: IdleLimit(%d): the limit is 0 or more bytes", bytes))
@@ -122,9 +122,9 @@ func NewPool(opts ...PoolOption) *Pool {
 	return p
 }
 
-// Account returns a Pool that counts a part of p's blocks. Its blocks come from p and return to p.
-// Both Pools count a block as long as a share of it is held. An account adds two additions to the
-// cost of each block. It keeps no block idle and cannot have accounts itself.
+// Account returns a Pool that counts some of p's blocks separately. Its blocks come from p and
+// return to p. Both Pools count a block until its last share is released. An account keeps no idle
+// blocks and cannot have accounts itself.
 func (p *Pool) Account() *Pool {
 	if p.parent != nil {
 		panic("millrace: an account of an account")
@@ -132,10 +132,11 @@ func (p *Pool) Account() *Pool {
 	return &Pool{parent: p}
 }
 
-// Get lends a block with room for at least n bytes. The caller owns the Draft and ends the loan
-// with [Draft.Freeze] (and the Ref's Release) or [Draft.Release]. The memory is not cleared.
+// Get lends a block with room for at least n bytes. The caller owns the Draft. It returns the block
+// with [Draft.Release], or turns it into a Ref with [Draft.Freeze] and later releases the Ref. The
+// memory is not cleared.
 //
-// Get panics if n is negative or at least 4 GiB, because a block is smaller than that.
+// Get panics if n is negative or at least 4 GiB.
 func (p *Pool) Get(n int) Draft {
 	b := p.take(n)
 	d := Draft{blk: b, loan: loan{b.lend(), stock}}
@@ -143,7 +144,8 @@ func (p *Pool) Get(n int) Draft {
 	return d
 }
 
-// take returns an idle block of at least n bytes. The caller starts the loan by calling lend.
+// take returns an idle block of at least n bytes. The caller must call lend before it uses the
+// block.
 func (p *Pool) take(n int) *block {
 	if n < 0 || uint64(n) > math.MaxUint32 {
 		panic(fmt.Sprintf("millrace: Get of %d bytes; a block has 0 to %d", n,
@@ -172,7 +174,7 @@ func (p *Pool) take(n int) *block {
 	return b
 }
 
-// put takes a block back after the release of its last share.
+// put returns a block to the Pool after the release of its last share.
 func (p *Pool) put(b *block) {
 	size := int64(len(b.buf))
 	if p.parent != nil {
@@ -195,18 +197,17 @@ func (p *Pool) put(b *block) {
 	}
 }
 
-// refuse counts a block that is not kept because of the limit, and trims when such blocks add up to
-// a quarter of the limit. A block that was needed since the last trim survives the next one. After
-// a change of traffic, it therefore takes two trims to drop the blocks of the old sizes. Until
-// then, blocks of half the limit are refused and allocated anew. With a smaller threshold, a size
-// that is needed now and then would be dropped as well.
+// refuse counts the bytes of a block that is not kept because of idleLimit. When they add up to a
+// quarter of the limit, refuse drops the blocks that were idle ever since the last trim. A smaller
+// threshold would also drop sizes that are needed only now and then. A block that was needed since
+// the last trim survives the next one, so it takes two trims to drop the sizes of earlier traffic.
 func (p *Pool) refuse(size int64) {
 	most := max(p.idleLimit/4, minTrimBytes)
 	if p.refused.Add(size) < most || !p.trimming.TryLock() {
 		return
 	}
 	defer p.trimming.Unlock()
-	if p.refused.Load() >= most { // no other goroutine has trimmed in between
+	if p.refused.Load() >= most { // otherwise, another goroutine has just trimmed
 		p.dropUnneeded(time.Now())
 	}
 }
@@ -222,7 +223,7 @@ func (h *heapBlocks) count(blocks, bytes int64) {
 	}
 }
 
-// take returns the idle block that was used last, or nil.
+// take returns the idle block that was released last, or nil.
 func (c *class) take() *block {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -233,7 +234,7 @@ func (c *class) take() *block {
 	if last < 0 {
 		c.fresh++
 		// The caller is about to allocate a block. Grow the list for that block now, so that put
-		// need not allocate when the block returns.
+		// does not allocate when the block returns.
 		c.free = slices.Grow(c.free, c.out)
 		return nil
 	}
@@ -244,7 +245,7 @@ func (c *class) take() *block {
 	return b
 }
 
-// put counts a block as returned, and keeps it if there is room.
+// put counts a block as returned. If keep is true, it keeps the block idle.
 func (c *class) put(b *block, keep bool) {
 	c.mu.Lock()
 	c.out--
@@ -270,8 +271,8 @@ func (c *class) drop(n int) int {
 	return n
 }
 
-// trimUnneeded drops the blocks that were idle ever since the last trim, if trimEvery has passed
-// since then.
+// trimUnneeded drops the blocks that were idle ever since the last trim, unless that trim was less
+// than trimEvery ago.
 func (p *Pool) trimUnneeded(now time.Time) {
 	p.trimming.Lock()
 	defer p.trimming.Unlock()
@@ -280,7 +281,7 @@ func (p *Pool) trimUnneeded(now time.Time) {
 	}
 }
 
-// Trim leaves every idle block to the garbage collector now.
+// Trim drops every idle block now, so that the garbage collector can free it.
 func (p *Pool) Trim() {
 	for i := range p.classes {
 		c := &p.classes[i]
@@ -291,7 +292,7 @@ func (p *Pool) Trim() {
 	}
 }
 
-// dropUnneeded drops the blocks that were idle ever since the last call. The caller holds
+// dropUnneeded drops the blocks that were idle ever since its last call. The caller holds
 // p.trimming.
 func (p *Pool) dropUnneeded(now time.Time) {
 	p.lastTrim = now
@@ -307,8 +308,8 @@ func (p *Pool) dropUnneeded(now time.Time) {
 }
 
 // trimAfterGC calls p.trimUnneeded after each garbage collection for as long as p is reachable. A
-// timer could not return memory any earlier, because only a collection frees dropped blocks. Unlike
-// a timer, this costs an idle program nothing and belongs to no synctest bubble.
+// timer would not free memory any earlier, because only a collection frees dropped blocks. Unlike a
+// timer, a finalizer costs an idle program nothing and belongs to no synctest bubble.
 func trimAfterGC(p *Pool) {
 	type sentinel struct{ pool weak.Pointer[Pool] }
 	var rearm func(s *sentinel)
@@ -323,17 +324,17 @@ func trimAfterGC(p *Pool) {
 
 // PoolStats describes the blocks that a Pool has lent or keeps idle.
 type PoolStats struct {
-	InUse       int64  // bytes lent at present, by block size
-	InUseBlocks int64  // blocks lent at present
-	Idle        int64  // bytes kept for the next loan
-	HighWater   int64  // bytes: the peaks of lent bytes of each size class, added up
-	Taken       uint64 // loans since NewPool
-	Reused      uint64 // of Taken, those served by an idle block
-	Oversize    uint64 // of Taken, those above the largest size class, served from the heap
+	InUse       int64  // bytes lent now, by block size
+	InUseBlocks int64  // blocks lent now
+	Idle        int64  // bytes of the idle blocks
+	HighWater   int64  // sum of the peaks of lent bytes of all size classes
+	Taken       uint64 // blocks lent since NewPool
+	Reused      uint64 // of Taken, those that had been idle
+	Oversize    uint64 // of Taken, those above the largest size class
 }
 
-// Stats returns a snapshot. The figures are exact if no other call is running. For an account only
-// InUse, HighWater (its largest InUse) and Taken are set.
+// Stats returns a snapshot. The figures are exact if no other call is running. For an account,
+// Stats sets only InUse, Taken and HighWater, which is then the largest InUse so far.
 func (p *Pool) Stats() PoolStats {
 	if p.parent != nil {
 		return PoolStats{InUse: p.out.Load(), HighWater: p.peak.Load(), Taken: p.taken.Load()}
@@ -362,12 +363,13 @@ func (p *Pool) Stats() PoolStats {
 	return s
 }
 
-// Leaks describes the shares of p's blocks that have not been released: for each, the size of its
-// block and the stack of the call that took it. Only a program built with -tags invariants records
+// Leaks describes the shares of p's blocks that have not been released: the size of the block and
+// the stack of the call that took the share. Only a program built with -tags invariants records
 // stacks. In any other build Leaks returns nil, and [Pool.Stats] shows how much memory is lent.
 func (p *Pool) Leaks() []string { return leaks(p) }
 
-// classFor returns the index of the smallest size class with room for n bytes, or oversize.
+// classFor returns the index of the smallest size class with room for n bytes. It returns oversize
+// if n is above the largest.
 func classFor(n int) int {
 	if n > 1<<maxClassBits {
 		return oversize

@@ -7,37 +7,37 @@ import (
 )
 
 const (
-	// defaultSize is the buffer size of bufio.NewReader. Peek and ReadSlice therefore have the same
-	// limit as there.
+	// defaultSize is the buffer size of bufio.NewReader, so that Peek and ReadSlice have the same
+	// limit.
 	defaultSize = 4096
 
 	// minSize is the minimum buffer size of bufio.NewReaderSize.
 	minSize = 16
 
-	// Blocks start at firstBlock bytes, because most connections receive little. They grow to
-	// mostBlock with the traffic. Larger blocks would save too few system calls to be worth their
-	// memory, because a socket seldom has more than mostBlock bytes available at once.
+	// The first block of a Reader has firstBlock bytes, because most connections receive little.
+	// The blocks grow to mostBlock with the traffic. Larger blocks would save few system calls,
+	// because a socket seldom has more than mostBlock bytes available at once.
 	firstBlock = 4 << 10
 	mostBlock  = 64 << 10
 
-	// blockReads is the number of reads of the source that a block holds. keptReads is that number
-	// if packets are kept. It is larger because each block is then one more piece to share and to
+	// A block has room for blockReads reads of average size. If the caller keeps shares of the
+	// blocks, it has room for keptReads, because each block then is one more piece to share and to
 	// send. Still larger numbers would hold too much memory for a slow stream.
 	blockReads = 8
 	keptReads  = 16
 
-	// minTail is the minimum room, in bytes, after kept bytes. With less room, the Reader does not
-	// read into the same block again.
+	// minTail is the minimum room, in bytes, at the end of a block that others have shares of. With
+	// less room, the Reader takes a new block.
 	minTail = 512
 
-	// handOut is the number of shares that ReadChain gives with a piece. With them, a caller who
-	// sends the piece to a few receivers need not buy more. readerStock is the number that the
-	// Reader buys at a time.
+	// handOut is the number of shares that ReadChain gives to a piece. A caller that sends the
+	// piece to a few receivers then need not add more to the block's count. readerStock is the
+	// number of shares that the Reader adds to the count at once.
 	handOut     = 32
 	readerStock = 1 << 16
 
-	// maxEmptyReads is how many reads may return neither bytes nor an error. After that many, a
-	// read fails with io.ErrNoProgress, as in bufio.
+	// maxEmptyReads is the number of consecutive reads that may return neither bytes nor an error.
+	// Then the read fails with io.ErrNoProgress, as in bufio.
 	maxEmptyReads = 100
 )
 
@@ -48,21 +48,21 @@ var (
 
 // A Reader is a buffered reader that lends its memory instead of copying out of it. It has all
 // methods of [bufio.Reader] with the same meaning and the same errors, so that NewReader can
-// replace bufio.NewReader without another change. It has these methods in addition:
+// replace bufio.NewReader without another change. It adds these methods:
 //
-//   - [Reader.ReadRange] lends the next n bytes to a function, wherever they lie. It copies
-//     nothing. It touches a counter or a pool only to wait for a socket.
+//   - [Reader.ReadRange] lends the next n bytes to a function and copies nothing. The bytes may lie
+//     in several blocks.
 //   - [Reader.ReadChain] moves the next n bytes to a [Chain] that may be kept, shared and sent.
 //   - [Reader.Skip], and integers of any width in either byte order.
 //
-// Over a *net.TCPConn or a stream *net.UnixConn, a Reader holds no memory while it waits for data:
-// it waits until the socket is readable and takes a block only then. Deadlines keep working.
+// Over a *net.TCPConn or a stream *net.UnixConn, a Reader holds no memory while it waits for data.
+// It waits until the socket is readable and only then takes a block. Deadlines keep working.
 //
 // Blocks come from a [Pool]. A block has room for about eight reads of the source, or sixteen if
-// packets are kept. Its size is 4 KiB to 64 KiB, unless the caller requested a Reader of a smaller
-// or larger size. A Reader is for one goroutine at a time. [Reader.Release] returns its blocks. If
-// a Reader is dropped without Release, the garbage collector frees it and its block, but the Pool
-// counts the block as in use forever.
+// the caller keeps shares of the blocks. Its size is 4 KiB to 64 KiB, unless the caller requested a
+// Reader of a smaller or larger size. A Reader is for one goroutine at a time. [Reader.Release]
+// returns its blocks. If a Reader is dropped without Release, the garbage collector frees it and
+// its block, but the Pool counts the block as in use forever.
 type Reader struct {
 	// Invariants:
 	//
@@ -79,43 +79,45 @@ type Reader struct {
 	lastRuneSize int32 // size of the last rune read for UnreadRune; -1 means invalid
 
 	blk    *block
-	gen    uint32 // the loan of blk
-	stock  uint32 // the Reader's shares of blk; all but one can be given away
+	gen    uint32 // generation of blk
+	stock  uint32 // number of the Reader's shares of blk; it always keeps one
 	base   uint32
-	lent   bool // shares of blk have been given away
-	window bool // buf is part of a Ref that came from elsewhere: buf[w:] must not be written
-	// The Reader waits for the socket without a share of blk. blk may return to its Pool meanwhile.
-	// If it did not, the Reader rejoins it after the wait.
+	lent   bool // others have had shares of blk
+	window bool // buf is part of a Ref that the Reader did not fill: buf[w:] must not be written
+	// The Reader has released its shares of blk to wait for the socket. After the wait, it uses blk
+	// again if blk has not returned to its Pool.
 	parked bool
 	token  token
 
 	size    int // number of bytes that Peek and ReadSlice can reach, as in bufio
-	want    int // size of the next block
-	arrived int // bytes that src has given since want was last reviewed
-	reads   int // number of reads that gave arrived
+	want    int // minimum size of the next block
+	arrived int // bytes that src has returned since want was last set
+	reads   int // number of reads that returned them
 
 	src  io.Reader
-	sock *socket // src, if the Reader can wait for its readiness
-	more *supply // blocks that did not come from src
+	sock *socket // src, if the Reader can wait for it without a block; else nil
+	more *supply // bytes that were put back or come from NewReaderFrom; else nil
 	pool *Pool
 }
 
-// supply is a source of bytes that a Reader uses before src or instead of it.
+// supply holds bytes that a Reader returns before it reads from src, or instead of reading from
+// src.
 type supply struct {
-	ahead Chain              // bytes that have arrived but have not been read
-	next  func(*Chain) error // adds more bytes; nil for a Reader over an io.Reader
+	ahead Chain              // bytes that have arrived and have not been read
+	next  func(*Chain) error // appends more bytes to the Chain; nil for a Reader over an io.Reader
 }
 
-// NewReader returns a Reader of src whose Peek and ReadSlice can return up to 4096 bytes. It
-// borrows src until the Reader is released or reset; the caller closes src.
+// NewReader returns a Reader of src. Its Peek and ReadSlice can return up to 4096 bytes. It borrows
+// src until the Reader is released or reset; the caller closes src.
 func NewReader(src io.Reader) *Reader { return NewReaderSize(src, defaultSize) }
 
-// NewReaderSize returns a Reader of src whose Peek, ReadSlice and ReadLine can return up to size
-// bytes. The minimum size is 16. The memory of the Reader depends on the traffic; size only sets
-// its limits. If src is a Reader with at least that size, NewReaderSize returns src.
+// NewReaderSize returns a Reader of src. Its Peek, ReadSlice and ReadLine can return up to size
+// bytes, but at least 16. The memory that the Reader uses depends on the traffic. If src is a
+// Reader with at least that size, NewReaderSize returns src.
 func NewReaderSize(src io.Reader, size int) *Reader { return defaultPool.NewReader(src, size) }
 
-// NewReader is [NewReaderSize] with blocks from p. If src is returned, it keeps its own Pool.
+// NewReader is [NewReaderSize] with blocks from p. If NewReader returns src, src keeps its own
+// Pool.
 func (p *Pool) NewReader(src io.Reader, size int) *Reader {
 	if r, ok := src.(*Reader); ok && r.size >= size {
 		return r
@@ -125,16 +127,16 @@ func (p *Pool) NewReader(src io.Reader, size int) *Reader {
 	return b
 }
 
-// SetPool makes b take its next blocks from p. Use it for an account (see [Pool.Account]) that is
-// known only after the Reader was made.
+// SetPool makes b take its next blocks from p. Use it when the account of a connection (see
+// [Pool.Account]) is known only after the Reader was made.
 func (b *Reader) SetPool(p *Pool) { b.pool = p }
 
-// NewReaderFrom returns a Reader whose bytes come from next instead of an io.Reader: from a
-// channel, another Reader or a decoder. next adds at least one byte to dst, or returns an error.
-// dst is empty when the Reader calls next, and the Reader owns it. If next returns an error, the
-// Reader first returns the bytes that next has added, and then the error. The Reader lends the
-// bytes and passes them on without copying. Only Peek, ReadSlice and integers copy, and only bytes
-// that straddle two pieces.
+// NewReaderFrom returns a Reader that gets its bytes from next instead of an io.Reader: from a
+// channel, another Reader or a decoder. The function next must add at least one byte to dst or
+// return an error. The Reader owns dst, which is empty when the Reader calls next. If next returns
+// an error, the Reader first returns the bytes that next has added, and then the error. The Reader
+// lends the bytes without copying them. Peek, ReadSlice and the integer methods copy bytes that
+// straddle two pieces.
 func NewReaderFrom(next func(dst *Chain) error) *Reader {
 	b := &Reader{pool: defaultPool, size: defaultSize, more: &supply{next: next}}
 	b.start(nil)
@@ -161,7 +163,7 @@ func (b *Reader) Buffered() int {
 	return n
 }
 
-// Reset drops the buffered bytes and makes b read from src, which it borrows like [NewReader]. It
+// Reset drops the buffered bytes and makes b read from src. It borrows src like [NewReader]. It
 // keeps a block that has no other shares. Reset on the zero Reader prepares it like NewReader.
 func (b *Reader) Reset(src io.Reader) {
 	if b == src {
@@ -182,7 +184,7 @@ func (b *Reader) Reset(src io.Reader) {
 }
 
 // Release drops the buffered bytes and returns every block. It does not close the source. Shares
-// from ReadChain stay valid. After Release only Reset and Release may be called; a read fails.
+// from ReadChain stay valid. After Release, every read fails, and only Reset makes b usable again.
 func (b *Reader) Release() {
 	b.retire()
 	if b.more != nil {
@@ -194,8 +196,8 @@ func (b *Reader) Release() {
 	b.lastByte, b.lastRuneSize = -1, -1
 }
 
-// readErr returns the pending error and clears it, as bufio does: the next read tries the source
-// again.
+// readErr returns the pending error and clears it, as bufio does, so that the next read tries the
+// source again.
 func (b *Reader) readErr() error {
 	err := b.err
 	if err != errReleased {
@@ -209,12 +211,12 @@ func (b *Reader) readErr() error {
 // than any buffer.
 //
 // Over a socket (see [Reader]), ReadRange lends the bytes that have arrived before it waits for
-// more. Over any other source, it first reads the whole range if that fits into the block, which
-// makes fewer, larger slices.
+// more. Over any other source, if the whole range fits into the block, ReadRange first reads the
+// whole range. This makes fewer, larger slices.
 //
 // If the source ends early, ReadRange returns io.EOF if there were no bytes and io.ErrUnexpectedEOF
-// if there were some. Bytes that came before an error have been lent and are consumed. n < 0 is
-// bufio.ErrNegativeCount.
+// if there were some. The bytes before an error have been lent and are consumed. If n is negative,
+// the error is bufio.ErrNegativeCount.
 func (b *Reader) ReadRange(n int, yield func([]byte)) error {
 	if n < 0 {
 		return bufio.ErrNegativeCount
@@ -236,20 +238,20 @@ func (b *Reader) ReadRange(n int, yield func([]byte)) error {
 	return nil
 }
 
-// spoil overwrites bytes after their loan (with -tags invariants). It leaves bytes alone that may
-// belong to a piece that others see.
+// With -tags invariants, spoil overwrites bytes that were lent, unless others may have shares of
+// the block.
 func (b *Reader) spoil(p []byte) {
 	if !b.window && !b.lent {
 		poison(p)
 	}
 }
 
-// ReadChain moves the next n bytes to the end of dst, which owns them. It does not copy: the bytes
-// stay where the source put them. Bytes of one block become one piece.
+// ReadChain moves the next n bytes to the end of dst, which owns them. It does not copy. Bytes of
+// one block become one piece.
 //
-// On an error nothing is added to dst and nothing is lost: all bytes that have arrived stay
-// buffered for a later call. If the source ends early the error is io.EOF if nothing was left and
-// io.ErrUnexpectedEOF otherwise. n < 0 is bufio.ErrNegativeCount.
+// If ReadChain returns an error, dst is unchanged, and all bytes that have arrived stay buffered
+// for a later call. If the source ends early, the error is io.EOF if no bytes were left and
+// io.ErrUnexpectedEOF otherwise. If n is negative, the error is bufio.ErrNegativeCount.
 func (b *Reader) ReadChain(dst *Chain, n int) error {
 	b.lastByte, b.lastRuneSize = -1, -1
 	if n < 0 {
@@ -274,11 +276,11 @@ func (b *Reader) ReadChain(dst *Chain, n int) error {
 	return nil
 }
 
-// give moves the next n bytes of buf to dst, 0 < n ≤ w-r.
+// give moves the next n bytes of buf to dst. It requires 0 < n ≤ w-r.
 func (b *Reader) give(dst *Chain, n int) {
 	off := b.base + uint32(b.r)
 	if b.window && b.r+n == b.w {
-		// This is the rest of a piece that came from elsewhere. Pass it on with all its shares.
+		// This is the rest of a piece that the Reader did not fill. Pass it on with all its shares.
 		r := Ref{blk: b.blk, loan: loan{b.gen, b.stock}, span: span{off, uint32(n)}}
 		b.token.close()
 		b.forget()
@@ -298,7 +300,7 @@ func (b *Reader) give(dst *Chain, n int) {
 	dst.push(r)
 }
 
-// putBack makes the bytes of c the next ones to be read. The caller has nothing buffered.
+// putBack makes the bytes of c the next ones to be read. buf must be empty.
 func (b *Reader) putBack(c *Chain) {
 	if c.Len() == 0 {
 		return
@@ -310,7 +312,7 @@ func (b *Reader) putBack(c *Chain) {
 	b.more.ahead.Merge(c)
 }
 
-// behind reports whether bytes have arrived that are not in buf yet. The Reader reads them before
+// behind reports whether bytes have arrived that are not in buf yet. The Reader returns them before
 // it returns b.err.
 func (b *Reader) behind() bool { return b.more != nil && b.more.ahead.Len() > 0 }
 
@@ -336,7 +338,8 @@ func (b *Reader) Skip(n int) error {
 	return midway(err, got)
 }
 
-// midway turns the end of the source into io.ErrUnexpectedEOF if some of the bytes came before it.
+// midway returns io.ErrUnexpectedEOF if err is io.EOF and got is positive. Otherwise it returns
+// err.
 func midway(err error, got int) error {
 	if err == io.EOF && got > 0 {
 		return io.ErrUnexpectedEOF
@@ -352,7 +355,7 @@ func blockSize(n int) int {
 	return n
 }
 
-// retire returns the block to the Pool. Its buffered bytes are lost.
+// retire returns the block to the Pool and drops its buffered bytes.
 func (b *Reader) retire() {
 	if b.blk == nil {
 		return
@@ -370,7 +373,7 @@ func (b *Reader) retire() {
 	}
 }
 
-// forget leaves b without a block. The caller handles the block's shares: it has passed them on or
+// forget clears the fields that describe the block. The caller has passed on the block's shares, or
 // releases them.
 func (b *Reader) forget() {
 	b.blk, b.buf, b.r, b.w = nil, nil, 0, 0
@@ -387,9 +390,9 @@ func (b *Reader) take(n int) {
 }
 
 // measure counts a read of n bytes. When a block's worth of bytes has arrived, it chooses the size
-// of the next block. The next block has room for several reads of the average size, but is at most
-// twice as large as the present one. It is smaller only if less than half the present size would
-// do.
+// of the next block. That block has room for several reads of the average size, but is at most
+// twice as large as the last one. measure chooses a smaller size only if less than half the last
+// size is enough.
 func (b *Reader) measure(n int) {
 	b.arrived += n
 	b.reads++

@@ -9,13 +9,13 @@ import (
 	"unicode/utf8"
 )
 
-// The methods of bufio.Reader, with their meaning and errors.
+// The methods of bufio.Reader, with the same meaning and errors.
 
 var errNegativeWrite = errors.New("millrace: writer returned an impossible count from Write")
 
 // Peek returns the next n bytes without consuming them. They are valid until the next read, Reset
-// or Release. If there are fewer than n, the error gives the reason; it is bufio.ErrBufferFull if n
-// is above [Reader.Size] and fewer than n bytes are buffered.
+// or Release. If Peek returns fewer than n bytes, the error says why. The error is
+// bufio.ErrBufferFull if n is above [Reader.Size] and fewer than n bytes are buffered.
 func (b *Reader) Peek(n int) ([]byte, error) {
 	if n < 0 {
 		return nil, bufio.ErrNegativeCount
@@ -34,8 +34,8 @@ func (b *Reader) Peek(n int) ([]byte, error) {
 	return b.buf[b.r : b.r+n : b.r+n], nil
 }
 
-// Discard skips the next n bytes and returns the number skipped. If that is fewer than n, the error
-// gives the reason.
+// Discard skips the next n bytes and returns the number skipped. If it skips fewer than n, the
+// error says why.
 func (b *Reader) Discard(n int) (discarded int, err error) {
 	if n < 0 {
 		return 0, bufio.ErrNegativeCount
@@ -86,7 +86,7 @@ func (b *Reader) Read(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// readDirect reads into the caller's memory. It requires that nothing is buffered.
+// readDirect reads from src into p, which is the caller's memory. Nothing may be buffered.
 func (b *Reader) readDirect(p []byte) (int, error) {
 	if b.sock != nil {
 		b.park()
@@ -118,8 +118,8 @@ func (b *Reader) ReadByte() (byte, error) {
 }
 
 // UnreadByte makes the last byte that was read the next one to be read. It returns
-// bufio.ErrInvalidUnreadByte when the last call was not one that reads bytes: after Peek, Discard,
-// WriteTo, ReadRange and ReadChain, for example.
+// bufio.ErrInvalidUnreadByte if the last call did not read a byte, and after Peek, Discard,
+// WriteTo, ReadRange and ReadChain.
 func (b *Reader) UnreadByte() error {
 	if b.lastByte < 0 {
 		return bufio.ErrInvalidUnreadByte
@@ -134,8 +134,8 @@ func (b *Reader) UnreadByte() error {
 	return nil
 }
 
-// prepend puts c before the buffered bytes. It is needed if c is no longer in the buffer, because c
-// was read directly into the caller's memory or because c's block was returned.
+// prepend puts c before the buffered bytes. UnreadByte calls it when the block does not contain c,
+// because c was read directly into the caller's memory or its block has been returned.
 func (b *Reader) prepend(c byte) {
 	d := b.pool.Get(1 + b.w - b.r)
 	p := d.Bytes()
@@ -147,8 +147,8 @@ func (b *Reader) prepend(c byte) {
 	b.putBack(&front)
 }
 
-// ReadRune returns the next UTF-8 character and its size in bytes. An invalid byte is U+FFFD of
-// size 1.
+// ReadRune returns the next UTF-8 character and its size in bytes. For an invalid byte it returns
+// U+FFFD and 1.
 func (b *Reader) ReadRune() (r rune, size int, err error) {
 	for b.w-b.r < utf8.UTFMax && !utf8.FullRune(b.buf[b.r:b.w]) && (b.err == nil || b.behind()) {
 		b.extend(utf8.UTFMax)
@@ -177,8 +177,8 @@ func (b *Reader) UnreadRune() error {
 
 // ReadSlice reads until delim, inclusive, and returns the bytes without copying them. They are
 // valid until the next read, Reset or Release. If an error comes before delim, ReadSlice returns
-// all buffered bytes and the error; the error is bufio.ErrBufferFull if [Reader.Size] bytes hold no
-// delim.
+// all buffered bytes and the error. If there is no delim in the first [Reader.Size] bytes, the
+// error is bufio.ErrBufferFull.
 func (b *Reader) ReadSlice(delim byte) (line []byte, err error) {
 	for searched := 0; ; {
 		end := min(b.w, b.r+b.size)
@@ -207,19 +207,19 @@ func (b *Reader) ReadSlice(delim byte) (line []byte, err error) {
 }
 
 // sliceStep is how many bytes of the next piece ReadSlice copies at a time when a line straddles
-// two pieces that came from elsewhere. Most lines end within sliceStep bytes. ReadSlice therefore
+// two pieces that the Reader did not fill. Most lines end within sliceStep bytes, so ReadSlice
 // copies few bytes that come after the line.
 const sliceStep = 64
 
-// ReadLine returns the next line without its end ("\n" or "\r\n"), valid until the next read, Reset
-// or Release. A line longer than [Reader.Size] comes in parts; isPrefix is true for all parts but
-// the last. ReadBytes and ReadString are simpler.
+// ReadLine returns the next line without its end ("\n" or "\r\n"). The line is valid until the next
+// read, Reset or Release. A line longer than [Reader.Size] comes in parts; isPrefix is true for all
+// parts but the last. ReadBytes and ReadString are simpler.
 func (b *Reader) ReadLine() (line []byte, isPrefix bool, err error) {
 	line, err = b.ReadSlice('\n')
 	if err == bufio.ErrBufferFull {
 		// lastByte is -1 if the error is the source's.
 		if last := len(line) - 1; last >= 0 && line[last] == '\r' {
-			b.r-- // it may belong to a "\r\n" that straddles the limit
+			b.r-- // the '\r' may belong to a "\r\n" that straddles the limit
 			line = line[:last]
 		}
 		return line, true, nil
@@ -268,9 +268,9 @@ func (b *Reader) ReadString(delim byte) (string, error) {
 	}
 }
 
-// WriteTo writes the buffered bytes, and then the rest of the source, to w. If the source has a
-// WriteTo or w has a ReadFrom, WriteTo uses it for the rest, so that the kernel can move the bytes.
-// w borrows the bytes.
+// WriteTo writes the buffered bytes and then the rest of the source to w, which borrows them. If
+// the source has a WriteTo or w has a ReadFrom, WriteTo uses it for the rest, so that the kernel
+// can move the bytes.
 func (b *Reader) WriteTo(w io.Writer) (n int64, err error) {
 	b.lastByte, b.lastRuneSize = -1, -1
 	for {
@@ -310,7 +310,6 @@ func (b *Reader) WriteTo(w io.Writer) (n int64, err error) {
 	return n, b.readErr()
 }
 
-// writeBuffered writes the buffered bytes of the block to w.
 func (b *Reader) writeBuffered(w io.Writer) (int64, error) {
 	n, err := w.Write(b.buf[b.r:b.w])
 	if n < 0 || n > b.w-b.r {

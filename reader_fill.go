@@ -2,9 +2,9 @@ package millrace
 
 import "io"
 
-// If nothing is buffered, fill makes at least one byte available or returns the error. The bytes
-// that were already read from the block may be overwritten or released, unless others have shares
-// of it.
+// fill makes at least one byte available or returns an error. It does nothing if bytes are
+// buffered. Otherwise it may overwrite or release the bytes of the block that were already read,
+// unless others have shares of the block.
 func (b *Reader) fill() error {
 	for range maxEmptyReads {
 		if b.err != nil && !b.behind() {
@@ -21,9 +21,9 @@ func (b *Reader) fill() error {
 	return io.ErrNoProgress
 }
 
-// fillRange makes at least one byte available, or returns the error. If src is a socket or b.more
-// is set, it then returns. Otherwise it reads on until n bytes are buffered, if n bytes fit into
-// the block. It stops when src gives nothing. The caller has fewer than n buffered.
+// fillRange makes at least one byte available, or returns the error. If b has neither a socket nor
+// a supply, and n bytes fit into the block, fillRange then reads until n bytes are buffered. It
+// stops early at an error or an empty read. The caller has fewer than n bytes buffered.
 func (b *Reader) fillRange(n int) error {
 	if b.r == b.w {
 		if err := b.fill(); err != nil {
@@ -43,8 +43,8 @@ func (b *Reader) fillRange(n int) error {
 	return nil
 }
 
-// fillOnce reads from the source once. The caller has nothing buffered. Afterwards something is
-// buffered, or b.err is set, or the source gave nothing.
+// fillOnce reads from the source once. The caller has nothing buffered. Afterwards bytes are
+// buffered, or b.err is set, or the source returned neither bytes nor an error.
 func (b *Reader) fillOnce() {
 	switch {
 	case b.behind():
@@ -60,7 +60,7 @@ func (b *Reader) fillOnce() {
 	}
 }
 
-// advance makes the first piece of ahead the buffer (window).
+// advance makes the first piece of b.more.ahead the buffer.
 func (b *Reader) advance() {
 	b.retire()
 	r := b.more.ahead.pop()
@@ -73,8 +73,7 @@ func (b *Reader) advance() {
 	b.token.open(b.blk, 1)
 }
 
-// receive reads from the source once into the room that makeRoom finds. The caller has nothing
-// buffered.
+// receive reads from the source once, into memory from makeRoom. The caller has nothing buffered.
 func (b *Reader) receive() {
 	if b.sock != nil {
 		b.sock.receive()
@@ -83,13 +82,13 @@ func (b *Reader) receive() {
 	b.readInto(b.makeRoom())
 }
 
-// readInto reads once into p, which is buf[w:].
+// readInto reads from src once into p, which must begin at buf[w].
 func (b *Reader) readInto(p []byte) {
 	n, err := b.src.Read(p)
 	b.received(n, len(p), err)
 }
 
-// received processes the result of one read into buf[w:].
+// received records the result of one read of up to room bytes into buf[w:].
 func (b *Reader) received(n, room int, err error) {
 	if n < 0 || n > room {
 		panic(errBadCount)
@@ -101,15 +100,15 @@ func (b *Reader) received(n, room int, err error) {
 	}
 }
 
-// makeRoom returns memory after w to read into. The caller has nothing buffered. If others have no
-// share of the block, makeRoom usually reuses the block from its start, because that touches
-// neither the pool nor a counter.
+// makeRoom returns the memory after w, to read into. The caller has nothing buffered. If others
+// have no share of the block, makeRoom usually starts again at the start of the block, because that
+// needs no other block.
 func (b *Reader) makeRoom() []byte {
 	if b.parked {
 		b.rejoin()
 	}
 	if b.lent && !b.window && b.blk.sole(b.stock) {
-		b.lent = false // all the shares that were given away have been released
+		b.lent = false // the others have released all their shares
 	}
 	switch {
 	case b.blk == nil:
@@ -126,9 +125,9 @@ func (b *Reader) makeRoom() []byte {
 	return b.buf[b.w:]
 }
 
-// park gives up every share of the block before the Reader waits for the socket. If other owners
-// have shares of the block, the Reader keeps a reference to it. After the wait, if they still hold
-// it, the Reader fills the room after their bytes instead of taking another block.
+// park releases the Reader's shares of the block, so that the Reader holds no memory while it waits
+// for the socket. If others have shares, the Reader remembers the block. If they still hold them
+// after the wait, the Reader fills the room after their bytes instead of taking another block.
 func (b *Reader) park() {
 	if b.blk == nil || b.parked {
 		return
@@ -137,14 +136,14 @@ func (b *Reader) park() {
 		b.retire()
 		return
 	}
-	b.blk.setUsed(len(b.buf)) // holders of shares must not append to their bytes meanwhile
+	b.blk.setUsed(len(b.buf)) // until then, holders of shares must not append to their bytes
 	b.parked = true
 	b.token.close()
 	b.blk.release(b.gen, b.stock)
 }
 
-// rejoin takes shares of the block that park gave up, if other holders still keep the block in use.
-// Otherwise the block is back in its Pool, and rejoin clears b.blk.
+// rejoin takes new shares of the block that park released. If the block has returned to its Pool,
+// rejoin clears b.blk instead.
 func (b *Reader) rejoin() {
 	if !b.blk.rejoin(b.gen, stock) {
 		b.retire()
@@ -155,9 +154,9 @@ func (b *Reader) rejoin() {
 	b.token.open(b.blk, 1)
 }
 
-// extend makes at least one more byte available, or sets b.err. The bytes are contiguous with the
-// buffered bytes, in memory with room for n in total. The caller has fewer than n bytes buffered
-// and no error pending.
+// extend makes at least one more byte available, or sets b.err. All buffered bytes are then
+// contiguous, in memory with room for n bytes. The caller has fewer than n bytes buffered and no
+// error pending.
 func (b *Reader) extend(n int) {
 	for range maxEmptyReads {
 		before := b.w - b.r
@@ -190,7 +189,8 @@ func (b *Reader) extendOnce(n int) {
 	b.readInto(b.buf[b.w:])
 }
 
-// need buffers n contiguous bytes, or returns an error and keeps the buffered bytes. n ≤ size.
+// need buffers n contiguous bytes, or returns an error and keeps the buffered bytes. It requires n
+// ≤ b.size.
 func (b *Reader) need(n int) error {
 	for b.w-b.r < n {
 		if b.err != nil && !b.behind() {
@@ -201,8 +201,8 @@ func (b *Reader) need(n int) error {
 	return nil
 }
 
-// gather copies bytes from ahead to the end of the buffer. It stops when the buffer holds n bytes
-// or ahead is empty.
+// gather copies bytes from b.more.ahead to the end of the buffer, until the buffer holds n bytes or
+// ahead is empty.
 func (b *Reader) gather(n int) {
 	m := min(n-(b.w-b.r), b.more.ahead.Len())
 	b.contiguous(n)
@@ -211,7 +211,7 @@ func (b *Reader) gather(n int) {
 	b.more.ahead.Discard(m)
 }
 
-// contiguous makes room in the block for n bytes from r on. If necessary, it moves the buffered
+// contiguous makes room in the block for n bytes starting at r. If necessary, it moves the buffered
 // bytes to the block's start or to another block. At least one and fewer than n bytes are buffered.
 func (b *Reader) contiguous(n int) {
 	if !b.window && len(b.buf)-b.r >= n {
@@ -223,12 +223,12 @@ func (b *Reader) contiguous(n int) {
 		b.r = 0
 		return
 	}
-	// Above the largest size class, nothing rounds n up. Ask for more than n, because a line that
-	// grows by sliceStep would otherwise be moved at each step.
+	// The Pool does not round up a size above the largest class. Ask for more than n, because
+	// otherwise each growth by sliceStep would move the line.
 	if n > 1<<maxClassBits {
 		n = max(n, min(2*len(left), b.size))
 	}
-	old := *b // old keeps the old block until the buffered bytes have been moved
+	old := *b // keeps the old block until the buffered bytes have been copied
 	b.token = token{}
 	b.take(max(n, b.want))
 	b.w = copy(b.buf, left)

@@ -8,9 +8,9 @@ import (
 
 var errVarintOverflow = errors.New("millrace: varint overflows 64 bits")
 
-// ReadBE reads a big-endian unsigned integer of n bytes, 1 to 8. On an error nothing is consumed.
-// The error is io.EOF if the source ended before the first byte, io.ErrUnexpectedEOF if it ended
-// after that, and an error that names n if n is not 1 to 8.
+// ReadBE reads a big-endian unsigned integer of n bytes, 1 to 8. If it returns an error, it
+// consumes nothing. The error is io.EOF if the source ended before the first byte, and
+// io.ErrUnexpectedEOF if it ended after that. If n is not 1 to 8, the error names n.
 func (b *Reader) ReadBE(n int) (uint64, error) {
 	p, err := b.fixed(n)
 	var v uint64
@@ -31,7 +31,7 @@ func (b *Reader) ReadLE(n int) (uint64, error) {
 	return v, err
 }
 
-// fixed consumes and returns the n bytes of an integer.
+// fixed consumes and returns the n bytes of an integer, 1 to 8.
 func (b *Reader) fixed(n int) ([]byte, error) {
 	if n < 1 || n > 8 {
 		return nil, fmt.Errorf("millrace: integer of %d bytes; it has 1 to 8", n)

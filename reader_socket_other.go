@@ -4,8 +4,8 @@ package millrace
 
 import "io"
 
-// socket is a connection whose data a Reader can wait for without a buffer. This operating system
-// supports none.
+// socket is a connection that a Reader can wait for without a buffer. No connection is one on this
+// operating system.
 type socket struct{}
 
 func newSocket(*Reader, io.Reader) *socket { return nil }

@@ -9,21 +9,21 @@ import (
 	"syscall"
 )
 
-// socket lets a Reader wait for its connection without holding memory. The runtime's poller reports
-// when there is something to read, and the Reader takes a block only then.
+// socket lets a Reader wait for its connection without holding memory. The runtime's poller calls
+// tryRead when there is something to read, and the Reader takes a block only then.
 type socket struct {
 	b    *Reader
 	conn net.Conn
 	raw  syscall.RawConn
-	try  func(fd uintptr) bool // the method tryRead, bound once so that a read allocates nothing
+	try  func(fd uintptr) bool // the method tryRead, stored so that a read allocates nothing
 
-	room, n int // room and result of the last read, in bytes
+	room, n int // size of the buffer and result of the last read, in bytes
 	err     error
 }
 
 // newSocket returns a socket for src, or nil if src is not known to be a stream socket. It accepts
-// only the net package's own types, because a type that embeds one of them may have buffered bytes,
-// or a Read that must not be bypassed.
+// only the net package's own types. A type that embeds one of them may have buffered bytes, or a
+// Read method that must be called.
 func newSocket(b *Reader, src io.Reader) *socket {
 	var raw syscall.RawConn
 	var err error
@@ -32,7 +32,7 @@ func newSocket(b *Reader, src io.Reader) *socket {
 		raw, err = conn.SyscallConn()
 	case *net.UnixConn:
 		if a := conn.LocalAddr(); a == nil || a.Network() != "unix" {
-			return nil // datagrams have boundaries, which each Read must respect
+			return nil // datagrams have boundaries, which only src.Read respects
 		}
 		raw, err = conn.SyscallConn()
 	default:
@@ -46,7 +46,7 @@ func newSocket(b *Reader, src io.Reader) *socket {
 	return s
 }
 
-// receive waits until the socket is readable and reads once. The caller has nothing buffered.
+// receive waits until the socket is readable and then reads once. The caller has nothing buffered.
 func (s *socket) receive() {
 	s.n, s.room, s.err = 0, 0, nil
 	err := s.raw.Read(s.try)

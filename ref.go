@@ -2,9 +2,10 @@ package millrace
 
 import "fmt"
 
-// A Draft is a block with one owner, who may write to it. Cut turns its first bytes into a Ref, and
-// the rest stays in the Draft. Freeze ends the writing and turns all of it into a Ref. Release
-// returns the block. The zero Draft is empty. A Draft is a value; copying it moves it.
+// A Draft is a block with one owner, who may write to it. Freeze ends the writing and turns its
+// bytes into a Ref. Cut turns only the first bytes into a Ref, and the rest stays in the Draft.
+// Release returns the block. The zero Draft is empty. A Draft is a value; after a copy, only the
+// copy may be used.
 type Draft struct {
 	// Invariants of a Draft that is not empty (a Draft is empty if blk == nil):
 	//
@@ -18,7 +19,7 @@ type Draft struct {
 }
 
 // Bytes returns the memory to write to. It is at least as long as requested from [Pool.Get], and
-// valid until Cut, Freeze or Release. For an empty Draft, Bytes returns nil; with -tags invariants,
+// valid until Cut, Freeze or Release. For an empty Draft, Bytes returns nil. With -tags invariants,
 // it panics after Release.
 func (d *Draft) Bytes() []byte {
 	d.token.check()
@@ -30,9 +31,9 @@ func (d *Draft) Bytes() []byte {
 }
 
 // Cut returns the first n bytes as a Ref that the caller owns and releases. These bytes become
-// read-only, and Bytes starts after them from then on. In this way many small pieces, such as
-// headers, share one block. Refs that were cut one after the other become one piece in a Chain. Cut
-// panics if n is out of range or d is empty.
+// read-only, and Bytes now starts after them. Many small pieces, such as headers, can share one
+// block in this way. Consecutive pieces become one piece in a Chain. Cut panics if n is out of
+// range or d is empty.
 func (d *Draft) Cut(n int) Ref {
 	d.inRange("Cut", n)
 	if d.shares == 1 {
@@ -48,7 +49,7 @@ func (d *Draft) Cut(n int) Ref {
 }
 
 // Freeze returns the first n bytes as a Ref that the caller owns and releases, and leaves d empty.
-// From here on the bytes are read-only. Freeze panics when n is out of range or d is empty.
+// The bytes become read-only. Freeze panics when n is out of range or d is empty.
 func (d *Draft) Freeze(n int) Ref {
 	d.inRange("Freeze", n)
 	d.token.close()
@@ -59,8 +60,7 @@ func (d *Draft) Freeze(n int) Ref {
 	return r
 }
 
-// inRange panics if d has fewer than n bytes. method is the name of the caller, for the panic's
-// text.
+// inRange panics if d has fewer than n bytes. The text of the panic contains method.
 func (d *Draft) inRange(method string, n int) {
 	d.token.check()
 	if d.blk == nil {
@@ -86,11 +86,11 @@ func (d *Draft) Release() {
 }
 
 // A Ref is one read-only share of part of a block. It has one owner, who calls Release once or
-// hands it on. The zero Ref is empty, and releasing it does nothing.
+// passes it on. The zero Ref is empty, and releasing it does nothing.
 //
-// A Ref is a value of 24 bytes; copying it moves it. Only its owner may call its methods, on one
-// goroutine at a time. Other shares of the same block are independent of it and may be used on any
-// goroutine.
+// A Ref is a value of 24 bytes; after a copy, only the copy may be used. Only its owner may call
+// its methods, on one goroutine at a time. Other shares of the same block are independent of it and
+// may be used on any goroutine.
 type Ref struct {
 	// Invariants, unless it is empty:
 	//
@@ -104,11 +104,11 @@ type Ref struct {
 }
 
 // loan and span are separate types because the compiler keeps a struct in registers only if it has
-// at most four fields at each level. If a Ref went through memory on its way into a Chain, that
-// would cost ten times as much.
+// at most four fields at each level. Appending a Ref to a Chain through memory would cost ten times
+// as much.
 type (
 	loan struct {
-		gen    uint32 // the loan of the block that this Ref is a share of
+		gen    uint32 // generation of the block
 		shares uint32 // number of the block's counted shares that this Ref holds
 	}
 	span struct {
@@ -116,8 +116,8 @@ type (
 	}
 )
 
-// check reports whether r has a block. It panics if the block has returned to its Pool, and, with
-// -tags invariants, if r or a copy of it was released before.
+// check reports whether r has a block. It panics if the block has returned to its Pool. With -tags
+// invariants, it also panics if r or a copy of it was released.
 func (r *Ref) check() bool {
 	r.token.check()
 	if r.blk == nil {
@@ -134,9 +134,9 @@ func (r *Ref) Len() int {
 }
 
 // Bytes returns the bytes, which must only be read. They are valid, and do not change, until r is
-// released. For an empty Ref, such as a released one, Bytes returns nil; with -tags invariants it
-// panics if r was released. Bytes panics if the block has returned to its Pool, because a copy of r
-// was released.
+// released. For an empty Ref, such as a released one, Bytes returns nil. With -tags invariants, it
+// panics if r was released. Bytes panics in every build if the block has returned to its Pool
+// because a copy of r was released.
 func (r *Ref) Bytes() []byte {
 	if !r.check() {
 		return nil
@@ -150,8 +150,7 @@ func (r *Ref) bytes() []byte {
 }
 
 // Clone returns another share of the same bytes, which the caller owns and releases. Most calls
-// touch no memory that other goroutines see: r has a stock of shares to give away, and buys more
-// with one addition when the stock is used up.
+// only split the shares that r holds, and touch no memory that other goroutines use.
 func (r *Ref) Clone() Ref {
 	if !r.check() {
 		return Ref{}
@@ -160,7 +159,7 @@ func (r *Ref) Clone() Ref {
 }
 
 // Slice returns another share, of the bytes [from, to), which the caller owns and releases. It
-// panics when the range is not within r.
+// panics if the range is not within r.
 func (r *Ref) Slice(from, to int) Ref {
 	full := r.check()
 	if from < 0 || to < from || to > int(r.n) {
@@ -172,7 +171,7 @@ func (r *Ref) Slice(from, to int) Ref {
 	return r.share(uint32(from), uint32(to-from))
 }
 
-// share returns a new share of n bytes from off on, relative to r.
+// share returns a new share of the n bytes that start at offset off of r.
 func (r *Ref) share(off, n uint32) Ref {
 	if r.shares == 1 {
 		r.blk.buy(stock)
@@ -184,7 +183,8 @@ func (r *Ref) share(off, n uint32) Ref {
 	return s
 }
 
-// cut removes the first n bytes from r and returns them as a separate share. 0 < n < r.n.
+// cut removes the first n bytes from r and returns them as a separate share. It requires 0 < n <
+// r.n.
 func (r *Ref) cut(n uint32) Ref {
 	s := r.share(0, n)
 	r.off += n
@@ -193,26 +193,26 @@ func (r *Ref) cut(n uint32) Ref {
 }
 
 // Release returns the share and leaves r empty. Releasing an empty Ref does nothing. Release panics
-// if the block has returned to its Pool already, which means that a copy of r was released before.
+// if the block has already returned to its Pool, because a copy of r was then released before.
 func (r *Ref) Release() {
 	if r.blk == nil {
 		return
 	}
 	r.token.close()
 	blk, gen, shares := r.blk, r.gen, r.shares
-	*r = Ref{token: r.token} // distinguishes released from always empty
+	*r = Ref{token: r.token} // the token says that the Ref was released
 	blk.release(gen, shares)
 }
 
-// If next follows r directly in the same block, join appends next to r, moves next's shares to r
-// and returns true. Otherwise it returns false. It costs no atomic operation, because the shares of
-// both are released together later.
+// join appends next to r, if next directly follows r in the same block. It moves next's shares to r
+// and reports whether it did. It needs no atomic operation, because the shares of both Refs are
+// later released together.
 func (r *Ref) join(next Ref) bool {
 	if r.blk != next.blk || r.off+r.n != next.off || r.gen != next.gen {
 		return false
 	}
 	if r.shares > countLimit-next.shares {
-		// Only a caller who clones a Ref billions of times and joins the clones gets here.
+		// Only a caller that clones a Ref billions of times and joins the clones gets here.
 		return false
 	}
 	next.token.close()

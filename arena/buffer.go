@@ -7,20 +7,20 @@ import (
 	"io"
 )
 
-// ErrFull is the error of a write if a [Pool] with [NoHeap] has no room for the frame.
+// ErrFull is the error of a write to a [Pool] that has [NoHeap] and no room for the frame.
 var ErrFull = errors.New("arena: no room for the frame, and the Pool has NoHeap")
 
-// A Buffer assembles one frame at a time and hands it over as a Slice. A frame is contiguous, even
-// if it is written in several steps. *[Pool] and *[Heap] are Buffers. A Buffer belongs to one
+// A Buffer assembles one frame at a time and returns it as a Slice. A frame is contiguous, even if
+// it is written in several steps. *[Pool] and *[Heap] are Buffers. A Buffer belongs to one
 // goroutine at a time. The Slices that it returns may be used on any goroutine.
 //
 // The byte slices that Writable and Data return are the frame's memory. They are valid until the
-// next call of Writable, Write, Seal, Truncate or Take, because a frame that outgrows its place is
-// moved.
+// next call of Writable, Write, Seal, Truncate or Take, because the Buffer may move a frame that
+// grows.
 type Buffer interface {
 	// Writable makes the frame n bytes longer and returns those bytes. Their content is undefined.
-	// If there is no room, it returns nil and does not change the frame. Writable(0) returns an
-	// empty slice that is not nil.
+	// If there is no room, Writable returns nil and does not change the frame. Writable(0) returns
+	// an empty slice that is not nil.
 	Writable(n int) []byte
 	// Take ends the frame and returns it. The caller owns the Slice and releases it. For an empty
 	// frame, the Slice is empty.
@@ -31,23 +31,22 @@ type Buffer interface {
 	Len() int
 	// Truncate shortens the frame to n bytes. It panics if the frame is shorter.
 	Truncate(n int)
-	// SetStart sets the start for Seal and Open, which leave the first i bytes, such as a header,
-	// unchanged. The start is 0 for every new frame. SetStart panics if the frame is shorter than
-	// i.
+	// SetStart makes Seal and Open leave the first i bytes of the frame, such as a header,
+	// unchanged. Every new frame starts at 0. SetStart panics if the frame is shorter than i.
 	SetStart(i int)
-	// Seal encrypts the frame from its start on, in place, and appends the AEAD's tag. It borrows
-	// nonce and additionalData, which may be bytes of the frame before its start. Seal needs room
-	// for the tag, and for 16 bytes if the tag is shorter. If there is no such room, it returns
-	// ErrFull and leaves the frame unchanged.
+	// Seal encrypts the frame, beginning at its start, in place, and appends the AEAD's tag. It
+	// borrows nonce and additionalData, which may be bytes of the frame before its start. Seal
+	// needs room for the tag, but at least 16 bytes. Without that room, it returns ErrFull and
+	// leaves the frame unchanged.
 	Seal(aead cipher.AEAD, nonce, additionalData []byte) error
-	// Open decrypts the frame from its start on, in place, and removes the AEAD's tag. It borrows
-	// nonce and additionalData as Seal does. If it returns the AEAD's error, the frame ends at its
-	// start.
+	// Open decrypts the frame, beginning at its start, in place, and removes the AEAD's tag. It
+	// borrows nonce and additionalData as Seal does. If it returns the AEAD's error, the frame is
+	// truncated to its start.
 	Open(aead cipher.AEAD, nonce, additionalData []byte) error
 	// Droppable reports whether every Slice of the Buffer's own memory has been released.
 	Droppable() bool
-	// Write appends a copy of p to the frame. It borrows p, which may be bytes of the frame. It
-	// returns ErrFull with nothing written, or nil.
+	// Write appends a copy of p to the frame. It borrows p, which may be bytes of the frame. If
+	// there is no room, it writes nothing and returns ErrFull.
 	io.Writer
 }
 
@@ -56,7 +55,7 @@ var (
 	_ Buffer = (*Heap)(nil)
 )
 
-// A frame is the frame that is currently written.
+// A frame is the frame that is being written.
 type frame struct {
 	mem        []byte
 	begin, end int // the frame is mem[begin:end]
@@ -88,8 +87,8 @@ func (f *frame) Truncate(n int) {
 	f.start = min(f.start, n)
 }
 
-// SetStart sets the start for Seal and Open, which leave the first i bytes unchanged. The start is
-// 0 for every new frame. SetStart panics if the frame is shorter than i.
+// SetStart makes Seal and Open leave the first i bytes of the frame unchanged. Every new frame
+// starts at 0. SetStart panics if the frame is shorter than i.
 func (f *frame) SetStart(i int) {
 	if i < 0 || i > f.Len() {
 		panic(fmt.Sprintf("arena: SetStart(%d) in a frame of %d bytes", i, f.Len()))
@@ -100,9 +99,9 @@ func (f *frame) SetStart(i int) {
 // body returns the part of the frame that Seal and Open process.
 func (f *frame) body() []byte { return f.mem[f.begin+f.start : f.end : f.limit] }
 
-// Open decrypts the frame from its start on, in place, and removes the AEAD's tag. It borrows nonce
-// and additionalData, which may be bytes of the frame before its start. If it returns the AEAD's
-// error, the frame ends at its start.
+// Open decrypts the frame, beginning at its start, in place, and removes the AEAD's tag. It borrows
+// nonce and additionalData, which may be bytes of the frame before its start. If it returns the
+// AEAD's error, the frame is truncated to its start.
 func (f *frame) Open(aead cipher.AEAD, nonce, additionalData []byte) error {
 	body := f.body()
 	plain, err := aead.Open(body[:0], nonce, body, additionalData)
@@ -110,18 +109,17 @@ func (f *frame) Open(aead cipher.AEAD, nonce, additionalData []byte) error {
 	return err
 }
 
-// seal encrypts the body. The last sealRoom(aead) bytes of the body are room for the tag, and the
-// AEAD may use fewer of them. If the AEAD panics because the nonce is too short, seal removes that
-// room from the frame.
+// seal encrypts the body. The caller has already added sealRoom(aead) bytes to the frame for the
+// tag. seal removes the bytes that the AEAD does not use, or all of them if the AEAD panics.
 func (f *frame) seal(aead cipher.AEAD, nonce, additionalData []byte) {
 	f.end -= sealRoom(aead)
 	plain := f.body()
 	f.end = f.begin + f.start + len(aead.Seal(plain[:0], nonce, plain, additionalData))
 }
 
-// minTagRoom is the minimum room, in bytes, after a sealed frame. It is needed because AES-GCM
-// writes past a tag of less than 16 bytes when it seals (golang/go#80288). In a Pool, it would
-// write into another owner's frame.
+// minTagRoom is the minimum number of bytes that seal needs after the plain text. AES-GCM writes
+// past a tag of less than 16 bytes when it seals (golang/go#80288). In a Pool, it would write into
+// another owner's frame.
 const minTagRoom = 16
 
 // sealRoom returns the number of bytes that Seal needs after the frame.

@@ -12,8 +12,8 @@ type Heap struct {
 	frame
 }
 
-// Writable makes the frame n bytes longer and returns those bytes, which are never nil. They are
-// valid until the next call of Writable, Write, Seal, Truncate or Take.
+// Writable makes the frame n bytes longer and returns those bytes, which are never nil. The slice
+// is valid until the next call of Writable, Write, Seal, Truncate or Take.
 func (h *Heap) Writable(n int) []byte {
 	if uint(n) > uint(h.limit-h.end) {
 		h.grow(n)
@@ -26,8 +26,8 @@ func (h *Heap) Writable(n int) []byte {
 	return h.mem[from:h.end:h.end]
 }
 
-// grow moves the frame to new memory on the heap, with room for n more bytes and at least twice the
-// frame's length.
+// grow moves the frame to new memory on the heap. The new memory has room for n more bytes, and for
+// at least twice the frame's length.
 func (f *frame) grow(n int) {
 	if n < 0 {
 		panic(fmt.Sprintf("arena: Writable(%d)", n))
@@ -41,8 +41,8 @@ func (f *frame) grow(n int) {
 // returns len(p) and nil.
 func (h *Heap) Write(p []byte) (int, error) { return copy(h.Writable(len(p)), p), nil }
 
-// Seal encrypts the frame from its start on, in place, and appends the AEAD's tag. It borrows nonce
-// and additionalData, which may be bytes of the frame before its start. It returns nil.
+// Seal encrypts the frame, beginning at its start, in place, and appends the AEAD's tag. It borrows
+// nonce and additionalData, which may be bytes of the frame before its start. It returns nil.
 func (h *Heap) Seal(aead cipher.AEAD, nonce, additionalData []byte) error {
 	h.Writable(sealRoom(aead))
 	h.seal(aead, nonce, additionalData)
@@ -56,5 +56,5 @@ func (h *Heap) Take() Slice {
 	return s
 }
 
-// Droppable returns true, because a Heap keeps no memory that a Slice could hold.
+// Droppable returns true, because a Heap has no memory of its own that a Slice could use.
 func (h *Heap) Droppable() bool { return true }

@@ -5,8 +5,7 @@ package arena
 // invariants enables checks that are too slow for production.
 const invariants = true
 
-// poison overwrites released memory. If a reader still uses it, the garbage shows the mistake at
-// once.
+// poison overwrites released memory, so that a late use shows obvious garbage.
 func poison(p []byte) {
 	for i := range p {
 		p[i] = 0xdb

@@ -2,12 +2,12 @@ package arena
 
 import "fmt"
 
-// Mode is the place of a Pool's frame.
+// Mode says where a Pool has placed a frame.
 type Mode uint8
 
 const (
-	Back  Mode = iota // in the Pool's memory, after all frames that are held
-	Front             // in the Pool's memory, before a frame that is held
+	Back  Mode = iota // in the Pool's memory, after all frames that are not released
+	Front             // in the Pool's memory, before a frame that is not released
 	Alloc             // on the heap
 
 	modes // number of modes
@@ -21,20 +21,19 @@ func (m Mode) String() string {
 	return fmt.Sprintf("Mode(%d)", uint8(m))
 }
 
-// Stats describes a Pool and counts its frames.
+// Stats holds the statistics of a Pool.
 type Stats struct {
-	// Modes counts the frames that were taken, and their bytes, by Mode.
+	// Modes counts the frames that Take returned, and their bytes, by Mode.
 	Modes [modes]struct{ Frames, Bytes uint64 }
 
-	// Spills counts the frames that were begun in the Pool's memory and moved to the heap because
-	// they outgrew it.
+	// Spills counts the frames that outgrew the Pool's memory and were moved to the heap.
 	Spills uint64
 
-	// SlotsInUse is the number of slots with a held Slice; Slots is the number of slots. Each held
-	// Slice of the Pool's memory uses one.
+	// Slots is the number of slots. SlotsInUse is the number of Slices in the Pool's memory that
+	// have not been released. Each needs one slot.
 	SlotsInUse, Slots int
 
-	// LongestHeld is the number of frames taken since the frame that is held longest, modulo 2³².
-	// It is 0 if none is held.
+	// LongestHeld is the number of frames taken since the oldest frame that has not been released,
+	// modulo 2³². It is 0 if all are released.
 	LongestHeld uint64
 }

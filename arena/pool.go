@@ -12,33 +12,31 @@ import (
 const defaultSlots = 8
 
 // A Pool is a Buffer that keeps its frames in memory that is allocated once. It belongs to one
-// goroutine at a time; the Slices that it returns belong to their owners, on any goroutine. Frames
+// goroutine at a time. The Slices that it returns belong to their owners, on any goroutine. Frames
 // never overlap, and each is contiguous.
 //
-// The Pool places a frame when its first byte is requested. It uses the first gap that is large
-// enough. It searches from the last frame to the end of memory, and then from the beginning of
-// memory. A frame after all frames that are held is in back mode, any other in front mode. If there
-// is no such gap, or no slot is free, the Pool allocates the frame on the heap (alloc mode), unless
-// it has [NoHeap]. The next frame is placed in the same way. So the Pool returns to its memory with
-// the first frame that fits, in any order of release of the Slices. A frame that outgrows its gap
-// is moved to another.
+// The Pool places a frame when its first byte is requested. It uses the first gap between frames
+// that is large enough, and searches from the last frame to the end of memory, then from the
+// beginning. If the frame is after all frames that have not been released, its mode is Back.
+// Otherwise its mode is Front. If there is no large enough gap, or no free slot, the Pool allocates
+// the frame on the heap (Alloc), unless it has [NoHeap]. The next frame is placed in the same way.
+// If a frame outgrows its gap, the Pool moves it to another.
 //
-// Slices keep a Pool's memory alive. A Pool needs no Close.
+// Slices keep a Pool's memory reachable, so a Pool needs no Close.
 type Pool struct {
 	frame
 	memory []byte
 	slots  []slot
-	// edge closes the ring of slots. It is before the first slot and after the last, and is never
-	// released.
+	// edge is before the first slot of the ring and after the last. It is never released.
 	edge slot
-	// The frame is placed after this slot. Between frames, prev is the slot that was taken last.
+	// The frame is placed after this slot. Between frames, prev is the slot of the last frame.
 	prev *slot
 	free *slot // slots that are not in the ring, linked by next
 	mode Mode
 
 	noHeap       bool
 	promoteAfter time.Duration
-	taken        uint32 // number of frames that were taken
+	taken        uint32 // number of frames that Take returned
 	stats        Stats
 
 	// Invariants:
@@ -55,9 +53,9 @@ type Pool struct {
 // Option changes how a Pool works. Options panic if a value is out of range.
 type Option func(*Pool)
 
-// Slots sets how many Slices of the Pool's memory can be held at a time: at least 1, 8 by default.
-// A slot takes 64 bytes. If all slots are held, the Pool checks each of them whenever it places a
-// frame. n should therefore exceed the usual number of held Slices.
+// Slots sets the maximum number of Slices of the Pool's memory that are not released. It is at
+// least 1, and 8 by default. A slot takes 64 bytes. Choose more slots than the usual number of such
+// Slices, because the Pool checks every slot for each new frame when all are in use.
 func Slots(n int) Option {
 	if n < 1 {
 		panic(fmt.Sprintf("arena: Slots(%d): at least 1", n))
@@ -65,13 +63,13 @@ func Slots(n int) Option {
 	return func(p *Pool) { p.slots = make([]slot, n) }
 }
 
-// NoHeap keeps the Pool from allocating frames on the heap. If the Pool's memory has no room,
-// Writable returns nil, and Write and Seal return ErrFull. The memory of the Pool is then never
-// more than its capacity.
+// NoHeap keeps the Pool from allocating frames on the heap, so that it never uses more memory than
+// its capacity. If the Pool's memory has no room, Writable returns nil, and Write and Seal return
+// ErrFull.
 func NoHeap() Option { return func(p *Pool) { p.noHeap = true } }
 
-// PromoteAfter sets how long a frame must be held before [Slice.Promote] moves it to the heap. By
-// default, d is 0, and Promote moves a frame at once.
+// PromoteAfter sets the minimum age of a frame that [Slice.Promote] moves to the heap. The default
+// is 0.
 func PromoteAfter(d time.Duration) Option {
 	if d < 0 {
 		panic(fmt.Sprintf("arena: PromoteAfter(%v): at least 0", d))
@@ -79,8 +77,8 @@ func PromoteAfter(d time.Duration) Option {
 	return func(p *Pool) { p.promoteAfter = d }
 }
 
-// NewPool returns a Pool with capacity bytes of memory, less than 4 GiB. It panics if capacity is
-// out of range.
+// NewPool returns a Pool with capacity bytes of memory, which must be less than 4 GiB. It panics if
+// capacity is out of range.
 func NewPool(capacity int, opts ...Option) *Pool {
 	if uint64(capacity) > math.MaxUint32 {
 		panic(fmt.Sprintf("arena: NewPool(%d): capacity is from 0 to %d bytes", capacity,
@@ -101,19 +99,19 @@ func NewPool(capacity int, opts ...Option) *Pool {
 	return p
 }
 
-// Mode returns the place of the frame that is currently written or, between frames, of the last
-// one.
+// Mode returns the mode of the frame that is being written. Between frames, it returns the mode of
+// the last one.
 func (p *Pool) Mode() Mode { return p.mode }
 
-// placed reports whether the frame has a place, which it gets when its first byte is requested.
+// placed reports whether the frame has memory. A frame gets its memory when its first byte is
+// requested.
 func (p *Pool) placed() bool { return p.begin < p.limit }
 
-// allocated reports whether the frame is on the heap.
 func (p *Pool) allocated() bool { return p.mode == Alloc && p.placed() }
 
-// Writable makes the frame n bytes longer and returns those bytes. They are valid until the next
-// call of Writable, Write, Seal, Truncate or Take; their content is undefined. If there is no room
-// and the Pool has NoHeap, Writable returns nil and does not change the frame.
+// Writable makes the frame n bytes longer and returns those bytes. Their content is undefined. They
+// are valid until the next call of Writable, Write, Seal, Truncate or Take. If the Pool has NoHeap
+// and no room, Writable returns nil and does not change the frame.
 func (p *Pool) Writable(n int) []byte {
 	if uint(n) > uint(p.limit-p.end) && !p.place(n) {
 		return nil
@@ -123,8 +121,8 @@ func (p *Pool) Writable(n int) []byte {
 	return p.mem[from:p.end:p.end]
 }
 
-// place finds room for the frame and n more bytes, in the Pool's memory or on the heap. It moves
-// the frame if necessary. It reports whether there is room.
+// place finds memory for the frame and n more bytes, in the Pool's memory or on the heap, and moves
+// the frame there. It reports whether it found memory.
 func (p *Pool) place(n int) bool {
 	if n < 0 {
 		panic(fmt.Sprintf("arena: Writable(%d)", n))
@@ -138,7 +136,7 @@ func (p *Pool) place(n int) bool {
 			p.unlink(p.prev)
 		}
 	}
-	for p.edge.prev.released() { // else released slots would make a frame at the end Front
+	for p.edge.prev.released() { // otherwise, a frame after only released slots would be Front
 		p.unlink(p.edge.prev)
 	}
 	if n <= len(p.memory) && p.findGap(p.Len()+n) {
@@ -164,11 +162,11 @@ func (p *Pool) place(n int) bool {
 	return true
 }
 
-// findGap looks for a gap of at least n bytes and reports whether there is one. If so, prev is then
-// the slot before the gap. findGap checks the gaps in the order of memory, beginning after prev,
-// once around the ring (Knuth's "next fit", The Art of Computer Programming, 2.5). It unlinks the
-// released slots that it meets. If prev is one of them, its predecessor takes its place, and the
-// search visits more slots.
+// findGap looks for a gap of at least n bytes. If it finds one, it sets prev to the slot before the
+// gap and returns true. It checks the gaps in the order of memory, beginning after prev, once
+// around the ring (Knuth's "next fit", The Art of Computer Programming, 2.5). It unlinks the
+// released slots on its way. If it unlinks prev, prev becomes the slot before, and the search
+// covers more slots.
 func (p *Pool) findGap(n int) bool {
 	full := p.free == nil
 	for s := p.prev; ; {
@@ -182,12 +180,12 @@ func (p *Pool) findGap(n int) bool {
 		if !full || p.free == nil {
 			return false
 		}
-		full = false // a slot was released during this search: check earlier gaps again
+		full = false // the search has freed a slot: check the earlier gaps again
 	}
 }
 
 // clearGap unlinks released slots after s until a slot is free and n bytes fit after s. It reports
-// whether they do.
+// whether it succeeded.
 func (p *Pool) clearGap(s *slot, n int) bool {
 	for p.free == nil || n > p.gapEnd(s)-s.end() {
 		if !s.next.released() {
@@ -206,7 +204,7 @@ func (p *Pool) gapEnd(s *slot) int {
 	return int(s.next.from)
 }
 
-// unlink takes a released slot out of the ring.
+// unlink moves a released slot from the ring to the free slots.
 func (p *Pool) unlink(s *slot) {
 	s.gen++
 	s.prev.next, s.next.prev = s.next, s.prev
@@ -234,7 +232,8 @@ func (p *Pool) Take() Slice {
 	return frame
 }
 
-// takeSlot moves a free slot into the ring, after prev, and returns the frame in it.
+// takeSlot moves a free slot into the ring, after prev, and returns a Slice of the frame in that
+// slot.
 func (p *Pool) takeSlot() Slice {
 	s, before := p.free, p.prev
 	after := before.next
@@ -249,7 +248,7 @@ func (p *Pool) takeSlot() Slice {
 	return Slice{s, s.gen}
 }
 
-// abandon ends the frame without a Slice. The next frame has no place yet.
+// abandon ends the frame without returning a Slice.
 func (p *Pool) abandon() {
 	p.begin, p.end, p.limit, p.start = 0, 0, 0, 0
 	if p.mode == Alloc {
@@ -257,8 +256,8 @@ func (p *Pool) abandon() {
 	}
 }
 
-// Write appends a copy of b to the frame. It borrows b, which may be bytes of the frame. It returns
-// len(b) and nil, or 0 and ErrFull.
+// Write appends a copy of b to the frame. It borrows b, which may be bytes of the frame. If there
+// is no room, it writes nothing and returns ErrFull.
 func (p *Pool) Write(b []byte) (int, error) {
 	b = p.aside(b, len(b))
 	to := p.Writable(len(b))
@@ -268,10 +267,10 @@ func (p *Pool) Write(b []byte) (int, error) {
 	return copy(to, b), nil
 }
 
-// Seal encrypts the frame from its start on, in place, and appends the AEAD's tag. It borrows nonce
-// and additionalData, which may be bytes of the frame before its start. It returns ErrFull and
-// leaves the frame unchanged if there is no room for the tag, or for 16 bytes if the tag is
-// shorter.
+// Seal encrypts the frame, beginning at its start, in place, and appends the AEAD's tag. It borrows
+// nonce and additionalData, which may be bytes of the frame before its start. Seal needs room for
+// the tag, but at least 16 bytes. Without that room, it returns ErrFull and leaves the frame
+// unchanged.
 func (p *Pool) Seal(aead cipher.AEAD, nonce, additionalData []byte) error {
 	room := sealRoom(aead)
 	nonce, additionalData = p.aside(nonce, room), p.aside(additionalData, room)
@@ -282,8 +281,8 @@ func (p *Pool) Seal(aead cipher.AEAD, nonce, additionalData []byte) error {
 	return nil
 }
 
-// aside returns b. If Writable(n) may move the frame, it returns a copy of b instead. It does so
-// because b may be bytes of the frame, and the moved frame may overwrite them.
+// aside returns b, or a copy of b if Writable(n) may move the frame. The copy is needed because b
+// may be bytes of the frame, and the moved frame may overwrite them.
 func (p *Pool) aside(b []byte, n int) []byte {
 	if p.placed() && p.mode != Alloc && n > p.limit-p.end {
 		return bytes.Clone(b)
@@ -292,7 +291,7 @@ func (p *Pool) aside(b []byte, n int) []byte {
 }
 
 // Truncate shortens the frame to n bytes. It panics if the frame is shorter. Truncate(0) also drops
-// a frame on the heap. The next byte then begins a frame in the Pool's memory, if there is room.
+// a frame on the heap, so that the next byte begins a frame in the Pool's memory, if there is room.
 func (p *Pool) Truncate(n int) {
 	p.frame.Truncate(n)
 	if n == 0 && p.allocated() {

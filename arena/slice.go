@@ -11,9 +11,9 @@ import (
 // owner calls Release once, on any goroutine, or passes the Slice on. The zero Slice is empty, and
 // releasing it does nothing.
 //
-// A Slice is a value of 16 bytes; copying it moves it. If one copy was released, using or releasing
-// another copy panics in every build, whether the frame is in a Pool's memory or on the heap. (The
-// check fails only after 2³² frames in the same slot of a Pool.)
+// A Slice is a value of 16 bytes; after a copy, only the copy may be used. If one copy was
+// released, using or releasing another copy panics in every build, whether the frame is in a Pool's
+// memory or on the heap. (After 2³² frames in the same slot of a Pool, this check may fail.)
 type Slice struct {
 	slot *slot
 	gen  uint32
@@ -24,21 +24,21 @@ type Slice struct {
 	//	len(slot.data) > 0
 }
 
-// A slot holds one frame that was taken. The slots in use are linked in the order of their memory.
-// They form a ring that the Pool's edge closes. A released slot stays in the ring until the Pool
-// needs the slot or the memory around it.
+// A slot holds one frame that Take returned. The slots in use form a ring in the order of their
+// memory, together with the Pool's edge. A released slot stays in the ring until the Pool needs the
+// slot or the memory around it.
 //
-// A slot fills a cache line. Otherwise goroutines that release neighbouring slots would wait for
-// each other.
+// A slot fills a cache line, because goroutines that release neighbouring slots would otherwise
+// wait for each other.
 type slot struct {
-	state atomic.Uint32 // gen while the frame is held, gen+1 after its release
+	state atomic.Uint32 // gen until the frame is released, then gen+1
 	gen   uint32        // generation of the frame; written by the Pool only
-	due   int64         // when Promote may move the frame, in Unix nanoseconds; 0: at any time
-	data  []byte        // the frame
+	due   int64         // Unix nanoseconds from which Promote may move the frame; 0: any time
+	data  []byte
 
 	from       uint32 // offset of the frame in the Pool's memory
-	taken      uint32 // number of frames that the Pool had handed out before
-	prev, next *slot  // prev is not valid in the list of free slots
+	taken      uint32 // number of frames that Take returned before
+	prev, next *slot  // prev is undefined in the list of free slots
 
 	// Invariants of a slot in the ring, unless the slot is the edge or next is the edge:
 	//
@@ -91,10 +91,10 @@ func (s *Slice) Release() {
 	s.slot = nil
 }
 
-// Promote moves a frame that is due from its Pool's memory to the heap, with one copy, and reports
-// whether it did. A frame that is held for long then no longer keeps the Pool from using the memory
-// around it. A frame is due at once, or after the time that [PromoteAfter] sets. A frame on the
-// heap is never due. The caller still owns s. Slices that Bytes returned earlier become invalid.
+// Promote moves the frame from its Pool's memory to the heap, with one copy, and reports whether it
+// did. The Pool can then use the memory again, even if the Slice is kept for long. Promote does
+// nothing if the frame is already on the heap, or is younger than [PromoteAfter]. The caller still
+// owns s. Byte slices that Bytes returned earlier become invalid.
 func (s *Slice) Promote() bool {
 	data := s.Bytes()
 	if len(data) == 0 || s.slot.due > 0 && time.Now().UnixNano() < s.slot.due {

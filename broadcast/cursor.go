@@ -9,50 +9,49 @@ import (
 	"github.com/millrace-io/millrace"
 )
 
-// A Cursor is one reader's place in a Ring.
+// A Cursor is the position of one reader in a Ring.
 //
-// Only the reader's goroutine may call Next and Take (one goroutine at a time). Any goroutine may
-// call Lag and Close. Next waits for frames. A reader that also waits for other events uses Take
-// and a [Watcher] instead.
+// Next and Take may be called from one goroutine at a time, the reader's. Lag and Close may be
+// called from any goroutine. Next waits for frames. A reader that also waits for other events uses
+// Take and a [Watcher] instead.
 //
 // # When a cursor is behind
 //
 // A cursor that exceeds its allowance (MaxLagBytes, MaxLagFrames, MaxLagTime) moves forward to the
-// newest keyframe. It is never moved within the newest GOP, because there is no newer place to
-// start from and the ring keeps that GOP for late joiners anyway. A reader that has begun the GOP
-// sees more if it continues than if it waits for the next one. So a slow reader that takes frames
-// again is behind the head by at most its allowance and one GOP. And a late joiner is not moved
-// because of its first GOP.
+// newest keyframe. If the cursor is already in the newest GOP, it does not move: the reader sees
+// more of that GOP than if it waited for the next keyframe, and the ring keeps the GOP for late
+// joiners anyway. A slow reader that takes frames again is therefore at most its allowance and one
+// GOP behind the head. A late joiner does not move because of the length of its first GOP.
 //
 // If a cursor's next frame was evicted or refused by Publish, the cursor moves to the newest
 // keyframe after that frame. If there is no such keyframe, it waits for the next one, however long
-// that takes. Until then Take adds nothing. The batch that ends the wait reports the loss. In a
+// that takes. Until then Take adds nothing. The first batch after the wait reports the loss. In a
 // stream with keyframes only at its start, only Close ends the wait.
 type Cursor struct {
 	ring *Ring
 	opts cursorOptions
 
-	// The fields that only the reader uses.
+	// Only the reader uses these fields.
 
 	wait     *Watcher // the Watcher of Next; nil before its first call
-	caughtUp bool     // Next must wait before it takes frames
+	caughtUp bool     // Next must wait before it calls Take
 
 	// ring.mu guards the other fields.
 
-	news *Watcher // the same as wait, for use by Close
+	news *Watcher // the same as wait, for Close
 
-	next int64 // next frame to give; if it cannot be read, the first lost frame
+	next int64 // next frame to return, or the first lost frame
 	off  int64 // log offset of the first byte of frame next
 
 	joining  bool // the cursor waits for its first keyframe
-	starting bool // the next frame is the cursor's start: its preamble is given first
-	// With FromHead, until the first batch: the preamble to give with that batch. The cursor holds
-	// a ref on it.
+	starting bool // the cursor starts or has moved: the next frame comes after its preamble
+	// The preamble of the first batch of a cursor with FromHead. The cursor holds a reference to it
+	// until then.
 	headPreamble *preamble
-	given        uint64 // id of the last preamble that was given
+	given        uint64 // id of the last preamble that was returned
 
-	missed Missed // loss that was not reported yet
-	since  int64  // time at which the first frame of missed was published; set with missed.Why
+	missed Missed // frames lost since the last report
+	since  int64  // time at which the first frame of missed was published
 
 	closed bool
 	index  int // index in ring.cursors
@@ -60,28 +59,27 @@ type Cursor struct {
 
 // Batch describes the frames that Next or Take added.
 type Batch struct {
-	Frames int // number of whole frames; 0: nothing new
+	Frames int // number of whole frames
 	Bytes  int // number of bytes added to the chain
 
 	// Preamble is the length, in bytes, of the preamble with which the batch's bytes begin.
 	Preamble int
 
-	// Info is the Info of the last frame. With [BatchFrames](1) that is the only frame.
+	// Info is the Info of the last frame. With [BatchFrames](1) it is the only frame.
 	Info any
 
-	// More reports whether the next Take has something to give at once: frames that did not fit
-	// into this batch, or the end of the stream.
+	// More reports whether the next Take does not have to wait: there are more frames, or the
+	// stream has ended.
 	More bool
 
-	// Missed is the loss directly before these frames. If Frames == 0 it is the loss before the end
-	// of the stream.
+	// Missed is the loss directly before these frames. If Frames is 0, it is the loss before the
+	// end of the stream.
 	Missed Missed
 }
 
-// Cursor returns a new cursor. Its owner ends it with Close. If the ring keeps a keyframe and all
-// frames after it, the cursor starts at the newest keyframe, after that keyframe's preamble.
-// Otherwise it starts at the next keyframe to be published, never in the middle of a GOP. On a
-// closed ring it starts at the end.
+// Cursor returns a new cursor. Its owner ends it with Close. The cursor starts at the newest
+// keyframe, after the preamble of that keyframe. If the ring has no keyframe, or no longer has all
+// frames after it, the cursor waits for the next keyframe. On a closed ring it starts at the end.
 func (r *Ring) Cursor(opts ...CursorOption) *Cursor {
 	c := &Cursor{
 		ring: r,
@@ -114,7 +112,7 @@ func (r *Ring) Cursor(opts ...CursorOption) *Cursor {
 	return c
 }
 
-// canRead reports whether a frame before frame upto can be taken, now or after a move to the newest
+// canRead reports whether c can take a frame before frame upto, now or after a move to the newest
 // keyframe. r.mu is held.
 func (c *Cursor) canRead(upto int64) bool {
 	r := c.ring
@@ -124,7 +122,8 @@ func (c *Cursor) canRead(upto int64) bool {
 	return c.next < upto
 }
 
-// stuck returns the reason why the frame at c.next will never be read, or NotMissed. r.mu is held.
+// stuck returns the reason why c can never take the frame at c.next, or NotMissed if it can. r.mu
+// is held.
 func (c *Cursor) stuck() Reason {
 	l := &c.ring.frames
 	switch {
@@ -136,11 +135,11 @@ func (c *Cursor) stuck() Reason {
 	return NotMissed
 }
 
-// behind reports whether there is a keyframe after c's place to move to. r.mu is held.
+// behind reports whether there is a keyframe after c.next to move to. r.mu is held.
 func (c *Cursor) behind() bool { return c.ring.keyOK && c.ring.key > c.next }
 
-// late returns the reason for the allowance that c exceeds, or NotMissed. c.next must be in the
-// window. r.mu is held.
+// late returns the Reason of the allowance that c exceeds, or NotMissed. The ring must still keep
+// frame c.next. r.mu is held.
 func (c *Cursor) late(now int64) Reason {
 	r, o := c.ring, &c.opts
 	switch {
@@ -154,7 +153,8 @@ func (c *Cursor) late(now int64) Reason {
 	return NotMissed
 }
 
-// advance moves c to the newest keyframe if it must move and can; see Cursor. r.mu is held.
+// advance moves c to the newest keyframe if the rules of Cursor require a move and there is such a
+// keyframe. r.mu is held.
 func (c *Cursor) advance(now int64) {
 	r := c.ring
 	if c.joining {
@@ -165,7 +165,7 @@ func (c *Cursor) advance(now int64) {
 	}
 	why := c.stuck()
 	if why != NotMissed {
-		c.note(why) // the frame's record may be gone when the next keyframe comes
+		c.note(why) // the record may be removed before the next keyframe comes
 	}
 	if !c.behind() {
 		return
@@ -181,14 +181,14 @@ func (c *Cursor) advance(now int64) {
 	c.headPreamble = nil
 }
 
-// begin makes c start with the newest keyframe, which must be kept. r.mu is held.
+// begin makes c start at the newest keyframe. r.keyOK must be set. r.mu is held.
 func (c *Cursor) begin() {
 	c.joining, c.starting = false, true
 	c.moveTo(c.ring.key, c.ring.frames.begin(c.ring.key))
 }
 
-// lose moves c to frame next at offset off and notes the loss of the frames before it. r.mu is
-// held.
+// lose moves c to the frame with the number next, which begins at log offset off, and counts the
+// frames before it as lost. r.mu is held.
 func (c *Cursor) lose(next, off int64, why Reason) {
 	c.note(why)
 	frames, bytes := next-c.next, off-c.off
@@ -198,9 +198,9 @@ func (c *Cursor) lose(next, off int64, why Reason) {
 	c.moveTo(next, off)
 }
 
-// note stores why the frame at c.next is lost and when it was published, if this is the first loss
-// that c has not reported. The frame's record must still exist. evict and trim therefore call note
-// before they remove the record. r.mu is held.
+// note stores why the frame at c.next is lost and when it was published. It does nothing if c
+// already has a loss to report. It must be called before the frame's record is removed. r.mu is
+// held.
 func (c *Cursor) note(why Reason) {
 	if c.missed.Why == NotMissed {
 		c.missed.Why = why
@@ -208,20 +208,19 @@ func (c *Cursor) note(why Reason) {
 	}
 }
 
-// moveTo moves c to frame next at offset off, which may be lower than the place of any other
-// cursor. r.mu is held.
+// moveTo moves c to the frame with the number next, which begins at log offset off. r.mu is held.
 func (c *Cursor) moveTo(next, off int64) {
 	c.next, c.off = next, off
 	c.ring.lowest = min(c.ring.lowest, next)
 }
 
-// Take adds shares of the frames between c and the head to dst. It adds whole frames only, as many
-// as the batch limits allow, and at least one if there is any. The caller keeps the ownership of
-// dst and of all bytes in it, and releases the shares by releasing or sending dst. Take never
-// waits: if there is nothing new, it returns the zero Batch.
+// Take adds shares of the next frames to dst, but at most as many as the batch limits allow. It
+// adds whole frames only, and at least one if there is any. The caller owns dst and the shares, and
+// releases them by releasing or sending dst. Take never waits. If there is nothing new, it returns
+// the zero Batch.
 //
-// After the ring was closed and c has taken the remaining frames, Take returns io.EOF. After c was
-// closed, it returns ErrClosed. With an error, nothing is added to dst.
+// On a closed ring, Take returns io.EOF after the last frame. On a closed cursor, it returns
+// ErrClosed. With an error, it adds nothing to dst.
 func (c *Cursor) Take(dst *millrace.Chain) (b Batch, err error) {
 	_ = dst.Len() // a nil dst panics here, before the ring's lock is held
 	r := c.ring
@@ -235,7 +234,7 @@ func (c *Cursor) Take(dst *millrace.Chain) (b Batch, err error) {
 	}
 	var now int64
 	if c.behind() {
-		now = r.now() // only here: it is a third of the cost of a Take
+		now = r.now() // not needed otherwise; reading the clock is a third of the cost of Take
 	}
 	c.advance(now)
 	switch {
@@ -255,11 +254,10 @@ func (c *Cursor) Take(dst *millrace.Chain) (b Batch, err error) {
 	return b, nil
 }
 
-// Next is Take for a reader that waits for no other events. If there are no new frames, it waits
-// until there are some. If ctx ends first, it returns ctx.Err(). It does not wait on its first
-// call, nor if the last Batch had More set. After any other batch it waits for an announcement, so
-// that frames that arrive within [Latency] of each other form one batch. A batch without frames
-// reports a loss at the end of the stream.
+// Next is Take for a reader that waits for no other events. It first waits for the ring's next
+// signal, so that frames within [Latency] of each other form one batch. On its first call, and if
+// the last Batch had More set, it waits only if there are no new frames. If ctx ends first, Next
+// returns ctx.Err(). A batch without frames reports a loss at the end of the stream.
 func (c *Cursor) Next(ctx context.Context, dst *millrace.Chain) (Batch, error) {
 	if c.wait == nil {
 		c.wait = c.watch()
@@ -280,7 +278,7 @@ func (c *Cursor) Next(ctx context.Context, dst *millrace.Chain) (Batch, error) {
 	}
 }
 
-// watch returns a Watcher for Next. Close stops and signals it.
+// watch returns the Watcher for Next. Cursor.Close signals and stops it.
 func (c *Cursor) watch() *Watcher {
 	w := c.ring.Watch()
 	c.ring.mu.Lock()
@@ -293,11 +291,10 @@ func (c *Cursor) watch() *Watcher {
 	return w
 }
 
-// drained reports whether c has taken all that it will ever get from a closed ring. r.mu is held.
+// drained reports whether c has taken everything that it can take from a closed ring. r.mu is held.
 func (c *Cursor) drained() bool { return c.joining || c.next == c.ring.frames.head }
 
-// give adds a batch to dst. The frame at c.next must be readable. The caller holds the mutex of
-// c.ring.
+// give adds a batch that begins with frame c.next to dst. The frame must be readable. r.mu is held.
 func (c *Cursor) give(dst *millrace.Chain) (b Batch) {
 	r := c.ring
 	pre := c.headPreamble
@@ -325,8 +322,8 @@ func (c *Cursor) give(dst *millrace.Chain) (b Batch) {
 	return b
 }
 
-// fit returns the number of the first frame after the batch that begins at c.next. room is the
-// number of pieces that the batch may have. r.mu is held.
+// fit returns the number of the first frame after the batch that begins with frame c.next. The
+// batch has at most room pieces, unless its first frame has more. r.mu is held.
 func (c *Cursor) fit(room int) int64 {
 	l := &c.ring.frames
 	begin := l.at(c.next).firstPiece
@@ -341,15 +338,15 @@ func (c *Cursor) fit(room int) int64 {
 	return n
 }
 
-// Lag is the distance between a cursor and the head.
+// Lag says how far a cursor is behind the head.
 type Lag struct {
 	Bytes  int64
 	Frames int
-	Time   time.Duration // time since the first frame not taken, which may be lost, was published
+	Time   time.Duration // time since the publication of the first frame not taken, even a lost one
 }
 
-// Lag returns the distance of c from the head. Lost frames count until a Take reports them. The Lag
-// of a reader that takes nothing keeps growing, even though the ring moves its cursor (see
+// Lag returns how far c is behind the head. Lost frames count until Take reports them. The lag of a
+// reader that takes nothing therefore keeps growing, even though the ring moves its cursor (see
 // [Stats]). A cursor that waits for its first keyframe has no lag.
 func (c *Cursor) Lag() Lag {
 	r := c.ring
@@ -370,7 +367,7 @@ func (c *Cursor) Lag() Lag {
 	return lag
 }
 
-// Close ends the cursor. Next and Take fail from then on, and a Next that is waiting fails at once.
+// Close ends the cursor. From then on Next and Take fail; a Next that is waiting fails at once.
 // Shares that were taken stay valid. Close may be called from any goroutine, and more than once.
 func (c *Cursor) Close() {
 	if news := c.end(); news != nil {
@@ -379,7 +376,7 @@ func (c *Cursor) Close() {
 	}
 }
 
-// end is the part of Close that needs the lock. It returns the Watcher of a waiting Next.
+// end closes c and returns the Watcher of Next, or nil.
 func (c *Cursor) end() (news *Watcher) {
 	r := c.ring
 	r.mu.Lock()

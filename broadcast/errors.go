@@ -9,8 +9,7 @@ import (
 // cursor on a closed ring, Take returns io.EOF after the last frame instead.
 var ErrClosed = errors.New("broadcast: closed")
 
-// FrameTooLargeError is returned by Publish for a frame that does not fit into the ring, even if
-// the ring is empty.
+// FrameTooLargeError is returned by Publish for a frame that would not fit even into an empty ring.
 type FrameTooLargeError struct {
 	Size  int64 // length of the frame, in bytes
 	Limit int64 // the ring's MaxBytes

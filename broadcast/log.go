@@ -6,20 +6,19 @@ import (
 	"github.com/millrace-io/millrace"
 )
 
-// segmentPieces limits the pieces of a segment. It is the number of pieces that a Chain holds
-// without allocating an array. A segment therefore needs no further allocation, and a search in it
-// visits at most four pieces.
+// segmentPieces is the maximum number of pieces of a segment. A Chain holds that many pieces
+// without allocating.
 const segmentPieces = 4
 
-// A segment is a run of pieces of the log.
+// A segment is a Chain with some consecutive bytes of the log.
 type segment struct {
 	chain      millrace.Chain
-	start, end int64 // log offsets of the chain's bytes: end-start == chain.Len()
+	start, end int64 // log offsets of the chain's first byte and end
 }
 
-// A byteLog keeps the bytes of the frames at absolute offsets that only grow. It is a queue of
-// small chains instead of one chain, because the cost of sharing a range should not depend on how
-// much the ring keeps. Segments that have become empty are kept for reuse.
+// A byteLog keeps the bytes of the frames. Their offsets count from the start of the stream. The
+// log is a queue of small chains instead of one chain, so that the cost of sharing a range does not
+// depend on the length of the log. It keeps empty segments for reuse.
 type byteLog struct {
 	// Invariants:
 	//
@@ -27,20 +26,19 @@ type byteLog struct {
 	//	no live segment is empty, and each ends where the next one starts
 	//	all but the first and the last live segment have segmentPieces pieces
 
-	queue []*segment // a circular array, doubled when it is too small
+	queue []*segment // a circular array, doubled when it is full
 	first int
 	count int
 	spare []*segment // empty segments for reuse
 
-	end    int64  // offset after the log's last byte
-	pieces uint32 // number of pieces ever begun, modulo 2^32
+	end    int64  // offset of the log's end
+	pieces uint32 // number of pieces appended so far, modulo 2^32
 }
 
-// firstSegments is the initial number of segments. They usually have room for the pieces of
-// firstRecords frames.
+// firstSegments is the initial length of the queue, usually enough for firstRecords frames.
 const firstSegments = firstRecords / segmentPieces
 
-// at returns a pointer to the queue's entry for live segment i.
+// at returns a pointer to the queue's element for live segment i.
 func (l *byteLog) at(i int) **segment {
 	i += l.first
 	if i >= len(l.queue) {
@@ -49,16 +47,16 @@ func (l *byteLog) at(i int) **segment {
 	return &l.queue[i]
 }
 
-// append takes ownership of p's bytes and returns the range of pieces that they lie in. If p's
-// bytes follow the log's last byte in the same block, they extend the log's last piece, unless that
+// append moves p's bytes to the end of the log and returns the range of pieces that contain them.
+// If the bytes follow the log's last byte in the same block, they extend the last piece, unless the
 // piece ends a full segment. The caller has made room for p.
 func (l *byteLog) append(p *millrace.Chain) (firstPiece, lastPiece uint32) {
 	if p.Len() == 0 {
 		return l.here()
 	}
 	if p.Pieces() > segmentPieces {
-		// The frame will be split over several segments. bytesOf panics if the frame's owner has
-		// released the chain. Call it before the first part is added.
+		// The frame goes into several segments. Call bytesOf first, because it panics if the
+		// frame's owner has released p. Nothing has been appended then.
 		bytesOf(p, p.Pieces())
 	}
 	first := l.pieces
@@ -74,7 +72,7 @@ func (l *byteLog) append(p *millrace.Chain) (firstPiece, lastPiece uint32) {
 		left -= moved
 		grown := s.chain.Pieces() - had
 		if grown < moved {
-			first-- // only the frame's first piece can have extended an earlier one
+			first-- // the frame's first piece has extended the last piece of the log
 		}
 		l.pieces += uint32(grown)
 		s.end = s.start + int64(s.chain.Len())
@@ -83,12 +81,11 @@ func (l *byteLog) append(p *millrace.Chain) (firstPiece, lastPiece uint32) {
 	return first, l.pieces
 }
 
-// here returns the range of pieces of a frame without bytes. The next frame may extend the piece
-// before this frame. The range therefore includes that piece, so that no count of pieces is too
-// low.
+// here returns the range of pieces for a frame without bytes. The range includes the last piece,
+// because the next frame may extend that piece, and keptPieces must not be too low.
 func (l *byteLog) here() (firstPiece, lastPiece uint32) { return l.pieces - 1, l.pieces }
 
-// bytesOf returns the total length of p's first pieces; pieces is their number.
+// bytesOf returns the total length of p's first pieces. The argument pieces is their number.
 func bytesOf(p *millrace.Chain, pieces int) int {
 	n := 0
 	for b := range p.All() {
@@ -101,8 +98,7 @@ func bytesOf(p *millrace.Chain, pieces int) int {
 	return n
 }
 
-// lastSegment returns the segment that the next piece goes to: the last one, or a new one if that
-// is full.
+// lastSegment returns the last segment. If that segment is full, it appends a new one.
 func (l *byteLog) lastSegment() *segment {
 	if l.count > 0 {
 		if s := *l.at(l.count - 1); s.chain.Pieces() < segmentPieces {
@@ -123,7 +119,7 @@ func (l *byteLog) lastSegment() *segment {
 	return s
 }
 
-// take returns an empty segment, a spare one if there is any.
+// take returns a spare segment, or a new one.
 func (l *byteLog) take() *segment {
 	n := len(l.spare)
 	if n == 0 {
@@ -134,7 +130,7 @@ func (l *byteLog) take() *segment {
 	return s
 }
 
-// share appends shares of the bytes [from, to) to dst. The log must still hold the range.
+// share appends shares of the log's bytes [from, to) to dst. The log must still have these bytes.
 func (l *byteLog) share(dst *millrace.Chain, from, to int64) {
 	if from == to {
 		return
@@ -149,8 +145,8 @@ func (l *byteLog) share(dst *millrace.Chain, from, to int64) {
 	}
 }
 
-// drop releases the bytes below offset. It panics if the publisher has released a chain after
-// publishing it. That segment is then lost, and the log continues without it.
+// drop releases the bytes before offset. It panics if the publisher has released a published chain.
+// The log can still be used after that panic, without that segment.
 func (l *byteLog) drop(offset int64) {
 	for l.count > 0 {
 		s := l.queue[l.first]

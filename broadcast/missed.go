@@ -2,20 +2,22 @@ package broadcast
 
 import "fmt"
 
-// A Reason is the reason why a cursor lost frames.
+// A Reason says why a cursor lost frames.
 type Reason uint8
 
 const (
 	// NotMissed is the zero Reason: nothing was lost.
 	NotMissed Reason = iota
-	// LagBytes, LagFrames and LagTime: the cursor was further behind than MaxLagBytes, MaxLagFrames
-	// or MaxLagTime allow.
+	// LagBytes, LagFrames and LagTime mean that the cursor exceeded MaxLagBytes, MaxLagFrames or
+	// MaxLagTime.
 	LagBytes
 	LagFrames
 	LagTime
-	// Evicted: the ring dropped the frames to make room (MaxBytes, MaxFrames).
+	// Evicted means that the ring dropped the frames, to make room (MaxBytes, MaxFrames) or in
+	// [Ring.Evict].
 	Evicted
-	// Refused: Publish refused a frame (FrameTooLargeError), so the rest of its GOP is unusable.
+	// Refused means that Publish refused a frame (FrameTooLargeError), so the rest of its GOP is
+	// unusable.
 	Refused
 
 	reasons // number of reasons
@@ -36,10 +38,9 @@ func (r Reason) String() string {
 // nothing was lost.
 type Missed struct {
 	Frames int
-	// Bytes is the total length of the lost frames that the ring had accepted. A frame that Publish
-	// refused counts as a frame without bytes.
+	// Bytes is the total length of the lost frames. A frame that Publish refused counts as 0 bytes.
 	Bytes int64
-	// Why is the reason of the first loss, if there were several.
+	// Why is the reason of the first loss.
 	Why Reason
 }
 

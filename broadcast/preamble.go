@@ -2,17 +2,16 @@ package broadcast
 
 import "github.com/millrace-io/millrace"
 
-// A preamble is the data that a reader needs before it can start at a keyframe. Three kinds of
-// holders have one ref each: the ring, while the preamble is current; the record of each keyframe
-// that was published under it; and each cursor that starts at the head and has not taken anything
-// yet. Ring.mu guards all of it.
+// A preamble is the data that a reader needs before a keyframe. These hold a reference to it: the
+// ring, while the preamble is current; the record of each keyframe published under it; and each
+// cursor with FromHead that has not taken anything yet. Ring.mu guards all fields.
 type preamble struct {
 	chain millrace.Chain
-	id    uint64 // counts from 1; 0 means none
+	id    uint64 // counts from 1
 	refs  int
 }
 
-// hold adds a ref; p may be nil.
+// hold adds a reference. p may be nil.
 func (p *preamble) hold() *preamble {
 	if p != nil {
 		p.refs++
@@ -20,7 +19,7 @@ func (p *preamble) hold() *preamble {
 	return p
 }
 
-// drop removes a ref; the last one releases the chain. p may be nil.
+// drop removes a reference. The last drop releases the chain. p may be nil.
 func (p *preamble) drop() {
 	if p == nil {
 		return

@@ -5,12 +5,11 @@ import "math/bits"
 // A record describes one frame of the log.
 type record struct {
 	end int64     // log offset after the frame's last byte
-	at  int64     // when it was published, in ns since the ring's epoch
-	pre *preamble // the preamble of a keyframe, on which the record holds a ref
+	at  int64     // time of publication, in ns since the ring's epoch
+	pre *preamble // the preamble of a keyframe; the record holds a reference to it
 
-	// The frame's bytes lie in the pieces [firstPiece, lastPiece) of the log. Pieces are counted
-	// from the ring's start modulo 2^32, because only differences are used. A frame may share its
-	// first piece with the frame before it.
+	// The frame's bytes are in the pieces [firstPiece, lastPiece) of the log, counted modulo 2^32
+	// from the ring's start. A frame may share its first piece with the frame before it.
 	firstPiece, lastPiece uint32
 
 	kind kind
@@ -20,29 +19,29 @@ type kind uint8
 
 const (
 	plain kind = iota
-	key        // this frame is a keyframe
-	hole       // Publish refused this frame: it has no bytes, and no reader continues past it
+	key
+	hole // a frame that Publish refused; it has no bytes, and no reader reads past it
 )
 
-// records is the window [tail, head) of the stream's frames, numbered from 0 in the order of
-// Publish. The records lie in a circular array, which is doubled when it is too small.
+// records holds the records of the frames [tail, head) that the ring keeps. The frames are numbered
+// from 0 in the order of Publish. The records are in a circular array, which is doubled when it is
+// full.
 //
 // Invariants: 0 ≤ head-tail ≤ min(limit, len(recs)), and len(recs) is a power of two; frame n is
 // recs[n%len(recs)], and len(infos) is 0 or len(recs); the frames' offsets do not decrease, and
 // start ≤ end of frame tail.
 type records struct {
 	recs       []record
-	infos      []any // Infos of the frames, in the same order; empty until a frame has one
+	infos      []any // Infos of the frames, in the same order; nil until a frame has one
 	limit      int
 	tail, head int64
 	start      int64 // log offset of the first byte of frame tail
 }
 
-// firstRecords is the initial number of records: two seconds of video and audio, a usual GOP. Few
-// streams ever need more.
+// firstRecords is the initial number of records. It is enough for two seconds of video and audio, a
+// usual GOP.
 const firstRecords = 256
 
-// newRecords returns a window for at most limit frames.
 func newRecords(limit int) records {
 	n := 1 << bits.Len(uint(limit-1))
 	return records{recs: make([]record, min(n, firstRecords)), limit: limit}
@@ -51,10 +50,10 @@ func newRecords(limit int) records {
 func (l *records) count() int { return int(l.head - l.tail) }
 func (l *records) full() bool { return l.count() == l.limit }
 
-// at returns the record of frame n, which must be in the window.
+// at returns the record of frame n. It requires tail ≤ n < head.
 func (l *records) at(n int64) *record { return &l.recs[n&int64(len(l.recs)-1)] }
 
-// begin returns the log offset of the first byte of frame n, tail ≤ n ≤ head.
+// begin returns the log offset of the first byte of frame n. It requires tail ≤ n ≤ head.
 func (l *records) begin(n int64) int64 {
 	if n == l.tail {
 		return l.start
@@ -62,7 +61,7 @@ func (l *records) begin(n int64) int64 {
 	return l.at(n - 1).end
 }
 
-// push appends a record; the window must not be full.
+// push appends a record. There must be fewer than limit.
 func (l *records) push(r record) {
 	if l.count() == len(l.recs) {
 		l.grow()
@@ -71,7 +70,6 @@ func (l *records) push(r record) {
 	l.head++
 }
 
-// grow doubles the array.
 func (l *records) grow() {
 	old := *l
 	l.recs = make([]record, 2*len(old.recs))
@@ -84,7 +82,7 @@ func (l *records) grow() {
 	}
 }
 
-// info returns the Info of frame n, which must be in the window.
+// info returns the Info of frame n. It requires tail ≤ n < head.
 func (l *records) info(n int64) any {
 	if l.infos == nil {
 		return nil
@@ -92,7 +90,7 @@ func (l *records) info(n int64) any {
 	return l.infos[n&int64(len(l.infos)-1)]
 }
 
-// setInfo sets the Info of frame n, which must be in the window.
+// setInfo sets the Info of frame n. It requires tail ≤ n < head.
 func (l *records) setInfo(n int64, info any) {
 	if l.infos == nil {
 		if info == nil {
@@ -103,11 +101,10 @@ func (l *records) setInfo(n int64, info any) {
 	l.infos[n&int64(len(l.infos)-1)] = info
 }
 
-// pop removes the oldest record and returns it.
 func (l *records) pop() record {
 	slot := l.at(l.tail)
 	r := *slot
-	slot.pre = nil // else the arrays keep a released preamble or an Info alive
+	slot.pre = nil // otherwise the array would keep the preamble reachable
 	l.setInfo(l.tail, nil)
 	l.tail++
 	l.start = r.end

@@ -9,43 +9,40 @@ import (
 
 // Frame describes a published chain.
 type Frame struct {
-	// Key marks a frame at which a reader may start, after the preamble. If the frames of a stream
-	// are independent of each other, every frame has Key set.
+	// Key marks a frame at which a reader may start. If the frames of a stream are independent of
+	// each other, every frame has Key set.
 	Key bool
 
-	// Info is the publisher's information about the frame. Readers that take frames one by one get
-	// it with the frame, so that they need not parse the frame; see Batch.Info. The readers share
-	// it, so it must not be changed after Publish. It may be nil.
+	// Info is the publisher's information about the frame, or nil. A reader that takes frames one
+	// by one gets it as Batch.Info and need not parse the frame. The readers share it, so it must
+	// not be changed after Publish.
 	Info any
 }
 
 // A Ring keeps the newest frames of one stream for any number of Cursors.
 //
-// All methods may be called from any goroutine. Publish and SetPreamble add their frames and
-// preambles in the order of the calls, so one goroutine at a time should call them.
+// All methods may be called from any goroutine. One goroutine at a time should call Publish and
+// SetPreamble, because their order is the order of the stream.
 //
-// Publish does not wait for readers, except for a Take that is sharing a batch at that moment.
-//
-// The ring keeps the frames from the newest keyframe on for late joiners. It also keeps the frames
-// that a cursor within its allowance has not taken yet. MaxBytes and MaxFrames limit the kept
-// frames in any case.
+// The ring keeps the frames from the newest keyframe to the head for late joiners. It also keeps
+// the frames that a cursor within its allowance has not taken. In any case it keeps at most
+// MaxBytes and MaxFrames.
 type Ring struct {
 	// mu guards all fields but opts, epoch and watchers. Publish holds it while it adds one frame
-	// to the log and drops others. If the frame is a keyframe, or evicts a frame that a cursor may
-	// be at, Publish also holds it while it checks each cursor. Take holds it while one batch of
-	// pieces is shared. No goroutine holds it while it waits, sends or wakes others.
+	// and drops others, and sometimes while it checks each cursor. Take holds it while it shares
+	// one batch. No goroutine holds it while it waits, sends or wakes others.
 	mu sync.Mutex
 
 	opts  options
 	epoch time.Time // times are nanoseconds since epoch
 
 	watchers watchers
-	timer    *time.Timer // timer of announcements; nil if the latency is 0
+	timer    *time.Timer // signals the watchers; nil if the latency is 0
 
 	frames   records
 	log      byteLog
 	key      int64     // number of the newest keyframe, if keyOK
-	keyOK    bool      // there is a newest keyframe, and it and all frames after it are kept
+	keyOK    bool      // the ring keeps a keyframe and all frames after it
 	preamble *preamble // the current preamble; nil for none
 	preID    uint64    // number of preambles so far
 	cursors  []*Cursor // each cursor at its index
@@ -53,8 +50,8 @@ type Ring struct {
 	closed   bool
 	closedAt int64
 
-	due   int64 // when the unannounced frames will be announced; 0: there are none
-	stats Stats // the counters of Stats
+	due   int64 // time at which the watchers will be signalled; 0 if all frames have been announced
+	stats Stats
 }
 
 // New returns an empty Ring. Its owner ends it with Close.
@@ -81,8 +78,8 @@ func New(opts ...Option) *Ring {
 	return r
 }
 
-// now returns the ring's time. It stands still once the ring is closed, so that a reader that
-// drains the ring does not exceed its allowance of time.
+// now returns the time since epoch. It does not change after the ring is closed, so that a reader
+// that takes the last frames does not exceed its MaxLagTime.
 func (r *Ring) now() int64 {
 	if r.closed {
 		return r.closedAt
@@ -90,13 +87,14 @@ func (r *Ring) now() int64 {
 	return int64(time.Since(r.epoch))
 }
 
-// Publish adds a frame at the head. It takes ownership of p, which is left empty, even when it
-// returns an error. It waits for no reader. It allocates only when the ring keeps more frames than
-// ever before (see [MaxFrames]).
+// Publish adds a frame at the head. It takes ownership of p, which is left empty, even if Publish
+// returns an error. Publish waits for no reader, except while a Take shares its batch. It allocates
+// only when the ring keeps more frames than ever before (see [MaxFrames]).
 //
-// The error is ErrClosed, or *FrameTooLargeError for a frame that does not fit even into an empty
-// ring. A frame that is too large makes the rest of its GOP unusable. Readers get the frames before
-// it, then continue at the next keyframe, and Missed reports Refused. The ring stays usable.
+// On a closed ring, the error is ErrClosed. For a frame that would not fit even into an empty ring,
+// the error is *FrameTooLargeError. The rest of the frame's GOP is then unusable: readers get the
+// frames before it and continue at the next keyframe, and Missed reports Refused. The ring stays
+// usable.
 func (r *Ring) Publish(p *millrace.Chain, f Frame) error {
 	defer p.Release()
 	announce, err := r.publish(p, f)
@@ -106,7 +104,8 @@ func (r *Ring) Publish(p *millrace.Chain, f Frame) error {
 	return err
 }
 
-// publish is the part of Publish that needs the lock. On an error p is unchanged.
+// publish adds the frame, and reports whether the caller must signal the watchers. With an error, p
+// is unchanged.
 func (r *Ring) publish(p *millrace.Chain, f Frame) (announce bool, err error) {
 	size, pieces := int64(p.Len()), p.Pieces()
 	r.mu.Lock()
@@ -143,7 +142,7 @@ func (r *Ring) publish(p *millrace.Chain, f Frame) (announce bool, err error) {
 	return announce, nil
 }
 
-// refuse puts a hole in the place of a frame that is too large. r.mu is held.
+// refuse adds a record without bytes in place of a frame that is too large. r.mu is held.
 func (r *Ring) refuse(now int64) {
 	r.makeRoom(0, 0)
 	rec := record{end: r.log.end, at: now, kind: hole}
@@ -153,8 +152,7 @@ func (r *Ring) refuse(now int64) {
 	r.cutGroup()
 }
 
-// cutGroup notes that no reader can start at the newest keyframe any more, because its GOP is
-// incomplete.
+// cutGroup makes new readers wait for the next keyframe, because the newest GOP is incomplete.
 func (r *Ring) cutGroup() {
 	if r.keyOK {
 		r.keyOK = false
@@ -162,8 +160,8 @@ func (r *Ring) cutGroup() {
 	}
 }
 
-// makeRoom evicts the oldest frames until a frame of size bytes and pieces pieces fits. r.mu is
-// held.
+// makeRoom evicts the oldest frames until there is room for size bytes in the given number of
+// pieces. r.mu is held.
 func (r *Ring) makeRoom(size int64, pieces int) {
 	evicted := false
 	for r.frames.full() || r.kept()+size > r.opts.maxBytes ||
@@ -179,16 +177,15 @@ func (r *Ring) makeRoom(size int64, pieces int) {
 	}
 }
 
-// evict drops the oldest frame. If a cursor is at that frame, evict notes the cursor's loss now,
-// while the time of publication is known. The cursor itself moves at its next Take. If the frame is
-// before lowest, evict does not check the cursors, because no cursor is at it. r.mu is held, and
-// the caller drops the log's bytes.
+// evict drops the oldest frame's record. Cursors at that frame note the loss now, while the time of
+// publication is still known, and move at their next Take. If the frame is before r.lowest, no
+// cursor is at it, and evict checks none. r.mu is held. The caller drops the log's bytes.
 func (r *Ring) evict() {
 	if n := r.frames.tail; n >= r.lowest {
 		r.lowest = r.frames.head
 		for _, c := range r.cursors {
 			switch {
-			case c.joining || c.next < n: // has no place yet, or has lost its place before
+			case c.joining || c.next < n: // waits for a keyframe, or has lost an earlier frame
 			case c.next == n:
 				c.note(Evicted)
 			default:
@@ -200,9 +197,9 @@ func (r *Ring) evict() {
 	r.stats.Evicted++
 }
 
-// Evict drops frames that are older than age, as if the ring were full. It drops frames before the
-// newest GOP and, if all is set, also frames of that GOP. It returns the number of bytes dropped.
-// Cursors that have not taken these frames lose them.
+// Evict drops frames that are older than age, as if the ring were full. It drops only frames before
+// the newest GOP, unless all is set. It returns the number of bytes dropped. Cursors that have not
+// taken these frames lose them.
 func (r *Ring) Evict(age time.Duration, all bool) (bytes int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -220,10 +217,10 @@ func (r *Ring) Evict(age time.Duration, all bool) (bytes int64) {
 	return before - r.kept()
 }
 
-// kept returns the bytes of the frames in the window. r.mu is held.
+// kept returns the number of bytes of the kept frames. r.mu is held.
 func (r *Ring) kept() int64 { return r.log.end - r.frames.start }
 
-// keptPieces returns the pieces that the frames in the window lie in. r.mu is held.
+// keptPieces returns the number of pieces that contain the kept frames. r.mu is held.
 func (r *Ring) keptPieces() int {
 	if r.frames.count() == 0 {
 		return 0
@@ -231,14 +228,14 @@ func (r *Ring) keptPieces() int {
 	return int(r.log.pieces - r.frames.at(r.frames.tail).firstPiece)
 }
 
-// forget removes the oldest frame's record. r.mu is held, and the caller drops the log's bytes.
+// forget removes the oldest frame's record. r.mu is held. The caller drops the log's bytes.
 func (r *Ring) forget() {
 	rec := r.frames.pop()
 	rec.pre.drop()
 }
 
-// trim moves the cursors that exceed their allowance. Then it drops the frames that neither a
-// cursor nor a late joiner needs. r.mu is held.
+// trim moves the cursors that exceed their allowance. Then it drops the frames that no cursor or
+// late joiner needs. r.mu is held.
 func (r *Ring) trim(now int64) {
 	need := r.frames.head
 	if r.keyOK && !r.closed {
@@ -254,16 +251,16 @@ func (r *Ring) trim(now int64) {
 		r.forget()
 	}
 	if r.key < r.frames.tail {
-		r.keyOK = false // the ring is closed, and no cursor is left to read the GOP
+		r.keyOK = false // the ring is closed, and no cursor needs the newest GOP
 	}
 	r.log.drop(r.frames.start)
 }
 
-// SetPreamble sets the data that a reader needs before it can start at any later keyframe. It takes
-// ownership of p, which is left empty. An empty p means that no preamble is needed. Earlier frames
-// keep their preamble.
+// SetPreamble sets the data that a reader needs before any later keyframe. It takes ownership of p,
+// which is left empty. An empty p means that readers need no preamble. Keyframes that are already
+// published keep their preamble.
 //
-// Only readers that start or are moved get a preamble. If other readers must see the change as
+// A reader gets the preamble only when it starts or moves. If the other readers need the data as
 // well, publish it as a frame, too.
 //
 // On a closed ring, SetPreamble only releases p.
@@ -287,10 +284,10 @@ func (r *Ring) SetPreamble(p *millrace.Chain) {
 	r.preamble = pre
 }
 
-// Close ends the stream. From then on Publish fails, every Watcher is signalled, and cursors get
-// the remaining frames, then io.EOF. The ring's memory is released when every cursor has drained
-// the ring or was closed. Shares that were taken stay valid. Closing a closed ring does nothing.
-// Close returns nil.
+// Close ends the stream. From then on Publish fails, and cursors get the remaining frames, then
+// io.EOF. Close signals every Watcher. The ring releases its memory when every cursor has taken the
+// remaining frames or was closed. Shares that were taken stay valid. Closing a closed ring does
+// nothing. Close returns nil.
 func (r *Ring) Close() error {
 	if r.end() {
 		r.watchers.signal()
@@ -298,7 +295,7 @@ func (r *Ring) Close() error {
 	return nil
 }
 
-// end is the part of Close that needs the lock. It reports whether the ring was open.
+// end marks the ring as closed and reports whether it was open.
 func (r *Ring) end() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -1,38 +1,38 @@
 package broadcast
 
-// Stats is a snapshot of a Ring. The counters start at 0 and only grow.
+// Stats is a snapshot of a Ring. Its counters start at 0 and only grow.
 type Stats struct {
-	// Frames and Bytes are the number and the total length of the frames that are kept.
+	// Frames and Bytes are the number and the total length of the kept frames.
 	Frames int
 	Bytes  int64
 
-	// Start reports whether a new cursor starts at once. It does if the newest keyframe and all
-	// frames after it are kept.
+	// Start reports whether a new cursor can start at once, because the ring keeps the newest
+	// keyframe and all frames after it.
 	Start bool
 
 	// Info is the Info of the newest frame, or nil if none is kept.
 	Info any
 
-	Cursors  int // open cursors
+	Cursors  int // number of open cursors
 	Watchers int
 
 	PublishedFrames, PublishedBytes uint64 // frames and bytes that Publish accepted
 
 	Refused uint64 // frames that Publish refused as too large
-	Evicted uint64 // frames that were dropped to make room
+	Evicted uint64 // frames that were dropped because of MaxBytes or MaxFrames, or by Evict
 
-	// GroupsCut counts how often the newest GOP became unusable for new readers. Either it lost its
-	// start because it outgrew MaxBytes or MaxFrames, or it got a gap because a frame was refused.
-	// New readers must then wait for the next keyframe.
+	// GroupsCut counts how often the newest GOP became unusable for new readers. This happens if
+	// the GOP outgrows MaxBytes or MaxFrames and loses its start, or if Publish refuses one of its
+	// frames. New readers must then wait for the next keyframe.
 	GroupsCut uint64
 
-	// Lost counts the losses of all cursors, by Reason. A move is counted when it happens. A cursor
-	// moves in Take. If it takes nothing, it moves when a keyframe is published while the cursor
-	// exceeds its allowance. Missed reports the loss to the reader in its next batch.
+	// Lost counts the losses of all cursors, by Reason. A loss is counted when the cursor moves,
+	// and Missed reports it in the reader's next batch. A cursor moves in Take. If its reader takes
+	// nothing, the cursor moves when a keyframe is published while it exceeds its allowance.
 	Lost [reasons]struct{ Moves, Frames, Bytes uint64 }
 }
 
-// lose counts a move of a cursor and the frames and bytes lost by it.
+// lose counts one move of a cursor and the frames and bytes that the cursor lost.
 func (s *Stats) lose(why Reason, frames, bytes int64) {
 	l := &s.Lost[why]
 	l.Moves++

@@ -2,12 +2,12 @@ package broadcast
 
 import "sync"
 
-// A Watcher is notified of new frames through a channel. It suits a goroutine that serves one or
-// more cursors and may wait for other events as well.
+// A Watcher signals new frames through a channel. Use it in a goroutine that serves several cursors
+// or also waits for other events.
 type Watcher struct {
-	// C receives a signal at each announcement (see [Latency]) and when the ring is closed. It has
-	// room for one signal. If an announcement is made before the last signal was received, no
-	// second signal is sent. C is never closed.
+	// C receives a signal when frames are announced (see [Latency]) and when the ring is closed. C
+	// has a buffer of one signal, and a second one is not sent until the first is received. C is
+	// never closed.
 	C <-chan struct{}
 
 	c     chan struct{}
@@ -15,17 +15,17 @@ type Watcher struct {
 	index int // index in ring.watchers.list; stopped after Stop
 }
 
-// stopped is the index of a Watcher that is not on a list.
+// stopped is the index of a Watcher after Stop.
 const stopped = -1
 
-// watchers are the Watchers of a ring. They have their own mutex, because each goroutine that is
-// woken will lock the ring's mutex.
+// watchers holds the Watchers of a ring. It has its own mutex, because each goroutine that is woken
+// will lock the ring's mutex.
 type watchers struct {
 	mu   sync.Mutex
 	list []*Watcher // each Watcher at its index
 }
 
-// signal wakes the goroutine of each watcher. The caller must not hold Ring.mu.
+// signal signals each Watcher. The caller must not hold Ring.mu.
 func (s *watchers) signal() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -37,13 +37,13 @@ func (s *watchers) signal() {
 func (w *Watcher) signal() {
 	select {
 	case w.c <- struct{}{}:
-	default: // the last signal has not been received yet
+	default: // C already has a signal
 	}
 }
 
-// Watch returns a new Watcher. Its owner ends it with Stop. Check the cursors once before the first
-// wait, because frames that were announced earlier are not announced again. If the ring is closed,
-// C has a signal at once.
+// Watch returns a new Watcher. Its owner ends it with Stop. Call Take on the cursors before the
+// first wait, because C gets no signal for earlier frames. If the ring is closed, C has a signal at
+// once.
 func (r *Ring) Watch() *Watcher {
 	ch := make(chan struct{}, 1)
 	w := &Watcher{C: ch, c: ch, ring: r}
@@ -52,14 +52,14 @@ func (r *Ring) Watch() *Watcher {
 	w.index = len(s.list)
 	s.list = append(s.list, w)
 	s.mu.Unlock()
-	if r.isClosed() { // only now that the Watcher is on the list, so that it does not miss Close
+	if r.isClosed() { // after the Watcher is on the list, so that Close cannot be missed
 		w.signal()
 	}
 	return w
 }
 
-// Stop ends the signals. A signal that was sent before may still be in C. Stop may be called from
-// any goroutine, and more than once.
+// Stop ends the signals. C may still have an earlier signal. Stop may be called from any goroutine,
+// and more than once.
 func (w *Watcher) Stop() {
 	s := &w.ring.watchers
 	s.mu.Lock()
@@ -75,8 +75,8 @@ func (w *Watcher) Stop() {
 	w.index = stopped
 }
 
-// announceSoon notes a new frame, and reports whether the caller must signal the watchers now.
-// Otherwise the timer signals them later. r.mu is held.
+// announceSoon is called for a new frame. It reports whether the caller must signal the watchers
+// now. If not, the timer signals them later. r.mu is held.
 func (r *Ring) announceSoon(now int64) bool {
 	if r.opts.latency == 0 {
 		return true
@@ -88,8 +88,8 @@ func (r *Ring) announceSoon(now int64) bool {
 	return false
 }
 
-// announce reports whether there are frames that were not announced, and stops the timer. r.mu is
-// held.
+// announce reports whether there are frames that the watchers have not been signalled for, and
+// stops the timer. The caller then signals the watchers. r.mu is held.
 func (r *Ring) announce() bool {
 	if r.due == 0 {
 		return false
@@ -99,8 +99,8 @@ func (r *Ring) announce() bool {
 	return true
 }
 
-// Flush announces at once the frames whose announcement is delayed by [Latency]. The publisher
-// calls it when it will publish nothing for a while.
+// Flush signals the watchers at once for the frames that [Latency] delays. The publisher calls it
+// when it will publish nothing for a while.
 func (r *Ring) Flush() {
 	r.mu.Lock()
 	waiting := r.announce()
@@ -110,11 +110,11 @@ func (r *Ring) Flush() {
 	}
 }
 
-// expire runs when the timer fires, and announces the frames that are due.
+// expire is called when the timer fires. It signals the watchers if frames are due.
 func (r *Ring) expire() {
 	r.mu.Lock()
-	// The frames may not be due. Since the timer fired, the ring may have been flushed or closed,
-	// and the timer may have been set again.
+	// The ring may have been flushed or closed since the timer fired, and the timer may have been
+	// set again.
 	late := r.due != 0 && r.now() >= r.due && r.announce()
 	r.mu.Unlock()
 	if late {

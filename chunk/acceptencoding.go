@@ -10,21 +10,20 @@ import (
 
 const identity = "identity" // no encoding
 
-// An acceptance is the result of parsing a request's Accept-Encoding headers for the encodings in
-// acceptNames. Other encodings are dropped.
+// An acceptance holds the weights that a request's Accept-Encoding headers give to the encodings in
+// acceptNames.
 type acceptance struct {
 	absent  bool                      // the request has no Accept-Encoding header
 	weights [len(acceptNames)]float64 // by index in acceptNames; below 0 if not named
 }
 
-const others = "*" // all encodings that are not named
+const others = "*" // the name for all encodings that the headers do not name
 
-// acceptNames are the encodings that files may have, the name for no encoding, and the name for all
-// others.
+// acceptNames has the names of the encodings of precompressed files, and identity and others.
 var acceptNames = [...]string{"br", "zstd", "gzip", identity, others}
 
-// parseAccept parses the values of Accept-Encoding (RFC 9110, section 12.5.3), and skips invalid
-// elements.
+// parseAccept parses the values of Accept-Encoding headers (RFC 9110, section 12.5.3). It ignores
+// invalid elements and encodings that are not in acceptNames.
 func parseAccept(values []string) acceptance {
 	if len(values) == 0 {
 		return acceptance{absent: true}
@@ -42,17 +41,18 @@ func parseAccept(values []string) acceptance {
 	return h
 }
 
-// acceptIndex returns the index of a name in acceptNames, or -1.
+// acceptIndex returns the index of name in acceptNames, or -1.
 func acceptIndex(name string) int {
 	if strings.EqualFold(name, "x-gzip") {
-		name = "gzip" // x-gzip means gzip: RFC 9110, section 8.4.1.3
+		name = "gzip" // RFC 9110, section 8.4.1.3
 	}
 	return slices.IndexFunc(acceptNames[:], func(s string) bool {
 		return strings.EqualFold(s, name)
 	})
 }
 
-// parseWeight returns the weight in the parameters of an element, 1 by default.
+// parseWeight returns the weight in the parameters of an element of Accept-Encoding, or the
+// default, 1. It returns false if the parameters are invalid.
 func parseWeight(params string) (float64, bool) {
 	params = textproto.TrimString(params)
 	if params == "" {
@@ -66,8 +66,8 @@ func parseWeight(params string) (float64, bool) {
 	return w, err == nil && w >= 0 && w <= 1 && !math.IsNaN(w)
 }
 
-// weight returns the client's weight for an encoding; 0 means that the client refuses it. name is
-// br, zstd, gzip or identity.
+// weight returns the client's weight for an encoding: br, zstd, gzip or identity. If the client
+// refuses the encoding, the weight is 0.
 func (h acceptance) weight(name string) float64 {
 	for _, n := range [...]string{name, others} {
 		if w := h.weights[acceptIndex(n)]; w >= 0 {
@@ -75,19 +75,20 @@ func (h acceptance) weight(name string) float64 {
 		}
 	}
 	if name == identity {
-		// Acceptable unless it is refused, but less than anything that is named.
+		// identity is acceptable if the client does not refuse it, but every named encoding is
+		// better.
 		return math.SmallestNonzeroFloat64
 	}
 	return 0
 }
 
-// AcceptsEncoding reports whether a client accepts a response in an encoding at least as readily as
-// a response without one. values are the values of its Accept-Encoding headers, and name is br,
-// zstd or gzip. If the client sent no such header, the result is false, because the client has not
+// AcceptsEncoding reports whether a client accepts an encoding with at least the same weight as no
+// encoding. The argument values are the values of the request's Accept-Encoding headers, and name
+// is br, zstd or gzip. Without such a header, the result is false, because the client has not
 // requested an encoding.
 func AcceptsEncoding(values []string, name string) bool { return parseAccept(values).takes(name) }
 
-// takes is AcceptsEncoding for the headers that h was parsed from.
+// takes implements AcceptsEncoding for the headers that h was parsed from.
 func (h acceptance) takes(name string) bool {
 	w := h.weight(name)
 	return !h.absent && w > 0 && w >= h.weight(identity)

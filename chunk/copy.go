@@ -20,54 +20,53 @@ import (
 )
 
 const (
-	// copyBlock is the size of reads and writes when the kernel cannot move the bytes. It is large
-	// enough that a system call costs less than moving its bytes. It is small enough that the bytes
-	// stay in the processor's caches between read and write.
+	// copyBlock is the size of reads and writes if the kernel cannot move the bytes. A system call
+	// then costs less than copying its bytes, and the bytes stay in the processor's caches between
+	// read and write.
 	copyBlock = 32 << 10
 
-	// fileStep is the number of bytes that are copied from file to file before Copy checks its
-	// context. A file system that does not share blocks needs some ten milliseconds for that many
+	// fileStep is the number of bytes that Copy copies from file to file before it checks its
+	// context. Without shared blocks, a file system needs some ten milliseconds for that many
 	// bytes.
 	fileStep = 16 << 20
 
-	// kernelSplices reports whether the standard library splices connections and uses
-	// copy_file_range.
+	// kernelSplices reports whether the standard library uses splice for connections and
+	// copy_file_range for files.
 	kernelSplices = runtime.GOOS == "linux"
 )
 
 var errBadCount = errors.New("chunk: the writer returned an invalid count")
 
-// Copy copies from src to dst until the end of src, like io.Copy, and returns a Report of the
-// number of bytes and of the way they were moved. It borrows both. At the end of src it returns no
-// error.
+// Copy copies from src to dst until the end of src, like io.Copy. It borrows src and dst. The
+// Report says how many bytes were moved, and how. At the end of src, Copy returns no error.
 //
 // The kernel moves the bytes wherever io.Copy lets it: from a file or a connection to a TCP
-// connection, from a TCP connection to a Unix socket, from a file or a connection to a file. Copy
-// also does this for wrapped responses. If dst is an http.ResponseWriter without ReadFrom, Copy
-// looks for ReadFrom in the result of Unwrap() http.ResponseWriter. It lets dst write the header
-// and sends the body through the inner response, so the wrapper does not see the body. Copy does
-// not bypass a wrapper whose header shows that it encodes the body: a Content-Encoding, a Vary:
-// Accept-Encoding, or a Content-Length that it has changed. A wrapper that must see the body has
-// ReadFrom, or no Unwrap.
+// connection, from a TCP connection to a Unix socket, and from a file or a connection to a file.
+// The kernel also moves them if middleware wraps the response. If dst is an http.ResponseWriter
+// without ReadFrom, Copy looks for ReadFrom in the result of Unwrap() http.ResponseWriter. Then dst
+// writes the header, and the inner response sends the body, so the wrapper does not see the body.
+// Copy does not bypass a wrapper that encodes the body. It recognizes such a wrapper by a
+// Content-Encoding, a Vary: Accept-Encoding, or a changed Content-Length in the header. A wrapper
+// that must see the body has ReadFrom, or no Unwrap.
 //
-// If src is a regular file or memory and the response has no Content-Length, Copy sets it to the
-// length of src. It does so because net/http copies a body without one. To write more after src,
-// write the header first. If src has more than the response's Content-Length, Copy sends no more
-// than that and returns http.ErrContentLength. It does not know of bytes that were written to the
-// response before. If a file has less, the error is io.ErrUnexpectedEOF.
+// If the response has no Content-Length and src is a regular file or memory, Copy sets
+// Content-Length to the length of src, because the kernel moves only bodies with a Content-Length.
+// To write more after src, write the header first. If src is longer than the Content-Length, Copy
+// sends no more than that and returns http.ErrContentLength. If src is a file and shorter, the
+// error is io.ErrUnexpectedEOF. Copy does not count bytes that were written to the response before.
 //
-// In all other cases the bytes pass through a pooled block, or the copy is left to the WriteTo of
-// src or the ReadFrom of dst.
+// In all other cases Copy uses the WriteTo of src or the ReadFrom of dst, or copies through a
+// pooled block.
 //
-// When ctx ends, Copy returns ctx's error. To end a blocked Read or Write, it sets a deadline in
-// the past, with the methods SetReadDeadline of src and SetWriteDeadline of dst, or those of the
-// http.ResponseController. Afterwards it removes the deadline, so the caller must set its own
-// again. An incomplete response keeps the deadline, so that its connection is not used again. If
+// When ctx ends, Copy returns ctx's error. To end a blocked Read or Write, Copy sets a deadline in
+// the past with SetReadDeadline of src and SetWriteDeadline of dst (for a response, as
+// http.ResponseController does). Afterwards it removes the deadline, so the caller must set its own
+// again. On an incomplete response the deadline stays, so that the connection is not used again. If
 // src or dst has no such method, Copy returns after the current Read or Write. Copy sets no
 // deadlines before ctx ends.
 //
-// After an error, a src that is a file is positioned directly after the bytes that dst took. From
-// any other src, Copy may have read more bytes than dst took.
+// After an error, a file src is positioned directly after the bytes that dst has accepted. From any
+// other src, Copy may have read more bytes than dst has accepted.
 func Copy(ctx context.Context, dst io.Writer, src io.Reader) (Report, error) {
 	if err := ctx.Err(); err != nil {
 		return Report{}, err
@@ -77,7 +76,7 @@ func Copy(ctx context.Context, dst io.Writer, src io.Reader) (Report, error) {
 	c.file, _ = inner.(*os.File)
 	complete := false
 	if ctx.Done() != nil {
-		defer func() { c.waits.stop(complete) }() // also when dst or src panics
+		defer func() { c.waits.stop(complete) }() // even if dst or src panics
 		c.begin(dst, src)
 	}
 	var err error
@@ -97,11 +96,11 @@ func Copy(ctx context.Context, dst io.Writer, src io.Reader) (Report, error) {
 type copying struct {
 	ctx    context.Context
 	report Report
-	file   *os.File // src, or the source that src limits, if it is a file or a pipe; or nil
+	file   *os.File // src, or the Reader that src limits, if it is an *os.File; else nil
 	waits  interruption
 }
 
-// to copies to a dst that is not a response.
+// to copies src to a dst that is not a response.
 func (c *copying) to(dst io.Writer, src io.Reader) error {
 	switch dst := dst.(type) {
 	case *net.TCPConn:
@@ -131,13 +130,12 @@ func (c *copying) to(dst io.Writer, src io.Reader) error {
 	return c.blocks(dst, src)
 }
 
-// wayBetween returns the field of the Report for the bytes that io.Copy lets the kernel move from
-// src to dst. If io.Copy would copy the bytes itself, it returns nil. It does not handle regular
-// files that are copied to TCP or to a file.
+// wayBetween returns the field of c.report for the bytes, if the kernel moves them in io.Copy.
+// Otherwise it returns nil. It does not cover a regular file that is copied to TCP or to a file.
 func (c *copying) wayBetween(dst io.Writer, src io.Reader) *int64 {
 	inner, limit := unlimited(src)
 	_, toUnix := dst.(*net.UnixConn)
-	// The fast path is WriteTo, which a LimitedReader does not have.
+	// io.Copy needs WriteTo for this, which a LimitedReader does not have.
 	toUnix = toUnix && limit == math.MaxInt64
 	switch src := inner.(type) {
 	case *os.File:
@@ -156,7 +154,7 @@ func (c *copying) wayBetween(dst io.Writer, src io.Reader) *int64 {
 	return nil
 }
 
-// splicesFrom reports whether dst's ReadFrom splices data of a connection.
+// splicesFrom reports whether dst's ReadFrom uses splice for a source that is a connection.
 func splicesFrom(dst io.Writer) bool {
 	switch dst.(type) {
 	case *net.TCPConn, *os.File:
@@ -165,7 +163,7 @@ func splicesFrom(dst io.Writer) bool {
 	return false
 }
 
-// isStream reports whether conn is a Unix socket of the stream kind.
+// isStream reports whether conn is a Unix stream socket.
 func isStream(conn any) bool {
 	u, ok := conn.(*net.UnixConn)
 	if !ok {
@@ -175,8 +173,8 @@ func isStream(conn any) bool {
 	return addr != nil && addr.Network() == "unix"
 }
 
-// kernelOnly reports whether x is of a type whose WriteTo and ReadFrom should be used only if the
-// kernel copies. Otherwise they are not worth their buffers.
+// kernelOnly reports whether the WriteTo and ReadFrom of x pay only if the kernel moves the bytes.
+// Otherwise these methods allocate a buffer.
 func kernelOnly(x any) bool {
 	switch x.(type) {
 	case *net.TCPConn, *net.UnixConn, *os.File:
@@ -185,7 +183,7 @@ func kernelOnly(x any) bool {
 	return false
 }
 
-// isSeekable reports whether f is a file that has a position. Regular files have one; pipes do not.
+// isSeekable reports whether f has a position, as regular files do and pipes do not.
 func isSeekable(f *os.File) bool {
 	if f == nil {
 		return false
@@ -194,7 +192,8 @@ func isSeekable(f *os.File) bool {
 	return err == nil
 }
 
-// unlimited returns the Reader in a LimitedReader, and its limit.
+// unlimited returns the Reader in an io.LimitedReader, and its limit. For any other src, it returns
+// src and no limit.
 func unlimited(src io.Reader) (io.Reader, int64) {
 	if l, ok := src.(*io.LimitedReader); ok {
 		return l.R, max(l.N, 0)
@@ -202,8 +201,8 @@ func unlimited(src io.Reader) (io.Reader, int64) {
 	return src, math.MaxInt64
 }
 
-// A countedFile is a file that counts the bytes that Read returns. Bytes sent by sendfile are not
-// counted, because sendfile uses SyscallConn.
+// A countedFile is a file that counts the bytes that Read returns. It does not count bytes sent by
+// sendfile, which uses SyscallConn.
 type countedFile struct {
 	file *os.File
 	read int64
@@ -217,7 +216,8 @@ func (f *countedFile) Read(p []byte) (int, error) {
 
 func (f *countedFile) SyscallConn() (syscall.RawConn, error) { return f.file.SyscallConn() }
 
-// sendFile passes the rest of the file to rf. The file is src, or src limits it.
+// sendFile sends the rest of the file c.file with rf's ReadFrom. If src limits the file, sendFile
+// respects the limit.
 func (c *copying) sendFile(rf io.ReaderFrom, src io.Reader) error {
 	counted := countedFile{file: c.file}
 	limited := io.LimitedReader{R: &counted, N: math.MaxInt64}
@@ -236,8 +236,7 @@ func (c *copying) sendFile(rf io.ReaderFrom, src io.Reader) error {
 	return err
 }
 
-// fileToFile copies in steps, because neither a context nor a deadline ends the standard library's
-// copy_file_range.
+// fileToFile copies in steps, because neither a context nor a deadline ends copy_file_range.
 func (c *copying) fileToFile(dst *os.File, src io.Reader) error {
 	_, left := unlimited(src)
 	for left > 0 {
@@ -252,7 +251,8 @@ func (c *copying) fileToFile(dst *os.File, src io.Reader) error {
 			l.N -= n
 		}
 		left -= n
-		// The standard library has copied the bytes itself, and read more than it wrote.
+		// The standard library has copied the bytes without copy_file_range, and read more than it
+		// wrote.
 		if read := asked - step.N; err != nil && read > n {
 			_, _ = c.file.Seek(n-read, io.SeekCurrent)
 		}
@@ -290,7 +290,7 @@ func (c *copying) blocks(dst io.Writer, src io.Reader) error {
 	}
 }
 
-// unread moves the position of a file back by the n bytes that dst did not take.
+// unread moves the position of a file back by n bytes that dst did not accept.
 func (c *copying) unread(src io.Reader, n int64) {
 	if c.file == nil {
 		return
@@ -303,8 +303,8 @@ func (c *copying) unread(src io.Reader, n int64) {
 	}
 }
 
-// writeAll writes p and returns the number of bytes that w took, with an error if that is not
-// len(p).
+// writeAll writes p and returns the number of bytes that w accepted. If it is not len(p), it
+// returns an error.
 func writeAll(w io.Writer, p []byte) (int, error) {
 	n, err := w.Write(p)
 	if n < 0 || n > len(p) {
@@ -316,7 +316,6 @@ func writeAll(w io.Writer, p []byte) (int, error) {
 	return n, err
 }
 
-// toResponse copies to a response.
 func (c *copying) toResponse(w http.ResponseWriter, src io.Reader) error {
 	h := w.Header()
 	_, direct := w.(io.ReaderFrom)
@@ -339,8 +338,8 @@ func (c *copying) toResponse(w http.ResponseWriter, src io.Reader) error {
 	if rf == nil {
 		err := c.to(plainResponse{w}, src) // w's Write checks the Content-Length itself
 		if c.report.Bytes == room && c.ctx.Err() != nil {
-			// If a client has received the whole response, it may close the connection. This ends
-			// the context of the request, but the copy has succeeded.
+			// A client that has received the whole response may close the connection. This ends the
+			// context of the request, although the copy has succeeded.
 			return nil
 		}
 		return err
@@ -379,13 +378,13 @@ func (c *copying) tooLong(src io.Reader) error {
 	return nil
 }
 
-// isConn reports whether src is a connection that the standard library splices to a TCP connection.
+// isConn reports whether the standard library uses splice from src to a TCP connection.
 func isConn(src io.Reader) bool {
 	_, isTCP := src.(*net.TCPConn)
 	return kernelSplices && (isTCP || isStream(src))
 }
 
-// sizeOf returns the number of bytes that src has, or 0 if the number is not known.
+// sizeOf returns the number of bytes of src, or 0 if it is not known.
 func sizeOf(src io.Reader) int64 {
 	switch s := src.(type) {
 	case *bytes.Reader:
@@ -410,29 +409,29 @@ func sizeOf(src io.Reader) int64 {
 	return 0
 }
 
-// A writeWaker is a target whose waiting Write can be ended from another goroutine.
+// A writeWaker is an io.Writer with a deadline that ends a blocked Write.
 type writeWaker interface {
 	SetWriteDeadline(t time.Time) error
 }
 
-// An interruption ends a blocked Read or Write of a Copy when the Copy's context ends.
+// An interruption ends a blocked Read or Write of Copy when the context of Copy ends.
 type interruption struct {
-	src        waker      // or nil
-	dst        writeWaker // or nil
+	src        waker      // may be nil
+	dst        writeWaker // may be nil
 	isResponse bool
-	unhook     func() bool // nil if nothing can be interrupted
+	unhook     func() bool // nil if src and dst have no deadlines
 
 	mu   sync.Mutex
-	over bool // the Copy has returned; guarded by mu
+	over bool // Copy has returned; guarded by mu
 }
 
-// begin arranges that the end of the context interrupts the Copy. waits.stop undoes this.
+// begin makes the end of the context interrupt Copy. c.waits.stop undoes this.
 func (c *copying) begin(dst io.Writer, src io.Reader) {
 	i := &c.waits
 	i.src = wakerOf(src)
 	switch dst := dst.(type) {
 	case http.ResponseWriter:
-		// An http.ResponseController would follow a faulty wrapper forever.
+		// An http.ResponseController would unwrap a wrapper that wraps itself forever.
 		i.dst, _ = within[writeWaker](dst)
 		i.isResponse = true
 	case writeWaker:
@@ -443,7 +442,7 @@ func (c *copying) begin(dst io.Writer, src io.Reader) {
 	}
 }
 
-// interrupt sets the deadlines. It runs in a separate goroutine when ctx ends.
+// interrupt sets the deadlines. It runs in its own goroutine when ctx ends.
 func (i *interruption) interrupt() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -454,7 +453,7 @@ func (i *interruption) interrupt() {
 
 func (i *interruption) setDeadlines(read, write time.Time) {
 	if i.src != nil {
-		// A src or dst without deadlines, such as a regular file, is not interrupted.
+		// This fails for a src or dst without deadlines, such as a regular file.
 		_ = i.src.SetReadDeadline(read)
 	}
 	if i.dst != nil {
@@ -462,7 +461,7 @@ func (i *interruption) setDeadlines(read, write time.Time) {
 	}
 }
 
-// stop removes the deadlines if ctx has ended. An incomplete response keeps a deadline in the past,
+// stop removes the deadlines that interrupt has set. The deadline of an incomplete response stays,
 // because net/http could otherwise end the body as if it were complete.
 func (i *interruption) stop(complete bool) {
 	if i.unhook == nil || i.unhook() {

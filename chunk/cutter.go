@@ -2,50 +2,48 @@ package chunk
 
 import "bytes"
 
-// A Cutter finds the ends of records in a stream, for a [Reader] that cuts its chunks there.
-// [Lines] and [JSON] return Cutters, and a [CutFunc] is one.
+// A Cutter finds the ends of records in a stream. A [Reader] cuts its chunks there. [Lines] and
+// [JSON] return Cutters, and a [CutFunc] is one.
 //
-// The scan holds a Cutter's state for a stream, so one Cutter may serve any number of Readers at a
-// time.
+// One Cutter may serve any number of Readers at a time, because each Reader keeps the state in a
+// scan.
 type Cutter interface {
-	// cut finds the whole records at the start of w.data. It returns the length of the longest part
-	// of w.data that starts at its start, ends where a record ends, and has at most w.limit bytes.
-	// If the first record does not end within that many bytes of w.data, cut returns the record's
-	// length. This is more than len(w.data) if the length is known before the whole record has
-	// arrived, and 0 if it is not known yet. A negative result means that no record can begin like
-	// w.data. w.data is not empty.
+	// cut returns the length of the longest sequence of whole records at the start of w.data, but
+	// of at most w.limit bytes. If the first record does not end within w.limit bytes, cut returns
+	// that record's length. The length may be known before the whole record has arrived, and is
+	// then more than len(w.data). If it is not known, cut returns 0. If no record can begin like
+	// w.data, cut returns a negative number. w.data is not empty.
 	//
 	// cut sets w.seen to the number of bytes that it need not see again, and w.state to the state
-	// for its next call. If it returns a length up to len(w.data), the Reader removes that part
-	// before it calls cut again. cut borrows w.
+	// for its next call. If it returns a length up to len(w.data), the Reader removes that many
+	// bytes before it calls cut again. cut borrows w.
 	cut(w *scan) int
 
-	// whole reports whether the bytes after the last end in w.data are a record although they have
-	// no end. The Reader calls it at the end of the source, after cut has seen all of w.data. whole
+	// whole reports whether the rest of w.data, after the last whole record, is a record without an
+	// end. The Reader calls it at the end of the source, after cut has seen all of w.data. whole
 	// borrows w.
 	whole(w *scan) bool
 }
 
-// A scan is the input of a Cutter: the bytes that have arrived since the last cut, and the Cutter's
-// state.
+// A scan is the input of a Cutter: the bytes that have arrived and have not been cut, and the
+// Cutter's state.
 //
 // Invariant: 0 ≤ seen ≤ len(data).
 type scan struct {
 	// data starts at the start of a record. It is valid until cut or whole returns, and must not be
 	// changed.
 	data []byte
-	seen int // bytes that the last cut need not see again
-	// The Cutter sets and uses state. It is 0 at the start of the stream, and afterwards the value
-	// that the last cut set.
+	seen int // number of bytes that the last cut need not see again
+	// The Cutter's state, 0 at the start of the stream. Only the Cutter uses it.
 	state int
-	limit int // the length in bytes that a chunk should not exceed
+	limit int // maximum number of bytes in a chunk, unless a record is longer
 }
 
 // CutFunc makes a Cutter from a function that returns the length in bytes of the first record in
-// data. data is not empty. If the length is not known yet, the function returns 0. If the length is
-// known from the record's start, the result may be more than len(data). If no record can begin like
-// data, the result is less than 0. Examples are records that end with a zero byte, and records that
-// begin with their length:
+// data, which is not empty. If the length is not known yet, the function returns 0. If the length
+// is known from the record's start, the result may be more than len(data). If no record can begin
+// like data, the result is negative. Examples are records that end with a zero byte, and records
+// that begin with their length:
 //
 //	chunk.CutFunc(func(data []byte) int { return bytes.IndexByte(data, 0) + 1 })
 //	chunk.CutFunc(func(data []byte) int {
@@ -55,10 +53,10 @@ type scan struct {
 //		return 4 + int(binary.BigEndian.Uint32(data))
 //	})
 //
-// The Reader calls the function once for each record. For the last record it calls the function
-// again, from the record's start, when more bytes have arrived. A source that ends within a record
-// is an error. The calls are made on one goroutine at a time, but not always the same one. The
-// function borrows data and must not call the Reader.
+// The Reader calls the function once for each record. If the last record is incomplete, it calls
+// the function again, from the record's start, when more bytes have arrived. A source that ends
+// within a record is an error. The function is called on one goroutine at a time, but not always
+// the same one. It borrows data and must not call the Reader.
 type CutFunc func(data []byte) int
 
 func (f CutFunc) cut(w *scan) (end int) {
@@ -69,17 +67,17 @@ func (f CutFunc) cut(w *scan) (end int) {
 			return n
 		}
 		if n <= 0 || n > len(w.data)-end || end > 0 && n > w.limit-end {
-			break // it is reported when it is the first record
+			break // the Reader reports it when it is the first record
 		}
 		end += n
 	}
 	return end
 }
 
-// whole returns false: a record without its end is not whole.
+// whole returns false, because such a record ends where the function says.
 func (CutFunc) whole(*scan) bool { return false }
 
-// anywhere is the Cutter of a Reader without the option At: each byte is a record.
+// anywhere is the Cutter of a Reader without the option At. It may cut after each byte.
 type anywhere struct{}
 
 func (anywhere) cut(w *scan) int {
@@ -89,8 +87,8 @@ func (anywhere) cut(w *scan) int {
 
 func (anywhere) whole(*scan) bool { return true }
 
-// Lines cuts after line feeds, so that a line includes its LF or CR LF. The bytes after the last
-// line feed of the source are a line, too.
+// Lines returns a Cutter that cuts after line feeds, so that a line includes its LF or CR LF. The
+// bytes after the last line feed of the source are a line, too.
 func Lines() Cutter { return lines{} }
 
 type lines struct{}

@@ -8,27 +8,23 @@
 // sendfile and splice for wrapped http.ResponseWriters as well.
 //
 // A [Reader] reads a source ahead of the code that processes it, up to a limited number of chunks.
-// It cuts chunks at the ends of records, so that each chunk can be given to another worker:
+// It cuts chunks at the ends of records, so that each chunk can go to another worker:
 //
 //	source ──▶ ┌───────────────┐ ┌───────────────┐ ┌─────────╌╌╌╌╌╌┐
 //	           │ record│record │ │ record│record │ │ reco…          │
 //	           └───────────────┘ └───────────────┘ └─────────╌╌╌╌╌╌┘
 //	           wait for Next: at most Depth        being read
 //
-// Records are [Lines], [JSON] values, or the records that your own [CutFunc] finds. If a record
-// does not fit into the rest of a chunk's block, the Reader copies it to the next block. It copies
-// nothing else.
+// Records are [Lines], [JSON] values, or the records of your own [CutFunc]. If a record does not
+// fit into the rest of a chunk's block, the Reader copies it to the next block. It copies nothing
+// else.
 //
 // A [Tuner] adjusts the number of workers, the size of the chunks and the number of chunks that are
 // read ahead.
 //
-// The package is larger than its neighbours for two reasons. These four share the Report, the fast
-// paths and the Reader's chunks. And each behaves like the standard library in special cases:
-// conditions, deadlines, truncated files.
-//
 // # Ownership
 //
 // [Reader.Next] returns a millrace.Ref that the caller owns and releases, on any goroutine.
-// [Reader.Chunks] lends a slice until the loop's body ends. A Reader borrows its source, Copy
+// [Reader.Chunks] lends each chunk to one iteration of the loop. A Reader borrows its source, Copy
 // borrows src and dst, and FileServer borrows its root.
 package chunk

@@ -6,23 +6,22 @@ import (
 )
 
 const (
-	// dropStep is the number of bytes sent between two drops.
+	// A response drops the sent part of a file from the page cache after every dropStep bytes.
 	dropStep = 8 << 20
 
-	// dropLag is the distance between the last byte sent and the part of the page cache that is
-	// dropped. It is needed because a socket holds up to 4 MiB of pages by default
-	// (net.ipv4.tcp_wmem), and these cannot be dropped.
+	// A response does not drop the last dropLag bytes that it sent, because the socket may still
+	// use their pages: up to 4 MiB by default (net.ipv4.tcp_wmem).
 	dropLag = 8 << 20
 )
 
-// A dropper removes sent files from the page cache. It keeps a file while another response with
-// DropBehind is sending it.
+// A dropper drops sent files from the page cache. It does not drop a file while another response
+// with DropBehind sends the file.
 type dropper struct {
 	mu      sync.Mutex
-	sending map[fileVersion]int // number of responses with DropBehind, by file
+	sending map[fileVersion]int // number of responses with DropBehind that send the file
 }
 
-// count adds n to the number of responses that send this file and drop it from the page cache.
+// count adds n to the number of responses with DropBehind that send this file.
 func (d *dropper) count(v fileVersion, n int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

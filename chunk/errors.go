@@ -6,34 +6,33 @@ import (
 )
 
 var (
-	// ErrClosed is returned by a Reader's reading methods after Close.
+	// ErrClosed is returned by the reading methods of a Reader after Close.
 	ErrClosed = errors.New("chunk: Reader is closed")
 
-	// ErrTooLong is the reason in a [RecordError] if a record is longer than [MaxRecord] allows.
+	// ErrTooLong is the Err of a [RecordError] for a record that is longer than [MaxRecord] allows.
 	ErrTooLong = errors.New("chunk: record is longer than the limit")
 
-	// ErrNoRecord is the reason in a [RecordError] if the [Cutter] reports that no record can begin
+	// ErrNoRecord is the Err of a [RecordError] if the [Cutter] reports that no record can begin
 	// like this one.
 	ErrNoRecord = errors.New("chunk: not a record")
 
 	errBroken = errors.New("chunk: the source or the Cutter has panicked")
 )
 
-// A RecordError reports that the Reader stopped at a record that it cannot return. Offset is the
-// start of the record. Err is the reason, which errors.Is finds: [ErrTooLong], [ErrNoRecord], or
-// [io.ErrUnexpectedEOF] if the source ended within the record.
+// A RecordError reports that the Reader stopped at a record that it cannot return. Err is
+// [ErrTooLong], [ErrNoRecord], or [io.ErrUnexpectedEOF] if the source ended within the record.
 //
 // The Reader has returned all chunks before the record. If the source ended within the record, the
-// last chunk is the part of the record that has arrived. Otherwise no bytes of the record are
-// returned.
+// last chunk is the part of the record that has arrived. Otherwise the Reader returns no bytes of
+// the record.
 type RecordError struct {
-	Offset int64 // start of the record, in bytes from the start of reading the source
-	Limit  int   // longest record allowed, in bytes
+	Offset int64 // start of the record, in bytes from the first byte that the Reader read
+	Limit  int   // maximum length of a record, in bytes
 	Err    error
 }
 
 func (e *RecordError) Error() string {
-	switch e.Err { // the texts of this package's own errors already begin with its name
+	switch e.Err { // the texts of ErrTooLong and ErrNoRecord would repeat "chunk: record"
 	case ErrTooLong:
 		return fmt.Sprintf("chunk: record at offset %d: longer than the limit of %d bytes",
 			e.Offset, e.Limit)

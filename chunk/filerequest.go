@@ -12,36 +12,36 @@ import (
 	"syscall"
 )
 
-// A fileRequest is one request to a FileHandler. It is also the ResponseWriter that net/http uses
-// to answer the request. net/http passes the body of a file to its ReadFrom, and everything else to
-// its Write. The calls for a file are:
+// A fileRequest is one request to a FileHandler. It is also the ResponseWriter that
+// http.ServeContent uses. net/http passes the body of a file to ReadFrom, and everything else to
+// Write. The calls for a file are:
 //
 //	ServeHTTP → serve → http.ServeContent → ReadFrom → give → the ReadFrom of net/http's response → sendfile
 type fileRequest struct {
 	http.ResponseWriter
 	h       *FileHandler
 	r       *http.Request
-	encoded bool // a middleware will encode the body
+	encoded bool // the header shows that a middleware will encode the body
 
 	file *servedFile // nil until a file is open
 	info os.FileInfo
 	form encoding // encoding of file
 
 	status int
-	head   bodyHead // as set by net/http
+	head   bodyHead // the header of the body that net/http has set
 	report Report
-	broken bool // the body ended before its Content-Length
+	broken bool // the body ended early
 }
 
-// A servedFile is a file whose Seek to the end and back to the start costs no system call.
-// http.ServeContent does both.
+// A servedFile is a file that does not need a system call for a Seek to its end and back to its
+// start. http.ServeContent does both.
 //
 // Invariant: if !moved, the file's position is 0.
 type servedFile struct {
 	countedFile
 	size  int64
-	moved bool // the file was read, sent or sought, so its position may not be 0
-	atEnd bool // Seek returned the end, but the file's position is a different one
+	moved bool // the file's position may not be 0
+	atEnd bool // Seek has returned the end of the file without moving the file's position
 }
 
 func newServedFile(f *os.File, info os.FileInfo) *servedFile {
@@ -75,7 +75,7 @@ func (f *servedFile) SyscallConn() (syscall.RawConn, error) {
 	return f.countedFile.SyscallConn()
 }
 
-// serve answers with the file of that name. If it returns an error, it has sent no answer.
+// serve answers with the named file. If it returns an error, it has not answered.
 func (x *fileRequest) serve(name string) error {
 	f, info, err := x.h.root.open(name)
 	if err != nil {
@@ -103,13 +103,13 @@ func (x *fileRequest) serve(name string) error {
 	return nil
 }
 
-// contentType returns the media type of the file, derived from its name or its first bytes.
+// contentType returns the media type for the file's name, or else for its first bytes.
 func (x *fileRequest) contentType(name string) string {
 	if t := mime.TypeByExtension(path.Ext(name)); t != "" {
 		return t
 	}
 	var p [sniffLen]byte
-	n, _ := x.file.file.ReadAt(p[:], 0) // on an error, the type of no bytes is text/plain
+	n, _ := x.file.file.ReadAt(p[:], 0) // after an error, the type is text/plain
 	return http.DetectContentType(p[:n])
 }
 
@@ -123,12 +123,12 @@ func (x *fileRequest) serveContent(name string) {
 	}
 	http.ServeContent(x, x.r, path.Base(name), x.info.ModTime(), x.file)
 	if x.broken && !x.clientSeesLength() {
-		panic(http.ErrAbortHandler) // otherwise the client would take the body for complete
+		panic(http.ErrAbortHandler) // otherwise the body would look complete to the client
 	}
 }
 
-// clientSeesLength reports whether the client knows the body's Content-Length. If it does, it sees
-// when bytes are missing.
+// clientSeesLength reports whether the client has received the right Content-Length, so that it
+// sees when bytes are missing.
 func (x *fileRequest) clientSeesLength() bool {
 	return x.r.ProtoMajor == 1 && x.head.length != "" && headOf(x.Header()) == x.head
 }
@@ -137,8 +137,8 @@ func (x *fileRequest) clientSeesLength() bool {
 func (x *fileRequest) WriteHeader(status int) {
 	if x.status == 0 {
 		x.status = status
-		// net/http leaves Content-Length out of an encoded response, because it does not know
-		// whether the handler or a middleware encodes it.
+		// net/http sets no Content-Length for an encoded response, because it does not know whether
+		// the handler or a middleware encodes it.
 		if status == http.StatusOK && x.form.name != "" {
 			x.Header().Set("Content-Length", strconv.FormatInt(x.info.Size(), 10))
 		}
@@ -155,8 +155,8 @@ func (x *fileRequest) Write(p []byte) (int, error) {
 	return x.ResponseWriter.Write(p)
 }
 
-// ReadFrom sends the body of a file, or of several ranges of it. net/http passes it as a
-// LimitedReader.
+// ReadFrom sends the body of a file, or of several ranges of it, if src is the LimitedReader that
+// net/http makes.
 func (x *fileRequest) ReadFrom(src io.Reader) (int64, error) {
 	body, ok := src.(*io.LimitedReader)
 	if !ok {
@@ -167,14 +167,14 @@ func (x *fileRequest) ReadFrom(src io.Reader) (int64, error) {
 	if err == nil && x.report.Bytes < total {
 		err = io.ErrUnexpectedEOF
 	}
-	// A middleware may have changed the status to 204.
+	// This is not an early end: a middleware may have changed the status to 204.
 	x.broken = err != nil && !errors.Is(err, http.ErrBodyNotAllowed)
 	return x.report.Bytes, err
 }
 
 func (x *fileRequest) send(body *io.LimitedReader) error {
 	switch {
-	case body.R != x.file: // several ranges, which net/http joins in a pipe
+	case body.R != x.file: // several ranges, which net/http writes to a pipe
 		n, err := copiedBody{x.ResponseWriter}.ReadFrom(body)
 		x.report.add(&x.report.Copied, n)
 		return err
@@ -184,8 +184,8 @@ func (x *fileRequest) send(body *io.LimitedReader) error {
 	return x.give(x.destination(), body)
 }
 
-// sendAndDrop passes body to rf in steps, and drops the bytes of the file that were sent from the
-// page cache.
+// sendAndDrop sends body with rf in steps. After each step, it drops the part of the file that was
+// sent from the page cache.
 func (x *fileRequest) sendAndDrop(rf io.ReaderFrom, body *io.LimitedReader) error {
 	version := versionOf(x.info)
 	x.h.dropper.count(version, 1)
@@ -216,8 +216,8 @@ func (x *fileRequest) sendAndDrop(rf io.ReaderFrom, body *io.LimitedReader) erro
 	return nil
 }
 
-// destination returns the io.ReaderFrom that the file is passed to: the response, a response that
-// it wraps, or an adapter that uses its Write.
+// destination returns the io.ReaderFrom that sends the file: the response, or a response that it
+// wraps, or a copiedBody.
 func (x *fileRequest) destination() io.ReaderFrom {
 	if rf, ok := x.ResponseWriter.(io.ReaderFrom); ok {
 		return rf
@@ -230,7 +230,7 @@ func (x *fileRequest) destination() io.ReaderFrom {
 	return copiedBody{x.ResponseWriter}
 }
 
-// A copiedBody is a response without ReadFrom, so that the body passes through its Write.
+// A copiedBody is a response that copies the body through its Write.
 type copiedBody struct{ w http.ResponseWriter }
 
 func (b copiedBody) ReadFrom(src io.Reader) (int64, error) {
@@ -239,7 +239,7 @@ func (b copiedBody) ReadFrom(src io.Reader) (int64, error) {
 	return c.report.Bytes, err
 }
 
-// give passes a part of the file to rf.
+// give sends a part of the file with rf.
 func (x *fileRequest) give(rf io.ReaderFrom, part *io.LimitedReader) error {
 	before := x.file.read
 	n, err := rf.ReadFrom(part)
@@ -247,7 +247,7 @@ func (x *fileRequest) give(rf io.ReaderFrom, part *io.LimitedReader) error {
 	return err
 }
 
-// fail answers with the status for err.
+// fail answers with the HTTP status for err.
 func (x *fileRequest) fail(err error) { x.failStatus(statusOf(err)) }
 
 func (x *fileRequest) failStatus(status int) {
@@ -260,7 +260,7 @@ func (x *fileRequest) failStatus(status int) {
 
 func (x *fileRequest) failText(status int, text string) {
 	for _, key := range []string{"Cache-Control", "Content-Encoding", "Etag", "Last-Modified"} {
-		x.Header().Del(key) // as net/http does: these headers describe the file that is not sent
+		x.Header().Del(key) // these headers describe the file; net/http deletes them as well
 	}
 	http.Error(x, text, status)
 }

@@ -14,13 +14,14 @@ var (
 	errSpecial   = fmt.Errorf("chunk: not served: %w", fs.ErrPermission)
 )
 
-// A fileRoot is the directory that files are served from. No name or link leads out of it.
+// A fileRoot is the directory of the served files. No name or link leads out of it.
 type fileRoot struct{ *os.Root }
 
-// open opens a regular file. The caller closes it. For a directory the error is errDirectory.
+// open opens a regular file. The caller closes it. If name is a directory, the error is
+// errDirectory.
 func (d fileRoot) open(name string) (*os.File, os.FileInfo, error) {
-	// Opening a pipe wakes the process that waits to write to it, and opening a device may have any
-	// effect.
+	// Check before opening: opening a pipe wakes the process that waits to write to it, and opening
+	// a device may have any effect.
 	info, err := d.Root.Stat(name)
 	if err == nil {
 		err = checkRegular(info)
@@ -28,7 +29,7 @@ func (d fileRoot) open(name string) (*os.File, os.FileInfo, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	f, err := d.Root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // it may be a pipe by now
+	f, err := d.Root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // it may be a pipe now
 	if err != nil {
 		return nil, nil, err
 	}
@@ -52,7 +53,7 @@ func checkRegular(info os.FileInfo) error {
 	return nil
 }
 
-// openedFiles is the file system that net/http uses for redirects and lists: the files and
+// openedFiles is the file system for the redirects and lists of net/http: the regular files and
 // directories under the root.
 type openedFiles struct{ fileRoot }
 
@@ -68,7 +69,7 @@ func (o openedFiles) Open(name string) (http.File, error) {
 	return f, nil
 }
 
-// rootName returns the name within the root for a clean path that begins with a slash.
+// rootName converts a clean path that begins with a slash to a name within the root.
 func rootName(clean string) string {
 	if clean == "/" {
 		return "."
@@ -76,7 +77,7 @@ func rootName(clean string) string {
 	return clean[1:]
 }
 
-// standardError returns an error that makes net/http answer with the status for err.
+// standardError returns an error for which net/http answers with the status statusOf(err).
 func standardError(err error) error {
 	switch statusOf(err) {
 	case http.StatusNotFound:
@@ -87,7 +88,7 @@ func standardError(err error) error {
 	return err
 }
 
-// statusOf returns the status of the answer if opening a file fails with err.
+// statusOf returns the HTTP status of the answer when opening a file fails with err.
 func statusOf(err error) int {
 	var errno syscall.Errno
 	switch {

@@ -7,17 +7,16 @@ import (
 )
 
 // A fileVersion distinguishes the versions of a file. If the file's bytes change, at least one
-// field changes, on all file systems that record these values.
+// field changes, provided that the file system records these values.
 type fileVersion struct {
 	size, modified, changed int64 // size in bytes; times in Unix nanoseconds
 	device, inode           uint64
 }
 
-// tagBytes is the number of bytes of a SHA-256 that make a tag.
+// tagBytes is the number of bytes of a SHA-256 in an entity tag.
 const tagBytes = 12
 
-// etag returns a strong entity tag. The tag is a hash, because clients must not learn inode
-// numbers.
+// etag returns a strong entity tag. It is a hash, because clients must not learn inode numbers.
 func (v fileVersion) etag() string {
 	var b [5 * 8]byte
 	for i, n := range [...]uint64{uint64(v.size), uint64(v.modified), uint64(v.changed), v.device,

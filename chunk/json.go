@@ -1,24 +1,24 @@
 package chunk
 
-// JSON cuts between consecutive JSON values. They may be one per line, or separated by any JSON
-// white space or none. It never cuts a string or a value in brackets, at any depth. White space
-// that arrived in the same chunk as the value before it belongs to that value. Other white space
-// belongs to the next value.
+// JSON returns a Cutter that cuts between consecutive JSON values. They may be one per line, or
+// separated by any JSON white space, or not separated. JSON never cuts within a string, an object
+// or an array. White space that arrived in the same chunk as the value before it belongs to that
+// value. Other white space belongs to the next value.
 //
-// JSON only finds the ends of values. It passes on invalid JSON, for a parser to report. Adjacent
-// numbers or words without a space between them stay together. JSON must see the next byte to find
-// the end of a number or word. That byte does not count for [MaxRecord].
+// JSON only finds the ends of values, and passes on invalid JSON for a parser to report. It treats
+// adjacent numbers or words without a space between them as one value. To find the end of a number
+// or word, JSON must see the next byte. That byte does not count for [MaxRecord].
 func JSON() Cutter { return jsonValues{} }
 
-// jsonValues is the Cutter of JSON. It keeps in scan.state the number of open brackets, above
-// jsonModeBits, and its mode.
+// jsonValues is the Cutter of JSON. The low jsonModeBits bits of scan.state are the mode (jsonPlain
+// to jsonScalar). The other bits count the open brackets.
 type jsonValues struct{}
 
 const (
-	jsonPlain   = iota // not in a string; if no bracket is open, between values
+	jsonPlain   = iota // between values, or between brackets and outside of strings
 	jsonString         // in a string
 	jsonEscaped        // in a string, after a backslash
-	// In a number or a word outside of brackets. Only the next byte shows where it ends.
+	// In a number or a word outside of brackets. Only the next byte shows its end.
 	jsonScalar
 
 	jsonModeBits = 2
@@ -26,10 +26,9 @@ const (
 	jsonModes    = jsonBracket - 1
 )
 
-// These tables give the meaning of a byte outside of brackets, within brackets, and in a string. A
-// table lookup for each byte is fastest when relevant bytes are a few bytes apart, as in JSON.
-// Searching eight bytes at a time, or in masks of 64, takes longer, because each match must then be
-// identified.
+// These tables classify a byte outside of brackets, within brackets, and in a string. A table
+// lookup for each byte is faster than searching eight bytes at a time, or in masks of 64, because
+// relevant bytes are only a few bytes apart in JSON.
 var (
 	jsonTop = [256]uint8{' ': isSpace, '\t': isSpace, '\r': isSpace, '\n': isSpace, '"': isQuote,
 		'{': isOpen, '[': isOpen}
@@ -46,8 +45,7 @@ const (
 	isEscape
 )
 
-// If no value is open at a position, cut records the position before it looks at the next byte. If
-// that byte is beyond the limit, the next call records the position again.
+// cut sets end to each position between two values, up to the limit.
 func (jsonValues) cut(w *scan) (end int) {
 	p, i, state := w.data, w.seen, w.state
 	for {
@@ -80,7 +78,7 @@ func (jsonValues) cut(w *scan) (end int) {
 
 func (jsonValues) whole(w *scan) bool { return w.state == 0 || w.state == jsonScalar }
 
-// beginValue looks at p[i], between two values. A bracket that closes nothing is treated as a part
+// beginValue handles p[i], which is between two values. It treats a closing bracket there as part
 // of a word.
 func beginValue(p []byte, i int) (next, state int) {
 	switch jsonTop[p[i]] {
@@ -94,8 +92,8 @@ func beginValue(p []byte, i int) (next, state int) {
 	return i, jsonScalar
 }
 
-// endValue continues at p[i], within brackets or in a string. It returns the position after the
-// value's end, or the end of p. It does not check that brackets match.
+// endValue scans from p[i], which is within brackets or in a string. It returns the position after
+// the value's end, or the end of p. It does not check that brackets match.
 func endValue(p []byte, i, state int) (next, after int) {
 	open, inString := state&^jsonModes, state&jsonModes != jsonPlain
 	if state&jsonModes == jsonEscaped {
@@ -128,8 +126,8 @@ func endValue(p []byte, i, state int) (next, after int) {
 	}
 }
 
-// endString continues at p[i], in a string, and returns the position after its end, or the end of
-// p.
+// endString scans from p[i], which is in a string. It returns the position after the string's end,
+// or the end of p.
 func endString(p []byte, i int) (next, mode int) {
 	for i < len(p) {
 		class := jsonText[p[i]]

@@ -7,25 +7,26 @@ import (
 	"time"
 )
 
-// An encoding is an encoding in which a precompressed file may exist.
+// An encoding is an encoding of precompressed files.
 type encoding struct {
 	name string // name in Accept-Encoding
 	ext  string // extension of the encoded file
 }
 
-// encodings are in the order of preference: br has the smallest files.
+// encodings is in the order of preference. br files are the smallest.
 var encodings = []encoding{{"br", ".br"}, {"zstd", ".zst"}, {"gzip", ".gz"}}
 
-// An encodedFile is an open file that holds the encoded bytes of another file.
+// An encodedFile is an open precompressed file.
 type encodedFile struct {
 	encoding
-	file *os.File // may be nil
+	file *os.File // nil if there is none
 	info os.FileInfo
 }
 
-// openEncoded opens the encoded file that the client prefers to the file itself, if there is one.
-// The caller closes it. plain reports whether the file itself is acceptable. openEncoded skips an
-// encoded file that is older than the file, because it was made of another version.
+// openEncoded opens the encoded file of name that the client prefers to the file itself. If there
+// is none, found.file is nil. The caller closes the file. plain reports whether the client accepts
+// the file itself. openEncoded ignores an encoded file that is older than the file, because it was
+// made from another version.
 func (d fileRoot) openEncoded(name string, of os.FileInfo, accept []string) (found encodedFile,
 	plain bool) {
 	wanted, plain := choose(parseAccept(accept), encodings)
@@ -42,14 +43,14 @@ func (d fileRoot) openEncoded(name string, of os.FileInfo, accept []string) (fou
 	return encodedFile{}, plain
 }
 
-// olderBySeconds compares modification times in whole seconds, because archives and copies keep
-// only those.
+// olderBySeconds reports whether a is older than b. It compares whole seconds, because archives and
+// copies keep only those.
 func olderBySeconds(a, b os.FileInfo) bool {
 	return a.ModTime().Truncate(time.Second).Before(b.ModTime().Truncate(time.Second))
 }
 
-// choose returns the encodings that the client wants at least as much as the file itself, the most
-// wanted one first. plain reports whether the file itself is acceptable.
+// choose returns the encodings that have at least the client's weight for identity, in the order of
+// their weights. plain reports whether the client accepts identity.
 func choose(accept acceptance, from []encoding) (wanted []encoding, plain bool) {
 	if accept.absent {
 		return nil, true

@@ -17,55 +17,55 @@ import (
 
 const defaultMaxRecord = 1 << 20 // see MaxRecord
 
-// A Reader reads a source in chunks of pooled memory, ahead of the code that processes them, and
-// cuts the chunks where records end.
+// A Reader reads a source in chunks of pooled memory, ahead of the code that processes them. It
+// cuts the chunks at the ends of records.
 //
 // Joined together, the chunks are the source, byte for byte. Each chunk begins where a record
 // begins and ends where a record ends. It has as many whole records as fit into [Size]. A longer
-// record, up to [MaxRecord], is a separate chunk. A Next that waits returns a chunk as soon as one
-// whole record has arrived. If the source ends or fails within a record, the incomplete record is
-// the last chunk, and the error is returned after it.
+// record, up to [MaxRecord], is a chunk of one record. If Next has to wait, it returns as soon as
+// one whole record has arrived. If the source ends or fails within a record, the last chunk is the
+// incomplete record, and Next then returns the error.
 //
 // If the source's Read may wait, a goroutine reads the source. The goroutine starts with the first
-// Next, and from then on is at most [Depth] chunks ahead. Memory and regular files are read in Next
-// itself, because the kernel reads a file ahead, and waking another goroutine costs more than
-// copying from the page cache. (To have a file read by a goroutine, wrap it in a struct{ io.Reader
-// }.)
+// Next and stays at most [Depth] chunks ahead. Next itself reads memory and regular files, because
+// waking another goroutine would cost more than copying from the page cache. (To have a file read
+// by a goroutine, wrap it in a struct{ io.Reader }.)
 //
 // The goroutine ends when the source ends, when Close is called, or when the ctx of a Next or of
 // Chunks ends. A Reader that has not reached the end of its source must be closed.
 //
-// Methods are for one goroutine at a time, except Close, which any goroutine may call at any time.
+// All methods are for one goroutine at a time, except Close, which any goroutine may call at any
+// time.
 type Reader struct {
 	size, depth, limit int
 	cutter             Cutter
 	pool               *millrace.Pool
-	tuner              *Tuner // sets size and depth; or nil
+	tuner              *Tuner // sets size and depth; may be nil
 
 	src     io.Reader
-	waker   waker // the waker of src, or nil
-	mayHang bool  // a goroutine reads src
+	waker   waker // src, if a deadline can end its Read; else nil
+	mayHang bool  // Read may wait, so a goroutine reads src
 
-	wake chan struct{} // signalled when a Next that waits should check again
-	mu   sync.Mutex    // guards the fields below; src.Read is called without it
-	room sync.Cond     // signalled when the goroutine may have to continue or end
+	wake chan struct{} // wakes a Next that waits
+	mu   sync.Mutex    // guards the fields below; not held during src.Read
+	room sync.Cond     // wakes the goroutine when it may have to read or end
 
 	filling filling
-	queue   []millrace.Ref // chunks that wait for Next, in order
+	queue   []millrace.Ref // chunks that Next has not returned, in order
 	empty   int            // consecutive reads that returned nothing
 
-	pendingErr error // error to return once, after the queue is empty
-	finalErr   error // error to return forever, after the queue and pendingErr
-	fault      any   // value of a panic of src.Read on the goroutine
+	pendingErr error // error that Next returns once, after the queue
+	finalErr   error // error that Next returns forever, after the queue and pendingErr
+	fault      any   // value of a panic of src.Read on the goroutine, for Next
 	probe      [1]byte
 
 	running  bool          // the goroutine exists
 	done     chan struct{} // closed when the goroutine ends; nil if there was none
-	stopping bool          // the goroutine has been told to end
-	leaving  bool          // the goroutine returned normally, without a panic
+	stopping bool          // the goroutine shall end
+	leaving  bool          // the goroutine ends without a panic
 	reading  bool          // a call of src.Read is running
 	woken    bool          // the Reader has set a deadline in the past on src
-	waiting  bool          // Next waits
+	waiting  bool          // Next is waiting
 	closed   bool
 }
 
@@ -73,25 +73,25 @@ type Reader struct {
 // of range.
 type ReaderOption func(*Reader)
 
-// Size sets the largest number of bytes in a chunk, unless a single record is longer. The maximum
-// is 1 GiB. The default is 64 KiB. Reading that much costs less than processing it, and the bytes
-// stay in the processor's second-level cache meanwhile. Choose a power of two: blocks have such
-// sizes, so any other Size wastes the rest of each block.
+// Size sets the maximum number of bytes in a chunk, unless a single record is longer. The default
+// is 64 KiB: reading that much costs less than processing it, and the bytes stay in the processor's
+// second-level cache meanwhile. The maximum is 1 GiB. Choose a power of two, because blocks have
+// such sizes and any other Size wastes the rest of each block.
 func Size(bytes int) ReaderOption {
 	inRange("Size", bytes, mostBytes)
 	return func(r *Reader) { r.size = bytes }
 }
 
-// Depth sets how many chunks may be read ahead of those that Next has returned. The chunk that is
-// being read counts, too. The chunks hold up to Depth blocks of Size, and larger ones for longer
-// records. The default is 3. Next then waits for the source only if the source is late by more time
-// than the work on three chunks takes. With the default sizes, a Reader holds up to 192 KiB.
+// Depth sets how many chunks the Reader may be ahead of Next. The chunk that is being read counts,
+// too. The chunks hold up to Depth blocks of Size, and larger ones for longer records. The default
+// is 3, which makes up for a source that is late by the time that the work on three chunks takes.
+// With the default sizes, a Reader holds up to 192 KiB.
 func Depth(chunks int) ReaderOption {
 	inRange("Depth", chunks, mostBytes)
 	return func(r *Reader) { r.depth = chunks }
 }
 
-// At cuts the chunks where records end. c finds the ends. Without At the chunks are cut anywhere.
+// At makes the Reader cut chunks at the ends that c finds. Without At, it cuts anywhere.
 func At(c Cutter) ReaderOption {
 	if c == nil {
 		panic("chunk: At(nil)")
@@ -99,18 +99,18 @@ func At(c Cutter) ReaderOption {
 	return func(r *Reader) { r.cutter = c }
 }
 
-// MaxRecord sets the largest number of bytes of a record, its end included. For a longer record the
-// Reader fails with a [RecordError]. The maximum is 1 GiB. The default is 1 MiB, the largest block
-// that a Pool keeps. No intended record is that long. A peer that sends more has forgotten the end,
-// or wants to exhaust the memory. A record that fits into a chunk is never refused, so a limit
-// below Size has the effect of Size.
+// MaxRecord sets the maximum length of a record in bytes, its end included. If a record is longer,
+// the Reader fails with a [RecordError]. The default is 1 MiB, the largest block that a Pool keeps:
+// a peer that sends a longer record has probably forgotten the end, or wants to exhaust the memory.
+// The maximum is 1 GiB. A limit below Size has the effect of Size, because the Reader never refuses
+// a record that fits into a chunk.
 func MaxRecord(bytes int) ReaderOption {
 	inRange("MaxRecord", bytes, mostBytes)
 	return func(r *Reader) { r.limit = bytes }
 }
 
-// TunedBy lets t control the Reader, instead of [Size] and [Depth]. Each block has the chunk size
-// that t has set when the block is allocated. The bytes that the Reader returns count as work done.
+// TunedBy makes t control the Reader instead of [Size] and [Depth]. A new chunk size applies to the
+// next block. The bytes that Next returns are counted as work done.
 func TunedBy(t *Tuner) ReaderOption {
 	if t == nil {
 		panic("chunk: TunedBy(nil)")
@@ -127,8 +127,8 @@ func inRange(name string, n, most int) {
 	}
 }
 
-// NewReader returns a Reader of src, which it borrows until Close. Nothing is read before the first
-// call of Next or Chunks.
+// NewReader returns a Reader of src, which it borrows until Close. It reads nothing before the
+// first call of Next or Chunks.
 func NewReader(src io.Reader, opts ...ReaderOption) *Reader {
 	r := &Reader{
 		size: defaultSize, depth: defaultDepth, limit: defaultMaxRecord, cutter: anywhere{},
@@ -150,16 +150,16 @@ func NewReader(src io.Reader, opts ...ReaderOption) *Reader {
 
 // Next returns the next chunk, which the caller owns and releases. It is never empty.
 //
-// Next waits at most until ctx ends, and then returns ctx's error. Nothing is lost: bytes that have
-// arrived stay, and the next call continues. An error of the source, like io.EOF, is returned after
-// all bytes that arrived before it. Every later call returns it again. An error whose Timeout
-// method reports true, such as that of a deadline, is an exception: it is returned once. The Reader
-// then keeps the incomplete record, and the next Next continues to read. A record that cannot be
-// cut is a [*RecordError]. If src.Read panics, Next panics with the same value. After an error
-// there is nothing to release.
+// If ctx ends, Next returns ctx's error; the bytes that have arrived stay, and the next call
+// continues. Next returns an error of the source, such as io.EOF, after all bytes that arrived
+// before the error, and again on every later call. There is one exception: if the error's Timeout
+// method reports true, such as for a deadline, Next returns the error once. The Reader then keeps
+// the incomplete record, and the next Next continues. If a record cannot be cut, the error is a
+// [*RecordError]. If src.Read panics, Next panics with the same value. With an error there is
+// nothing to release.
 //
-// If ctx ends while the source's Read is blocked, the Reader ends that Read with a deadline in the
-// past, if the source has SetReadDeadline. Afterwards it removes the deadline, so the caller must
+// If ctx ends while the source's Read is blocked, and the source has SetReadDeadline, the Reader
+// ends the Read with a deadline in the past. Afterwards it removes the deadline, so the caller must
 // set its own again.
 func (r *Reader) Next(ctx context.Context) (millrace.Ref, error) {
 	r.mu.Lock()
@@ -187,7 +187,7 @@ func (r *Reader) Next(ctx context.Context) (millrace.Ref, error) {
 			r.pendingErr = nil
 			return millrace.Ref{}, err
 		case r.finalErr != nil:
-			r.interrupt() // copyOut may set finalErr while the source is being read
+			r.interrupt() // copyOut may set finalErr during a Read
 			return millrace.Ref{}, r.finalErr
 		case !r.mayHang:
 			if r.reading {
@@ -204,7 +204,8 @@ func (r *Reader) Next(ctx context.Context) (millrace.Ref, error) {
 	}
 }
 
-// takeFirst removes and returns the first chunk of the queue, which must have one. r.mu is held.
+// takeFirst removes and returns the first chunk of the queue, which must not be empty. r.mu is
+// held.
 func (r *Reader) takeFirst() millrace.Ref {
 	first := r.queue[0]
 	r.queue = slices.Delete(r.queue, 0, 1)
@@ -218,8 +219,7 @@ func (r *Reader) takeFirst() millrace.Ref {
 // Chunks lends the chunks one after the other. Each is valid until the loop's body ends. At the end
 // of the source, the sequence ends. After any other error, it ends with a nil chunk and that error.
 // Errors are as for [Reader.Next]. When ctx ends, the goroutine that reads ahead ends at once, even
-// while the loop's body runs. If the loop is left early, another loop or Next continues after the
-// last chunk.
+// during an iteration. After a break, another loop or Next continues with the next chunk.
 func (r *Reader) Chunks(ctx context.Context) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		stop := context.AfterFunc(ctx, func() {
@@ -244,14 +244,13 @@ func (r *Reader) Chunks(ctx context.Context) iter.Seq2[[]byte, error] {
 	}
 }
 
-// lend passes the bytes of ref to yield. It takes ownership of ref.
+// lend passes the bytes of ref to yield and then releases ref.
 func lend(ref millrace.Ref, yield func([]byte, error) bool) bool {
 	defer ref.Release()
 	return yield(ref.Bytes(), nil)
 }
 
-// wait waits until there may be something to return, or until ctx ends. r.mu is held, and released
-// while waiting.
+// wait waits for a call of notify or the end of ctx. r.mu is held, and released while waiting.
 func (r *Reader) wait(ctx context.Context) {
 	if r.waiting {
 		panic("chunk: Next while another goroutine is in it")
@@ -266,8 +265,8 @@ func (r *Reader) wait(ctx context.Context) {
 	r.waiting = false
 }
 
-// notify ends the wait of Next. If the notification comes too late for that, the next wait returns
-// at once, and Next checks again. r.mu is held.
+// notify ends the wait of Next. If Next has just stopped waiting, its next wait ends at once. r.mu
+// is held.
 func (r *Reader) notify() {
 	if !r.waiting {
 		return
@@ -278,11 +277,11 @@ func (r *Reader) notify() {
 	}
 }
 
-// closeGrace is the longest time that Close waits for a Read that a deadline should have ended.
+// closeGrace is the longest time that Close waits for a Read after a deadline has ended that Read.
 const closeGrace = time.Second
 
-// readAhead starts the goroutine. If the goroutine was told to end but has not ended yet, readAhead
-// cancels that. r.mu is held.
+// readAhead starts the goroutine if necessary. If the goroutine is about to end because of
+// interrupt, it continues instead. r.mu is held.
 func (r *Reader) readAhead() {
 	r.stopping = false
 	if r.running || r.pendingErr != nil || r.finalErr != nil {
@@ -293,7 +292,7 @@ func (r *Reader) readAhead() {
 	go r.run()
 }
 
-// run is the goroutine: it reads until it is told to end.
+// run is the goroutine that reads ahead.
 func (r *Reader) run() {
 	r.mu.Lock()
 	defer r.ended()
@@ -313,8 +312,8 @@ func (r *Reader) run() {
 	}
 }
 
-// ended records the end of the goroutine. It also runs if src.Read panicked or ended the goroutine.
-// r.mu is held; ended unlocks it.
+// ended runs when the goroutine ends, even if src.Read panics or calls runtime.Goexit. r.mu is
+// held; ended unlocks it.
 func (r *Reader) ended() {
 	v := recover()
 	if !r.leaving {
@@ -329,7 +328,7 @@ func (r *Reader) ended() {
 	r.mu.Unlock()
 }
 
-// interrupt tells the goroutine to end, and ends its Read with a deadline if the source has one.
+// interrupt makes the goroutine end. If the source has deadlines, interrupt ends a blocked Read.
 // r.mu is held.
 func (r *Reader) interrupt() {
 	if !r.running {
@@ -342,8 +341,7 @@ func (r *Reader) interrupt() {
 	}
 }
 
-// unwake removes the deadline that ended a Read. r.mu is held, and the source must not be being
-// read.
+// unwake removes the deadline that interrupt has set. r.mu is held, and no Read may be running.
 func (r *Reader) unwake() {
 	if r.woken {
 		r.woken = false
@@ -352,14 +350,14 @@ func (r *Reader) unwake() {
 	}
 }
 
-// Close ends the goroutine that reads and releases the chunks that were read ahead. From then on
-// each reading method returns [ErrClosed], even a Next that is waiting in another goroutine. Chunks
-// that Next returned stay valid. Closing again does nothing. Close returns nil.
+// Close ends the goroutine that reads ahead and releases the chunks that Next has not returned.
+// From then on Next and Chunks return [ErrClosed], even a Next that is waiting in another
+// goroutine. Chunks that Next returned stay valid. Closing again does nothing. Close returns nil.
 //
 // If the source has SetReadDeadline, as connections and pipes do, Close ends a blocked Read with a
 // deadline in the past. It waits at most a second for the Read to end, and leaves the source
-// without a read deadline. Any other source must be closed by its owner. Close does not wait for
-// its Read: until the Read returns, the goroutine and its block stay.
+// without a read deadline. For any other source, Close does not wait: the goroutine and its block
+// stay until the Read returns. The owner of the source must close it to end the Read.
 func (r *Reader) Close() error {
 	r.mu.Lock()
 	if r.closed {
@@ -389,7 +387,7 @@ func (r *Reader) Close() error {
 	return nil
 }
 
-// A waker is a source whose waiting Read can be ended from another goroutine.
+// A waker is an io.Reader with a deadline that ends a blocked Read.
 type waker interface {
 	SetReadDeadline(t time.Time) error
 }
@@ -399,7 +397,7 @@ var (
 	noDeadline time.Time
 )
 
-// wakerOf returns the waker that src is, or that src reads from, or nil.
+// wakerOf returns src, or the Reader that src limits, if it is a waker. Otherwise it returns nil.
 func wakerOf(src io.Reader) waker {
 	if l, ok := src.(*io.LimitedReader); ok {
 		return wakerOf(l.R)
@@ -415,7 +413,7 @@ func mayHang(src io.Reader) bool {
 		return false
 	case *os.File:
 		// Files that the kernel generates, such as those in /proc, report that they are regular and
-		// empty. Reading some of them may wait.
+		// empty. A Read of some of them may wait.
 		info, err := s.Stat()
 		return err != nil || !info.Mode().IsRegular() || info.Size() == 0
 	case *io.LimitedReader:

@@ -8,18 +8,17 @@ import (
 )
 
 const (
-	// maxEmptyReads is how many reads may return neither bytes nor an error. After that many, a
-	// read fails with io.ErrNoProgress, as in bufio.
+	// maxEmptyReads is the number of consecutive reads that may return neither bytes nor an error.
+	// Then the Reader fails with io.ErrNoProgress, as bufio does.
 	maxEmptyReads = 100
 
-	// earlyPart decides which records are copied out of a block when they must be returned early.
-	// Records are copied if they fill at most 1/earlyPart of the block. The Reader then continues
-	// to fill the block. Without the copy, each small chunk of a slow source would keep a whole
-	// block in use.
+	// If records must be returned early and fill at most 1/earlyPart of their block, the Reader
+	// copies them to a small block and continues to fill the large one. Otherwise each small chunk
+	// of a slow source would keep a whole block in use.
 	earlyPart = 8
 )
 
-// read reads once from the source. r.mu is held, and released during the read.
+// read reads from the source once. r.mu is held, and released during src.Read.
 func (r *Reader) read() {
 	healthy := false
 	defer func() {
@@ -50,8 +49,7 @@ func (r *Reader) readUnlocked(p []byte) (n int, err error) {
 	return r.src.Read(p)
 }
 
-// retune applies the Tuner's setting. r.mu is held. It does not change a block that is being
-// filled.
+// retune applies the Tuner's setting to the next block. r.mu is held.
 func (r *Reader) retune() {
 	if r.tuner != nil {
 		now := r.tuner.setting.Load()
@@ -59,10 +57,9 @@ func (r *Reader) retune() {
 	}
 }
 
-// target returns the memory for the source's next bytes, after those that have arrived. If those
-// fill the block, target takes a larger block. If the record has reached its limit, target returns
-// a byte outside of the block instead. overrun uses that byte to find out whether the record
-// continues.
+// target returns the memory for the source's next bytes. If the block is full, target takes a
+// larger one. If the record has reached its limit, target returns r.probe, one byte outside of the
+// block, so that overrun can check whether the record continues.
 func (r *Reader) target() []byte {
 	f := &r.filling
 	if f.start == f.end {
@@ -77,10 +74,9 @@ func (r *Reader) target() []byte {
 	return f.buf[f.end:]
 }
 
-// blockFor returns the size of the block for a record. need is the record's length, if that is
-// known. have is the number of its bytes that have arrived. If the length is not known, the size
-// doubles until it is more than have. Because of the doubling, each byte of a record is copied at
-// most twice on average, however long the record is.
+// blockFor returns the size of the block for a record that has more than have bytes. If need is not
+// 0, it is the record's length. Otherwise the size doubles, so that each byte of a long record is
+// copied at most twice on average.
 func (r *Reader) blockFor(have, need int) int {
 	if need > r.size {
 		return need
@@ -92,7 +88,7 @@ func (r *Reader) blockFor(have, need int) int {
 	return min(size, r.limit)
 }
 
-// arrived processes the bytes that the source wrote to p.
+// arrived processes the result of a Read into p.
 func (r *Reader) arrived(p []byte, n int, err error) {
 	f := &r.filling
 	if r.empty++; n > 0 || err != nil {
@@ -125,10 +121,10 @@ func (r *Reader) arrived(p []byte, n int, err error) {
 	}
 }
 
-// overrun processes the byte in probe, the first byte beyond the limit. The record is then too
-// long, with one exception: some Cutters need the next byte to see a record's end, as with a number
-// in JSON. overrun therefore copies the record once, so that the Cutter sees it together with that
-// byte. Usually the result is only an error.
+// overrun processes the byte in r.probe, the first byte beyond the record's limit. Usually the
+// result is an error. But some Cutters need the next byte to find a record's end, such as JSON
+// after a number. overrun therefore copies the record and that byte to a larger block for the
+// Cutter.
 func (r *Reader) overrun() {
 	f := &r.filling
 	f.carry(r.pool, f.data(), r.limit+1)
@@ -151,7 +147,7 @@ func isTimeout(err error) bool {
 	return errors.As(err, &t) && t.Timeout()
 }
 
-// cut returns the number of arrived bytes that form a chunk, or 0.
+// cut returns the length of the next chunk, or 0 if no whole record has arrived.
 func (r *Reader) cut() int {
 	f := &r.filling
 	have := f.end - f.start
@@ -175,7 +171,7 @@ func (r *Reader) cut() int {
 }
 
 // give puts whole records that have arrived into the queue. If hurry is set, it puts all of them
-// there. Otherwise it stops when the rest no longer fills a chunk.
+// into the queue. Otherwise it stops when the rest is less than a full chunk.
 func (r *Reader) give(hurry bool) {
 	f := &r.filling
 	if f.end-f.start <= len(f.buf)/earlyPart && r.copyOut() {
@@ -200,8 +196,8 @@ func (r *Reader) give(hurry bool) {
 	f.release()
 }
 
-// giveAll puts all bytes that have arrived into the queue, whole records first. It is called when
-// the source ended with err.
+// giveAll puts all bytes that have arrived into the queue. It is called when the source has ended
+// with err.
 func (r *Reader) giveAll(err error) {
 	f := &r.filling
 	if f.start == f.end {
@@ -231,16 +227,16 @@ func (r *Reader) giveAll(err error) {
 	r.finalErr = err
 }
 
-// push makes the next n bytes of data, which lie in whole, a chunk of the queue.
+// push appends the next n bytes to the queue as a chunk. The bytes are part of whole.
 func (r *Reader) push(whole *millrace.Ref, n int) {
 	f := &r.filling
 	r.queue = append(r.queue, whole.Slice(f.start, f.start+n))
 	f.cut(n)
 }
 
-// copyOut copies the whole records that have arrived to a new chunk, without waiting for the block
-// to be filled. Meanwhile the source may be writing to the block after these records. copyOut
-// reports whether there were any.
+// copyOut copies the whole records that have arrived to a new block and puts them into the queue.
+// It reports whether there were any. A Read into the rest of the old block may be running
+// meanwhile.
 func (r *Reader) copyOut() bool {
 	f := &r.filling
 	end := r.cut()
@@ -253,7 +249,7 @@ func (r *Reader) copyOut() bool {
 	return true
 }
 
-// filling is the block into which the source is read.
+// filling is the block that the source is read into.
 //
 // Invariants:
 //
@@ -267,26 +263,25 @@ type filling struct {
 	start, end int
 
 	offset int64 // offset of buf[start] in the source
-	scan   scan  // the Cutter's state of buf[start:end]
-	// The number of bytes that had arrived when the Cutter last found no end. It is 0 if the Cutter
-	// was not called since the last cut.
+	scan   scan  // the Cutter's view of buf[start:end]
+	// The number of bytes that had arrived when the Cutter last found no end, or 0.
 	asked int
-	need  int // length of the first record; 0 while it is not known
+	need  int // length of the first record, or 0 if it is not known
 }
 
-// data returns the bytes that have arrived and have not been returned.
+// data returns the bytes that have arrived and are not in a chunk yet.
 func (f *filling) data() []byte { return f.buf[f.start:f.end] }
 
-// full reports whether the source has no room left to write to.
+// full reports whether the block has no room for the source's next bytes.
 func (f *filling) full() bool { return f.end == len(f.buf) }
 
-// look returns the scan with the current bytes and limit, for the Cutter.
+// look returns the Cutter's input for the current bytes and limit.
 func (f *filling) look(limit int) *scan {
 	f.scan.data, f.scan.limit = f.data(), limit
 	return &f.scan
 }
 
-// cut removes the first n bytes of data.
+// cut removes the first n bytes from data.
 func (f *filling) cut(n int) {
 	f.start += n
 	f.offset += int64(n)
@@ -294,7 +289,8 @@ func (f *filling) cut(n int) {
 	f.asked, f.need = 0, 0
 }
 
-// carry takes a block of size bytes, more than len(rest), and starts it with rest.
+// carry replaces the block by a new one that begins with rest. The new block has size bytes, which
+// must be more than len(rest).
 func (f *filling) carry(p *millrace.Pool, rest []byte, size int) {
 	block := p.Get(size)
 	f.buf = block.Bytes()[:size]
@@ -303,7 +299,7 @@ func (f *filling) carry(p *millrace.Pool, rest []byte, size int) {
 	f.block = block
 }
 
-// release releases the block. Its bytes are lost.
+// release releases the block and drops its bytes.
 func (f *filling) release() {
 	f.block.Release()
 	f.buf, f.start, f.end = nil, 0, 0

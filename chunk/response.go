@@ -10,17 +10,17 @@ import (
 // itself.
 const maxWrappers = 32
 
-// bodyHead is the part of a handler's header that describes the body. A middleware that changes it
-// changes the body as well.
+// bodyHead holds the headers that describe the body. A middleware that changes them changes the
+// body as well.
 type bodyHead struct{ length, encoding string }
 
 func headOf(h http.Header) bodyHead {
 	return bodyHead{h.Get("Content-Length"), h.Get("Content-Encoding")}
 }
 
-// encodes reports whether a header shows that its middleware will encode the body. It looks at Vary
-// as well, because a middleware that compresses sets Vary before the handler runs. It sets Vary
-// even for a body that it will not compress, because caches need it.
+// encodes reports whether h shows that a middleware will encode the body. It checks Vary as well,
+// because a middleware that compresses sets Vary before the handler runs, for the caches, even if
+// it will not compress the body.
 func encodes(h http.Header) bool {
 	if len(h["Content-Encoding"]) > 0 {
 		return true
@@ -33,7 +33,7 @@ func encodes(h http.Header) bool {
 	return false
 }
 
-// within returns the first response of type T: w or one of the responses that it wraps.
+// within returns w or the first response that w wraps, directly or indirectly, with the type T.
 func within[T any](w http.ResponseWriter) (found T, ok bool) {
 	for range maxWrappers {
 		if found, ok := w.(T); ok {
@@ -48,16 +48,15 @@ func within[T any](w http.ResponseWriter) (found T, ok bool) {
 	return found, false
 }
 
-// A bodyReader is a response that reads its body from a Reader.
+// A bodyReader is a response with ReadFrom.
 type bodyReader interface {
 	http.ResponseWriter
 	io.ReaderFrom
 }
 
-// unwrapBody returns the writer for the body of a response: w, or a response that w wraps. If it is
-// a wrapped response, w writes the header first. If the body must pass through w.Write, unwrapBody
-// returns nil. This is so if no response has ReadFrom, or if w has changed the header that the
-// handler set, which was head.
+// unwrapBody returns the response that the body can be sent through with ReadFrom: w, or a response
+// that w wraps. For a wrapped response, it first makes w write the header. It returns nil if no
+// response has ReadFrom, or if w has changed the handler's header, head.
 func unwrapBody(w http.ResponseWriter, head bodyHead) io.ReaderFrom {
 	inner, ok := within[bodyReader](w)
 	if !ok || http.ResponseWriter(inner) != w && !passes(w, inner, head) {
@@ -66,15 +65,13 @@ func unwrapBody(w http.ResponseWriter, head bodyHead) io.ReaderFrom {
 	return inner
 }
 
-// passes reports whether w has passed the handler's header to inner, as far as their header maps
-// show.
+// passes reports whether w has written the handler's header, head, to inner without changing it.
 func passes(w, inner http.ResponseWriter, head bodyHead) bool {
-	_, err := w.Write(nil) // many wrappers delay the header until the first Write
+	_, err := w.Write(nil) // many wrappers write the header with the first Write
 	return err == nil && headOf(w.Header()) == head && headOf(inner.Header()) == head
 }
 
-// A plainResponse is a response without its ReadFrom, so that a source with its own WriteTo uses
-// Write.
+// A plainResponse hides the ReadFrom of a response, so that a source with WriteTo uses Write.
 type plainResponse struct{ http.ResponseWriter }
 
 // WriteString implements io.StringWriter.

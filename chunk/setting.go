@@ -4,30 +4,30 @@ const (
 	defaultSize  = 64 << 10 // see Size
 	defaultDepth = 3        // see Depth
 
-	// mostBytes limits sizes, so that they can be doubled and fit into a block.
+	// mostBytes limits sizes, so that twice the size is still possible.
 	mostBytes = 1 << 30
 
 	// The limits of a Tuner.
-	startWorkers = 2 // per processor: the first works while the second waits
-	// Per processor. If more workers than this wait for a disk or a peer, then more workers would
-	// not help, because the disk or the peer is the bottleneck.
+	startWorkers = 2 // per processor: one works while the other waits
+	// Per processor. More workers that wait for a disk or a peer would not make the disk or the
+	// peer faster.
 	mostWorkers = 16
 	leastChunk  = 4 << 10
 	mostChunk   = 1 << 20 // the largest block that a Pool keeps
 	mostDepth   = 16
 )
 
-// A Setting is the set of values that a [Tuner] adjusts.
+// A Setting holds the values that a [Tuner] adjusts.
 type Setting struct {
-	Workers   int // number of workers at work at a time
-	ChunkSize int // bytes, as Size
-	Depth     int // chunks that each Reader reads ahead, as Depth
+	Workers   int // number of workers that may be at work
+	ChunkSize int // size of a chunk in bytes, as set by Size
+	Depth     int // chunks that each Reader reads ahead, as set by Depth
 }
 
-// memory returns the number of bytes of chunks that a setting may hold, with one Reader.
+// memory returns the maximum number of bytes of the chunks of one Reader and its workers.
 func (s Setting) memory() int64 { return int64(s.ChunkSize) * int64(s.Depth+s.Workers) }
 
-// within returns s with each field moved into the limits.
+// within returns s with each field limited to the range from least to most.
 func (s Setting) within(least, most Setting) Setting {
 	return Setting{
 		min(max(s.Workers, least.Workers), most.Workers),

@@ -16,27 +16,27 @@ import (
 // many ticks of a coarse processor clock.
 const tunerInterval = 250 * time.Millisecond
 
-// A Tuner adjusts three values while work is done: the number of workers, the size of the chunks,
-// and the number of chunks that are read ahead. It measures processor time, memory, waiting and the
-// bytes that were processed. It tries one step at a time, and reverts each step that did not pay.
+// A Tuner adjusts three values while a program works: the number of workers, the size of the
+// chunks, and the number of chunks that are read ahead. It measures processor time, memory, waiting
+// and the processed bytes. It tries one step at a time, and reverts each step that does not pay.
 // docs/chunk.md has the table of its rules.
 //
-// One Tuner may serve any number of Readers and workers, which it treats as one load. All methods
+// One Tuner may serve any number of Readers and workers, and measures them together. All methods
 // may be called from any goroutine.
 type Tuner struct {
-	setting atomic.Pointer[Setting] // in force: a copy of rules.now, read by Readers without mu
+	setting atomic.Pointer[Setting] // a copy of rules.now, for Readers without mu
 
-	// counters since the last sample
+	// Counters since the last sample:
 	moved   atomic.Int64 // bytes that were processed
 	starved atomic.Int64 // number of times that Next waited for the source
-	stuffed atomic.Int64 // times that a source waited for Next, with Depth chunks ready
+	stuffed atomic.Int64 // number of times that a source waited for Next, with Depth chunks ready
 
 	mu      sync.Mutex // guards the fields below
 	rules   tuning
 	moves   map[string]uint64
-	running int       // workers that have Acquired and not Released
-	waiting int64     // goroutines that wait in Acquire
-	room    sync.Cond // signalled when a goroutine in Acquire may continue
+	running int       // number of workers between Acquire and Release
+	waiting int64     // number of goroutines that wait in Acquire
+	room    sync.Cond // wakes the goroutines that wait in Acquire
 
 	sampled time.Time     // time of the last sample
 	cpu     time.Duration // processor time of the process at the last sample
@@ -47,8 +47,9 @@ type Tuner struct {
 // range.
 type TunerOption func(*Tuner)
 
-// Between limits the setting. By default, the least setting is 1 worker, chunks of 4 KiB and a
-// depth of 1. The most is 16 workers per processor, chunks of 1 MiB and a depth of 16.
+// Between limits the Setting that the Tuner chooses. The default least is 1 worker, chunks of 4 KiB
+// and a depth of 1. The default most is 16 workers per processor, chunks of 1 MiB and a depth of
+// 16.
 func Between(least, most Setting) TunerOption {
 	if least.within(Setting{1, 1, 1}, most) != least ||
 		most.within(least, Setting{1 << 16, mostBytes, 1 << 16}) != most {
@@ -58,7 +59,7 @@ func Between(least, most Setting) TunerOption {
 }
 
 // NewTuner returns a Tuner. It begins with two workers per processor, chunks of 64 KiB and a depth
-// of 3, as far as the limits allow, and adjusts nothing until Run is called.
+// of 3, within the limits. It adjusts nothing until Run is called.
 func NewTuner(opts ...TunerOption) *Tuner {
 	processors := runtime.GOMAXPROCS(0)
 	t := &Tuner{moves: make(map[string]uint64), rules: tuning{
@@ -77,14 +78,15 @@ func NewTuner(opts ...TunerOption) *Tuner {
 	return t
 }
 
-// apply makes the rules' setting the one in force. mu is held, or t is not shared yet.
+// apply copies the setting of the rules to t.setting and wakes waiting workers. mu is held, or t is
+// not shared yet.
 func (t *Tuner) apply() {
 	now := t.rules.now
 	t.setting.Store(&now)
 	t.room.Broadcast()
 }
 
-// observe processes a sample, and returns the name of the rule that moved the setting, if any.
+// observe processes a sample. It returns the name of the rule that changed the setting, or "".
 func (t *Tuner) observe(s sample) (why string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -95,8 +97,8 @@ func (t *Tuner) observe(s sample) (why string) {
 	return why
 }
 
-// Stats returns the setting in force, and how often each rule has moved the setting, by the rule's
-// name. Steps that were reverted are counted as "not_paid".
+// Stats returns the current setting, and how often each rule has changed the setting, by the rule's
+// name. Reverted steps are counted as "not_paid".
 func (t *Tuner) Stats() (now Setting, moves map[string]uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -104,9 +106,9 @@ func (t *Tuner) Stats() (now Setting, moves map[string]uint64) {
 }
 
 // Acquire waits until fewer workers are at work than the setting allows, and counts the caller as
-// one more. [Tuner.Release] ends the caller's work. If ctx ends before Acquire succeeds, Acquire
-// returns ctx's error, and there is nothing to release. When the setting falls, no worker is
-// stopped. New workers wait in Acquire until enough others have released.
+// one more. [Tuner.Release] ends the caller's work. If ctx ends first, Acquire returns ctx's error,
+// and there is nothing to release. When the setting falls, workers that are at work continue. New
+// workers wait in Acquire until enough others have released.
 func (t *Tuner) Acquire(ctx context.Context) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -125,8 +127,7 @@ func (t *Tuner) Acquire(ctx context.Context) error {
 		t.room.Wait()
 	}
 	if err := ctx.Err(); err != nil {
-		// Pass the signal on. This goroutine may have received it just when ctx ended, and the
-		// signal would be lost.
+		// Pass the signal on, because this goroutine may have received it just when ctx ended.
 		t.room.Signal()
 		return err
 	}
@@ -146,13 +147,12 @@ func (t *Tuner) Release() {
 }
 
 // Run samples the process every 250 ms and adjusts the setting, until ctx ends. The number of
-// processors is GOMAXPROCS, which follows the limit of a cgroup. Memory is the memory that the Go
-// runtime has obtained and not returned, as GOMEMLIMIT counts it. One goroutine at a time may be in
-// Run.
+// processors is GOMAXPROCS, which follows the limit of a cgroup. Memory is the memory of the Go
+// runtime, as GOMEMLIMIT counts it. One goroutine at a time may call Run.
 func (t *Tuner) Run(ctx context.Context) {
 	tick := time.NewTicker(tunerInterval)
 	defer tick.Stop()
-	for t.sample(); ; { // the first sample covers the time before Run, and is dropped
+	for t.sample(); ; { // the first sample covers the time before Run and is ignored
 		select {
 		case <-ctx.Done():
 			return
@@ -162,7 +162,7 @@ func (t *Tuner) Run(ctx context.Context) {
 	}
 }
 
-// sample returns the work since the previous call.
+// sample returns the measurements since the previous call.
 func (t *Tuner) sample() sample {
 	memory := [2]metrics.Sample{{Name: "/memory/classes/total:bytes"},
 		{Name: "/memory/classes/heap/released:bytes"}}

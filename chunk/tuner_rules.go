@@ -5,20 +5,20 @@ import (
 	"time"
 )
 
-// A sample is a measurement of the process between two calls of Tuner.sample.
+// A sample holds the measurements of one interval, between two calls of Tuner.sample.
 type sample struct {
 	elapsed    time.Duration // above 0
 	processors float64       // number of processors that the process may use
-	cpu        time.Duration // processor time used, of all processors together
-	memory     int64         // memory at the end, in bytes
+	cpu        time.Duration // processor time used, the sum of all processors
+	memory     int64         // memory at the end of the interval, in bytes
 	moved      int64         // bytes that were processed
 	waited     int64         // number of times that Acquire had to wait
 	starved    int64         // number of times that a Reader's Next waited for its source
-	// Number of times that a source waited for Next, because Depth chunks were waiting already.
+	// Number of times that a source waited for Next, with Depth chunks ready.
 	stuffed int64
 }
 
-// A rule is one reason to try another setting. when, then and kept correspond to its row in
+// A rule is a condition and a step to another setting. The texts when, then and kept are its row in
 // docs/chunk.md.
 type rule struct {
 	name, when, then, kept string
@@ -28,8 +28,8 @@ type rule struct {
 	pays func(now, before *measure, best float64) bool
 }
 
-// tunerRules are tried in this order. The first rule is different: its step is taken after a single
-// sample and always kept.
+// tunerRules are tried in this order. The first rule is different: its step follows a single sample
+// and is always kept.
 var tunerRules = []rule{
 	{"memory_full", "memory above 90 % of GOMEMLIMIT",
 		"depth × 1/2 down to 2, then chunks, then workers", "always",
@@ -56,37 +56,37 @@ var tunerRules = []rule{
 }
 
 const (
-	notPaid = "not_paid" // name for a step that is reverted
+	notPaid = "not_paid" // the name that is counted for a reverted step
 
 	freeShare, busyShare = 0.70, 0.85 // of the processors; between the two, workers do not change
 	roomShare, fullShare = 0.75, 0.90 // of the memory limit; above roomShare, nothing grows
-	// Bytes a second; a process that leaks this fast fills a gigabyte in two minutes.
+	// Bytes a second. A process that leaks this fast fills a gigabyte in two minutes.
 	mostGrowth = 10e6
-	tolerance  = 0.05 // a speed may fall by this share and be kept; it must rise by it to pay
-	certainty  = 2    // standard errors by which two speeds must differ
-	otherSpeed = 0.30 // if the speed changes by this share, the load is a different one
-	otherShare = 0.15 // the same for the share of the processors in use
+	tolerance  = 0.05 // share of a speed that holds may lose, and that faster must gain
+	certainty  = 2    // faster requires a difference of this many standard errors
+	otherSpeed = 0.30 // if the speed changes by this share, the load has changed
+	otherShare = 0.15 // if the processors' share changes by this much, the load has changed
 
-	settling      = 2 // samples after a move that still belong to the previous setting
-	leastWindow   = 4 // in samples; a noisy load is measured for longer
+	settling      = 2 // number of samples to skip after a change of the setting
+	leastWindow   = 4 // in samples; a window is longer if the speed varies
 	mostWindow    = 20
 	sureEnough    = 0.025 // largest standard error of the speed, relative to the speed
-	leastPatience = 16    // windows of rest after a round; doubled after each further round
+	leastPatience = 16    // windows of rest after all rules were tried; doubled each time
 	mostPatience  = 1 << 12
-	// If the load has changed, the rest is shortened to patience/changePatience windows.
+	// If the load changes, the rest is shortened to patience/changePatience windows.
 	changePatience = 32
-	leastBusyDepth = 2 // enough to keep a source and a worker both busy
+	leastBusyDepth = 2 // keeps both a source and a worker busy
 )
 
-// measure is the result of a setting in a window of samples.
+// measure summarizes the samples of a window, in which the setting did not change.
 type measure struct {
 	speed, spread float64 // speed in bytes a second, and its standard error
 	share         float64 // share of the processors in use
 	growth        float64 // growth of memory, in bytes a second
 	memory        int64
-	waited        bool // work waits for workers
-	starved       bool // workers wait for the source
-	stuffed       bool // the source waits for workers
+	waited        bool // workers waited in Acquire
+	starved       bool // Next waited for the source
+	stuffed       bool // the source waited for Next
 }
 
 func growing(m *measure) bool  { return m.growth > mostGrowth }
@@ -99,8 +99,8 @@ func halfChunks(s *Setting)   { s.ChunkSize /= 2 }
 func halfDepth(s *Setting)    { s.Depth = max(s.Depth/2, min(s.Depth, leastBusyDepth)) }
 func fewerWorkers(s *Setting) { s.Workers -= max(s.Workers/4, 1) }
 
-// lessMemory are the steps of the rule memory_full, the step that costs the least speed first. The
-// rule takes the first step that the limits allow.
+// lessMemory are the steps of the rule memory_full, in the order of their cost in speed. The rule
+// takes the first step that the limits allow.
 var lessMemory = []func(s *Setting){halfDepth, halfChunks, fewerWorkers}
 
 func faster(now, before *measure, _ float64) bool {
@@ -108,8 +108,8 @@ func faster(now, before *measure, _ float64) bool {
 	return now.speed > before.speed+max(tolerance*before.speed, chance)
 }
 
-// holds reports whether the speed is kept. It compares with the best speed of all. If it compared
-// only with the speed before the step, steps that each cost a little would add up.
+// holds reports whether the speed is at least 95 % of the best speed so far. Comparing only with
+// the speed before the step would let many small losses add up.
 func holds(now, before *measure, best float64) bool {
 	return now.speed >= (1-tolerance)*max(best, before.speed)
 }
@@ -118,7 +118,7 @@ func growsLess(now, before *measure, _ float64) bool {
 	return now.growth <= max(mostGrowth, 0.75*before.growth)
 }
 
-// isOther reports whether the load has changed between before and m, which measure the same
+// isOther reports whether the load has changed between the measures before and m of the same
 // setting.
 func (m *measure) isOther(before *measure) bool {
 	chance := 2 * certainty * math.Hypot(m.spread, before.spread)
@@ -126,35 +126,36 @@ func (m *measure) isOther(before *measure) bool {
 		math.Abs(m.share-before.share) > otherShare || m.waited != before.waited
 }
 
-// tuning decides about the setting. The setting that was kept last is called home. A step from home
-// is on trial until it is kept or reverted. tuning has no clock and no goroutine:
+// tuning chooses the setting. It applies one step to home, the setting that it last kept, and
+// measures the result. This is a trial of the step: at its end, tuning keeps the step or reverts it.
+// tuning has no clock and no goroutine:
 //
 //	settle ──▶ look (a window of samples) ──▶ try a step ──▶ settle ──▶ look ──▶ keep it, or take it back
 //
-// In a round, tuning tries each rule whose condition holds. It bars a rule that did not pay until
-// the next round. When no rule is left, tuning rests.
+// A round tries each rule with a true condition. A rule that does not pay is barred until the next
+// round. When all rules have been tried, tuning rests.
 type tuning struct {
 	least, most Setting
 	limit       int64 // memory limit in bytes; math.MaxInt64 for none
 
-	home   Setting // the setting that was kept last; least ≤ home ≤ most
-	now    Setting // home, or a step from it that is on trial
-	trial  int     // index of the rule on trial
-	before measure // measure of home, taken before the trial
-	usual  measure // measure of home since the load changed; speed 0 if it is not known
+	home   Setting // the setting without the step on trial; least ≤ home ≤ most
+	now    Setting // home, or home with a step on trial
+	trial  int     // index of the rule that is on trial
+	before measure // measure of home before the trial
+	usual  measure // measure of home since the load changed; its speed is 0 if unknown
 	best   float64 // best speed since the load changed
 
 	window []sample
 	settle int // samples to skip
 
 	barred   [16]bool // by index in tunerRules
-	turn     int      // the rule that is tried first: the one after the rule that paid
-	rest     int      // windows until the next round; 0 during a round
-	patience int      // windows that the next rest takes: 1 ≤ patience ≤ mostPatience
+	turn     int      // index of the rule to try first: the one after the last rule that paid
+	rest     int      // number of windows until the next round; 0 during a round
+	patience int      // number of windows of the next rest; 1 ≤ patience ≤ mostPatience
 }
 
-// observe processes a sample. It returns the name of the rule that moved the setting, notPaid, or
-// "" for no move.
+// observe processes a sample. If it changes the setting, it returns the name of the rule, or
+// notPaid for a reverted step. Otherwise it returns "".
 func (t *tuning) observe(s sample) (why string) {
 	from := t.now
 	if s.elapsed <= 0 {
@@ -191,8 +192,8 @@ func (t *tuning) decide(s sample) (why string) {
 	return t.look(&m)
 }
 
-// shrink reduces the setting because memory is short. If the setting on trial needs more memory
-// than home, shrink returns to home. Otherwise it takes a step of lessMemory.
+// shrink reduces the setting because memory is short. If a step on trial needs more memory, shrink
+// reverts that step. Otherwise it takes a step of lessMemory.
 func (t *tuning) shrink() {
 	if t.now.memory() <= t.home.memory() {
 		t.home = t.now
@@ -203,17 +204,17 @@ func (t *tuning) shrink() {
 	t.now, t.usual = t.home, measure{}
 }
 
-// moved returns the setting that step makes of home.
+// moved returns home with step applied, within the limits.
 func (t *tuning) moved(step func(s *Setting)) Setting {
 	next := t.home
 	step(&next)
 	return next.within(t.least, t.most)
 }
 
-// judge keeps the setting on trial, or reverts it.
+// judge keeps the step on trial if it paid. Otherwise it reverts the step.
 func (t *tuning) judge(m *measure) (paid bool) {
-	// A step that needs more memory must not be kept while memory grows. If it were kept, the rule
-	// against growth would try smaller chunks next, and so on.
+	// While memory grows, do not keep a step that needs more memory. Otherwise the rule
+	// memory_grows would try to undo that step next.
 	tooMuch := m.growth > mostGrowth && t.now.memory() > t.home.memory()
 	if tooMuch || !tunerRules[t.trial].pays(m, &t.before, t.best) {
 		t.barred[t.trial] = true
@@ -226,13 +227,14 @@ func (t *tuning) judge(m *measure) (paid bool) {
 	return true
 }
 
-// look evaluates the measure of home, and begins a trial if the condition of a rule holds.
+// look evaluates a measure of home. If the condition of a rule is true, look begins a trial of its
+// step and returns the rule's name.
 func (t *tuning) look(m *measure) (why string) {
 	if t.usual.speed == 0 || m.isOther(&t.usual) {
 		t.usual, t.best = *m, m.speed
 		t.rest = min(t.rest, t.patience/changePatience)
 	}
-	if t.try(1, m) { // growing memory is handled at once, even during a rest
+	if t.try(1, m) { // do not wait for the end of a rest while memory grows
 		return tunerRules[1].name
 	}
 	if t.rest > 0 {
@@ -251,7 +253,7 @@ func (t *tuning) look(m *measure) (why string) {
 	return ""
 }
 
-// try puts a rule's step on trial if the rule's condition holds and there is enough memory.
+// try begins a trial of rule k if its condition is true and there is enough memory for its step.
 func (t *tuning) try(k int, m *measure) bool {
 	if t.barred[k] || !tunerRules[k].asks(m) {
 		return false
@@ -265,7 +267,6 @@ func (t *tuning) try(k int, m *measure) bool {
 	return true
 }
 
-// measureOf summarizes a window of samples.
 func measureOf(window []sample) (m measure) {
 	var seconds, sum, squares float64
 	waited := 0

@@ -6,18 +6,18 @@ import (
 	"time"
 )
 
-// A partDeadline limits the time that each part of a frame may take. For buffered bytes it sets no
-// deadline, because that would cost a reading of the clock and a timer.
+// A partDeadline limits the time that each part of a frame may take. It sets a deadline only if the
+// Decoder must wait for bytes, because a deadline costs a reading of the clock and a timer.
 type partDeadline struct {
 	conn   interface{ SetReadDeadline(time.Time) error } // nil if there are no limits
 	limits [parts]time.Duration                          // 0: no limit
-	part   Part                                          // the part that the Decoder waits for
-	// The time at which part must be complete; zero unless the Decoder waits for part.
+	part   Part                                          // the part that due applies to
+	// The time at which part must be complete. It is zero if no limit is running.
 	due   time.Time
 	armed bool // conn's read deadline is set to due
 }
 
-// arm sets the deadline for part. The Decoder calls it before it waits for part.
+// arm sets conn's read deadline for part. The Decoder calls it before it waits for part.
 func (p *partDeadline) arm(part Part) error {
 	if p.limits[part] == 0 {
 		return nil
@@ -32,8 +32,8 @@ func (p *partDeadline) arm(part Part) error {
 	return nil
 }
 
-// disarm clears conn's deadline after the wait. It fails only if conn is closed, which the next
-// read reports.
+// disarm clears conn's deadline after the wait. It ignores the error, because SetReadDeadline fails
+// only if conn is closed, and the next read reports that.
 func (p *partDeadline) disarm() {
 	if p.armed {
 		p.armed = false
@@ -41,14 +41,14 @@ func (p *partDeadline) disarm() {
 	}
 }
 
-// complete ends the time limit of the part. The Decoder calls it when the part is complete.
+// complete ends the time limit. The Decoder calls it when the part is complete.
 func (p *partDeadline) complete() {
 	p.disarm()
 	p.due = time.Time{}
 }
 
-// expired reports whether err came because the time for the part is over. It returns false if err
-// came because of an earlier deadline that the caller has set meanwhile.
+// expired reports whether err means that the time limit for the part has passed. It returns false
+// if err comes from an earlier deadline that the caller has set.
 func (p *partDeadline) expired(err error) bool {
 	return p.armed && errors.Is(err, os.ErrDeadlineExceeded) && !time.Now().Before(p.due)
 }

@@ -9,43 +9,41 @@ import (
 	"github.com/millrace-io/millrace/arena"
 )
 
-// defaultMaxPayload is the largest payload, in bytes, that a Decoder accepts unless MaxPayload or
-// MaxKind sets another limit: 1 MiB. A thousand peers that each send the largest payload at the
-// same time fill 1 GiB.
+// defaultMaxPayload is the default of MaxPayload: 1 MiB. A thousand peers that each send a payload
+// of this size at the same time fill 1 GiB.
 const defaultMaxPayload = 1 << 20
 
 const (
-	// maxLimit is the largest limit that an Option accepts: 1 GiB. With it, the size of a payload
-	// and its header fits into an int on every machine. Longer payloads can be read from the
-	// Reader, as a stream.
+	// maxLimit is the largest limit that an Option accepts: 1 GiB. The size of a frame therefore
+	// fits into an int on every machine. A longer payload can be read from the Reader, as a stream.
 	maxLimit = 1 << 30
 
-	// firstGrant is the memory, in bytes, that a payload gets before any of it has arrived. Most
-	// frames fit into it, and a peer that sends only headers ties up no more. Whenever the memory
-	// is full, the frame gets as much again as has arrived.
+	// firstGrant is the memory, in bytes, that a Decoder allocates for a frame before any of the
+	// payload has arrived. Most frames fit, and a peer that sends only headers uses no more memory.
+	// When the memory is full, the Decoder allocates as much again.
 	firstGrant = 4 << 10
 
-	// maxEmptyReads is how many consecutive reads may return neither bytes nor an error. After that
-	// many, a read fails with io.ErrNoProgress, as in bufio.
+	// maxEmptyReads is the number of consecutive reads that may return neither bytes nor an error.
+	// Then the read fails with io.ErrNoProgress, as in bufio.
 	maxEmptyReads = 100
 
-	// maxKept is the memory, in bytes, that a Decoder keeps from one frame to the next. It is
-	// enough for a header.
+	// maxKept is the capacity, in bytes, that the slice kept may have from one frame to the next.
+	// It is enough for a header.
 	maxKept = 256
 )
 
 // Option changes how a Decoder reads. Options panic if a value is out of range.
 type Option func(*Decoder)
 
-// MaxPayload sets the largest payload that is accepted, in bytes, for kinds that MaxKind does not
-// name. The default is 1 MiB.
+// MaxPayload sets the largest payload that is accepted, in bytes. MaxKind overrides it for single
+// kinds. The default is 1 MiB.
 func MaxPayload(n int) Option {
 	checkLimit("MaxPayload", n)
 	return func(d *Decoder) { d.maxPayload = n }
 }
 
-// MaxKind sets the largest payload that is accepted in frames of one kind, in bytes. It may be
-// above MaxPayload.
+// MaxKind sets the largest payload that is accepted in frames of the given kind, in bytes. It may
+// be above MaxPayload.
 func MaxKind(kind uint32, n int) Option {
 	checkLimit("MaxKind", n)
 	return func(d *Decoder) {
@@ -62,13 +60,14 @@ func checkLimit(option string, n int) {
 	}
 }
 
-// Deadlines ends the stream with a *TimeoutError if a header or a payload is not complete within
-// the given time. The time for a header starts with its first byte. 0 sets no limit. If the source
-// returns an error in between, the time continues to run.
+// Deadlines sets a time limit for each header and each payload. If one of them is not complete in
+// time, the stream ends with a *TimeoutError. The time for a header starts with its first byte. A
+// limit of 0 sets no limit. If the source returns another error meanwhile, the time continues to
+// run.
 //
 // conn is the connection that the Reader reads from. While the Decoder waits for the rest of a
-// header or of a payload, it sets conn's read deadline. It clears the deadline afterwards. Between
-// frames the deadline is the caller's. To end an idle connection, set it before each call of Next.
+// header or of a payload, it sets conn's read deadline, and clears it afterwards. Between frames
+// the caller may set the deadline. To end an idle connection, set it before each call of Next.
 func Deadlines(conn interface{ SetReadDeadline(time.Time) error }, header,
 	payload time.Duration) Option {
 	if conn == nil {
@@ -86,10 +85,10 @@ func Deadlines(conn interface{ SetReadDeadline(time.Time) error }, header,
 // A Decoder splits a stream into frames. It belongs to one goroutine at a time. Next and NextInto
 // may be mixed.
 //
-// A fault in the stream is final: a *LimitError, a *TimeoutError, or an error of the Format. Other
-// errors are not: an error of the source, such as a deadline that the caller has set, and
-// arena.ErrFull. After them nothing is lost, even inside a frame, and Next or NextInto may be
-// called again.
+// After a *LimitError, a *TimeoutError or an error of the Format, the stream is over, and every
+// later call returns the same error. After an error of the source, such as a deadline that the
+// caller has set, and after arena.ErrFull, Next or NextInto may be called again. Nothing is lost
+// then, even inside a frame.
 type Decoder struct {
 	r          *millrace.Reader
 	f          Format
@@ -99,11 +98,11 @@ type Decoder struct {
 	maxKind    map[uint32]int
 	deadline   partDeadline
 
-	begun  bool // the header has been parsed
+	begun  bool // the header has been parsed and the frame has not been returned
 	header Header
-	kept   []byte // the part of the frame that earlier calls have read
+	kept   []byte // bytes of the frame that earlier calls have read
 	open   int    // number of decrypted bytes in kept
-	err    error  // the fault that ended the stream
+	err    error  // the error that ended the stream
 
 	// Invariants:
 	//
@@ -112,9 +111,9 @@ type Decoder struct {
 	//	begun, sealed != nil: kept[:open] is plain, and the next chunk is kept[open:] and then the next bytes of r
 }
 
-// NewDecoder returns a Decoder of the frames in r. It borrows r and f while in use; there is
-// nothing to close. r is positioned after the last returned frame, unless a call has failed since.
-// NewDecoder panics if a header is larger than the Reader's Size.
+// NewDecoder returns a Decoder of the frames in r. The Decoder borrows r and f as long as it is
+// used; there is nothing to close. After a frame is returned, r is positioned after it, unless a
+// later call failed. NewDecoder panics if a header is larger than the Reader's Size.
 func NewDecoder(r *millrace.Reader, f Format, opts ...Option) *Decoder {
 	d := &Decoder{r: r, f: f, size: f.HeaderSize(), maxPayload: defaultMaxPayload}
 	if d.size < 1 || d.size > r.Size() {
@@ -128,12 +127,12 @@ func NewDecoder(r *millrace.Reader, f Format, opts ...Option) *Decoder {
 	return d
 }
 
-// Next appends the next frame, header and payload, to dst, which owns it from then on. Nothing is
-// copied, and frames that arrived in one block are appended as one piece.
+// Next appends the next frame, header and payload, to dst, which owns the bytes. It copies nothing.
+// Frames that arrived in one block become one piece.
 //
 // The error is io.EOF if the stream ends between two frames, and io.ErrUnexpectedEOF if it ends
-// inside one. On any error dst is unchanged. Next panics if the Format is a Sealed. Its frames must
-// be decrypted with NextInto.
+// inside one. If Next returns an error, dst is unchanged. Next panics if the Format is a Sealed,
+// because NextInto must decrypt the frames.
 func (d *Decoder) Next(dst *millrace.Chain) (Header, error) {
 	if d.sealed != nil {
 		panic("frame: Next of a sealed format; it has NextInto")
@@ -152,7 +151,8 @@ func (d *Decoder) Next(dst *millrace.Chain) (Header, error) {
 	return d.finish(), nil
 }
 
-// readChain appends the frame, of which n bytes have not been read yet, to dst.
+// readChain appends the frame to dst. n is the number of bytes of the frame that have not been
+// read.
 func (d *Decoder) readChain(dst *millrace.Chain, n int) error {
 	if len(d.kept) == 0 {
 		return d.r.ReadChain(dst, n)
@@ -166,16 +166,16 @@ func (d *Decoder) readChain(dst *millrace.Chain, n int) error {
 	return nil
 }
 
-// NextInto reads the next frame, header and payload, into buf. It takes the frame out of buf as a
-// Slice, which the caller owns and releases. The frame is contiguous. If the Format is a Sealed,
-// the frame is decrypted. Bytes that were in buf already come before the frame in the Slice.
+// NextInto reads the next frame, header and payload, into buf and takes it from buf as a Slice,
+// which the caller owns and releases. The frame is contiguous. If the Format is a Sealed, NextInto
+// decrypts the frame. If buf is not empty, its bytes come before the frame in the Slice.
 //
-// Errors are as for [Decoder.Next], and arena.ErrFull if buf has no room. On any error buf is
-// unchanged. The Decoder keeps the part of the frame that has arrived, and the next call continues
-// with it, in this Buffer or another. A frame that is larger than the memory of a Pool with NoHeap
-// never fits. With such a Pool, set MaxPayload to less.
+// Errors are as for [Decoder.Next]. If buf has no room, the error is arena.ErrFull. After any error
+// buf is unchanged. The Decoder keeps the part of the frame that has arrived, and the next call
+// continues with it, in this Buffer or another. If buf is a Pool with NoHeap, set MaxPayload below
+// its capacity, because a larger frame never fits.
 //
-// Large payloads are read from the source directly into buf's memory.
+// NextInto reads large payloads from the source directly into buf's memory.
 func (d *Decoder) NextInto(buf arena.Buffer) (arena.Slice, Header, error) {
 	if err := d.begin(); err != nil {
 		return arena.Slice{}, Header{}, err
@@ -199,7 +199,7 @@ func (d *Decoder) NextInto(buf arena.Buffer) (arena.Slice, Header, error) {
 	return buf.Take(), d.finish(), nil
 }
 
-// assemble reads the rest of the frame, which starts at base in buf.
+// assemble reads the rest of the frame, which starts at offset base in buf.
 func (d *Decoder) assemble(buf arena.Buffer, base int) error {
 	if d.sealed == nil {
 		return d.gather(buf, base, d.size+d.header.Payload)
@@ -219,8 +219,9 @@ func (d *Decoder) assemble(buf arena.Buffer, base int) error {
 	return nil
 }
 
-// gather reads until n bytes of the frame are in buf from base on. It requests memory from buf in
-// steps. The first step is firstGrant. Each further step is as much again as has arrived.
+// gather reads until buf has n bytes of the frame, after the first base bytes. It requests memory
+// from buf in steps. The first step is firstGrant. Each later step is as large as the part of the
+// frame that has arrived.
 func (d *Decoder) gather(buf arena.Buffer, base, n int) error {
 	for have := buf.Len() - base; have < n; {
 		if err := d.await(n - have); err != nil {
@@ -228,7 +229,7 @@ func (d *Decoder) gather(buf arena.Buffer, base, n int) error {
 		}
 		p := buf.Writable(min(n-have, max(firstGrant, have, d.r.Buffered())))
 		if p == nil {
-			d.deadline.complete() // waiting for room must not use up the peer's time
+			d.deadline.complete() // waiting for room in buf does not count as the peer's time
 			return arena.ErrFull
 		}
 		m, err := d.readFull(p)
@@ -241,8 +242,8 @@ func (d *Decoder) gather(buf arena.Buffer, base, n int) error {
 	return nil
 }
 
-// readFull fills p, as io.ReadFull does. If the source keeps returning neither bytes nor an error,
-// it fails with io.ErrNoProgress. Any other error is the source's.
+// readFull fills p, as io.ReadFull does. After maxEmptyReads reads without bytes or an error, it
+// fails with io.ErrNoProgress. Any other error is the source's.
 func (d *Decoder) readFull(p []byte) (n int, err error) {
 	for empty := 0; n < len(p) && err == nil; {
 		var m int
@@ -259,11 +260,11 @@ func (d *Decoder) readFull(p []byte) (n int, err error) {
 	return n, err
 }
 
-// undo truncates buf to base bytes.
+// undo shortens buf to base bytes.
 func undo(buf arena.Buffer, base int) {
 	buf.Truncate(base)
 	if base == 0 {
-		_ = buf.Take() // buf is empty: Take releases the frame's place
+		_ = buf.Take() // buf is empty: Take frees the memory of the frame
 	}
 }
 
@@ -299,10 +300,10 @@ func (d *Decoder) begin() error {
 	return nil
 }
 
-// peekHeader returns the bytes of the next header, which are valid until r is read from.
+// peekHeader returns the bytes of the next header, which are valid until the next read from d.r.
 func (d *Decoder) peekHeader() ([]byte, error) {
 	if d.deadline.limits[InHeader] > 0 && d.r.Buffered() < d.size {
-		if _, err := d.r.Peek(1); err != nil { // the wait for the first byte is not limited
+		if _, err := d.r.Peek(1); err != nil { // the wait for the first byte has no limit
 			return nil, err
 		}
 		if d.r.Buffered() < d.size {
@@ -322,8 +323,8 @@ func (d *Decoder) peekHeader() ([]byte, error) {
 	return nil, d.interrupted(err)
 }
 
-// await is called before n bytes of the payload are read. If fewer than n bytes are buffered, it
-// arms the deadline for the payload.
+// await sets the deadline for the payload if fewer than n bytes are buffered. The caller is about
+// to read n bytes of the payload.
 func (d *Decoder) await(n int) error {
 	if d.deadline.limits[InPayload] > 0 && !d.deadline.armed && d.r.Buffered() < n {
 		return d.deadline.arm(InPayload)
@@ -331,7 +332,7 @@ func (d *Decoder) await(n int) error {
 	return nil
 }
 
-// finish ends the frame and returns its Header. It is called when the frame has been handed over.
+// finish prepares d for the next frame and returns the Header of this one.
 func (d *Decoder) finish() Header {
 	d.deadline.complete()
 	d.begun = false
@@ -341,7 +342,7 @@ func (d *Decoder) finish() Header {
 	return d.header
 }
 
-// interrupted returns the error of a call that failed inside a frame because of err.
+// interrupted returns the error for the caller of Next or NextInto after err interrupted a frame.
 func (d *Decoder) interrupted(err error) error {
 	expired := d.deadline.expired(err)
 	d.deadline.disarm()
@@ -355,7 +356,7 @@ func (d *Decoder) interrupted(err error) error {
 	return err
 }
 
-// fail makes err the result of this call and of all that follow.
+// fail ends the stream: this call and all later calls return err.
 func (d *Decoder) fail(err error) error {
 	d.err, d.begun, d.kept = err, false, nil
 	return err

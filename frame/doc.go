@@ -12,13 +12,14 @@
 //   - [Decoder.NextInto] puts it into an [arena.Buffer] and returns an [arena.Slice]. The frame is
 //     then contiguous. The caller owns it, and may parse or change it on any goroutine.
 //
-// A Decoder does not trust the peer. It limits payloads, for each kind of frame if necessary. It
-// allocates memory only as bytes arrive. With [Deadlines], it ends a stream that stalls inside a
+// A Decoder does not trust the peer. It limits the size of payloads, also for each kind of frame.
+// It allocates memory only as bytes arrive. With [Deadlines], it ends a stream that stalls inside a
 // frame. An [Encoder] builds frames.
 //
-// A format with encrypted frames is a [Sealed]. The Decoder decrypts its chunks in place, and
-// NextInto returns one plain frame. frame/sv2 has both kinds, for Stratum V2.
+// A [Sealed] is a format with encrypted frames. The Decoder decrypts its chunks in place, and
+// NextInto returns the plain frame. Package frame/sv2 has a plain and an encrypted format, for
+// Stratum V2.
 //
-// The tests are larger than the code. For a plain and for a sealed format, they compare every way
-// to read, from any source, with a reference parser.
+// The tests compare every way to read, from any kind of source, with a reference parser, for a
+// plain and an encrypted format.
 package frame

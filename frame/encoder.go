@@ -13,12 +13,12 @@ type Encoder struct {
 	head []byte // memory for a header
 }
 
-// NewEncoder returns an Encoder of frames of f, which it borrows while in use.
+// NewEncoder returns an Encoder of frames of f, and borrows f as long as it is used.
 func NewEncoder(f Encoding) *Encoder { return &Encoder{f: f} }
 
 // Append appends a frame to dst: the header, with the payload's length filled in, and the payload
-// by reference. It takes ownership of payload, which is left empty, even if Append returns an
-// error. If the Encoding returns an error, Append returns that error and leaves dst unchanged.
+// by reference. It takes ownership of payload, even if it returns an error, and leaves payload
+// empty. If the Encoding returns an error, Append returns that error and leaves dst unchanged.
 func (e *Encoder) Append(dst *millrace.Chain, h Header, payload *millrace.Chain) error {
 	h.Payload = payload.Len()
 	if err := e.build(h); err != nil {
@@ -32,11 +32,11 @@ func (e *Encoder) Append(dst *millrace.Chain, h Header, payload *millrace.Chain)
 
 // Assemble builds a frame in place. It reserves room for the header in buf and calls write, which
 // adds the payload to buf with Write or Writable. Then it fills in the header and takes the frame
-// out of buf as a Slice, which the caller owns and releases. write borrows buf and must not call
-// Take. Bytes that were in buf already come before the frame in the Slice.
+// from buf as a Slice, which the caller owns and releases. The function write borrows buf and must
+// not call Take. If buf is not empty at first, its bytes come before the frame in the Slice.
 //
-// The error is write's, the Encoding's, or arena.ErrFull if there is no room for the header. On any
-// error buf is unchanged.
+// The error is that of write or of the Encoding, or arena.ErrFull if there is no room for the
+// header. If Assemble returns an error, buf is unchanged.
 func (e *Encoder) Assemble(buf arena.Buffer, h Header,
 	write func(buf arena.Buffer) error) (arena.Slice, error) {
 	base, size := buf.Len(), e.f.HeaderSize()
@@ -60,7 +60,7 @@ func (e *Encoder) Assemble(buf arena.Buffer, h Header,
 	return buf.Take(), nil
 }
 
-// build puts the header of h into head.
+// build encodes the header of h into e.head.
 func (e *Encoder) build(h Header) error {
 	head, err := e.f.AppendHeader(e.head[:0], h)
 	if err != nil {

@@ -39,9 +39,9 @@ func (p Part) String() string {
 	return fmt.Sprintf("Part(%d)", uint8(p))
 }
 
-// TimeoutError reports that a header that had begun, or a payload, was not complete in time (see
-// [Deadlines]). It is final. It does not match os.ErrDeadlineExceeded. That error reports a
-// deadline that the caller has set, and after it Next may be called again.
+// TimeoutError reports that a header or a payload was not complete in time (see [Deadlines]). It
+// ends the stream. It does not match os.ErrDeadlineExceeded, because that error reports a deadline
+// that the caller has set, and Next may be called again after it.
 type TimeoutError struct {
 	Part  Part
 	After time.Duration // the limit

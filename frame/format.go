@@ -2,19 +2,19 @@ package frame
 
 // Header is the information in a frame's header that a Decoder needs and an Encoder writes.
 type Header struct {
-	Payload int    // bytes after the header; an Encoder fills it in
+	Payload int    // size of the payload; an Encoder fills it in
 	Kind    uint32 // the protocol's message type, which selects a MaxKind limit
-	Info    uint64 // other information from the header, for the Format's user
+	Info    uint64 // other information that the Format has found in the header
 }
 
-// A Format describes the headers of a protocol's frames. A Format with state belongs to one Decoder
-// or Encoder.
+// A Format parses the headers of a protocol's frames. A Format with state belongs to one Decoder or
+// Encoder.
 type Format interface {
 	// HeaderSize returns the size of every header in bytes: at least 1, at most the Size of the
 	// Reader.
 	HeaderSize() int
-	// Parse parses a header. It borrows header, which has HeaderSize bytes. Payload must not be
-	// negative. An error ends the stream and is returned unchanged.
+	// Parse parses a header of HeaderSize bytes, which it borrows. The Payload that it returns must
+	// not be negative. If it returns an error, the stream ends, and the Decoder returns that error.
 	Parse(header []byte) (Header, error)
 }
 
@@ -26,21 +26,22 @@ type Encoding interface {
 	AppendHeader(dst []byte, h Header) ([]byte, error)
 }
 
-// A Sealed is a Format with encrypted frames. The header comes first, and the payload follows in
-// chunks. HeaderSize is the size of the encrypted header. Parse decrypts the header and is called
-// once for each frame. The Payload that it returns counts bytes of plain text.
+// A Sealed is a Format with encrypted frames. A frame is an encrypted header, and then the payload
+// in encrypted chunks. HeaderSize is the size of the encrypted header. The Decoder calls Parse,
+// which decrypts the header, once for each frame. The Payload that Parse returns is the size of the
+// plain text.
 //
-// A Sealed belongs to one Decoder, because its state follows the stream.
+// A Sealed belongs to one Decoder, because its state depends on the frames that it has decrypted.
 type Sealed interface {
 	Format
-	// PlainHeader returns the header that Parse decrypted last. It is valid until the next Parse.
-	// The Decoder puts it before the payload.
+	// PlainHeader returns the plain text of the header that Parse decrypted last. It is valid until
+	// the next Parse. The Decoder returns it before the payload.
 	PlainHeader() []byte
 	// ChunkSize returns the size of the next encrypted chunk in bytes. rest is the number of bytes
-	// of plain text that are still missing from the payload, at least 1.
+	// of plain text that the payload still lacks. It is at least 1.
 	ChunkSize(rest int) int
 	// Open decrypts chunk in place and returns the plain text, which begins where chunk begins. The
-	// plain text has at least 1 byte, and at most the rest of the payload. Open borrows chunk. An
-	// error ends the stream and is returned unchanged.
+	// plain text has at least 1 byte, and at most the rest of the payload. Open borrows chunk. If
+	// it returns an error, the stream ends, and the Decoder returns that error.
 	Open(chunk []byte) ([]byte, error)
 }

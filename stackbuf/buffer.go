@@ -3,12 +3,12 @@ package stackbuf
 import "bytes"
 
 const (
-	// inlineSize is the number of bytes that need no heap. Together with the other fields they make
-	// a Buffer of 112 bytes. This is a size class of the allocator, so a Buffer that is allocated
-	// on the heap wastes nothing.
+	// inlineSize is the number of bytes that a Buffer holds without the heap. It makes a Buffer 112
+	// bytes long, which is a size class of the allocator, so that a Buffer on the heap wastes
+	// nothing.
 	inlineSize = 64
 
-	// MinRead is the minimum room that ReadFrom passes to a source's Read.
+	// MinRead is the minimum length of the slice that ReadFrom passes to a source's Read.
 	MinRead = bytes.MinRead
 )
 
@@ -19,19 +19,19 @@ const maxInt = int(^uint(0) >> 1)
 var ErrTooLarge = bytes.ErrTooLarge
 
 // A Buffer is a variable-sized buffer of bytes. It has all of [bytes.Buffer]'s methods with the
-// same meaning, results, errors and panics. Two things differ. Cap and Available return other
-// numbers, because the first 64 bytes lie in the Buffer itself and need no allocation. And slices
-// of an empty Buffer are not nil. The zero value is an empty buffer ready to use.
+// same meaning, results, errors and panics, except for two differences. Cap and Available return
+// other numbers, because the first 64 bytes lie in the Buffer itself. Slices of an empty Buffer are
+// not nil. The zero value is an empty buffer ready to use.
 //
-// If the contents lie in the value, copying a Buffer copies the contents. Such a copy and its
-// original never see each other's writes. A Buffer that has held more than 64 bytes keeps its
-// contents on the heap until Shrink is called with at most 64 bytes left. Until then copies share
-// its memory, like copies of a bytes.Buffer. Only one of them may then be changed; the contents of
-// the others are undefined after the change.
+// If the contents lie in the Buffer value, a copy of the Buffer is independent of the original. A
+// Buffer that has held more than 64 bytes keeps its contents on the heap until Shrink is called
+// with at most 64 bytes left. The contents that NewBuffer was given are on the heap, too. Copies of
+// such a Buffer share its memory, like copies of a bytes.Buffer: only one of them may be changed,
+// and the contents of the others are undefined after the change.
 //
-// A Buffer is for one goroutine at a time. Slices that it returns are the Buffer's memory, lent to
-// the caller until the next call that changes the Buffer. A caller that needs a slice for longer
-// copies it.
+// A Buffer is for one goroutine at a time. The slices that it returns are the Buffer's memory and
+// valid until the next call that changes the Buffer. A caller that needs the bytes for longer must
+// copy them.
 type Buffer struct {
 	// Invariants:
 	//
@@ -45,9 +45,8 @@ type Buffer struct {
 	inline   [inlineSize]byte
 }
 
-// lastRead is what the last read left for UnreadByte and UnreadRune to take back. 0 means nothing,
-// and lastByte means a byte. 1 to 4 mean a rune of that length. UnreadByte takes back only one byte
-// of such a rune.
+// lastRead says which bytes UnreadByte and UnreadRune can take back: nothing, lastByte for one
+// byte, or 1 to 4 for a rune of that length. UnreadByte takes back only the last byte of a rune.
 type lastRead int8
 
 const (
@@ -55,12 +54,12 @@ const (
 	lastByte lastRead = -1
 )
 
-// NewBuffer returns a Buffer with the contents buf, either to read them or to append to them within
-// buf's capacity. It takes ownership of buf.
+// NewBuffer returns a Buffer with the contents buf. The caller may read them, or append to them
+// within buf's capacity. NewBuffer takes ownership of buf.
 func NewBuffer(buf []byte) *Buffer { return &Buffer{spill: buf[:cap(buf)], w: len(buf)} }
 
-// NewBufferString returns a Buffer with the contents s. Up to 64 bytes are copied into the value,
-// and more onto the heap.
+// NewBufferString returns a Buffer with the contents s. It copies up to 64 bytes into the Buffer
+// value, and a longer s onto the heap.
 func NewBufferString(s string) *Buffer {
 	b := new(Buffer)
 	if len(s) <= inlineSize {
@@ -81,8 +80,8 @@ func (b *Buffer) Bytes() []byte {
 	return b.spill[b.r:b.w]
 }
 
-// AvailableBuffer returns an empty slice with room for Available bytes. The caller may append to it
-// and pass it to the next Write, which then copies nothing. It is valid until that Write.
+// AvailableBuffer returns an empty slice with a capacity of Available bytes. The caller may append
+// to it and pass it to the next Write, which then copies nothing. It is valid until that Write.
 func (b *Buffer) AvailableBuffer() []byte {
 	if b.spill == nil {
 		return b.inline[b.w:b.w]
@@ -96,7 +95,7 @@ func (b *Buffer) String() string {
 		return "<nil>"
 	}
 	if b.r == b.w {
-		return "" // a comparison is cheaper than a conversion, which is a call
+		return "" // this comparison is cheaper than the conversion
 	}
 	if b.spill == nil {
 		return string(b.inline[b.r:b.w])
@@ -141,10 +140,11 @@ func (b *Buffer) Truncate(n int) {
 }
 
 // Shrink frees memory that the contents do not need. It moves contents of up to 64 bytes from the
-// heap into the value. It moves longer contents to memory of their size, if that is at least an
-// eighth smaller. Slices that b returned earlier keep their contents and no longer belong to b.
+// heap into the Buffer value. It moves longer contents to memory of their size, if that is at least
+// an eighth smaller. Slices that b returned earlier keep their contents, but b no longer uses their
+// memory.
 //
-// Shrink is for a Buffer that is used again after it held something large. Call it when b is empty,
+// Use Shrink after a Buffer that is reused has held something large. Call it when b is empty,
 // because it copies the contents.
 func (b *Buffer) Shrink() {
 	old := b.Bytes()
@@ -155,13 +155,13 @@ func (b *Buffer) Shrink() {
 		b.spill, b.r = nil, 0
 		b.lastRead = nothing
 	case len(b.spill)-len(old) >= max(inlineSize, len(b.spill)/8):
-		// A smaller change would not pay, because size classes are up to an eighth apart.
+		// Saving less would not pay, because size classes are up to an eighth apart.
 		b.become(append([]byte(nil), old...))
 	}
 }
 
-// Grow makes room for n more bytes, so that they can be written without allocating. It panics with
-// ErrTooLarge if there is not enough memory, and also panics if n is negative.
+// Grow makes room for n more bytes, which can then be written without allocating. It panics if n is
+// negative, and panics with ErrTooLarge if there is not enough memory.
 func (b *Buffer) Grow(n int) {
 	if n < 0 {
 		panic("stackbuf.Buffer.Grow: negative count")
@@ -169,7 +169,7 @@ func (b *Buffer) Grow(n int) {
 	b.makeRoom(n)
 }
 
-// become makes mem, with all its capacity, the memory of b, and mem's bytes the contents.
+// become makes mem's bytes the contents of b, and mem's capacity its memory.
 func (b *Buffer) become(mem []byte) {
 	b.spill, b.r, b.w = mem[:cap(mem)], 0, len(mem)
 	b.lastRead = nothing
@@ -184,8 +184,8 @@ func (b *Buffer) makeRoom(n int) {
 	switch {
 	case n <= size-b.w:
 	case n <= inlineSize-held && size <= inlineSize:
-		// The array has enough room. Move the contents to its start, or from a short slice that
-		// NewBuffer was given into the array.
+		// The contents fit into the array. Move them to its start, or move them there from a short
+		// slice that NewBuffer was given.
 		b.w = copy(b.inline[:], b.Bytes())
 		b.r, b.spill = 0, nil
 	case b.canMoveDown(n):
@@ -196,13 +196,12 @@ func (b *Buffer) makeRoom(n int) {
 	}
 }
 
-// canMoveDown reports whether to make room for n more bytes on the heap by moving the contents to
-// the start of the memory. It does if half of the memory is free or has been read. With a lower
-// threshold the contents would be moved all the time.
+// canMoveDown reports whether moving the contents to the start of the heap memory makes room for n
+// more bytes. At least half of the memory must then be free. With a lower limit, the contents would
+// be moved all the time.
 func (b *Buffer) canMoveDown(n int) bool { return b.spill != nil && n <= b.Cap()/2-b.Len() }
 
-// enlarge moves the contents to memory of twice the size. If that is too small, it moves them to
-// memory for the contents and n more bytes.
+// enlarge moves the contents to memory of twice the size, or more if n bytes need more.
 func (b *Buffer) enlarge(n int) {
 	if n > maxInt-b.Len() {
 		panic(ErrTooLarge)
@@ -210,11 +209,11 @@ func (b *Buffer) enlarge(n int) {
 	b.move(max(b.Len()+n, b.twice()))
 }
 
-// twice returns the next size of the memory.
+// twice returns double the size of the memory.
 func (b *Buffer) twice() int {
 	size := b.Cap()
 	if b.spill == nil && b.w == 0 {
-		return 0 // nothing was written: the size of a large write is enough
+		return 0 // the Buffer is unused: a large first write sets the size
 	}
 	if size > maxInt/2 {
 		panic(ErrTooLarge)
@@ -222,14 +221,14 @@ func (b *Buffer) twice() int {
 	return 2 * size
 }
 
-// move moves the contents to memory of at least size bytes, which is enough for them.
+// move moves the contents to new memory of at least size bytes. The contents must fit.
 func (b *Buffer) move(size int) {
 	mem := allocate(size)
 	b.w = copy(mem, b.Bytes())
 	b.spill, b.r = mem, 0
 }
 
-// allocate returns at least n bytes. It returns the whole size class that n falls into.
+// allocate returns a slice of at least n bytes. The slice fills its size class of the allocator.
 func allocate(n int) []byte {
 	defer func() {
 		if recover() != nil {

@@ -11,20 +11,20 @@ import (
 
 var errNegativeRead = errors.New("stackbuf.Buffer: reader returned negative count from Read")
 
-// maxClaim limits, in bytes, the stated length of a source that is trusted. It applies if the
-// statement may come from a peer: the limit of an io.LimitedReader, or the Len of a type that this
-// package does not know. More memory is allocated as the bytes arrive.
+// maxClaim limits, in bytes, the memory that ReadFrom allocates for a length that may come from a
+// peer: the limit of an io.LimitedReader, or the Len of a type that this package does not know.
+// ReadFrom allocates more as the bytes arrive.
 const maxClaim = 64 << 10
 
 // ReadFrom appends the bytes of src until io.EOF, and returns their number. It borrows src. If src
 // returns another error, ReadFrom returns it; the bytes before the error are in b. ReadFrom panics
 // with ErrTooLarge if there is not enough memory, and panics if src returns a negative count.
 //
-// If src states its length, memory is allocated once, to fit, unless b is a queue that has been
-// read from. An *os.File and the in-memory readers of the standard library state their length. Two
-// other statements are trusted up to 64 KiB: a method Len() int of any other type, and the limit of
-// an io.LimitedReader whose source states no length. Without a stated length, the memory doubles
-// when it is full. It never grows only to see io.EOF.
+// If the length of src is known, ReadFrom usually allocates memory once, to fit. The length is
+// known for an *os.File and for the in-memory readers of the standard library. For any other type
+// with a method Len() int, and for an io.LimitedReader of a source of unknown length, ReadFrom
+// allocates at most 64 KiB in advance. If the length is unknown, the memory doubles when it is
+// full. It never grows only to see io.EOF.
 func (b *Buffer) ReadFrom(src io.Reader) (n int64, err error) {
 	b.lastRead = nothing
 	if b.r == b.w {
@@ -39,7 +39,7 @@ func (b *Buffer) ReadFrom(src io.Reader) (n int64, err error) {
 		if direct {
 			p = b.spill[b.w:]
 		} else {
-			used = len(p) // a source may write more bytes than the count it returns
+			used = len(p) // a source may write more bytes than it reports
 		}
 		m, err := src.Read(p)
 		if m < 0 {
@@ -61,16 +61,15 @@ func (b *Buffer) ReadFrom(src io.Reader) (n int64, err error) {
 }
 
 // expect makes room for n bytes that a source has announced. Usually the new memory fits exactly.
-// There are two exceptions: b has been read from, or n is less than b already holds. The memory
-// then grows as in Write, because many such sources, read one after the other, would otherwise move
-// the contents each time.
+// If b has been read from, or if n is less than Len, the memory grows as in Write. Otherwise,
+// reading many short sources one after the other would move the contents each time.
 func (b *Buffer) expect(n int64) {
 	held := b.Len()
 	switch {
 	case n <= int64(b.Available()):
 	case n > int64(maxInt-held):
 		panic(ErrTooLarge)
-	case b.Cap() <= inlineSize && held+int(n) <= inlineSize: // add makes room in the array
+	case b.Cap() <= inlineSize && held+int(n) <= inlineSize: // add uses the array
 	case b.r == 0 && int(n) >= held:
 		b.move(held + int(n))
 	default:
@@ -78,11 +77,11 @@ func (b *Buffer) expect(n int64) {
 	}
 }
 
-// unknown is the size of a source that does not state it.
+// unknown is the result of sizeOf for a source of unknown length.
 const unknown = -1
 
-// sizeOf returns the number of bytes of r, as r states it. If the statement cannot be trusted, the
-// result is limited. If r makes no statement, the result is unknown.
+// sizeOf returns the number of bytes that r says it has. It returns at most maxClaim if a peer may
+// have chosen the number, and unknown if r does not say.
 func sizeOf(r io.Reader) int64 {
 	switch r := r.(type) {
 	case *bytes.Reader:
@@ -100,15 +99,15 @@ func sizeOf(r io.Reader) int64 {
 		if n == unknown {
 			n = maxClaim
 		}
-		return max(min(r.N, n), 0) // a limit that is used up may be negative
+		return max(min(r.N, n), 0) // N may be negative after the last read
 	case interface{ Len() int }:
 		return min(int64(r.Len()), maxClaim)
 	}
 	return unknown
 }
 
-// fileSize returns the number of bytes of f from its offset on. It returns unknown for a pipe, for
-// a device, and for a file that the kernel generates when it is read and that reports its size as
+// fileSize returns the number of bytes of f from its offset to its end. It returns unknown if f is
+// a pipe or a device, or if its size is 0, because files that the kernel generates report the size
 // 0.
 func fileSize(f *os.File) int64 {
 	info, err := f.Stat()
@@ -122,16 +121,16 @@ func fileSize(f *os.File) int64 {
 	return max(info.Size()-at, 0)
 }
 
-// add is Write for bytes that were read into a scratch.
+// add appends bytes that were read into a scratch.
 func (b *Buffer) add(p []byte) {
 	b.makeRoom(len(p))
 	b.w += copy(b.room(), p)
 }
 
-// WriteTo reads all of the contents and writes them to dst in one call of its Write. If there are
-// no contents, it does not call Write. It borrows dst and returns how many bytes were written; the
-// rest stays in b. The error is dst's, or io.ErrShortWrite. WriteTo panics when dst returns an
-// invalid count.
+// WriteTo writes all of the contents to dst in one call of its Write and consumes them. If b is
+// empty, it does not call Write. It borrows dst and returns the number of bytes written; the rest
+// stays in b. The error is dst's, or io.ErrShortWrite. WriteTo panics when dst returns an invalid
+// count.
 func (b *Buffer) WriteTo(dst io.Writer) (n int64, err error) {
 	b.lastRead = nothing
 	if held := b.Len(); held > 0 {
@@ -152,16 +151,16 @@ func (b *Buffer) WriteTo(dst io.Writer) (n int64, err error) {
 	return n, nil
 }
 
-// send passes the contents to dst in one Write.
+// send writes the contents to dst with one Write.
 func (b *Buffer) send(dst io.Writer) (int, error) {
 	if b.spill != nil {
 		return dst.Write(b.spill[b.r:b.w])
 	}
 	held := b.inline[b.r:b.w]
-	switch dst := dst.(type) { // the compiler must assume that other types keep their argument
+	switch dst := dst.(type) { // passing the array to another type would move b to the heap
 	case *bufio.Writer:
 		// Append the bytes where Write would copy them to. Do not pass held itself, because Write
-		// may also hand its argument on.
+		// may pass its argument on to another writer.
 		if len(held) <= dst.Available() {
 			return dst.Write(append(dst.AvailableBuffer(), held...))
 		}
@@ -175,7 +174,8 @@ func (b *Buffer) send(dst io.Writer) (int, error) {
 	return sendCopy(dst, held)
 }
 
-// sendCopy writes p to dst through a scratch. The compiler must assume that dst keeps its argument.
+// sendCopy writes a copy of p to dst. It makes the copy because the compiler must assume that dst
+// keeps its argument, and p may be the array of a Buffer.
 func sendCopy(dst io.Writer, p []byte) (int, error) {
 	s := lendScratch()
 	defer s.release(inlineSize)

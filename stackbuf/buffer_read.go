@@ -14,8 +14,8 @@ var (
 		"stackbuf.Buffer: UnreadRune: previous operation was not a successful ReadRune")
 )
 
-// Peek returns the next n bytes without consuming them. If there are fewer, it returns those and
-// io.EOF. The slice is valid until the next call that changes b.
+// Peek returns the next n bytes without consuming them. If there are fewer than n bytes, it returns
+// them and io.EOF. The slice is valid until the next call that changes b.
 func (b *Buffer) Peek(n int) ([]byte, error) {
 	p := b.Bytes()
 	if len(p) < n {
@@ -43,8 +43,8 @@ func (b *Buffer) Read(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// Next returns and consumes the next n bytes, or all if there are fewer. The slice is valid until
-// the next call that changes b.
+// Next returns and consumes the next n bytes, or all bytes if there are fewer. The slice is valid
+// until the next call that changes b.
 func (b *Buffer) Next(n int) []byte {
 	b.lastRead = nothing
 	p := b.Bytes()
@@ -92,8 +92,8 @@ func (b *Buffer) ReadRune() (r rune, size int, err error) {
 	return r, size, nil
 }
 
-// UnreadRune makes the rune that ReadRune returned the next one to be read again. It returns an
-// error if the last call that read or wrote was not a successful ReadRune.
+// UnreadRune makes the rune that ReadRune returned the next one to be read. It returns an error if
+// the last call that read or wrote was not a successful ReadRune.
 func (b *Buffer) UnreadRune() error {
 	if b.lastRead <= nothing {
 		return errUnreadRune
@@ -105,9 +105,9 @@ func (b *Buffer) UnreadRune() error {
 	return nil
 }
 
-// UnreadByte makes the last byte that was read the next one to be read again. It returns an error
-// if the last call that read or wrote did not read at least one byte. After a Grow that moved the
-// contents it does nothing and returns no error, as in bytes.Buffer.
+// UnreadByte makes the last byte that was read the next one to be read. It returns an error if the
+// last call that read or wrote did not read at least one byte. As in bytes.Buffer, it does nothing
+// and returns no error after a Grow that moved the contents.
 func (b *Buffer) UnreadByte() error {
 	if b.lastRead == nothing {
 		return errUnreadByte

@@ -2,15 +2,15 @@ package stackbuf
 
 import "unicode/utf8"
 
-// The methods that write have two branches, one for the array and one for the heap. If they chose
-// the slice first, writing a byte would cost twice as much. Rare work is in functions that are
-// called last, so that the methods need not save registers for them.
+// The methods that write have one branch for the array and one for the heap. Choosing the slice
+// first would double the cost of writing a byte. Rare work is in functions that are called last, so
+// that the methods need not save registers for them.
 
 // Write appends p to the contents. It borrows p. It returns len(p) and nil, and panics with
 // ErrTooLarge if there is not enough memory.
 func (b *Buffer) Write(p []byte) (n int, err error) {
 	b.lastRead = nothing
-	if len(p) == 0 { // a memmove of zero bytes would be half of the cost
+	if len(p) == 0 { // copying zero bytes would be half of the cost
 		return 0, nil
 	}
 	w := b.w
@@ -26,15 +26,15 @@ func (b *Buffer) Write(p []byte) (n int, err error) {
 	return b.growWrite(p)
 }
 
-// growWrite is Write for the case that there is no room.
+// growWrite is called by Write when there is no room.
 func (b *Buffer) growWrite(p []byte) (n int, err error) {
 	if b.spill == nil && b.r == b.w && len(p) > inlineSize {
-		b.become(append([]byte(nil), p...)) // in one step, so that the memory need not be cleared
+		b.become(append([]byte(nil), p...)) // append need not clear the new memory first
 		return len(p), nil
 	}
 	var moved [inlineSize]byte
 	if b.spill == nil && len(p) <= inlineSize-b.Len() {
-		// p may be bytes of the array, which makeRoom would overwrite.
+		// p may be bytes of the array, which makeRoom may overwrite.
 		p = moved[:copy(moved[:], p)]
 	}
 	b.makeRoom(len(p))
@@ -43,7 +43,7 @@ func (b *Buffer) growWrite(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// WriteString is [Buffer.Write] of a string.
+// WriteString appends s to the contents, like [Buffer.Write].
 func (b *Buffer) WriteString(s string) (n int, err error) {
 	b.lastRead = nothing
 	if len(s) == 0 {
@@ -62,7 +62,7 @@ func (b *Buffer) WriteString(s string) (n int, err error) {
 	return b.growWriteString(s)
 }
 
-// growWriteString is WriteString for the case that there is no room.
+// growWriteString is called by WriteString when there is no room.
 func (b *Buffer) growWriteString(s string) (n int, err error) {
 	if b.spill == nil && b.r == b.w && len(s) > inlineSize {
 		b.become(append([]byte(nil), s...))
@@ -79,8 +79,8 @@ func (b *Buffer) growWriteString(s string) (n int, err error) {
 func (b *Buffer) WriteByte(c byte) error {
 	b.lastRead = nothing
 	w := b.w
-	// Store the byte before the new length. In the other order, the compiler loads the slice once
-	// more.
+	// Store the byte before the new length, because in the other order the compiler loads the slice
+	// twice.
 	if spill := b.spill; uint(w) < uint(len(spill)) {
 		spill[w] = c
 		b.w = w + 1
@@ -94,7 +94,7 @@ func (b *Buffer) WriteByte(c byte) error {
 	return b.growByte(c)
 }
 
-// growByte is WriteByte for the case that there is no room.
+// growByte is called by WriteByte when there is no room.
 func (b *Buffer) growByte(c byte) error {
 	b.makeRoom(1)
 	b.room()[0] = c
@@ -121,7 +121,7 @@ func (b *Buffer) WriteRune(r rune) (n int, err error) {
 		b.w = w + n
 		return n, nil
 	}
-	var p [utf8.UTFMax]byte // a rune shorter than UTFMax may still have room
+	var p [utf8.UTFMax]byte // the rune may fit even if utf8.UTFMax bytes do not
 	return b.Write(p[:utf8.EncodeRune(p[:], r)])
 }
 

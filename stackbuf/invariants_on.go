@@ -2,8 +2,8 @@
 
 package stackbuf
 
-// poison overwrites memory after its loan. If a slice is used too late, its garbage then shows the
-// mistake.
+// poison overwrites memory that has no reader any more, so that a late use of a slice shows obvious
+// garbage.
 func poison(p []byte) {
 	for i := range p {
 		p[i] = 0xdb

@@ -1,5 +1,5 @@
-// Package sv2 frames the messages of Stratum V2, the protocol between miners, proxies and mining
-// pools, plain and encrypted.
+// Package sv2 reads and writes the messages of Stratum V2, plain and encrypted. Stratum V2 is the
+// protocol between miners, proxies and mining pools.
 //
 // A message has a header of six bytes, little-endian, and a payload:
 //
@@ -18,11 +18,10 @@
 // After a handshake, header and payload are encrypted separately, the payload in chunks (see
 // [EncryptedLen]). A [Sealer] builds such frames in an arena.Buffer, and an [Opener] reads them.
 // Both work in place, with any cipher.AEAD. Stratum V2 uses ChaCha20-Poly1305, as in
-// golang.org/x/crypto/chacha20poly1305. The handshake is not part of this package. The caller
-// supplies the keys, and reads the handshake's messages, of [Act1Size] and [Act2Size] bytes, from
-// the same Reader.
+// golang.org/x/crypto/chacha20poly1305. The handshake is not part of this package. The caller reads
+// the handshake's messages, of [Act1Size] and [Act2Size] bytes, from the same Reader, and passes
+// the keys to NewSealer and NewOpener.
 //
-// The tests are larger than the code. They have reference implementations: a slow parser, a slow
-// sealer and a slow ChaCha20-Poly1305. They also compare with frames that the protocol's Rust
-// implementation has sealed.
+// The tests compare the package with a slow parser, a slow sealer and a slow ChaCha20-Poly1305, and
+// with frames that the protocol's Rust implementation has encrypted.
 package sv2

@@ -23,7 +23,7 @@ const (
 // Header is the header of a message.
 type Header struct {
 	ExtensionType uint16 // the message's extension, 15 bits; 0 for the protocol itself
-	Channel       bool   // the payload begins with the id of the channel that receives the message
+	Channel       bool   // the message is for a channel, and the payload begins with its id
 	MessageType   uint8
 	Length        int // bytes of payload, including the channel's id; at most MaxPayload
 }
@@ -44,8 +44,8 @@ func ParseHeader(p []byte) (Header, error) {
 }
 
 // Append appends the header's six bytes to dst, which it borrows, and returns the longer slice. If
-// Length is above MaxPayload, it returns dst unchanged and a *frame.LimitError. If ExtensionType
-// has more than 15 bits, it returns dst unchanged and another error.
+// Length is not 0 to MaxPayload, the error is a *frame.LimitError. If ExtensionType has more than
+// 15 bits, it is another error. With an error, Append returns dst unchanged.
 func (h Header) Append(dst []byte) ([]byte, error) {
 	extension := h.ExtensionType
 	if extension >= channelBit {
@@ -62,9 +62,9 @@ func (h Header) Append(dst []byte) ([]byte, error) {
 	return append(dst, h.MessageType, byte(h.Length), byte(h.Length>>8), byte(h.Length>>16)), nil
 }
 
-// ChannelID returns the id of the channel that receives a message: the first four bytes of payload,
-// which it borrows. It returns false if Channel is not set, or if payload has fewer than four
-// bytes.
+// ChannelID returns the id of the channel that receives a message, which is the first four bytes of
+// payload. It borrows payload. It returns false if Channel is not set, or if payload has fewer than
+// four bytes.
 func (h Header) ChannelID(payload []byte) (uint32, bool) {
 	if !h.Channel || len(payload) < 4 {
 		return 0, false
@@ -72,7 +72,7 @@ func (h Header) ChannelID(payload []byte) (uint32, bool) {
 	return binary.LittleEndian.Uint32(payload), true
 }
 
-// Kind returns the kind of message for frame.MaxKind: the extension and the message type, without
+// Kind returns the message's kind for frame.MaxKind: the extension and the message type, without
 // the channel bit.
 func (h Header) Kind() uint32 { return uint32(h.ExtensionType)<<8 | uint32(h.MessageType) }
 
@@ -85,13 +85,14 @@ func (h Header) Frame() frame.Header {
 	return f
 }
 
-// maxKind is the highest Kind: 15 bits of extension type and 8 of message type.
+// maxKind is the highest Kind: 15 bits of extension type and 8 bits of message type.
 const maxKind = channelBit<<8 - 1
 
-// channelInfo is the Info of a message for a channel.
+// channelInfo is the value of frame.Header.Info for a message with Channel set.
 const channelInfo = 1
 
-// HeaderOf returns the Header of a frame that a Decoder of Format has returned.
+// HeaderOf returns the message header that the frame.Header f stands for, the reverse of
+// [Header.Frame].
 func HeaderOf(f frame.Header) Header {
 	return Header{
 		ExtensionType: uint16(f.Kind >> 8 & math.MaxUint16),
@@ -115,9 +116,9 @@ func (Format) Parse(p []byte) (frame.Header, error) {
 	return h.Frame(), err
 }
 
-// AppendHeader appends the header of f to dst, which it borrows, and returns the longer slice. On
-// an error it returns dst unchanged. The error is that of [Header.Append], or another error if
-// f.Kind has more than 23 bits.
+// AppendHeader appends the header of f to dst, which it borrows, and returns the longer slice.
+// Errors are as for [Header.Append]. If f.Kind has more than 23 bits, AppendHeader returns dst
+// unchanged and another error.
 func (Format) AppendHeader(dst []byte, f frame.Header) ([]byte, error) {
 	if f.Kind > maxKind {
 		return dst, fmt.Errorf(

@@ -12,12 +12,11 @@ const (
 	// tagSize is the number of bytes that encryption adds to a header or chunk.
 	tagSize = 16
 
-	// encryptedHeaderSize is the size of an encrypted header.
 	encryptedHeaderSize = HeaderSize + tagSize
 
 	// chunkSize is the size of each encrypted chunk of a payload, except the last. It is the
-	// largest message that the Noise Protocol Framework allows. plainChunkSize is the number of
-	// payload bytes in such a chunk.
+	// largest message that the Noise Protocol Framework allows. Such a chunk has plainChunkSize
+	// bytes of payload.
 	chunkSize      = 65535
 	plainChunkSize = chunkSize - tagSize
 
@@ -39,17 +38,16 @@ func EncryptedLen(n int) int { return n + chunks(n)*tagSize }
 
 func chunks(n int) int { return (n + plainChunkSize - 1) / plainChunkSize }
 
-// ErrNonces reports that a key has been used as often as Noise allows, 2⁶⁴-1 times. It is final: a
-// new handshake is needed.
+// ErrNonces reports that a key has been used as often as Noise allows, 2⁶⁴-1 times. The connection
+// needs a new handshake.
 var ErrNonces = errors.New("sv2: the key has been used 2⁶⁴-1 times")
 
 // A cipherState is a key and the number of times that the key has been used. It is the CipherState
-// of the Noise Protocol Framework (section 5.1), without associated data. The nonce is made from
-// the number of uses: four bytes 0 and the number as eight bytes little-endian (section 12, for
-// ChaChaPoly).
+// of the Noise Protocol Framework (section 5.1), without associated data. The nonce is four zero
+// bytes and the number of uses as eight bytes, little-endian (section 12, for ChaChaPoly).
 type cipherState struct {
 	aead  cipher.AEAD
-	n     uint64 // calls so far; MaxUint64 is reserved
+	n     uint64 // number of uses so far; MaxUint64 is reserved
 	bytes [12]byte
 }
 
@@ -62,11 +60,11 @@ func newCipherState(aead cipher.AEAD) cipherState {
 	return cipherState{aead: aead}
 }
 
-// left reports whether the key may be used calls more times.
+// left reports whether the key may be used that many more times.
 func (c *cipherState) left(calls int) bool { return uint64(calls) <= math.MaxUint64-c.n }
 
-// nonce returns the nonce of the next call and counts the call. The nonce is valid until nonce is
-// called again.
+// nonce returns the nonce for the next use of the key and counts that use. The slice is valid until
+// the next call of nonce.
 func (c *cipherState) nonce() []byte {
 	binary.LittleEndian.PutUint64(c.bytes[4:], c.n)
 	c.n++

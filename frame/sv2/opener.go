@@ -10,10 +10,10 @@ import (
 )
 
 // TagError reports that a header or a chunk was encrypted with another key, was changed, or is out
-// of order. It is final.
+// of order. It ends the stream.
 type TagError struct {
 	Part  frame.Part
-	Nonce uint64 // number of times that the key had been used before
+	Nonce uint64 // number of earlier uses of the key
 	Err   error  // the AEAD's error
 }
 
@@ -31,24 +31,23 @@ type Opener struct {
 	d *frame.Decoder
 }
 
-// NewOpener returns an Opener of the frames in r. aead's key must not have been used before. The
-// options are those of a frame.Decoder, with kinds from [Header.Kind]; limits count plain text. The
-// Opener borrows r while in use; there is nothing to close. NewOpener panics unless aead has nonces
-// of 12 bytes and an overhead of 16.
+// NewOpener returns an Opener of the frames in r. The key of aead must not have been used before.
+// The options are those of a frame.Decoder. Their kinds come from [Header.Kind], and their limits
+// are sizes of plain text. The Opener borrows r as long as it is used; there is nothing to close.
+// NewOpener panics unless aead has nonces of 12 bytes and an overhead of 16.
 func NewOpener(r *millrace.Reader, aead cipher.AEAD, opts ...frame.Option) *Opener {
 	o := &Opener{f: sealedFormat{state: newCipherState(aead)}}
 	o.d = frame.NewDecoder(r, &o.f, opts...)
 	return o
 }
 
-// NextInto reads the next frame into buf and decrypts it there. It takes the frame out of buf as a
-// Slice, which the caller owns and releases. The Slice is contiguous: HeaderSize bytes of plain
-// header, then the payload. Bytes that were in buf already come before the frame. Memory is
-// allocated as bytes arrive. NextInto does not move chunks, because it reads each chunk to the
-// place where its plain text belongs.
+// NextInto reads the next frame into buf, decrypts it in place, and takes it from buf as a Slice,
+// which the caller owns and releases. The Slice is contiguous: the HeaderSize bytes of the plain
+// header, and then the payload. If buf is not empty, its bytes come before the frame. NextInto
+// allocates memory as bytes arrive.
 //
-// The error is a *TagError, ErrNonces, or as with frame.Decoder.NextInto. On any error buf is
-// unchanged.
+// Errors are as for frame.Decoder.NextInto, and also *TagError and ErrNonces. If NextInto returns
+// an error, buf is unchanged.
 func (o *Opener) NextInto(buf arena.Buffer) (arena.Slice, Header, error) {
 	s, f, err := o.d.NextInto(buf)
 	return s, HeaderOf(f), err
@@ -78,7 +77,7 @@ func (f *sealedFormat) Open(chunk []byte) ([]byte, error) {
 	return f.decrypt(chunk[:0], chunk, frame.InPayload)
 }
 
-// decrypt appends the plain text of p to dst.
+// decrypt decrypts p and appends the plain text to dst.
 func (f *sealedFormat) decrypt(dst, p []byte, part frame.Part) ([]byte, error) {
 	if !f.state.left(1) {
 		return nil, ErrNonces

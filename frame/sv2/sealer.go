@@ -13,21 +13,21 @@ type Sealer struct {
 	state cipherState
 }
 
-// NewSealer returns a Sealer. aead's key must not have been used before. NewSealer panics unless
-// aead has nonces of 12 bytes and an overhead of 16.
+// NewSealer returns a Sealer. The key of aead must not have been used before. NewSealer panics
+// unless aead has nonces of 12 bytes and an overhead of 16.
 func NewSealer(aead cipher.AEAD) *Sealer { return &Sealer{newCipherState(aead)} }
 
 // Seal builds an encrypted frame in place. It reserves room for the header in buf and calls write,
-// which adds the payload to buf with Write or Writable. Then it fills in h.Length and encrypts
-// header and payload. It takes the frame out of buf as a Slice, which the caller owns and releases.
-// write borrows buf and must not call Take. Bytes that were in buf already come before the frame,
-// unchanged.
+// which adds the payload to buf with Write or Writable. Then it fills in h.Length, encrypts header
+// and payload, and takes the frame from buf as a Slice, which the caller owns and releases. The
+// function write borrows buf and must not call Take. If buf is not empty at first, its bytes come
+// before the frame, unchanged.
 //
 // A payload of up to 65,519 bytes stays where it was written. Seal moves a longer payload once, to
 // make room between its chunks.
 //
-// The error is that of write, that of [Header.Append], arena.ErrFull if there is no room, or
-// ErrNonces. On any error buf is unchanged, and the key has not been used.
+// The error is that of write or of [Header.Append], arena.ErrFull if there is no room, or
+// ErrNonces. If Seal returns an error, buf is unchanged and the key has not been used.
 func (s *Sealer) Seal(buf arena.Buffer, h Header, write func(buf arena.Buffer) error) (arena.Slice,
 	error) {
 	base := buf.Len()
@@ -46,14 +46,14 @@ func (s *Sealer) Seal(buf arena.Buffer, h Header, write func(buf arena.Buffer) e
 	}
 	if err != nil {
 		if buf.Truncate(base); base == 0 {
-			_ = buf.Take() // buf is empty: Take releases the frame's place
+			_ = buf.Take() // buf is empty: Take frees the memory of the frame
 		}
 		return arena.Slice{}, err
 	}
 	return buf.Take(), nil
 }
 
-// seal encrypts the frame that starts at base in buf. Its header has not been written.
+// seal writes the header and encrypts the frame, which starts at offset base in buf.
 func (s *Sealer) seal(buf arena.Buffer, base int, h Header) error {
 	count := chunks(h.Length)
 	if !s.state.left(1 + count) {
@@ -68,8 +68,8 @@ func (s *Sealer) seal(buf arena.Buffer, base int, h Header) error {
 	}
 	s.encrypt(sealed[:HeaderSize])
 	payload := sealed[encryptedHeaderSize:]
-	// Begin with the last chunk. In the other order, a chunk would be overwritten before it is
-	// moved.
+	// Begin with the last chunk, because in the other order a chunk would be overwritten before it
+	// is moved.
 	for i := count - 1; i > 0; i-- {
 		copy(payload[i*chunkSize:], payload[i*plainChunkSize:min((i+1)*plainChunkSize, h.Length)])
 	}

@@ -22,49 +22,48 @@ const (
 // DialFunc opens a connection, like the DialContext method of net.Dialer.
 type DialFunc func(ctx context.Context, network, address string) (net.Conn, error)
 
-// Config describes a load. A zero value means a default, except for URL (or Protocol) and Streams
-// (or Names).
+// Config describes a load. The zero value of a field means its default, except for URL (or
+// Protocol) and Streams (or Names).
 type Config struct {
-	// URL is the server, as in http://127.0.0.1:8080. Streams are under /live/ there. If the host
-	// is not this machine, Check returns an error unless AllowRemote is set.
+	// URL is the server's URL, such as http://127.0.0.1:8080. The streams are under /live/ there.
+	// If the host is not this machine, Check returns an error unless AllowRemote is set.
 	URL         string
 	AllowRemote bool
 
-	// Ending follows a stream's name in the URL, for servers that expect /live/NAME.flv.
+	// Ending is appended to a stream's name in the URL, for servers that expect /live/NAME.flv.
 	Ending string
 
-	// Names are the names of the streams. If it is empty, there are Streams streams with the names
-	// load-0, load-1, and so on.
+	// Names are the names of the streams. If Names is empty, there are Streams streams with the
+	// names load-0, load-1, and so on.
 	Names   []string
 	Streams int
-	// NoPublish leaves the publishing to another program. Lost frames and latency are then unknown,
-	// unless that program uses this package, too.
+	// NoPublish is for streams that another program publishes. Lost frames and latency are then
+	// unknown, unless that program uses this package, too.
 	NoPublish bool
 	// Token authorizes the publishers, and the viewers if they need authorization.
 	Token string
 
-	// Viewers is the number of viewers of each stream. Stalled is the number of viewers, of all
-	// streams together, that stop reading after the response header. They resume after StallFor
-	// (default one minute).
+	// Viewers is the number of viewers of each stream. Stalled is the total number of viewers that
+	// stop reading after the response header. They resume after StallFor (default one minute).
 	Viewers  int
 	Stalled  int
 	StallFor time.Duration
 
-	// BitRate is the rate of a stream in bits a second, audio and video together (default 2.15
+	// BitRate is the rate of a stream's audio and video together, in bits per second (default 2.15
 	// Mbit/s). KeyInterval is the time between keyframes (default 2 s).
 	BitRate     int
 	KeyInterval time.Duration
 
-	// Viewers start one by one during Ramp (default 1 s). Settle (default 1 s) later the
-	// measurement begins. It lasts for Duration (default 10 s).
+	// During Ramp (default 1 s) the viewers start one by one. After Settle (default 1 s) the
+	// measurement begins, and it lasts for Duration (default 10 s).
 	Ramp, Settle, Duration time.Duration
 
-	// ServerPIDs are the server's processes if it runs on this machine. The report then has their
-	// CPU time and memory (Linux only).
+	// ServerPIDs are the process ids of the server on this machine. The report then has the
+	// server's CPU time and memory (Linux only).
 	ServerPIDs []int
 
-	// Protocol replaces FLV over HTTP. Dial replaces net.Dial for FLV over HTTP. A Protocol makes
-	// its own connections and does not use Dial.
+	// Protocol replaces FLV over HTTP. Dial replaces net.Dial for FLV over HTTP. It is not used
+	// with Protocol.
 	Protocol Protocol
 	Dial     DialFunc
 }
@@ -144,7 +143,7 @@ func (c Config) Check() error {
 
 const nameBytes = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-"
 
-// checkName returns an error for a name that would change the path or the request line of a URL.
+// checkName returns an error for a name that would change the rest of a URL or of the request line.
 // The server may refuse more names.
 func checkName(name string) error {
 	for part := range strings.SplitSeq(name, "/") {

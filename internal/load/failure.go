@@ -6,9 +6,8 @@ import (
 	"strings"
 )
 
-// failure returns an error if the load was not the requested one. There are three such cases: a
-// publisher is missing, so that its viewers measured nothing or another stream; no viewer received
-// anything; or all viewers have ended. Losses are not an error.
+// failure returns an error if the load was not as requested. This happens if a publisher failed, if
+// no viewer received anything, or if all viewers have ended. Lost tags are not an error.
 func (rep *Report) failure() error {
 	p, v := &rep.Publishers, &rep.Viewers
 	failed := 0
@@ -47,8 +46,8 @@ func (rep *Report) failure() error {
 	return nil
 }
 
-// Meanings of refusals, for publishers and for viewers. The key "" is for a server that did not
-// answer.
+// Explanations of HTTP status codes, for publishers and for viewers. The key "" is for a server
+// that did not answer.
 var (
 	meaningPublish = map[string]string{
 		"401": "the server wants --token",
@@ -63,7 +62,8 @@ var (
 	}
 )
 
-// reasons returns the most frequent of the recorded endings, as an error.
+// reasons returns the most frequent reason in ended, as an error. It adds the explanation in
+// meaning.
 func reasons(ended map[string]int, meaning map[string]string) error {
 	best, most := "", 0
 	for why, n := range ended {

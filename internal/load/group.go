@@ -13,18 +13,18 @@ import (
 	"syscall"
 )
 
-// A group is a set of viewers that are counted together.
+// A group counts the tags of a set of viewers.
 type group struct {
 	wanted    int
 	connected atomic.Int64
-	watching  atomic.Int64 // viewers that are watching now
+	watching  atomic.Int64 // number of viewers that are watching now
 	bytes     atomic.Int64 // bytes of payload
 	tags      atomic.Int64
 	numbered  atomic.Bool // at least one tag had a marker
 	lost      atomic.Int64
 	jumps     atomic.Int64
 	repeated  atomic.Int64
-	gap       histogram // time from one arrival to the next
+	gap       histogram // time between arrivals
 	latency   histogram // time from the publisher's write to the viewer's last byte
 	ends      endings
 }
@@ -39,7 +39,7 @@ func (g *group) report() Viewers {
 	}
 }
 
-// endings counts the connections that the other side ended, by reason.
+// endings counts the connections that ended early, by reason.
 type endings struct {
 	mu  sync.Mutex
 	why map[string]int
@@ -74,8 +74,8 @@ func (e *endings) snapshot() map[string]int {
 
 const refusedPrefix = "refused: "
 
-// reason returns the text of an error without addresses. Errors that differ only in addresses then
-// count as one.
+// reason returns the text of an error without addresses, so that the same error at different
+// addresses counts as one reason.
 func reason(err error) string {
 	var refused *RefusedError
 	var netErr net.Error

@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// A histogram counts durations, in microseconds, in buckets. Each power of two is divided into 32
-// buckets. The error is at most 3 percent, from 1 µs to over an hour. Any goroutine may add to it.
+// A histogram counts durations. It has 32 buckets for each power of two, so that its values have an
+// error of at most 3 percent, from 1 µs to over an hour. Any goroutine may add durations.
 type histogram struct {
 	counts [histBuckets]atomic.Int64
 	max    atomic.Int64 // nanoseconds
 }
 
 const (
-	histSub     = 32 // buckets in each power of two
+	histSub     = 32 // number of buckets for each power of two
 	histSubBits = 5
 	histBuckets = histSub * 30
 )
@@ -25,8 +25,8 @@ func (h *histogram) add(d time.Duration) {
 	h.raise(d)
 }
 
-// raise raises the maximum to d without counting d. It is for an interval that has not ended yet,
-// whose final length is not known.
+// raise sets max to d if d is greater, without counting d. It is for an interval that has not
+// ended.
 func (h *histogram) raise(d time.Duration) {
 	for {
 		m := h.max.Load()
@@ -36,9 +36,9 @@ func (h *histogram) raise(d time.Duration) {
 	}
 }
 
-// histIndex returns the bucket of a duration. Each value below 2*histSub has its own bucket. For a
-// higher value, the index consists of the power of two and the histSubBits bits after the leading
-// one.
+// histIndex returns the bucket of a duration in microseconds. Each value below 2*histSub has its
+// own bucket. The bucket of a higher value depends on the position of its first bit and on the
+// histSubBits bits after that bit.
 func histIndex(us uint64) int {
 	if us < 2*histSub {
 		return int(us)
@@ -47,7 +47,7 @@ func histIndex(us uint64) int {
 	return min(power*histSub+int(us>>power), histBuckets-1)
 }
 
-// histValue returns the middle of a bucket.
+// histValue returns the duration in the middle of bucket i.
 func histValue(i int) time.Duration {
 	if i < 2*histSub {
 		return time.Duration(i) * time.Microsecond
@@ -57,7 +57,6 @@ func histValue(i int) time.Duration {
 	return time.Duration(low+uint64(1)<<power/2) * time.Microsecond
 }
 
-// spread summarizes the histogram.
 func (h *histogram) spread() Spread {
 	var counts [histBuckets]int64
 	s := Spread{Max: time.Duration(h.max.Load())}

@@ -18,8 +18,8 @@ import (
 )
 
 // httpFLV is FLV over HTTP/1.1. A publisher sends POST /live/NAME with a chunked body, and a viewer
-// sends GET /live/NAME. httpFLV writes and reads the protocol itself, because net/http would cost
-// the load generator more than the load costs the server.
+// sends GET /live/NAME. httpFLV does not use net/http, which would cost the load generator more
+// than the load costs the server.
 type httpFLV struct {
 	url    *url.URL
 	addr   string
@@ -28,8 +28,8 @@ type httpFLV struct {
 	dial   DialFunc
 }
 
-// HTTPFLV returns the default protocol of a load, for a Config that uses another protocol for
-// publishing or watching only.
+// HTTPFLV returns the default Protocol, for use in a Protocol that replaces only publishing or only
+// watching.
 func HTTPFLV(cfg Config) Protocol { return newHTTPFLV(cfg.WithDefaults()) }
 
 func newHTTPFLV(cfg Config) *httpFLV {
@@ -47,8 +47,8 @@ func newHTTPFLV(cfg Config) *httpFLV {
 
 func (h *httpFLV) String() string { return h.url.String() }
 
-// open dials and sends the head of a request. When ctx ends, end is called with the connection. The
-// caller calls release to close the connection.
+// open connects and sends the head of a request. When ctx ends, it calls end with the connection.
+// The caller calls release to close the connection.
 func (h *httpFLV) open(ctx context.Context, head string, end func(net.Conn)) (
 	net.Conn, func() error, error,
 ) {
@@ -77,8 +77,8 @@ func (h *httpFLV) head(method, name, more string) string {
 		method, strings.TrimSuffix(h.url.Path, "/"), name, h.ending, h.url.Host, more)
 }
 
-// response reads the final response to a request. It calls asked for each 100 Continue before the
-// final response. For a status of 300 and above it returns a *RefusedError.
+// response reads the final response to a request. Before that, it calls asked for each 100
+// Continue. For a status of 300 and above it returns a *RefusedError.
 func response(conn io.Reader, method string, asked func()) (*http.Response, error) {
 	for r := bufio.NewReader(conn); ; {
 		res, err := http.ReadResponse(r, &http.Request{Method: method})
@@ -97,35 +97,35 @@ func response(conn io.Reader, method string, asked func()) (*http.Response, erro
 
 var errNotFLV = errors.New("load: the stream is not FLV")
 
-// flvPublication sends each tag as one chunk of a request body, in one write.
+// flvPublication sends each tag as one chunk of a request body, with one write.
 type flvPublication struct {
 	conn    net.Conn
 	release func() error
 	buf     []byte
 	head    bool // the FLV header has been sent
 
-	ready    chan struct{} // closed when the server has requested the body
-	answered chan struct{} // closed when the server has answered or disconnected
-	refusal  error         // valid once answered is closed; nil for a 2xx
+	ready    chan struct{} // closed when the server has sent 100 Continue
+	answered chan struct{} // closed when the server has sent its response or disconnected
+	refusal  error         // set before answered is closed; nil for a 2xx
 }
 
 const (
-	// expectTime is how long to wait for a 100 Continue. A server that does not support Expect
-	// sends none; the body is then sent after this time.
+	// expectTime is how long a publisher waits for a 100 Continue before it sends the body. A
+	// server that does not support Expect sends none.
 	expectTime = time.Second
-	// endTime is how long a publisher may take to end its body and the server to answer.
+	// endTime is how long the end of the body and the server's response may take.
 	endTime = 3 * time.Second
-	// answerTime is how long to wait, after a connection error, for the server's answer that
+	// answerTime is how long a publisher waits, after a connection error, for a response that
 	// explains the error.
 	answerTime = time.Second
 )
 
-// Publish implements Protocol. It sends Expect: 100-continue before the body. If the server
-// refuses, it can then send a response instead of breaking the connection.
+// Publish implements Protocol. It waits for 100 Continue before it sends the body, so that a server
+// that refuses can send a response instead of breaking the connection.
 func (h *httpFLV) Publish(ctx context.Context, name string) (Publication, error) {
 	more := "Content-Type: video/x-flv\r\nTransfer-Encoding: chunked\r\nExpect: 100-continue\r\n"
 	conn, release, err := h.open(ctx, h.head("POST", name, more), func(c net.Conn) {
-		c.SetDeadline(time.Now().Add(endTime)) // later, so that the end of the body can be sent
+		c.SetDeadline(time.Now().Add(endTime)) // time to send the end of the body
 	})
 	if err != nil {
 		return nil, err
@@ -141,7 +141,7 @@ func (h *httpFLV) Publish(ctx context.Context, name string) (Publication, error)
 	return p, nil
 }
 
-// admitted waits until the server requests the body, for expectTime at most.
+// admitted waits for 100 Continue, for at most expectTime.
 func (p *flvPublication) admitted(ctx context.Context) error {
 	late := time.NewTimer(expectTime)
 	defer late.Stop()
@@ -156,8 +156,8 @@ func (p *flvPublication) admitted(ctx context.Context) error {
 	return nil
 }
 
-// listen waits for the server's answer. If the server refuses, the answer arrives early. listen
-// then closes the connection, so that a writer fails.
+// listen reads the server's response. If the server refuses, it closes the connection, so that
+// WriteTag fails.
 func (p *flvPublication) listen() {
 	defer close(p.answered)
 	_, p.refusal = response(p.conn, http.MethodPost, sync.OnceFunc(func() { close(p.ready) }))
@@ -166,8 +166,7 @@ func (p *flvPublication) listen() {
 	}
 }
 
-// answer waits for the server's response to the publication. If there is none after the time wait,
-// it returns nil.
+// answer waits for the server's response. If there is none after the given time, it returns nil.
 func (p *flvPublication) answer(wait time.Duration) error {
 	select {
 	case <-p.answered:
@@ -200,8 +199,8 @@ func (p *flvPublication) WriteTag(t Tag) error {
 	return nil
 }
 
-// explain returns the server's response if the server has refused, or if this side has closed the
-// connection because of it. Otherwise it returns the connection's error.
+// explain returns the reason for an error of the connection. If the server has refused, it is the
+// server's response. Otherwise it is err.
 func (p *flvPublication) explain(err error) error {
 	said := p.answer(answerTime)
 	if _, refused := errors.AsType[*RefusedError](said); refused || errors.Is(err, net.ErrClosed) &&
@@ -211,8 +210,8 @@ func (p *flvPublication) explain(err error) error {
 	return err
 }
 
-// Close ends the body and waits a moment for the server's confirmation. When the confirmation
-// arrives, the stream's name is free again.
+// Close ends the body and waits a moment for the server's response. The stream's name can be used
+// again when the response has arrived.
 func (p *flvPublication) Close() error {
 	defer p.release()
 	p.conn.SetWriteDeadline(time.Now().Add(answerTime))
@@ -246,7 +245,7 @@ func (h *httpFLV) Watch(ctx context.Context, name string) (Subscription, error) 
 }
 
 const (
-	flvHeader    = 9 + 4 // includes the size of the tag before the first
+	flvHeader    = 9 + 4 // includes the first previous-tag-size
 	flvTagHeader = 11
 	flvTagFooter = 4
 )
@@ -299,7 +298,7 @@ func (s *flvSubscription) readHeader() error {
 	return s.body.Skip(flvHeader)
 }
 
-// inside returns the error for a stream that ended inside a tag.
+// inside converts io.EOF to io.ErrUnexpectedEOF, for an end inside a tag.
 func inside(err error) error {
 	if err == io.EOF {
 		return io.ErrUnexpectedEOF

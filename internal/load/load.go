@@ -1,13 +1,13 @@
-// Package load loads a live server as its users do: publishers send a stream in real time, viewers
-// read it, and some viewers stop reading. It counts the tags that arrive, records when they arrive,
-// and counts the missing tags.
+// Package load loads a live server as its users do: publishers send streams in real time, viewers
+// read them, and some viewers stop reading. It counts the tags that arrive and the tags that are
+// missing, and measures when tags arrive.
 //
-// Every tag that a publisher sends contains its number and the time of sending. From them a viewer
-// knows which tags it missed and how old a tag is. A Protocol transfers the bytes: FLV over HTTP is
+// Every tag that a publisher sends contains its number and the time of sending, so that a viewer
+// knows which tags it missed and how old a tag is. A Protocol transfers the tags. FLV over HTTP is
 // built in.
 //
-// A third of the package is that protocol and the synthetic stream. Both must cost less than the
-// server that they measure. They are therefore written by hand and allocate nothing for a tag.
+// The protocol and the synthetic stream allocate nothing per tag, because they must cost less than
+// the server that they measure.
 package load
 
 import (
@@ -20,33 +20,33 @@ import (
 	"github.com/millrace-io/millrace/internal/sleep"
 )
 
-// run is one running load. The publishers and viewers write to their own counters and to the shared
-// histograms. Only the goroutine in Run reads all of them.
+// run is the state of one call of Run. The publishers and viewers write to counters and histograms,
+// and only the goroutine of Run reads all of them.
 type run struct {
 	cfg   Config
 	proto Protocol
 	began int64 // wall clock time of the start, in nanoseconds
 
-	// measuring is set when the ramp and the settling time are over, until the end of the load.
-	// Only while it is set are values added to a histogram.
+	// measuring is set during the measurement, after the ramp and the settling time. Durations are
+	// added to histograms only then.
 	measuring atomic.Bool
 
 	publishers []*publisher
-	viewers    []*viewer // in the order in which they start
+	viewers    []*viewer // in the order of their start
 	sent       sentTally
 	healthy    group
 	stalled    group
 }
 
-// errAllEnded is the cause of the end of a load that has nothing left to measure.
+// errAllEnded is the cause of the end of ctx when all publishers or all viewers have ended.
 var errAllEnded = errors.New("all publishers or all viewers have ended")
 
 // Run applies the load of cfg to the server and returns a report. It ends after the ramp, the
-// settling time and cfg.Duration. It ends early when ctx ends, which the report marks as
-// interrupted, or when all publishers or all viewers have ended. An error means that the load was
-// not as requested. Causes are an invalid Config, a publisher that was refused or ended early, or
-// that no viewer received anything or stayed. The report has the measurements in any case. progress
-// may be nil; Run calls it on its own goroutine every progressInterval.
+// settling time and cfg.Duration. It ends earlier if ctx ends (the report is then marked as
+// interrupted), or if all publishers or all viewers have ended. If the load was not as requested,
+// Run returns an error as well as the report: cfg is invalid, a publisher was refused or ended
+// early, no viewer received anything, or all viewers have ended. Run calls progress every
+// progressInterval, on its own goroutine; progress may be nil.
 func Run(ctx context.Context, cfg Config, progress func(Progress)) (Report, error) {
 	cfg = cfg.WithDefaults()
 	if err := cfg.Check(); err != nil {
@@ -74,8 +74,8 @@ func newRun(cfg Config) *run {
 	return r
 }
 
-// spreadViewers creates the viewers. Successive viewers watch different streams, so that a ramp
-// fills all streams evenly. The stalled viewers are spread evenly over all viewers.
+// spreadViewers creates the viewers. Consecutive viewers watch different streams, so that the ramp
+// fills all streams evenly. The stalled viewers are spread evenly, too.
 func (r *run) spreadViewers(names []string) {
 	total := len(names) * r.cfg.Viewers
 	for i := range total {
@@ -90,7 +90,7 @@ func (r *run) spreadViewers(names []string) {
 	}
 }
 
-// execute starts the publishers and viewers, waits for the end of the load, and returns the totals.
+// execute starts the publishers and viewers, waits for the end of the load, and returns the report.
 func (r *run) execute(ctx context.Context, progress func(Progress)) (Report, error) {
 	began := time.Now()
 	ctx, end := context.WithCancelCause(ctx)
@@ -118,8 +118,8 @@ func (r *run) execute(ctx context.Context, progress func(Progress)) (Report, err
 	until := r.mark()
 	cause := context.Cause(ctx)
 
-	// Stop the viewers first. If a publisher leaves earlier, its viewers' streams end. This would
-	// be counted as endings by the server.
+	// Stop the viewers first, because the end of a publisher would end its viewers' streams, and
+	// these would be counted as ended early.
 	stopWatching()
 	viewers.Wait()
 	stopPublishing()
@@ -131,8 +131,8 @@ func (r *run) execute(ctx context.Context, progress func(Progress)) (Report, err
 	return rep, rep.failure()
 }
 
-// startViewers starts the viewers one after the other over the ramp, with one timer for all of
-// them. Each viewer calls ended when it has ended.
+// startViewers starts the viewers one after the other during the ramp, with one timer for all of
+// them. Each viewer calls ended at its end.
 func (r *run) startViewers(ctx context.Context, wg *sync.WaitGroup, ended func()) {
 	wg.Go(func() {
 		began := time.Now()
@@ -149,7 +149,7 @@ func (r *run) startViewers(ctx context.Context, wg *sync.WaitGroup, ended func()
 	})
 }
 
-// countdown returns a function. When that function is called for the nth time, it calls then.
+// countdown returns a function. The nth call of that function calls then().
 func countdown(n int, then func()) func() {
 	var calls atomic.Int64
 	return func() {
@@ -162,7 +162,7 @@ func countdown(n int, then func()) func() {
 // progressInterval is the time between two calls of the progress function.
 const progressInterval = time.Second
 
-// wait waits for d or for the end of ctx, and reports progress meanwhile.
+// wait waits for d or for the end of ctx. It reports progress meanwhile.
 func (r *run) wait(ctx context.Context, began time.Time, d time.Duration, progress func(Progress)) {
 	end := time.NewTimer(d)
 	defer end.Stop()

@@ -1,12 +1,12 @@
 package load
 
-// A marker is in the first bytes of every tag. Its digits are base 128 with the top bit set. No
-// byte is zero, because H.264 would require an escape for 00 00 0x.
+// A marker is the number and the time of sending in the first bytes of a tag. Its digits are base
+// 128 with the top bit set, so that no byte is zero: H.264 would require an escape for 00 00 0x.
 type marker struct {
 	stream int // number of the publisher
 	// The number of the tag in the stream, from 1. Sequence headers and metadata have no number.
 	seq  uint64
-	sent int64 // wall clock time in ns; another process on this machine can compare it
+	sent int64 // wall clock time in ns, so that another process on this machine can use it
 }
 
 // magic is the UUID before the marker in an H.264 SEI message.
@@ -18,9 +18,8 @@ const (
 	sentDigits   = 10
 	markerLen    = len(magic) + streamDigits + seqDigits + sentDigits
 
-	// The offset of the marker in a payload. In audio, it comes after the two bytes of an AAC
-	// header. In video, it comes after the five bytes of an AVC header, a length, and the type and
-	// size of an SEI.
+	// The offset of the marker in a payload. Before it is an AAC header of two bytes, or an AVC
+	// header of five bytes, a length of four bytes, and the type and size of an SEI.
 	audioMarkerAt = 2
 	videoMarkerAt = 5 + 4 + 3
 )
@@ -33,7 +32,7 @@ func (m marker) put(p []byte) {
 	putDigits(p[n:n+sentDigits], uint64(m.sent))
 }
 
-// findMarker finds a marker in the first bytes of a payload.
+// findMarker returns the marker in the first bytes of a payload.
 func findMarker(kind byte, head []byte) (m marker, ok bool) {
 	at := audioMarkerAt
 	if kind == Video {
@@ -49,7 +48,7 @@ func findMarker(kind byte, head []byte) (m marker, ok bool) {
 	return m, true
 }
 
-// putDigits writes the digits of v, the lowest one last. It returns their number.
+// putDigits writes v in base 128 to p, the lowest digit last. It returns len(p).
 func putDigits(p []byte, v uint64) int {
 	for i := len(p) - 1; i >= 0; i-- {
 		p[i] = 0x80 | byte(v&0x7f)

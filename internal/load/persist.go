@@ -10,17 +10,16 @@ import (
 	"github.com/millrace-io/millrace/internal/sleep"
 )
 
-// How long and how often persist tries to connect. It must try repeatedly for two reasons. A server
-// that was started together with the load listens only a moment later. And a name that a publisher
-// has just left is free only a moment later.
+// How long and how often persist tries to connect. A server that starts together with the load may
+// not listen yet, and a name that another publisher has just left may not be free yet.
 const (
 	persistFor   = time.Second
-	persistFirst = 50 * time.Millisecond // before the second attempt; doubled for each further one
+	persistFirst = 50 * time.Millisecond // before the second attempt; doubled before each later one
 	persistMost  = 250 * time.Millisecond
 )
 
-// persist calls open until open succeeds or fails with a permanent error. If ctx ends before that,
-// persist returns the error of the last attempt.
+// persist calls open until open succeeds or fails with a permanent error, for at most persistFor.
+// If ctx ends first, it returns the error of the last attempt.
 func persist[T any](ctx context.Context, open func() (T, error)) (T, error) {
 	began := time.Now()
 	for pause := persistFirst; ; pause = min(2*pause, persistMost) {

@@ -9,15 +9,15 @@ import (
 	"time"
 )
 
-// sample is the resource use of some processes at one moment.
+// sample is the resource use of some processes until now.
 type sample struct {
 	known bool
-	cpu   time.Duration // user and system time since the processes began
+	cpu   time.Duration // user and system time since the start of the processes
 	rss   int64
 	peak  int64
 }
 
-// checkProcesses returns an error for processes whose resource use cannot be read.
+// checkProcesses returns an error if it cannot read the resource use of a process.
 func checkProcesses(pids []int) error {
 	for _, pid := range pids {
 		if !sampleProcesses([]int{pid}).known {
@@ -28,8 +28,8 @@ func checkProcesses(pids []int) error {
 	return nil
 }
 
-// sampleProcesses returns the sum over the processes. If a process has ended, or the system has no
-// /proc, the sum is marked as unknown, because a part of the server is not a useful measurement.
+// sampleProcesses returns the sum for all processes. If it cannot read the resource use of one
+// process, known is false.
 func sampleProcesses(pids []int) sample {
 	sum := sample{known: len(pids) > 0}
 	for _, pid := range pids {
@@ -55,12 +55,12 @@ func sampleProcesses(pids []int) sample {
 
 func sampleSelf() sample { return sampleProcesses([]int{os.Getpid()}) }
 
-// userHZ is the number of clock ticks in a second of CPU time. It is 100 on every architecture that
-// both Linux and Go support.
+// userHZ is the number of clock ticks per second in /proc/PID/stat. It is 100 on every architecture
+// that both Linux and Go support.
 const userHZ = 100
 
-// cpuTime returns the user and system time in /proc/PID/stat. These are fields 14 and 15. Field 2
-// is the name of the program in parentheses. The name itself may contain spaces and parentheses.
+// cpuTime returns the user and system time in /proc/PID/stat, which are fields 14 and 15. Field 2
+// is the name of the program in parentheses, which may itself contain spaces and parentheses.
 func cpuTime(stat string) (time.Duration, error) {
 	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:]) // begins with field 3
 	if len(fields) < 13 {
@@ -77,8 +77,8 @@ func cpuTime(stat string) (time.Duration, error) {
 	return sum, nil
 }
 
-// statusBytes returns a size in /proc/PID/status, which has lines such as
-// "VmRSS:     1024 kB". It returns 0 for a process without memory, such as a zombie.
+// statusBytes returns the size with the given name in /proc/PID/status, which has lines such as
+// "VmRSS: 1024 kB". It returns 0 for a process without memory, such as a zombie.
 func statusBytes(status, name string) int64 {
 	for line := range strings.Lines(status) {
 		fields := strings.Fields(line)

@@ -6,43 +6,44 @@ import (
 	"time"
 )
 
-// Kinds of tag, with FLV's and RTMP's numbers.
+// The kinds of tags. The values are those of FLV and RTMP.
 const (
 	Audio  byte = 8
 	Video  byte = 9
 	Script byte = 18
 )
 
-// Tag is one message of a stream. Payload is the data after the header of an FLV tag or of an RTMP
-// message. The data is the same in both.
+// Tag is one message of a stream. Payload is the data after the header, which is the same in FLV
+// and RTMP.
 type Tag struct {
 	Kind      byte
 	Timestamp uint32 // milliseconds
 	Payload   []byte
 }
 
-// HeadLen is how many bytes at the start of a payload a viewer keeps for its checks.
+// HeadLen is the maximum length of Arrival.Head.
 const HeadLen = 64
 
-// Arrival describes one tag that a viewer received.
+// Arrival describes one tag that a viewer has received.
 type Arrival struct {
 	Kind      byte
 	Timestamp uint32
 	Size      int       // size of the payload in bytes
 	Waited    bool      // the viewer had to wait for at least one byte of the tag
-	At        time.Time // arrival time of the last byte; not set unless Waited is
-	// First bytes of the payload, at most HeadLen; valid until the next call of Next.
+	At        time.Time // arrival time of the last byte; only set if Waited is set
+	// The first HeadLen bytes of the payload, or all of it. It is valid until the next call of
+	// Next.
 	Head []byte
 }
 
-// Protocol transfers streams to a server and back. Its methods are called from many goroutines at
-// once. When ctx ends, it closes the connections that it has opened. It closes a connection for
+// Protocol transfers streams to a server and back. Its methods may be called from many goroutines
+// at once. When ctx ends, the Protocol closes its connections. It closes a connection for
 // publishing a moment later, so that the end of the stream can be sent.
 type Protocol interface {
-	// Publish returns when the server is ready for the first tag. If the protocol has no such
-	// answer, it returns when the request has been sent.
+	// Publish starts a publication. It returns when the server is ready for the first tag, or when
+	// the request has been sent if the protocol has no such answer.
 	Publish(ctx context.Context, name string) (Publication, error)
-	// Watch returns when the server has agreed to send the stream.
+	// Watch starts a subscription. It returns when the server has accepted it.
 	Watch(ctx context.Context, name string) (Subscription, error)
 	// String returns the name of the server, for messages.
 	String() string
@@ -57,13 +58,13 @@ type Publication interface {
 
 // Subscription is a stream that is being watched. One goroutine uses it.
 type Subscription interface {
-	// Next waits for the next tag and sets a to its description.
+	// Next waits for the next tag and stores its description in a.
 	Next(a *Arrival) error
 	Close() error
 }
 
 // RefusedError reports that the server refused a request. Status begins with a number if the
-// protocol has numbers, as in "409 Conflict".
+// protocol has status numbers, such as "409 Conflict".
 type RefusedError struct{ Status string }
 
 func (e *RefusedError) Error() string { return fmt.Sprintf("load: refused: %s", e.Status) }

@@ -18,18 +18,17 @@ type publisher struct {
 
 // sentTally counts the tags of all publishers.
 type sentTally struct {
-	connected   atomic.Int64 // publishers that the server accepted
+	connected   atomic.Int64 // number of publishers that the server accepted
 	tags, bytes atomic.Int64
-	late        histogram // from a tag's due time to its sending: the generator's delay
+	late        histogram // time from when a tag is due until it is sent
 	ends        endings
 }
 
-// run publishes until ctx ends or the server ends the publication.
+// run publishes until ctx ends or the server ends the connection.
 func (p *publisher) run(ctx context.Context) {
 	cfg := &p.load.cfg
-	// Real publishers do not start at the same moment. Spread the starts over a keyframe interval,
-	// or over the ramp if it is shorter. Otherwise the frames and keyframes of all streams would
-	// coincide.
+	// Spread the starts over a keyframe interval, or over the ramp if it is shorter, because real
+	// publishers do not send their keyframes at the same time.
 	n := len(p.load.publishers)
 	if !sleep.For(ctx, time.Duration(p.index)*min(cfg.KeyInterval, cfg.Ramp)/time.Duration(n)) {
 		return
@@ -40,7 +39,7 @@ func (p *publisher) run(ctx context.Context) {
 	})
 	if err != nil {
 		if passing(err) {
-			ctx = context.Background() // record err even if the load ended before
+			ctx = context.Background() // count err even if the load has ended
 		}
 		p.load.sent.ends.add(ctx, err)
 		return
@@ -50,7 +49,7 @@ func (p *publisher) run(ctx context.Context) {
 	if cerr := pub.Close(); err == nil {
 		err = cerr
 		if refused := (*RefusedError)(nil); errors.As(err, &refused) {
-			// The stream ended as planned, but the server reported an error. Record it although ctx
+			// The stream ended as planned, but the server reported an error. Count it although ctx
 			// has ended.
 			ctx = context.Background()
 		}

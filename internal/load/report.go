@@ -5,18 +5,17 @@ import (
 	"time"
 )
 
-// Report is the result of a load. Bytes are always bytes of tag payload. Times in JSON are in
-// nanoseconds.
+// Report is the result of a load. All byte counts are bytes of tag payload.
 type Report struct {
 	Target      string    `json:"target"`
 	Started     time.Time `json:"started"`
 	Interrupted bool      `json:"interrupted,omitempty"`
-	// All publishers or all viewers ended before the end of the load.
+	// All publishers or all viewers have ended before the end of the load.
 	EndedEarly bool `json:"ended_early,omitempty"`
 
-	// Measured is the length of the measurement. Bytes is the number of bytes that all viewers
-	// received during the measurement. Gaps, latencies and CPU time are also those of the
-	// measurement. Lost frames, jumps and disconnects are counted over the whole run.
+	// Measured is the duration of the measurement. Bytes is the number of bytes that all viewers
+	// received in that time. Gaps, latencies and CPU time are also for that time. Lost tags, jumps
+	// and early ends are counted for the whole run.
 	Measured time.Duration `json:"measured_ns"`
 	Bytes    int64         `json:"bytes"`
 
@@ -28,35 +27,34 @@ type Report struct {
 	Generator *Usage `json:"generator,omitempty"`
 }
 
-// Publishers counts the tags sent.
+// Publishers has the totals of all publishers.
 type Publishers struct {
 	Wanted    int   `json:"wanted"`
 	Connected int   `json:"connected"`
 	Tags      int64 `json:"tags"`
 	Bytes     int64 `json:"bytes"`
-	// Late is how long after its due time a tag is passed to the connection. If it grows, the
-	// generator is short of CPU, and the rest of the report measures that shortage.
+	// Late is the time from when a tag is due until it is sent. If it grows, the generator has too
+	// little CPU, and the other results are not valid.
 	Late  Spread         `json:"late"`
-	Ended map[string]int `json:"ended,omitempty"` // reasons why publishing ended early
+	Ended map[string]int `json:"ended,omitempty"` // number of early ends, by reason
 }
 
-// Viewers counts the tags that a group of viewers received. Lost, Jumps, Repeated and Latency are
-// known only if the tags contain this package's numbers. Unless Numbered is set, they are null in
-// JSON.
+// Viewers has the totals of a group of viewers. Lost, Jumps, Repeated and Latency are known only if
+// the tags contain this package's numbers. If Numbered is not set, they are null in JSON.
 type Viewers struct {
 	Wanted    int   `json:"wanted"`
 	Connected int   `json:"connected"`
 	Bytes     int64 `json:"bytes"`
 	Tags      int64 `json:"tags"`
 	Numbered  bool  `json:"numbered"` // at least one tag had a number
-	Lost      int64 `json:"lost"`     // tags that were sent but not received
-	Jumps     int64 `json:"jumps"`    // number of times that tags were skipped
+	Lost      int64 `json:"lost"`     // tags that were not received
+	Jumps     int64 `json:"jumps"`    // number of gaps in the tags' numbers
 	Repeated  int64 `json:"repeated"` // tags that arrived twice or out of order
-	// Gap is the time from one arrival to the next, if the viewer had to wait for the next one.
-	// Latency is the time from the publisher's write to the arrival of the last byte.
+	// Gap is the time between arrivals that the viewer had to wait for. Latency is the time from
+	// the publisher's write to the arrival of the last byte.
 	Gap     Spread         `json:"gap"`
 	Latency Spread         `json:"latency"`
-	Ended   map[string]int `json:"ended,omitempty"` // reasons why watching ended early
+	Ended   map[string]int `json:"ended,omitempty"` // number of early ends, by reason
 }
 
 // MarshalJSON implements json.Marshaler.
@@ -85,7 +83,7 @@ type Spread struct {
 // Usage is the resource use of processes during the measurement.
 type Usage struct {
 	CPU time.Duration `json:"cpu_ns"`
-	// CPU seconds per 10^9 bytes delivered; 0 if no bytes were delivered.
+	// CPU seconds per 10^9 delivered bytes; 0 if no bytes were delivered.
 	CPUPerGB float64 `json:"cpu_s_per_gb"`
 	RSS      int64   `json:"rss_bytes"` // at the end of the measurement
 	PeakRSS  int64   `json:"peak_rss_bytes"`
@@ -96,8 +94,8 @@ type Progress struct {
 	Elapsed    time.Duration
 	Total      time.Duration
 	Measuring  bool
-	Publishers int // connected
-	Viewers    int // viewers that are watching now, including the stalled ones
+	Publishers int // publishers that the server has accepted
+	Viewers    int // viewers that are watching now, including stalled ones
 	Bytes      int64
 	Tags       int64
 	Lost       int64
@@ -114,12 +112,12 @@ func (r *run) progress(elapsed time.Duration) Progress {
 		Viewers:    int(h.watching.Load() + s.watching.Load()),
 		Bytes:      h.bytes.Load() + s.bytes.Load(),
 		Tags:       h.tags.Load() + s.tags.Load(),
-		Lost:       h.lost.Load(), // stalled viewers are expected to lose tags
+		Lost:       h.lost.Load(), // not s.lost: stalled viewers are expected to lose tags
 		Ended:      h.ends.total() + s.ends.total() + r.sent.ends.total(),
 	}
 }
 
-// mark is the state at the start or the end of the measurement.
+// mark has the counters at the start or the end of the measurement.
 type mark struct {
 	at     time.Time
 	bytes  int64
@@ -155,7 +153,7 @@ func (r *run) report(began time.Time, from, until mark) Report {
 	return rep
 }
 
-// usage returns the resource use between two samples, or nil if one of them is unknown.
+// usage returns the resource use between two samples. If one of them is unknown, it returns nil.
 func usage(from, until sample, bytes int64) *Usage {
 	if !from.known || !until.known {
 		return nil

@@ -9,35 +9,35 @@ import (
 	"time"
 )
 
-// Properties of a synthetic stream: 30 video frames and 43.07 audio frames a second, like a camera
-// with 44.1 kHz audio.
+// The synthetic stream has 30 video frames and 43.07 audio frames a second, like a camera with 44.1
+// kHz audio.
 const (
 	pictureRate  = 30
 	soundRate    = 44100
-	soundSamples = 1024 // samples in one AAC frame
-	soundBytes   = 372  // bytes of payload of one AAC frame at 128 kbit/s
-	keyWeight    = 8    // size of a keyframe relative to another frame
+	soundSamples = 1024 // audio samples in one AAC frame
+	soundBytes   = 372  // payload of one AAC frame at 128 kbit/s, in bytes
+	keyWeight    = 8    // size of a keyframe, divided by the size of another frame
 )
 
-// Synth generates the tags of one stream. Every byte that a relay reads is valid FLV. The bytes
+// Synth generates the tags of one stream. The bytes that a relay reads are valid FLV. The bytes
 // that only a decoder reads are noise.
 type Synth struct {
 	stream  int
-	gop     int // video frames from keyframe to keyframe
-	picture int // average size of a video frame other than a keyframe
+	gop     int // number of video frames from keyframe to keyframe
+	picture int // average size of a video frame that is not a keyframe
 
-	pictures int64 // number of video frames made so far
+	pictures int64 // number of video frames so far
 	sounds   int64
 	seq      uint64
 
-	noise   []byte // no byte is zero; a tag's data begins at offset seq % noiseShift
-	payload []byte // payload of the last tag
+	noise   []byte // bytes without zeros; a tag's data begins at offset seq % noiseShift
+	payload []byte // memory for the payload of the last tag
 }
 
 const noiseShift = 1021
 
-// NewSynth returns the generator of stream number stream. Two generators with the same arguments
-// make the same bytes.
+// NewSynth returns a generator for the stream with the given number. Two generators with the same
+// arguments generate the same bytes.
 func NewSynth(stream, bitRate int, keyInterval time.Duration) *Synth {
 	gop := max(1, int(keyInterval*pictureRate/time.Second))
 	soundShare := soundBytes * float64(soundRate) / soundSamples
@@ -55,7 +55,7 @@ func NewSynth(stream, bitRate int, keyInterval time.Duration) *Synth {
 	return s
 }
 
-// Headers returns the first tags: metadata and decoder configurations. They contain no marker.
+// Headers returns the first tags: metadata and decoder configurations. They have no marker.
 func (s *Synth) Headers(bitRate int) []Tag {
 	return []Tag{
 		{Kind: Script, Payload: metadata(bitRate)},
@@ -64,7 +64,7 @@ func (s *Synth) Headers(bitRate int) []Tag {
 	}
 }
 
-// Due returns the time at which the next tag must be sent, from the start of the stream.
+// Due returns the time, from the start of the stream, at which the next tag must be sent.
 func (s *Synth) Due() time.Duration { return min(s.pictureDue(), s.soundDue()) }
 
 func (s *Synth) pictureDue() time.Duration {
@@ -75,8 +75,8 @@ func (s *Synth) soundDue() time.Duration {
 	return time.Duration(s.sounds*soundSamples) * time.Second / soundRate
 }
 
-// Next makes the next tag. The tag's marker has now as the time of sending. The payload is valid
-// until the next call.
+// Next returns the next tag. Its marker has now as the time of sending. The payload is valid until
+// the next call.
 func (s *Synth) Next(now time.Time) Tag {
 	s.seq++
 	m := marker{stream: s.stream, seq: s.seq, sent: now.UnixNano()}
@@ -94,9 +94,8 @@ func (s *Synth) Next(now time.Time) Tag {
 	return t
 }
 
-// Verify takes a tag that a Synth with the same arguments made, and returns its number and its time
-// of sending. It returns an error if any byte of the payload is different. Headers have the number
-// 0.
+// Verify checks every byte of the payload of a tag from a Synth with the same arguments. It returns
+// the tag's number and its time of sending. The number of a header is 0.
 func (s *Synth) Verify(kind byte, payload []byte) (seq uint64, sent time.Time, err error) {
 	m, ok := findMarker(kind, payload)
 	if !ok {
@@ -125,7 +124,7 @@ const (
 	interPicture = 0x27
 )
 
-// appendPayload appends the payload of tag m.seq.
+// appendPayload appends the payload of the tag with the marker m.
 func (s *Synth) appendPayload(p []byte, kind byte, m marker, key bool) []byte {
 	noise := s.noise[m.seq%noiseShift:]
 	if kind == Audio {
@@ -134,15 +133,14 @@ func (s *Synth) appendPayload(p []byte, kind byte, m marker, key bool) []byte {
 		m.put(p[audioMarkerAt:])
 		return p
 	}
-	// The payload is an access unit of two NAL units: an SEI with the marker, and a slice that
-	// fills the rest of the frame.
+	// The payload is an access unit of two NAL units: an SEI with the marker, and a slice.
 	size, first, nal := s.picture*3/4+int(m.seq*2654435761%uint64(s.picture/2)), byte(interPicture),
 		interSlice
 	if key {
 		size, first, nal = s.picture*keyWeight, keyPicture, keySlice
 	}
 	p = append(p, first, 1, 0, 0, 0)
-	sei := 3 + markerLen + 1 // type, size, contents, stop bit
+	sei := 3 + markerLen + 1 // type, size, marker, stop bit
 	p = binary.BigEndian.AppendUint32(p, uint32(sei))
 	p = append(p, 6, 5, byte(markerLen))
 	p = append(p, make([]byte, markerLen)...)
@@ -154,14 +152,14 @@ func (s *Synth) appendPayload(p []byte, kind byte, m marker, key bool) []byte {
 	return append(p, noise[:slice-len(nal)]...)
 }
 
-// The start of a slice: type of the NAL unit, first macroblock, kind of slice, parameter set.
+// The first bytes of a slice: type of the NAL unit, first macroblock, slice type, parameter set.
 // Players that probe a stream read these fields.
 const (
 	keySlice   = "\x65\x88\x84"
 	interSlice = "\x41\x9a\x21"
 )
 
-// avcHeader is the decoder configuration of a 1280x720 Main Profile stream.
+// avcHeader is the sequence header of a 1280x720 Main Profile stream.
 var avcHeader = []byte{
 	0x17, 0x00, 0x00, 0x00, 0x00, 0x01, 0x4d, 0x40, 0x1f, 0xff, 0xe1, 0x00, 0x17,
 	0x67, 0x4d, 0x40, 0x1f, 0xda, 0x01, 0x40, 0x16, 0xec, 0x04, 0x40, 0x00, 0x00, 0x03,
@@ -169,7 +167,7 @@ var avcHeader = []byte{
 	0x01, 0x00, 0x04, 0x68, 0xef, 0x0f, 0xc8,
 }
 
-// metadata is onMetaData with the usual fields, in AMF0.
+// metadata returns an onMetaData with the usual fields, in AMF0.
 func metadata(bitRate int) []byte {
 	fields := []struct {
 		name  string

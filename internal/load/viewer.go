@@ -7,21 +7,21 @@ import (
 	"github.com/millrace-io/millrace/internal/sleep"
 )
 
-// viewer reads one stream and records its measurements.
+// viewer reads one stream and measures it.
 type viewer struct {
 	load   *run
 	group  *group
 	stream string
-	stalls bool // reads nothing for a while after the server has accepted it
+	stalls bool // reads nothing for a while at first
 
-	joined  time.Time // when the server accepted this viewer
-	lastSeq uint64    // number of the newest marked tag; 0 before the first
+	joined  time.Time // time at which the server accepted the viewer
+	lastSeq uint64    // number of the newest tag with a marker; 0 before the first
 	lastAt  time.Time // time of the newest arrival
-	gapFrom time.Time // lastAt, or zero if the next gap is not counted
+	gapFrom time.Time // start of the current gap; zero if there is none to measure
 }
 
-// run watches until ctx ends or the server ends the stream. A viewer that the server disconnects
-// does not connect again, because that would hide the disconnect.
+// run watches until ctx ends or the server ends the stream. If the server disconnects the viewer,
+// the viewer does not connect again, because that would hide the disconnect.
 func (v *viewer) run(ctx context.Context) {
 	sub, err := persist(ctx, func() (Subscription,
 		error) {
@@ -63,7 +63,7 @@ func (v *viewer) watch(sub Subscription) error {
 	}
 }
 
-// arrive counts the time in which no tag arrived. Tags that arrived together are one arrival.
+// arrive measures the gap since the last arrival. Tags that arrive together are one arrival.
 func (v *viewer) arrive(at time.Time) {
 	v.lastAt = at
 	if !v.load.measuring.Load() {
@@ -75,20 +75,18 @@ func (v *viewer) arrive(at time.Time) {
 	v.gapFrom = at
 }
 
-// closeGap records the gap before the end of watching. No arrival ends that gap, but it may be the
-// longest of all.
+// closeGap measures the last gap, which has no end. It may be the longest of all.
 func (v *viewer) closeGap() {
 	if !v.gapFrom.IsZero() {
 		v.group.gap.raise(time.Since(v.gapFrom))
 	}
 }
 
-// number checks that tags arrive once and in order, and measures their age. It starts with the
-// first keyframe, because a server may hold back video until then, while it sends audio. It does
-// not measure the age of tags that were sent before the viewer joined, because they are history
-// that the server replays. It ignores tags that were sent before the load began, unless another
-// program publishes. A server may still send the stream of an earlier load, whose numbers are
-// unrelated.
+// number checks the number of a tag, and measures the tag's age. It starts with the first keyframe,
+// because a server may hold back video until then, but send audio. It does not measure the age of
+// tags from before the viewer joined, because the server replays them. It ignores tags from before
+// the load began, because a server may still send the stream of an earlier load with other numbers.
+// It does not ignore them if another program publishes.
 func (v *viewer) number(m marker, a *Arrival) {
 	if m.sent < v.load.began && !v.load.cfg.NoPublish {
 		return

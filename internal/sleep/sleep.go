@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// For waits for d. It returns at once, and false, when ctx ends before.
+// For waits for d and returns true. If ctx ends first, it returns false at once.
 func For(ctx context.Context, d time.Duration) bool {
 	if d <= 0 || ctx.Err() != nil {
 		return ctx.Err() == nil

@@ -5,13 +5,12 @@ import (
 	"strconv"
 )
 
-// Codec is the coding of a tag's payload. Its value is the codec's FourCC in enhanced RTMP, even if
+// Codec identifies the codec of a tag. Its value is the codec's FourCC in enhanced RTMP, even if
 // the tag has the codec's classic number. If the codec has no FourCC, the value is the classic
-// number with a mark that no FourCC has.
+// number with one of the marks below.
 type Codec uint32
 
-// The codecs that Millrace's packages handle, by FourCC. A Decoder also returns tags with other
-// codecs.
+// The codecs that the packages of Millrace handle. A Decoder also returns tags with other codecs.
 const (
 	AVC  Codec = 'a'<<24 | 'v'<<16 | 'c'<<8 | '1' // H.264
 	HEVC Codec = 'h'<<24 | 'v'<<16 | 'c'<<8 | '1' // H.265, also by the unofficial classic number 12
@@ -24,15 +23,15 @@ const (
 	vp9 Codec = 'v'<<24 | 'p'<<16 | '0'<<8 | '9'
 )
 
-// Marks of classic numbers. A FourCC consists of printable characters, so its top byte is never 1
-// or 2.
+// Marks in the top byte of a Codec with a classic number. The top byte of a FourCC is a printable
+// character, so it is never 1 or 2.
 const (
 	classicVideo Codec = 1 << 24
 	classicAudio Codec = 2 << 24
 )
 
-// videoCodec returns the Codec of a classic video codec number (low four bits of a video tag's
-// first byte).
+// videoCodec returns the Codec for a classic video codec number, the low four bits of a video tag's
+// first byte.
 func videoCodec(n byte) Codec {
 	switch n {
 	case 7:
@@ -43,8 +42,8 @@ func videoCodec(n byte) Codec {
 	return classicVideo | Codec(n)
 }
 
-// audioCodec returns the Codec of a classic audio format (high four bits of an audio tag's first
-// byte).
+// audioCodec returns the Codec for a classic audio format, the high four bits of an audio tag's
+// first byte.
 func audioCodec(n byte) Codec {
 	switch n {
 	case 2, 14: // 14 is MP3 at 8 kHz
@@ -55,7 +54,7 @@ func audioCodec(n byte) Codec {
 	return classicAudio | Codec(n)
 }
 
-// codec returns the codec of a FourCC.
+// codec returns the Codec for a FourCC.
 func codec(fourCC string) Codec { return Codec(binary.BigEndian.Uint32([]byte(fourCC))) }
 
 var codecNames = map[Codec]string{
@@ -70,8 +69,7 @@ var codecNames = map[Codec]string{
 	classicAudio | 7: "G.711 A-law", classicAudio | 8: "G.711 mu-law", classicAudio | 11: "Speex",
 }
 
-// String returns the codec's usual name. If it has none, String returns its FourCC in quotes, or
-// its classic number.
+// String returns the codec's usual name, or else its FourCC in quotes or its classic number.
 func (c Codec) String() string {
 	if name, ok := codecNames[c]; ok {
 		return name

@@ -8,16 +8,16 @@ import (
 	"github.com/millrace-io/millrace"
 )
 
-// defaultMaxTag is the largest tag data, in bytes, that a Decoder accepts by default. It is half of
-// the maximum of the size field. A keyframe of 8 MiB would be two seconds of a 32 Mbit/s stream.
+// defaultMaxTag is the default of MaxTag, in bytes. It is half of the maximum of the size field. A
+// keyframe of 8 MiB would be two seconds of a 32 Mbit/s stream.
 const defaultMaxTag = 8 << 20
 
 // Option changes how a Decoder reads. Options panic if a value is out of range.
 type Option func(*Decoder)
 
-// MaxTag sets the largest tag data that is accepted, in bytes, from 1 to MaxData. If a tag
-// announces more, Next returns a *LimitError before the data arrives, and the stream ends. The
-// default is 8 MiB.
+// MaxTag sets the maximum size of a tag's data in bytes, from 1 to MaxData. If a tag announces
+// more, Next returns a *LimitError before the data arrives, and the stream ends. The default is 8
+// MiB.
 func MaxTag(n int) Option {
 	if n < 1 || n > MaxData {
 		panic(fmt.Sprintf("flv: MaxTag(%d): a limit is from 1 to %d bytes", n, MaxData))
@@ -25,24 +25,23 @@ func MaxTag(n int) Option {
 	return func(d *Decoder) { d.maxTag = n }
 }
 
-// Decoder splits an FLV stream into tags. It belongs to one goroutine at a time.
+// A Decoder splits an FLV stream into tags. It belongs to one goroutine at a time.
 //
-// It does not use frame.Decoder, because FLV has more than frames with a header. The stream has a
-// header, too, and each tag repeats its size at its end.
+// It does not use frame.Decoder, because an FLV stream begins with a header, and each tag repeats
+// its size at its end.
 type Decoder struct {
 	r      *millrace.Reader
 	maxTag int // 0 < maxTag ≤ MaxData
 
 	header Header
 	began  bool           // the header has been read
-	err    error          // the fault that ended the stream
+	err    error          // the error that ended the stream
 	tag    millrace.Chain // the tag being read; empty between calls
 	head   [tagHeaderSize + peekSize]byte
 }
 
-// NewDecoder returns a Decoder that reads from r. It borrows r while in use. The Decoder holds
-// nothing between calls and need not be closed. After each call of Next, the position of r is after
-// the returned tag.
+// NewDecoder returns a Decoder that reads from r, and borrows r as long as it is used. There is
+// nothing to close. After each successful call of Next, r is positioned after the returned tag.
 func NewDecoder(r *millrace.Reader, opts ...Option) *Decoder {
 	d := &Decoder{r: r, maxTag: defaultMaxTag}
 	for _, opt := range opts {
@@ -52,16 +51,16 @@ func NewDecoder(r *millrace.Reader, opts ...Option) *Decoder {
 }
 
 // Next appends the next tag to dst, which then owns it. The tag includes its header, and the
-// previous-tag-size at its end. Nothing is copied. If a tag has arrived in one block, it is
-// appended as one piece.
+// previous-tag-size at its end. Next copies nothing. A tag that arrived in one block is one piece.
 //
 // If the stream ends between two tags, the error is io.EOF. If it ends inside a tag, the error is
-// io.ErrUnexpectedEOF. For a tag above the limit, it is a *LimitError. For a wrong
-// previous-tag-size, it is a *PrevTagSizeError. A previous-tag-size of 0 is wrong, too, because
-// players treat it as damage. On any error dst is unchanged.
+// io.ErrUnexpectedEOF. If a tag is larger than MaxTag, the error is a *LimitError. If the
+// previous-tag-size is wrong, it is a *PrevTagSizeError. A previous-tag-size of 0 is wrong, too,
+// because players treat it as damage. With any error, dst is unchanged.
 //
-// A fault in the stream is final. An error of the source, such as a deadline, is not. Nothing is
-// lost then, even inside a tag, and the caller may call Next again.
+// After an error of the source, such as a deadline, the caller may call Next again, and nothing is
+// lost, even inside a tag. After any other error, the stream is over, and every later call returns
+// that error.
 func (d *Decoder) Next(dst *millrace.Chain) (Tag, error) {
 	if d.err != nil {
 		return Tag{}, d.err
@@ -94,8 +93,7 @@ func (d *Decoder) Next(dst *millrace.Chain) (Tag, error) {
 	return t, nil
 }
 
-// inspect fills t from the start of the data in d.tag, and checks the previous-tag-size at the
-// tag's end.
+// inspect parses the start of the data in d.tag into t, and checks the previous-tag-size.
 func (d *Decoder) inspect(t *Tag) error {
 	n := d.tag.CopyTo(d.head[:min(len(d.head), t.Len()-trailerSize)])
 	t.parseData(d.head[tagHeaderSize:n])
@@ -111,7 +109,7 @@ func (d *Decoder) inspect(t *Tag) error {
 	return nil
 }
 
-// fail makes err the result of this call and of all that follow.
+// fail ends the stream: this call and all later calls return err.
 func (d *Decoder) fail(err error) error {
 	d.err = err
 	return err

@@ -1,9 +1,9 @@
 // Package flv splits a Flash Video stream into tags, and builds tags, without copying their bodies.
 //
 // A [Decoder] reads from a [millrace.Reader]. Each call of [Decoder.Next] appends one whole tag to
-// a chain, unchanged and by reference. It returns a small [Tag] with the facts that a relay needs:
-// whether a viewer can start at the tag, whether the tag is a header that later tags need, and its
-// time.
+// a chain, unchanged and by reference. It returns a small [Tag] with the information that a relay
+// needs: the tag's time, whether a viewer can start at it, and whether later tags need it as a
+// header.
 //
 //	0        1          4          7     8          11                11+Size     11+Size+4
 //	├─ type ─┼── size ──┼─── ts ───┼ ts+ ┼─ stream ─┼───── data ──────┼─ previous ─┤
@@ -12,15 +12,14 @@
 //	└────────┴──────────┴──────────┴─────┴──────────┴─────────────────┴────────────┘
 //	├─────────────── 11-byte header ────────────────┤  ↑ Tag.Payload: where the codec's bytes begin
 //
-// Packages for other containers also use parts of this package: [Type], [Packet] and [Tag] in
-// tag.go, [Codec] in codec.go, and the headers of enhanced RTMP in enhanced.go. A tag's time is its
-// decoding time in milliseconds, which wraps. media/mp4/codec.go parses the AVC, HEVC and AAC
-// sequence headers.
+// Packages for other containers also use [Type], [Packet], [Tag] and [Codec], and the headers of
+// enhanced RTMP. A tag's time is its decoding time in milliseconds, which wraps around. Package mp4
+// parses the AVC, HEVC and AAC sequence headers.
 //
-// The Decoder reads headers and the first few bytes of the data. It does not read the rest, but
-// only appends references to it.
+// The Decoder reads the header and the first few bytes of the data of each tag. It appends the rest
+// by reference without reading it.
 //
 // A Decoder has no timeout. To limit the time of a tag, including the pause before it, set the
 // connection's read deadline before each call of Next. After an error of the connection nothing is
-// lost. The caller ends the stream, or calls Next again.
+// lost, and the caller may call Next again.
 package flv

@@ -7,23 +7,23 @@ import (
 	"github.com/millrace-io/millrace"
 )
 
-// headerBlock is the size, in bytes, of the block for headers. It has room for the headers of 68
+// headerBlock is the size, in bytes, of a block for headers. It has room for the headers of 68
 // tags.
 const headerBlock = 1 << 10
 
-// An Encoder builds tags. Each tag has a new header, the body by reference, and the
-// previous-tag-size. Several headers share a block, so that a tag that is kept holds little more
-// memory than its own bytes. The zero Encoder is ready to use. It belongs to one goroutine at a
-// time. Release returns its block.
+// An Encoder builds tags. A tag has a new header, the body by reference, and the previous-tag-size.
+// Several headers share a small block, so that a kept tag does not keep a large block in memory.
+// The zero Encoder is ready to use. It belongs to one goroutine at a time. Release returns its
+// block.
 type Encoder struct{ room millrace.Draft }
 
-// Release returns the Encoder's block. Appended tags stay valid.
+// Release returns the Encoder's block. The appended tags stay valid.
 func (e *Encoder) Release() { e.room.Release() }
 
-// Append appends a tag to dst, which then owns it. It returns the tag's description, as
-// [Decoder.Next] does. The body of an audio or video tag must begin with the codec's header. Append
-// takes ownership of body, which is left empty, even if Append returns an error. If body is larger
-// than MaxData, the error is a *LimitError, and dst is unchanged.
+// Append appends a tag to dst, which then owns it, and returns a Tag as [Decoder.Next] does. The
+// body of an audio or video tag must begin with the codec's header. Append takes ownership of body,
+// which is left empty, even if Append returns an error. If body is larger than MaxData, the error
+// is a *LimitError, and dst is unchanged.
 func (e *Encoder) Append(dst *millrace.Chain, t Type, timestamp uint32, body *millrace.Chain) (Tag,
 	error) {
 	n := body.Len()
@@ -45,9 +45,8 @@ func (e *Encoder) Append(dst *millrace.Chain, t Type, timestamp uint32, body *mi
 	return tag, nil
 }
 
-// Retime appends the tag in src to dst with another timestamp. src must be one whole tag, as Next
-// appends it; otherwise Retime panics. Retime copies 11 bytes and shares the rest. It borrows src,
-// and changes no byte that others may share.
+// Retime appends the tag in src to dst, with another timestamp. It borrows src, which must be one
+// whole tag, as Next appends it; otherwise Retime panics. It copies 11 bytes and shares the rest.
 func (e *Encoder) Retime(dst, src *millrace.Chain, timestamp uint32) {
 	var head [tagHeaderSize]byte
 	if src.CopyTo(head[:]) < len(head) {
@@ -61,7 +60,7 @@ func (e *Encoder) Retime(dst, src *millrace.Chain, timestamp uint32) {
 	src.Slice(dst, tagHeaderSize, src.Len())
 }
 
-// put appends a copy of p.
+// put appends a copy of p to dst.
 func (e *Encoder) put(dst *millrace.Chain, p []byte) {
 	if len(e.room.Bytes()) < len(p) {
 		e.room.Release()
@@ -71,7 +70,7 @@ func (e *Encoder) put(dst *millrace.Chain, p []byte) {
 	dst.Append(&r)
 }
 
-// putTimestamp writes ts into a tag header: first the three low bytes, then the high one.
+// putTimestamp writes ts into a tag header: the three low bytes, then the high byte.
 func putTimestamp(head []byte, ts uint32) {
 	head[4], head[5], head[6], head[7] = byte(ts>>16), byte(ts>>8), byte(ts), byte(ts>>24)
 }

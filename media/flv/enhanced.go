@@ -2,18 +2,18 @@ package flv
 
 import "encoding/binary"
 
-// The enhanced RTMP additions: codecs by FourCC, extensions before the packet, and several tracks
-// in one tag. https://veovera.org/docs/enhanced/enhanced-rtmp-v2
+// The additions of enhanced RTMP: codecs by FourCC, extensions before the packet, and several
+// tracks in one tag. https://veovera.org/docs/enhanced/enhanced-rtmp-v2
 
 // exAudio is the audio format that announces an enhanced audio header.
 const exAudio = 9
 
-// Packet types of both enhanced headers. A few numbers mean different types for audio and video.
+// Packet types of the enhanced headers. Some numbers mean different types for audio and video.
 const (
 	exSequenceStart = 0
 	exCodedFrames   = 1
 	exSequenceEnd   = 2
-	exCodedFramesX  = 3 // video: no composition time is sent, because it is 0
+	exCodedFramesX  = 3 // video: a frame without the composition time, which is 0
 	exMetadata      = 4 // video
 	exChannels      = 4 // audio: multichannel configuration
 	exMpeg2TSStart  = 5 // video
@@ -28,15 +28,15 @@ const (
 	manyTracksCodecs = 2 // each track has its own FourCC
 )
 
-// exHeader parses the part that is common to audio and video: ModEx extensions, multitrack and
-// FourCC. p begins after the first byte. kind is the packet type in the first byte. exHeader
-// returns the packet type, the codec, and the offset of the codec's bytes. ok is false if p is too
-// short.
+// exHeader parses the ModEx extensions, the multitrack header and the FourCC, which audio and video
+// tags have in common. p begins after the first byte, and kind is the packet type in the first
+// byte. exHeader returns the packet type, the codec, and the offset of the codec's bytes. ok is
+// false if p is too short.
 func (t *Tag) exHeader(p []byte, kind, tracks byte) (packet byte, codec Codec, at int, ok bool) {
 	at = 1
 	for kind == exModEx {
-		// An extension begins with size-1 in one byte, or with 255 and then size-1 in two bytes.
-		// Then follow size bytes of data. The last byte has the extension type and the next packet
+		// An extension begins with the size of its data minus 1: in one byte, or in two bytes after
+		// a byte 255. The data follows. The last byte has the extension type and the next packet
 		// type.
 		if len(p) < 1 {
 			return 0, 0, 0, false
@@ -69,7 +69,7 @@ func (t *Tag) exHeader(p []byte, kind, tracks byte) (packet byte, codec Codec, a
 	if len(p) < 4 {
 		return 0, 0, 0, false
 	}
-	if t.Multitrack { // each track's number is after the FourCC of that track or of all tracks
+	if t.Multitrack { // the FourCC is followed by the first track's number
 		if len(p) < 5 {
 			return 0, 0, 0, false
 		}
@@ -81,8 +81,8 @@ func (t *Tag) exHeader(p []byte, kind, tracks byte) (packet byte, codec Codec, a
 	return kind, Codec(binary.BigEndian.Uint32(p)), at + 4, true
 }
 
-// AppendTracks appends the numbers of the tracks in the tag to dst, in order. Unless Multitrack is
-// set, that is one number, 0. If the list of tracks is damaged, AppendTracks stops after the last
+// AppendTracks appends the numbers of the tracks in the tag to dst, in order. If Multitrack is not
+// set, there is one number, 0. If the list of tracks is damaged, AppendTracks stops after the last
 // whole track. It borrows tag, which must be the whole tag.
 func (t Tag) AppendTracks(dst []byte, tag []byte) []byte {
 	if !t.Multitrack || t.Payload == 0 {
@@ -96,7 +96,7 @@ func (t Tag) AppendTracks(dst []byte, tag []byte) []byte {
 	if form == oneTrack {
 		return append(dst, t.Track)
 	}
-	for { // FourCC, number, size of the track in three bytes
+	for { // each track has a FourCC, a number, and its size in three bytes
 		head := fourCC + 4
 		if len(list) < head {
 			return dst
@@ -146,8 +146,8 @@ func (t *Tag) parseExVideo(p []byte) {
 		beginsKey(codec, p[at:]))
 }
 
-// beginsKey reports whether p begins like the data of a keyframe. p may be truncated. Some senders
-// omit the frame type, as gortmplib does, and beginsKey recognizes their keyframes.
+// beginsKey reports whether p, the start of a frame, is the start of a keyframe. It is for frames
+// of senders that omit the frame type, such as gortmplib.
 func beginsKey(c Codec, p []byte) bool {
 	switch c {
 	case AVC, HEVC:
@@ -166,13 +166,13 @@ func beginsKey(c Codec, p []byte) bool {
 			p = p[min(4+uint64(binary.BigEndian.Uint32(p)), uint64(len(p))):]
 		}
 	case av1:
-		if len(p) > 2 && p[0]>>3 == 2 { // a temporal delimiter, which is empty
+		if len(p) > 2 && p[0]>>3 == 2 { // skip an empty temporal delimiter
 			p = p[2:]
 		}
 		return len(p) > 0 && p[0]>>3&0xf == 1 // a sequence header
 	case vp9:
-		// After the marker and the profile come show_existing_frame and the frame type, which is 0
-		// for a keyframe. Profile 3 has one bit more.
+		// The marker and the profile are followed by show_existing_frame and the frame type, which
+		// is 0 for a keyframe. Profile 3 has one bit more.
 		if len(p) > 0 && p[0]>>6 == 2 {
 			bits := p[0] << 4
 			if p[0]>>4&3 == 3 {
@@ -184,8 +184,8 @@ func beginsKey(c Codec, p []byte) bool {
 	return false
 }
 
-// hasCompositionTime reports whether coded frames of c begin with a composition time. Players show
-// the frames of other codecs in decoding order.
+// hasCompositionTime reports whether coded frames of c begin with a composition time. The frames of
+// other codecs are shown in decoding order.
 func hasCompositionTime(c Codec) bool { return c == AVC || c == HEVC || c == vvc }
 
 func (t *Tag) parseExAudio(p []byte) {

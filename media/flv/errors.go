@@ -5,14 +5,14 @@ import (
 	"fmt"
 )
 
-// ErrNotFLV reports that a stream does not begin with an FLV header. It may be wrapped with the
-// reason.
+// ErrNotFLV reports that a stream does not begin with an FLV header. A Decoder returns it, or an
+// error that wraps it and adds the reason.
 var ErrNotFLV = errors.New("flv: not an FLV stream")
 
 // LimitError reports that a header announces a size above a limit. A Decoder returns it before the
 // bytes arrive.
 type LimitError struct {
-	What  string // the limited value, with the name of the option
+	What  string // name of the limited value and of the option
 	Have  int64  // bytes announced
 	Limit int64  // bytes allowed
 }

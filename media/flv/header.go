@@ -11,25 +11,26 @@ import (
 
 const (
 	headerSize  = 9 // signature, version, flags, data offset
-	trailerSize = 4 // size of a previous-tag-size; the one after the header is 0
+	trailerSize = 4 // size of a previous-tag-size; the first one, after the header, is 0
 
 	flagVideo = 1 << 0
 	flagAudio = 1 << 2
 
-	// maxHeader limits the data offset, which is 9 in version 1. The Decoder skips a longer header
-	// up to this size.
+	// maxHeader is the maximum size of a header. Version 1 has 9 bytes. The Decoder skips the rest
+	// of a longer header.
 	maxHeader = 1 << 10
 )
 
-// Header is the header of a stream, which announces tracks. Live streams often announce tracks that
-// never arrive.
+// Header is the header of a stream. It announces audio and video. Live streams often announce
+// tracks that never arrive.
 type Header struct {
 	HasAudio bool
 	HasVideo bool
 }
 
-// Sniff reports whether p begins like an FLV stream. p must have at least 4 bytes. If it has 9,
-// Sniff checks all 9. It borrows p.
+// Sniff reports whether p begins like an FLV stream. It checks the signature and the version in the
+// first 4 bytes. If p has 9 bytes, it also checks the data offset. With fewer than 4 bytes, the
+// result is false. It borrows p.
 func Sniff(p []byte) bool {
 	if len(p) < 4 || string(p[:3]) != "FLV" || p[3] != 1 {
 		return false
@@ -41,8 +42,8 @@ func Sniff(p []byte) bool {
 	return off >= headerSize && off <= maxHeader
 }
 
-// AppendHeader appends an FLV header and the previous-tag-size of 0 that follows it, 13 bytes in
-// total, to dst. dst then owns them.
+// AppendHeader appends an FLV header and the previous-tag-size of 0 after it to dst, 13 bytes in
+// total.
 func AppendHeader(dst *millrace.Chain, h Header) {
 	b := [headerSize + trailerSize]byte{'F', 'L', 'V', 1, 0, 0, 0, 0, headerSize}
 	if h.HasAudio {
@@ -54,8 +55,8 @@ func AppendHeader(dst *millrace.Chain, h Header) {
 	dst.AppendCopy(b[:])
 }
 
-// Header reads the stream's header and the previous-tag-size after it. Next calls it first. Later
-// calls return the same header again. If the stream is empty, the error is io.EOF. If it is not
+// Header reads the stream's header and the previous-tag-size after it. The first Next calls it.
+// Later calls return the same header. If the stream is empty, the error is io.EOF. If it is not
 // FLV, the error is [ErrNotFLV]. Other errors are as for Next.
 func (d *Decoder) Header() (Header, error) {
 	if d.began || d.err != nil {
@@ -79,8 +80,8 @@ func (d *Decoder) Header() (Header, error) {
 		return Header{}, d.fail(&LimitError{What: "header", Have: int64(off), Limit: maxHeader})
 	}
 	h := Header{HasAudio: p[4]&flagAudio != 0, HasVideo: p[4]&flagVideo != 0}
-	// The first previous-tag-size should be 0. Some writers use another value. It is accepted,
-	// because players ignore it.
+	// The first previous-tag-size should be 0. Other values are accepted, because players ignore
+	// it.
 	if err := d.r.ReadChain(&d.tag, int(off)+trailerSize); err != nil {
 		return Header{}, noEOF(err)
 	}
@@ -89,7 +90,7 @@ func (d *Decoder) Header() (Header, error) {
 	return h, nil
 }
 
-// headerError returns the error for a stream that ended after p, before its header was complete.
+// headerError returns the error for a stream that ends after p, inside its header.
 func headerError(p []byte, err error) error {
 	if !errors.Is(err, io.EOF) || len(p) == 0 {
 		return err
@@ -100,8 +101,7 @@ func headerError(p []byte, err error) error {
 	return io.ErrUnexpectedEOF
 }
 
-// noEOF turns io.EOF into io.ErrUnexpectedEOF, because io.EOF would mean that the stream ended
-// between two tags.
+// noEOF converts io.EOF to io.ErrUnexpectedEOF, for an end inside a tag.
 func noEOF(err error) error {
 	if err == io.EOF {
 		return io.ErrUnexpectedEOF

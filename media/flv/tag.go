@@ -5,13 +5,13 @@ import "strconv"
 // tagHeaderSize is the size of the header before a tag's data.
 const tagHeaderSize = 11
 
-// MaxData is the largest size of a tag's data in bytes. The size field has 24 bits.
+// MaxData is the maximum size of a tag's data in bytes. The size field has 24 bits.
 const MaxData = 1<<24 - 1
 
 // Type is the type of a tag.
 type Type uint8
 
-// The types that the format defines. The Decoder returns tags of other types, too.
+// The types of FLV. The Decoder returns tags of other types, too.
 const (
 	TypeAudio  Type = 8
 	TypeVideo  Type = 9
@@ -30,17 +30,17 @@ func (t Type) String() string {
 	return "tag type " + strconv.Itoa(int(t))
 }
 
-// Packet is the kind of the payload of an audio or video tag.
+// Packet is the kind of data in an audio or video tag.
 type Packet uint8
 
 const (
-	// PacketNone: not an audio or video tag, or a tag whose codec header is truncated or unknown.
+	// PacketNone: not an audio or video tag, or the codec header is truncated or unknown.
 	PacketNone Packet = iota
-	// PacketSequenceHeader: the decoder's configuration, required before the first frame.
+	// PacketSequenceHeader: the configuration that a decoder needs before the first frame.
 	PacketSequenceHeader
 	// PacketFrame: a coded video or audio frame.
 	PacketFrame
-	// PacketSequenceEnd: the end of the sequence that the last sequence header began.
+	// PacketSequenceEnd: the end of the sequence after a sequence header.
 	PacketSequenceEnd
 	// PacketMetadata: video metadata, such as colour information.
 	PacketMetadata
@@ -48,28 +48,29 @@ const (
 	PacketCommand
 )
 
-// Tag holds the facts about a tag that a relay needs. It holds no reference to the tag's bytes.
+// Tag has the information about a tag that a relay needs.
 type Tag struct {
 	Type   Type
 	Packet Packet
-	// The tag is a keyframe, so decoding can start here. Key is never set for a sequence header or
-	// a command.
+	// A decoder can start at the tag, because it is a keyframe. Key is not set for a sequence
+	// header or a command.
 	Key            bool
 	SequenceHeader bool // Packet is PacketSequenceHeader
 	Metadata       bool // script data named onMetaData
-	// Enhanced: the payload is a list of tracks. Codec is then 0, unless all tracks have the same
-	// codec.
+	// The payload is a list of tracks (enhanced RTMP). Codec is 0 if the tracks have different
+	// codecs.
 	Multitrack bool
-	// Enhanced: number of the first track in the list. All other tags have 0, the default track.
+	// Number of the first track in the list (enhanced RTMP). It is 0, the default track, for all
+	// other tags.
 	Track           byte
 	Encrypted       bool   // the filter bit is set
-	Codec           Codec  // 0 when Packet is PacketNone
-	Size            int    // length of the data; the whole tag is 15 bytes longer
-	Timestamp       uint32 // decoding time in ms; wraps after 49.7 days
+	Codec           Codec  // 0 if Packet is PacketNone
+	Size            int    // length of the data; the whole tag has 15 bytes more
+	Timestamp       uint32 // decoding time in ms; wraps around after 49.7 days
 	StreamID        uint32 // 24 bits, 0 in a file
-	CompositionTime int32  // ms from decoding to display, if the codec has such a time
-	// Offset of the codec's bytes in the tag; 0 if it is not known. These bytes end 4 bytes before
-	// the tag does.
+	CompositionTime int32  // time from decoding to display in ms, or 0
+	// Offset of the codec's bytes in the tag, or 0 if it is not known. These bytes end 4 bytes
+	// before the tag ends.
 	Payload int
 }
 
@@ -88,16 +89,17 @@ func parseTagHeader(p []byte) Tag {
 	}
 }
 
-// peekSize is how many bytes of a tag's data parseData reads. That is enough for every codec's
-// header with one extension of the enhanced format, and for the name onMetaData.
+// peekSize is the number of bytes of data that parseData needs: enough for every codec's header
+// with one extension of enhanced RTMP, and for the name onMetaData.
 const peekSize = 24
 
-// parseData fills t from p, the first peekSize bytes of the data, or all of the data if it is
-// shorter. It borrows p.
+// parseData sets the fields of t that come from the data. p has the first peekSize bytes of the
+// data, or all of it. parseData borrows p.
 func (t *Tag) parseData(p []byte) {
 	switch t.Type {
 	case TypeScript:
-		// An AMF0 string: marker 2, length, name. AMF3 data has one more byte before the marker.
+		// An AMF0 string has the marker 2, a length and the name. AMF3 data has one more byte
+		// before the marker.
 		if len(p) > 0 && p[0] == 0 {
 			p = p[1:]
 		}
@@ -176,12 +178,12 @@ func (t *Tag) parseAudio(p []byte) {
 	}
 }
 
-// setPacket records the kind of the data, and the offset at of the codec's bytes in it.
+// setPacket sets the packet, the codec, and the offset of the codec's bytes in the data.
 func (t *Tag) setPacket(p Packet, c Codec, at int) {
 	t.Packet, t.Codec, t.Payload = p, c, tagHeaderSize+at
 }
 
-// int24 reads a signed 24-bit number.
+// int24 decodes a signed 24-bit number.
 func int24(p []byte) int32 {
 	return int32(uint32(p[0])<<24|uint32(p[1])<<16|uint32(p[2])<<8) >> 8
 }

@@ -1,8 +1,8 @@
-// Package hls keeps the newest part of a live stream as HLS: parts, segments and the playlists that
-// list them. It copies no media. It implements draft-pantos-hls-rfc8216bis.
+// Package hls keeps the newest part of a live stream as HLS: parts, segments and their playlists.
+// It copies no media. It implements draft-pantos-hls-rfc8216bis.
 //
-// A [Window] takes the MP4 fragments that package mp4 makes. A part consists of several fragments.
-// A segment consists of the parts up to a keyframe. The window consists of the newest segments.
+// A [Window] takes the MP4 fragments that package mp4 makes. Several fragments make a part. The
+// parts up to a keyframe make a segment. The newest segments make the playlist.
 //
 //	Init        EXT-X-MAP    1z-i0.mp4
 //	Add ─┐
@@ -17,6 +17,6 @@
 // of the publication, in base 36), the media sequence number, and for a part its index. The bytes
 // of an object never change.
 //
-// A Window has no clock and never blocks. Its methods report when the playlist has changed, and
+// A Window has no clock and never blocks. Its methods report whether the playlist has changed, and
 // [Window.Status] reports whether a request can be answered.
 package hls

@@ -8,23 +8,23 @@ import (
 // Kind is the kind of an Object.
 type Kind uint8
 
-// The kinds of objects, with their names.
+// The kinds of objects and the forms of their names.
 const (
 	KindInit    Kind = iota + 1 // EPOCH-iMSN.mp4
 	KindSegment                 // EPOCH-MSN.m4s
 	KindPart                    // EPOCH-MSN.PART.m4s
 )
 
-// Object names an init segment, a segment or a part. Its bytes never change.
+// Object identifies an init segment, a segment or a part. The bytes of an object never change.
 type Object struct {
 	Kind  Kind
 	Epoch uint64
-	MSN   uint64 // media sequence number; of an init segment, the number of earlier ones
-	Part  int    // index in the segment; 0 for an object that is not a part
+	MSN   uint64 // media sequence number; of an init segment, its number, counted from 0
+	Part  int    // index of a part in its segment; otherwise 0
 }
 
-// String returns the object's name, which is the last element of the path of its URL. If o has no
-// valid kind, String returns "".
+// String returns the object's name, the last element of its URL's path. If Kind is invalid, String
+// returns "".
 func (o Object) String() string {
 	if o.Kind < KindInit || o.Kind > KindPart {
 		return ""
@@ -49,8 +49,8 @@ func (o Object) appendName(dst []byte) []byte {
 	return append(dst, ".m4s"...)
 }
 
-// ParseObject returns the object with the given name. ok is false if String returns another name
-// for that object. Each object therefore has only one name.
+// ParseObject returns the object with the given name. It accepts only the names that String
+// returns, so that each object has only one URL.
 func ParseObject(name string) (o Object, ok bool) {
 	var epoch, msn, index string
 	epoch, msn, ok = strings.Cut(name, "-")

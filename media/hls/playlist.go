@@ -2,9 +2,9 @@ package hls
 
 import "strconv"
 
-// AppendPlaylist appends the media playlist to dst. If skip is set, and some segments are further
-// from the end than six times Target, it appends a delta update, which has an EXT-X-SKIP in place
-// of those segments. Before the first Init, the playlist promises no part.
+// AppendPlaylist appends the media playlist to dst. If skip is set, it appends a delta update, with
+// an EXT-X-SKIP in place of the segments that are more than six times Target before the end. Before
+// the first Init, the playlist has no PRELOAD-HINT.
 func (w *Window) AppendPlaylist(dst []byte, skip bool) []byte {
 	listed := w.segs[w.listed:]
 	first := w.open
@@ -25,7 +25,7 @@ func (w *Window) AppendPlaylist(dst []byte, skip bool) []byte {
 	dst = strconv.AppendUint(dst, w.firstDiscontinuity(first), 10)
 	dst = append(dst, '\n')
 
-	after := w.listedFor() // from the end of the segment to the end of the last segment, in ms
+	after := w.listedFor() // time from the end of s to the end of the last segment, in ms
 	skipped := 0
 	for i, s := range listed {
 		after -= s.extinf()
@@ -66,8 +66,8 @@ func (w *Window) AppendPlaylist(dst []byte, skip bool) []byte {
 	return append(dst, "\"\n"...)
 }
 
-// firstDiscontinuity returns the discontinuity sequence number before the first segment. If the
-// first segment has a DISCONTINUITY, that one is not counted.
+// firstDiscontinuity returns the EXT-X-DISCONTINUITY-SEQUENCE for a playlist that begins with
+// first. It does not count a DISCONTINUITY of first itself.
 func (w *Window) firstDiscontinuity(first *segment) uint64 {
 	switch {
 	case first == w.open && first.empty():
@@ -78,12 +78,12 @@ func (w *Window) firstDiscontinuity(first *segment) uint64 {
 	return first.number
 }
 
-// sharesInit reports whether s needs the same init segment as the segment before it.
+// sharesInit reports whether s has the same init segment as the segment before it.
 func (s *segment) sharesInit(before *segment) bool {
 	return s.epoch == before.epoch && s.init == before.init
 }
 
-// appendHead appends the lines before a segment and its parts.
+// appendHead appends the lines that come before a segment and its parts.
 func (w *Window) appendHead(dst []byte, s *segment, newMap bool) []byte {
 	if s.discontinuity {
 		dst = append(dst, "#EXT-X-DISCONTINUITY\n"...)
@@ -117,18 +117,18 @@ func (w *Window) appendParts(dst []byte, s *segment) []byte {
 	return dst
 }
 
-// appendSeconds appends milliseconds as seconds with three decimals.
+// appendSeconds appends a number of milliseconds as seconds with three decimals.
 func appendSeconds(dst []byte, ms int64) []byte {
 	dst = strconv.AppendInt(dst, ms/1000, 10)
 	ms %= 1000
 	return append(dst, '.', byte('0'+ms/100), byte('0'+ms/10%10), byte('0'+ms%10))
 }
 
-// Variant describes a media playlist for a multivariant playlist. Fields that are zero are omitted.
-// The exception is Bandwidth, which a playlist must have.
+// Variant describes a media playlist for a multivariant playlist. AppendMultivariant omits fields
+// that are zero, except Bandwidth.
 type Variant struct {
-	URI string // of the media playlist, without line breaks
-	// As in RFC 6381, separated by commas, without quotes: see mp4.
+	URI string // URI of the media playlist, without line breaks
+	// Codecs in the form of RFC 6381, separated by commas, without quotes; see mp4.
 	Codecs                      string
 	Width, Height               int     // in pixels
 	FrameRate                   float64 // video frames per second

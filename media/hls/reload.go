@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// Reload is the query of a request for a playlist. It requests a playlist with a certain segment or
-// part, or a delta update.
+// Reload is the query of a playlist request. The request may wait for a segment or part, and may
+// accept a delta update.
 type Reload struct {
 	MSN  uint64 // _HLS_msn
-	Part int    // _HLS_part; -1 for the whole segment
+	Part int    // _HLS_part, or -1 for the whole segment
 	Skip bool   // _HLS_skip: a delta update is acceptable
 }
 
@@ -21,9 +21,8 @@ var (
 )
 
 // ParseReload parses a query. blocking is true if the query names a segment or part, so that the
-// request may have to wait for it; see [Window.Status]. Values of _HLS_skip other than YES and v2
-// are ignored. If ParseReload returns an error, the request should be answered with 400 Bad
-// Request.
+// request may have to wait; see [Window.Status]. It ignores values of _HLS_skip other than YES and
+// v2. If ParseReload returns an error, answer the request with 400 Bad Request.
 func ParseReload(q url.Values) (r Reload, blocking bool, err error) {
 	r.Part = -1
 	skip := q.Get("_HLS_skip")
@@ -46,8 +45,8 @@ func ParseReload(q url.Values) (r Reload, blocking bool, err error) {
 	return r, blocking, nil
 }
 
-// number returns the value of a key, which must be a decimal integer. If the value is above limit,
-// number returns limit, which is too far ahead in any case.
+// number returns the value of key, which must be a decimal integer, but at most limit. Such a
+// number is too far ahead in any case. ok is false if q does not have the key.
 func number(q url.Values, key string, limit uint64) (n uint64, ok bool, err error) {
 	values := q[key]
 	if len(values) == 0 {
@@ -60,26 +59,26 @@ func number(q url.Values, key string, limit uint64) (n uint64, ok bool, err erro
 	return min(n, limit), true, nil
 }
 
-// Status says how to answer a request that names a segment or part.
+// Status says how to answer a playlist request that names a segment or part.
 type Status uint8
 
 // The answers to such a request.
 const (
-	Ready  Status = iota // the playlist has the requested media, or newer media
-	Wait                 // the playlist will have it; call Status when the playlist has changed
-	TooFar               // it is too far ahead to wait for: 400 Bad Request
+	Ready  Status = iota // answer now: the playlist has the requested media, or newer media
+	Wait                 // wait, and call Status again when the playlist has changed
+	TooFar               // answer 400 Bad Request: the media is too far ahead
 )
 
-// Status returns the status of r. If r names a part after the last one of its segment, it means the
-// first part of the next segment. When the stream has ended, every request is Ready.
+// Status returns the status of r. If r.Part is after the last part of a complete segment, r means
+// the first part of the next segment. If the stream has ended, every request is Ready.
 func (w *Window) Status(r Reload) Status {
 	msn, next := w.Next()
 	switch {
 	case w.ended:
 		return Ready
 	case r.MSN < msn:
-		// r.Part is after the last part of its segment, so r means the first part of the open
-		// segment, which is not complete yet.
+		// r.Part is after the last part of the last segment. The request is for the first part of
+		// the open segment, which is not complete yet.
 		last := w.find(r.MSN)
 		if msn-r.MSN == 1 && next == 0 && last != nil && len(last.parts) > 0 &&
 			r.Part >= len(last.parts) {
@@ -92,7 +91,7 @@ func (w *Window) Status(r Reload) Status {
 	if r.MSN == msn && r.Part >= 0 && r.Part < next {
 		return Ready
 	}
-	// How far r.Part is after the last part, at least.
+	// The number of parts, at least, until r.Part is complete.
 	ahead := r.Part + 1
 	if r.MSN == msn {
 		ahead -= next
@@ -103,8 +102,7 @@ func (w *Window) Status(r Reload) Status {
 	return Wait
 }
 
-// partLimit returns the Advance Part Limit, as a number of parts. The limit is three seconds of
-// parts, but at least three parts.
+// partLimit returns the Advance Part Limit: the number of parts in three seconds, but at least 3.
 func (w *Window) partLimit() int {
 	return max(3, int((3*time.Second+w.config.Part-1)/w.config.Part))
 }

@@ -13,67 +13,67 @@ const (
 	minPart     = 10 * time.Millisecond
 	maxSegments = 10_000
 	minMaxBytes = 64 << 10
-	maxNumber   = 1 << 52 // players in JavaScript keep numbers as float64
+	maxNumber   = 1 << 52 // players in JavaScript store numbers as float64
 )
 
-// segmentCost and partCost estimate the memory of a segment and of a part in addition to their
-// media. fragmentCost is the minimum size that a fragment is counted with, because a fragment may
-// keep a whole block in use. All three count towards MaxBytes. MaxBytes therefore also limits the
-// number of tiny segments and fragments.
+// segmentCost and partCost are estimates of the memory of a segment and of a part without their
+// media. A fragment counts as at least fragmentCost, because it may keep a whole block in use.
+// Because all three count, MaxBytes also limits the number of tiny segments and fragments.
 const (
 	segmentCost  = 512
 	partCost     = 32
 	fragmentCost = 4 << 10
 )
 
-// Config determines how a stream is cut into segments and parts. It must not change during the life
-// of a Window, because players rely on it.
+// Config sets how a Window cuts a stream into segments and parts.
 type Config struct {
-	Epoch uint64 // the publication; the first element of every object's name
+	Epoch uint64 // number of the publication; the first element of every object's name
 
 	// FirstMSN is the media sequence number of the first segment, and FirstDiscontinuity is its
-	// discontinuity sequence number. If a Window replaces an earlier one at the same address, set
-	// them to the results of the earlier Window's Next and Discontinuity, and call Break first.
+	// discontinuity sequence number. If a Window replaces an earlier one at the same address, call
+	// Break on the earlier Window, and then set the fields to the results of its Next and
+	// Discontinuity.
 	FirstMSN, FirstDiscontinuity uint64
 
 	// Past lists the segments of an earlier Window at the same address, up to the segment before
-	// FirstMSN. These segments are stored elsewhere. The playlist begins with them, and continues
-	// with a DISCONTINUITY. Target and Part should be the same as in the earlier Window. If Past is
-	// set, FirstDiscontinuity is not used.
+	// FirstMSN. Their media is stored elsewhere. The playlist begins with them, and continues with
+	// a DISCONTINUITY. Target and Part should be the same as in the earlier Window. With Past,
+	// FirstDiscontinuity is ignored.
 	Past []Listed
 
-	// Target is TARGETDURATION, in whole seconds. A segment is at most half a second longer.
+	// Target is the TARGETDURATION, in whole seconds. A segment is at most half a second longer.
 	Target time.Duration
 
-	// Part is PART-TARGET, the longest duration of a part, in whole milliseconds. The HLS rules
-	// require that a part lasts at least 85 % of it, except for parts with a keyframe and at the
-	// end of a segment. Parts comply if Part is a multiple of the fragments' duration. If the
-	// fragments' times are rounded, Part should be a millisecond more. If their durations vary, the
-	// longest one should be 15 % of Part.
+	// Part is the PART-TARGET, the maximum duration of a part, in whole milliseconds. HLS requires
+	// that a part lasts at least 85 % of it, except parts with a keyframe and the last part of a
+	// segment. If all fragments have the same duration, set Part to a multiple of it, or a
+	// millisecond more if their times are rounded. If the durations vary, the longest fragment
+	// should be at most 15 % of Part.
 	Part time.Duration
 
 	Segment time.Duration // a segment ends at the first keyframe after this duration
-	// Number of segments in the playlist. If these last less than three times Target, the playlist
-	// has more.
+	// Segments is the number of segments in the playlist. The playlist has more if they last less
+	// than three times Target.
 	Segments int
 
-	// MaxBytes limits the memory of the Window. If it is exceeded, the oldest segments are dropped,
-	// even if they are in the playlist. The open segment ends when it reaches half of MaxBytes.
+	// MaxBytes limits the memory of the Window. If it is exceeded, the Window drops the oldest
+	// segments, even if they are in the playlist. The open segment ends when it reaches half of
+	// MaxBytes.
 	MaxBytes int64
 }
 
-// Listed is a complete segment of a playlist.
+// Listed describes a complete segment in a playlist.
 type Listed struct {
 	Epoch, MSN    uint64 // the segment's name
-	Init          uint64 // number of the init segment that it needs, which has the same epoch
+	Init          uint64 // number of its init segment, which has the same epoch
 	Duration      time.Duration
 	Time          time.Time
 	Discontinuity bool   // the segment begins with a DISCONTINUITY
 	Number        uint64 // the segment's discontinuity sequence number
-	Gap           bool   // the segment is missing, and is listed with an EXT-X-GAP
+	Gap           bool   // the media is missing: the playlist has an EXT-X-GAP
 }
 
-// ConfigError names the field of a Config that is out of range.
+// ConfigError reports a field of a Config that is out of range.
 type ConfigError struct {
 	Field string
 	Value any
@@ -118,23 +118,23 @@ func (c *Config) check() error {
 	return nil
 }
 
-// limit returns the longest EXTINF that Target allows, in ms.
+// limit returns the maximum EXTINF, in ms: the largest value that rounds to Target.
 func (c *Config) limit() int64 { return c.Target.Milliseconds() + 499 }
 
-// Fragment describes a fragmented-MP4 fragment.
+// Fragment describes an MP4 fragment.
 type Fragment struct {
 	Duration time.Duration
-	Key      bool // a viewer can begin at this fragment
+	Key      bool // a viewer can begin here
 
 	// KeyNext announces that the next fragment will have Key set, so that the segment can end with
-	// this fragment. Without KeyNext, the segment ends only when the next fragment is added. By
-	// then the playlist has promised a part that will not exist.
+	// this fragment. Without KeyNext, the segment ends only when the next fragment is added, after
+	// the playlist has announced a part that will not exist.
 	KeyNext bool
 
-	Time time.Time // wall clock time of the first sample; the zero Time if it is not known
+	Time time.Time // wall clock time of the first sample; zero if unknown
 }
 
-// A Window holds the newest segments of a stream. It belongs to one goroutine at a time. Release
+// A Window keeps the newest segments of a stream. It belongs to one goroutine at a time. Release
 // releases its memory.
 type Window struct {
 	// Invariants:
@@ -146,24 +146,23 @@ type Window struct {
 
 	config  Config
 	part    int64         // Config.Part in ms
-	limit   int64         // the longest EXTINF, in ms
+	limit   int64         // the maximum EXTINF, in ms
 	longest time.Duration // limit as a time.Duration
 
 	inits []initSegment
-	// Complete segments. Those that have left the playlist come first, followed by those in the
-	// playlist.
+	// Complete segments: first those that have left the playlist, then those in the playlist.
 	segs   []*segment
 	listed int      // number of segments that have left the playlist
 	past   int      // number of segments that belong to an earlier Window
-	open   *segment // the segment that is currently filled
-	free   *segment // a dropped segment, kept for the reuse of its memory; or nil
+	open   *segment // the segment that fragments are added to
+	free   *segment // a dropped segment for reuse, or nil
 
-	// Duration of the latest segment that begins with a keyframe, in ms. It is an estimate for the
-	// next segment.
+	// Expected duration of the open segment, in ms: that of the last segment that began with a
+	// keyframe.
 	expected int64
 
 	discontinuity        uint64 // discontinuity sequence number of the newest segment
-	pendingDiscontinuity bool   // the next fragment begins a segment with a DISCONTINUITY
+	pendingDiscontinuity bool   // the next segment begins with a DISCONTINUITY
 
 	clock time.Duration // sum of the durations of all fragments
 	bytes int64
@@ -179,12 +178,12 @@ type initSegment struct {
 // segment is a segment and its parts.
 type segment struct {
 	epoch, msn    uint64
-	init          uint64 // number of the init segment that it needs
+	init          uint64 // number of its init segment
 	time          time.Time
 	key           bool // a viewer can begin at its first fragment
 	discontinuity bool
 	number        uint64 // discontinuity sequence number
-	whole         bool   // its fragments are too long for a part
+	whole         bool   // a fragment is longer than Part, so the segment has no parts
 	gap           bool
 
 	body  millrace.Chain
@@ -192,23 +191,22 @@ type segment struct {
 	cost  int64
 
 	duration    time.Duration
-	partStart   int64         // start of the open part in the segment, in ms
+	partStart   int64         // start of the open part, in ms from the start of the segment
 	independent bool          // the open part has a keyframe
-	lastKey     time.Duration // start of the last keyframe
+	lastKey     time.Duration // start of the last keyframe, from the start of the segment
 
-	completed time.Duration // the Window's clock when the segment was listed
+	completed time.Duration // w.clock when the segment was complete
 	playlist  time.Duration // duration of the longest playlist that listed the segment
 }
 
-// part is a part of a segment. It has the fragments from the end of the previous part to its own
-// end.
+// part is a complete part of a segment. It begins where the previous part ends.
 type part struct {
 	end         int   // end, in bytes from the start of the segment
 	duration    int64 // in ms
 	independent bool
 }
 
-// NewWindow returns a Window without segments. The error is a *ConfigError.
+// NewWindow returns a Window without segments of its own. The error is a *ConfigError.
 func NewWindow(c Config) (*Window, error) {
 	if err := c.check(); err != nil {
 		return nil, err
@@ -221,8 +219,8 @@ func NewWindow(c Config) (*Window, error) {
 	return w, nil
 }
 
-// remember puts the newest segments of an earlier Window at the start of the playlist. Their number
-// is limited by half of MaxBytes.
+// remember puts the newest segments of an earlier Window at the start of the playlist. They may use
+// at most half of MaxBytes.
 func (w *Window) remember(past []Listed) {
 	w.config.Past = nil
 	for _, s := range past[max(0, len(past)-int(w.config.MaxBytes/2/segmentCost)):] {
@@ -236,8 +234,8 @@ func (w *Window) remember(past []Listed) {
 	w.unlist()
 }
 
-// Listed returns the complete segments of the playlist. A Window that continues this playlist gets
-// them as Past.
+// Listed returns the complete segments of the playlist, for the Past of a Window that continues
+// this playlist.
 func (w *Window) Listed() []Listed {
 	var list []Listed
 	for _, s := range w.segs[w.listed:] {
@@ -248,9 +246,9 @@ func (w *Window) Listed() []Listed {
 	return list
 }
 
-// Opening describes the open segment, or the next one if none is open, with the duration of its
-// listed parts. A later Window may continue without this segment. It then lists the segment as a
-// Gap.
+// Opening describes the segment that is not complete, or the next segment if none has begun. Its
+// Duration is that of the complete parts. If a later Window continues without this segment, it
+// lists the segment as a Gap.
 func (w *Window) Opening() Listed {
 	s := w.open
 	if !s.empty() {
@@ -266,12 +264,12 @@ func (w *Window) Opening() Listed {
 	return l
 }
 
-// round returns d in milliseconds. The durations in playlists are differences of rounded times.
-// Their sums therefore have no rounding error.
+// round returns d in milliseconds. Round times, not their differences: the sums of durations in a
+// playlist then have no rounding error.
 func round(d time.Duration) int64 { return d.Round(time.Millisecond).Milliseconds() }
 
-// Init sets the init segment of the fragments that follow. It takes ownership of body. If there are
-// fragments already, Init ends the segment, and the next segment begins with a DISCONTINUITY and a
+// Init sets the init segment for the fragments that follow. It takes ownership of body. If there
+// are fragments already, Init ends the segment, and the next one begins with a DISCONTINUITY and a
 // new MAP. Init reports whether the playlist has changed.
 func (w *Window) Init(body *millrace.Chain) (news bool) {
 	defer body.Release()
@@ -286,7 +284,7 @@ func (w *Window) Init(body *millrace.Chain) (news bool) {
 	if n := len(w.inits); n > 0 {
 		next.number = w.inits[n-1].number + 1
 	} else {
-		news = true // the playlist now promises a part
+		news = true // the playlist now has a PRELOAD-HINT
 	}
 	w.bytes += int64(body.Len())
 	next.body.Merge(body)
@@ -294,16 +292,16 @@ func (w *Window) Init(body *millrace.Chain) (news bool) {
 	return w.trim() || news
 }
 
-// Break announces that the next fragment does not continue the previous one. The segment ends, and
-// the next one begins with a DISCONTINUITY. Break reports whether the playlist has changed.
+// Break announces that the next fragment does not continue the previous one. It ends the segment,
+// and the next segment begins with a DISCONTINUITY. Break reports whether the playlist has changed.
 func (w *Window) Break() (news bool) {
 	news = w.Flush()
 	w.pendingDiscontinuity = w.pendingDiscontinuity || !w.ended
 	return news
 }
 
-// Flush completes the open part and the open segment. The caller uses it when no fragment arrives
-// for a while. Flush reports whether the playlist has changed.
+// Flush ends the segment, even without a keyframe. Call it when no fragment arrives for a while.
+// Flush reports whether the playlist has changed.
 func (w *Window) Flush() (news bool) {
 	if w.ended || w.open.empty() {
 		return false
@@ -313,9 +311,9 @@ func (w *Window) Flush() (news bool) {
 	return true
 }
 
-// End ends the stream. It does what Flush does, and adds ENDLIST to the playlist. It reports
-// whether the playlist has changed, which is true only the first time. From then on the Window
-// ignores fragments and releases them.
+// End ends the segment and the stream, and adds ENDLIST to the playlist. From then on the Window
+// ignores fragments and releases them. The first call returns true, because the playlist has
+// changed. Later calls return false.
 func (w *Window) End() (news bool) {
 	if w.ended {
 		return false
@@ -325,19 +323,19 @@ func (w *Window) End() (news bool) {
 	return true
 }
 
-// Add adds a fragment. It takes ownership of body. It returns true if the playlist has changed,
-// because there is a new part or segment, or because a segment was dropped to keep MaxBytes. A
-// fragment before the first Init is ignored and released.
+// Add adds a fragment. It takes ownership of body. It reports whether the playlist has changed:
+// there is a new part or segment, or MaxBytes required dropping a segment. It ignores and releases
+// a fragment before the first Init.
 //
-// A part ends when another fragment of the same duration would make it longer than Part. It may end
-// earlier, so that the parts of a segment have similar lengths if the segment lasts as long as the
-// previous one. If a part has less than 85 % of Part and no keyframe, it does not end yet, because
-// a shorter fragment may follow.
+// A part ends if another fragment of the same duration would make it longer than Part. It may end
+// earlier, so that the parts of a segment that lasts as long as the previous one have similar
+// durations. A part does not end yet if it has no keyframe and less than 85 % of Part, because a
+// shorter fragment may follow.
 //
 // A segment ends at the first keyframe after Segment. It ends at an earlier keyframe if another GOP
 // like the last one would exceed Target. If no keyframe arrives in time, it ends without one, and
-// the segment after it ends at the first keyframe. If a fragment is longer than Part, it becomes a
-// segment without parts. If it is longer than Target, it is listed with the longest duration that
+// the next segment ends at the first keyframe. A fragment longer than Part becomes a segment
+// without parts. If it is longer than Target, the playlist lists it with the maximum duration that
 // Target allows.
 func (w *Window) Add(f Fragment, body *millrace.Chain) (news bool) {
 	defer body.Release()
@@ -378,10 +376,9 @@ func (w *Window) Add(f Fragment, body *millrace.Chain) (news bool) {
 	return w.trim() || news
 }
 
-// even reports whether a part should end now, when it lasts have ms, and not after another
-// fragment, when it would last next ms. The aim is that all parts up to the expected end of the
-// segment last about equally long. Otherwise the last part may be so short that hls.js mistakes it
-// for a hole.
+// even reports whether a part should end now rather than after another fragment. The arguments are
+// the part's durations in the two cases, in ms. The aim is parts of about equal length up to the
+// expected end of the segment, because hls.js may mistake a very short last part for a hole.
 func (w *Window) even(have, next int64) bool {
 	rest := w.expected - w.open.partStart
 	if rest <= have || 100*have < 85*w.part {
@@ -391,14 +388,14 @@ func (w *Window) even(have, next int64) bool {
 	return 2*rest <= parts*(have+next)
 }
 
-// endsAtKey reports whether the open segment would end if a keyframe followed.
+// endsAtKey reports whether a keyframe would end the open segment.
 func (w *Window) endsAtKey() bool {
 	s := w.open
 	group := s.duration - s.lastKey
 	return s.duration >= w.config.Segment || !s.key || round(s.duration+group) > w.limit
 }
 
-// begin starts a new open segment.
+// begin starts the open segment with its first fragment.
 func (w *Window) begin(f Fragment) {
 	s := w.open
 	s.epoch = w.config.Epoch
@@ -419,8 +416,7 @@ func (w *Window) charge(n int64) {
 
 func (s *segment) empty() bool { return s.body.Len() == 0 }
 
-// closePart completes the open part and returns true. If the open part has no fragment, closePart
-// returns false.
+// closePart completes the open part. It returns false if the part has no fragments.
 func (w *Window) closePart() bool {
 	s := w.open
 	if s.whole || s.body.Len() == s.partOffset(len(s.parts)) {
@@ -433,7 +429,7 @@ func (w *Window) closePart() bool {
 	return true
 }
 
-// partOffset returns the offset of part i in the segment, in bytes.
+// partOffset returns the offset of part i from the start of the segment, in bytes.
 func (s *segment) partOffset(i int) int {
 	if i == 0 {
 		return 0
@@ -457,8 +453,8 @@ func (w *Window) closeSegment() {
 	w.unlist()
 }
 
-// unlist removes the oldest segments from the playlist until Segments remain. It stops earlier if
-// the rest would last less than three times Target.
+// unlist removes the oldest segments from the playlist, but keeps at least Segments of them, and at
+// least three times Target.
 func (w *Window) unlist() {
 	total := w.listedFor()
 	for len(w.segs)-w.listed > w.config.Segments &&
@@ -471,10 +467,10 @@ func (w *Window) unlist() {
 	}
 }
 
-// Shorten limits the playlist, from now on, to the newest segments that last three times Target
-// together, even if Segments is larger. If MaxBytes is larger than maxBytes, Shorten also lowers it
-// to maxBytes. A segment that leaves the playlist is kept as long as players may request it.
-// Shorten reports whether the playlist has changed.
+// Shorten limits the playlist to the newest segments that together last three times Target, even if
+// Segments is larger. It lowers MaxBytes to maxBytes if MaxBytes is larger. A segment that leaves
+// the playlist is kept as long as players may request it. Shorten reports whether the playlist has
+// changed.
 func (w *Window) Shorten(maxBytes int64) (news bool) {
 	before := w.listed
 	w.config.Segments, w.config.MaxBytes = 1, min(w.config.MaxBytes, max(maxBytes, minMaxBytes))
@@ -485,7 +481,7 @@ func (w *Window) Shorten(maxBytes int64) (news bool) {
 	return news || w.listed != before
 }
 
-// listedFor returns the duration of the playlist's segments in ms.
+// listedFor returns the total duration of the playlist's segments, in ms.
 func (w *Window) listedFor() (total int64) {
 	for _, s := range w.segs[w.listed:] {
 		total += s.extinf()
@@ -499,8 +495,8 @@ func (w *Window) target() int64 { return w.config.Target.Milliseconds() }
 // extinf returns the segment's duration in ms.
 func (s *segment) extinf() int64 { return round(s.duration) }
 
-// trim drops segments that have expired. If there are too many bytes, it also drops the oldest
-// segments. Then it drops the init segments that no segment needs. It returns true if it has
+// trim drops segments that no player needs any more. If MaxBytes is exceeded, it drops the oldest
+// segments, too. Then it drops the init segments that no segment needs. It reports whether it has
 // dropped a segment of the playlist.
 func (w *Window) trim() (news bool) {
 	for len(w.segs) > 0 && (w.bytes > w.config.MaxBytes || w.listed > 0 && w.expired(w.segs[0])) {
@@ -521,11 +517,12 @@ func (w *Window) trim() (news bool) {
 	return news
 }
 
-// expired reports whether players no longer need a segment that has left the playlist. Two rules
-// apply, and the longer time counts. From the time when it was listed, a segment is kept for its
-// own duration plus that of the longest playlist that listed it. Its parts are kept for three times
-// Target after they have left the playlist. They leave it when three times Target follow, or up to
-// one fragment later.
+// expired reports whether players no longer need a segment that has left the playlist. Both of
+// these times must have passed since the segment was complete:
+//
+//   - The duration of the segment and of the longest playlist that listed it.
+//   - The time until its parts have left the playlist (three times Target and up to one fragment),
+//     and then three times Target.
 func (w *Window) expired(s *segment) bool {
 	return w.clock-s.completed >= max(s.duration+s.playlist, 6*w.config.Target+w.longest)
 }
@@ -543,8 +540,8 @@ func (w *Window) drop() {
 	w.free = s
 }
 
-// Next returns the number of the open segment, and the index of its next part. PRELOAD-HINT names
-// that part.
+// Next returns the media sequence number of the open segment and the index of its next part. The
+// PRELOAD-HINT names that part.
 func (w *Window) Next() (msn uint64, part int) { return w.open.msn, len(w.open.parts) }
 
 // Discontinuity returns the discontinuity sequence number of the open segment.
@@ -555,13 +552,13 @@ func (w *Window) Discontinuity() uint64 {
 	return w.discontinuity
 }
 
-// Bytes returns the size of the Window's memory. It counts at least 4 KiB for each fragment, and
-// half a KiB for each segment.
+// Bytes returns the memory that counts for MaxBytes. It counts at least 4 KiB for each fragment,
+// and half a KiB for each segment.
 func (w *Window) Bytes() int64 { return w.bytes }
 
-// Bandwidth returns the bits per second of the segments in the playlist, without Past. peak is the
-// highest value for consecutive segments that last about Target together, and average is the value
-// for all. Both are 0 if there are no segments.
+// Bandwidth returns the bits per second of the segments in the playlist, without Past. The peak is
+// the highest value of consecutive segments that together last about Target, and the average is
+// that of all segments. Both are 0 if there are no segments.
 func (w *Window) Bandwidth() (peak, average int64) {
 	listed := w.segs[max(w.listed, w.past):]
 	var bytes int64
@@ -585,7 +582,6 @@ func (w *Window) Bandwidth() (peak, average int64) {
 	return max(peak, average), average
 }
 
-// rate returns bits per second.
 func rate(bytes int64, d time.Duration) int64 {
 	if d <= 0 {
 		return 0
@@ -593,9 +589,8 @@ func rate(bytes int64, d time.Duration) int64 {
 	return int64(float64(8*bytes) / d.Seconds())
 }
 
-// Append adds shares of an object's bytes at the end of dst, which then owns them. It returns true
-// if the Window holds the object, which may be an init segment, a complete segment, or a complete
-// part. Otherwise dst is unchanged.
+// Append adds shares of an object's bytes at the end of dst, which then owns them. If the Window
+// does not have the complete object, Append returns false, and dst is unchanged.
 func (w *Window) Append(dst *millrace.Chain, o Object) bool {
 	if o.Epoch != w.config.Epoch {
 		return false
@@ -622,7 +617,7 @@ func (w *Window) Append(dst *millrace.Chain, o Object) bool {
 	return false
 }
 
-// find returns the segment with the number msn, complete or not, or nil.
+// find returns the segment with the media sequence number msn, complete or not, or nil.
 func (w *Window) find(msn uint64) *segment {
 	if msn == w.open.msn {
 		return w.open
@@ -633,7 +628,7 @@ func (w *Window) find(msn uint64) *segment {
 	return nil
 }
 
-// Release releases all bytes. The stream ends, and the Window holds no objects any more.
+// Release ends the stream and releases all objects.
 func (w *Window) Release() {
 	w.ended = true
 	for len(w.segs) > 0 {

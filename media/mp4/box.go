@@ -6,7 +6,7 @@ import "encoding/binary"
 // content.
 type boxes struct{ b []byte }
 
-// begin opens a box and returns its offset, for end.
+// begin opens a box. It returns the box's offset for the call of end.
 func (w *boxes) begin(kind string) (at int) {
 	at = len(w.b)
 	w.u32(0)
@@ -34,14 +34,14 @@ func (w *boxes) u64(v uint64)   { w.b = binary.BigEndian.AppendUint64(w.b, v) }
 func (w *boxes) text(s string)  { w.b = append(w.b, s...) }
 func (w *boxes) bytes(p []byte) { w.b = append(w.b, p...) }
 
-// zeros adds n bytes of 0: reserved and unused fields.
+// zeros appends n zero bytes, for reserved and unused fields.
 func (w *boxes) zeros(n int) {
 	for range n {
 		w.b = append(w.b, 0)
 	}
 }
 
-// matrix adds the identity transformation matrix of a video frame.
+// matrix appends the identity matrix, for video without transformation.
 func (w *boxes) matrix() {
 	for _, v := range [9]uint32{1 << 16, 0, 0, 0, 1 << 16, 0, 0, 0, 1 << 30} {
 		w.u32(v)

@@ -16,22 +16,22 @@ type config struct {
 
 	entry      string // type of the sample entry
 	box        []byte // content of the codec's box
-	lengthSize int    // size of the length of a NAL unit, in bytes
+	lengthSize int    // size of the length before a NAL unit, in bytes
 
 	scale uint32 // units of time per second
-	step  uint32 // duration, in those units, of a sample with an unknown successor
+	step  uint32 // duration of a sample if the next sample is not known, in units
 
 	width, height uint16
-	shape         [2]uint16 // pixel aspect ratio: width and height of one pixel; 0 if square
+	shape         [2]uint16 // pixel aspect ratio, width and height; 0 if square
 
 	channels uint16
 }
 
 const (
-	// videoScale is the time scale of FLV: whole milliseconds.
+	// videoScale is the time scale of video, milliseconds as in FLV.
 	videoScale = 1000
-	// videoStep is the duration, in ms, of a video frame with unknown neighbours. It assumes 25
-	// frames a second.
+	// videoStep is the duration, in ms, of a video frame if the next one is not known. It assumes
+	// 25 frames a second.
 	videoStep = 40
 )
 
@@ -54,17 +54,17 @@ func newConfig(codec flv.Codec, record []byte) (*config, error) {
 	return c, nil
 }
 
-// same reports whether c, which may be nil, is the config of this sequence header.
+// same reports whether c is the config of this sequence header. c may be nil.
 func (c *config) same(codec flv.Codec, record []byte) bool {
 	return c != nil && c.codec == codec && bytes.Equal(c.record, record)
 }
 
-// equal reports whether c and d, which may be nil, are configs of the same sequence header.
+// equal reports whether c and d are configs of the same sequence header. Both may be nil.
 func (c *config) equal(d *config) bool {
 	return c == d || d != nil && c.same(d.codec, d.record)
 }
 
-// carried reports whether MP4 can have a track of this type and codec.
+// carried reports whether a Muxer supports the codec.
 func carried(t flv.Type, c flv.Codec) bool {
 	if t == flv.TypeVideo {
 		return c == flv.AVC || c == flv.HEVC
@@ -72,8 +72,8 @@ func carried(t flv.Type, c flv.Codec) bool {
 	return c == flv.AAC
 }
 
-// parseAVC parses an AVCDecoderConfigurationRecord into c. It copies the record into the avcC box.
-// If the record has a fault, it returns a description of the fault, and otherwise "".
+// parseAVC parses an AVCDecoderConfigurationRecord into c. If the record is invalid, it returns the
+// reason. Otherwise it returns "".
 func parseAVC(c *config) string {
 	p := c.record
 	if len(p) < 8 {
@@ -94,8 +94,8 @@ func parseAVC(c *config) string {
 	return parseAVCSPS(c, unescape(p[:n]))
 }
 
-// avcHighProfile reports whether the parameter sets of a profile contain chroma format, bit depth
-// and scaling matrices.
+// avcHighProfile reports whether the sequence parameter set of a profile has chroma format, bit
+// depth and scaling matrices.
 func avcHighProfile(profile uint32) bool {
 	switch profile {
 	case 100, 110, 122, 244, 44, 83, 86, 118, 128, 138, 139, 134, 135:
@@ -104,7 +104,7 @@ func avcHighProfile(profile uint32) bool {
 	return false
 }
 
-// parseAVCSPS parses a sequence parameter set, as in ITU-T H.264, 7.3.2.1.1.
+// parseAVCSPS parses a sequence parameter set (ITU-T H.264, 7.3.2.1.1).
 func parseAVCSPS(c *config, rbsp []byte) string {
 	b := &bitReader{p: rbsp}
 	b.skip(8) // NAL header
@@ -138,7 +138,7 @@ func parseAVCSPS(c *config, rbsp []byte) string {
 	b.ue()    // reference frames
 	b.skip(1) // flag for gaps in frame numbers
 	width, height := uint64(b.ue())+1, uint64(b.ue())+1
-	fields := uint64(1) // a frame is two fields unless frames are never interlaced
+	fields := uint64(1) // a frame that may be interlaced has two fields
 	if !b.flag() {
 		fields = 2
 		b.skip(1)
@@ -182,7 +182,8 @@ func skipScalingLists(b *bitReader, chroma uint32) {
 	}
 }
 
-// readCrop reads the flag and the four margins (left, right, top, bottom) that both codecs have.
+// readCrop reads the flag and the four margins (left, right, top, bottom) of a sequence parameter
+// set.
 func readCrop(b *bitReader) (crop [4]uint64) {
 	if b.flag() {
 		for i := range crop {
@@ -192,8 +193,8 @@ func readCrop(b *bitReader) (crop [4]uint64) {
 	return crop
 }
 
-// cropUnits returns how many luma samples one unit of the margins has. This is the number of luma
-// samples per chroma sample.
+// cropUnits returns the unit of the margins in luma samples: the number of luma samples per chroma
+// sample.
 func cropUnits(chroma uint32, planes bool) (x, y uint64) {
 	switch {
 	case planes || chroma == 0 || chroma == 3:
@@ -204,7 +205,7 @@ func cropUnits(chroma uint32, planes bool) (x, y uint64) {
 	return 2, 2
 }
 
-// setSize sets the size of the video without its margins.
+// setSize sets the size of the video without the margins.
 func (c *config) setSize(b *bitReader, width, height uint64, crop [4]uint64, unitX,
 	unitY uint64) string {
 	cropX, cropY := (crop[0]+crop[1])*unitX, (crop[2]+crop[3])*unitY
@@ -225,8 +226,8 @@ var sampleShapes = [...][2]uint16{
 	{64, 33}, {160, 99}, {4, 3}, {3, 2}, {2, 1},
 }
 
-// readAspect reads the pixel aspect ratio, which is the first field of the usability information.
-// If the ratio is unknown, it counts as square.
+// readAspect reads the pixel aspect ratio, the first field of the video usability information. An
+// unknown ratio counts as square.
 func (c *config) readAspect(b *bitReader) {
 	if !b.flag() {
 		return
@@ -251,13 +252,13 @@ const (
 	hevcSuffixSEI = 40
 )
 
-// parseHEVC parses an HEVCDecoderConfigurationRecord into c. If the record has a fault, it returns
-// a description of the fault, and otherwise "".
+// parseHEVC parses an HEVCDecoderConfigurationRecord into c. If the record is invalid, it returns
+// the reason. Otherwise it returns "".
 //
-// The sample entry hvc1 requires that all parameter sets are in the record, in complete arrays in
-// the order of their types (ISO/IEC 14496-15, 8.3.3.1.2 and 8.4.1). Encoders often set the
-// completeness flag to 0, or use another order. The record is therefore written anew. If the record
-// lacks a type of parameter sets, these sets are in the frames, and the sample entry is hev1.
+// parseHEVC writes a new record. The sample entry hvc1 requires all parameter sets in the record,
+// in complete arrays in the order of their types (ISO/IEC 14496-15, 8.3.3.1.2 and 8.4.1). But
+// encoders often set the completeness flag to 0, or use another order. If a type of parameter sets
+// is missing, these sets are in the frames, and the sample entry is hev1.
 func parseHEVC(c *config) string {
 	const head = 22 // bytes before the number of arrays
 	p := c.record
@@ -314,8 +315,8 @@ func parseHEVC(c *config) string {
 	return parseHEVCSPS(c, unescape(units[hevcSPS][0]))
 }
 
-// parseHEVCSPS parses a sequence parameter set, as in ITU-T H.265, 7.3.2.2.1, up to the conformance
-// window.
+// parseHEVCSPS parses a sequence parameter set up to the conformance window (ITU-T H.265,
+// 7.3.2.2.1).
 func parseHEVCSPS(c *config, rbsp []byte) string {
 	b := &bitReader{p: rbsp}
 	b.skip(16 + 4) // NAL header, video parameter set
@@ -346,27 +347,26 @@ func parseHEVCSPS(c *config, rbsp []byte) string {
 var aacRates = [...]uint32{96000, 88200, 64000, 48000, 44100, 32000, 24000, 22050, 16000, 12000,
 	11025, 8000, 7350}
 
-// Audio object types that change the layout of the rest.
+// Audio object types that change the rest of the record.
 const (
-	// Spectral band replication. The sampling rate that follows is that of the core, which is half
-	// of the output rate.
+	// Spectral band replication. The next sampling rate is that of the core, half of the output
+	// rate.
 	aacSBR = 5
 	aacLD  = 23 // low delay: 512 samples per frame
 	aacPS  = 29 // parametric stereo on top of SBR
 	aacELD = 39
 )
 
-// parseAAC parses rate, channels and frame length from an AudioSpecificConfig into c. It copies the
-// record into the esds box. If the record has a fault, it returns a description of the fault, and
-// otherwise "". It also refuses channel configurations that browsers do not know, because one such
-// track makes the whole file unreadable.
+// parseAAC parses rate, channels and frame length from an AudioSpecificConfig into c. If the record
+// is invalid, it returns the reason. Otherwise it returns "". It refuses channel configurations
+// that browsers do not support, because a browser cannot read a file with such a track at all.
 func parseAAC(c *config) string {
 	b := &bitReader{p: c.record}
 	kind := aacKind(b)
 	c.scale = aacRate(b)
 	c.channels = uint16(b.u(4))
 	if kind == aacSBR || kind == aacPS {
-		aacRate(b) // the output rate
+		aacRate(b) // skip the output rate
 		kind = aacKind(b)
 	}
 	shorter := b.flag()
@@ -401,7 +401,7 @@ func aacKind(b *bitReader) uint32 {
 	return 32 + b.u(6)
 }
 
-// aacRate reads a sampling rate. If the number that it reads stands for no rate, it returns 0.
+// aacRate reads a sampling rate. It returns 0 for a number without a rate.
 func aacRate(b *bitReader) uint32 {
 	n := b.u(4)
 	if n == 15 {
@@ -413,15 +413,14 @@ func aacRate(b *bitReader) uint32 {
 	return 0
 }
 
-// bitReader reads numbers of any number of bits, most significant first. If it reads past the end,
-// it returns zeros and sets short.
+// bitReader reads bits, most significant first. After the end, it returns zeros and sets short.
 type bitReader struct {
 	p     []byte
 	at    int // position in bits
 	short bool
 }
 
-// u reads an unsigned number of n bits, n ≤ 32.
+// u reads an unsigned number of n bits. It requires n ≤ 32.
 func (b *bitReader) u(n int) uint32 {
 	var v uint32
 	for range n {
@@ -446,7 +445,7 @@ func (b *bitReader) skip(n int) {
 	}
 }
 
-// ue reads an unsigned Exp-Golomb number, which consists of n zeros, a one, and n bits.
+// ue reads an unsigned Exp-Golomb number: n zeros, a one, and n bits.
 func (b *bitReader) ue() uint32 {
 	zeros := 0
 	for !b.flag() {
@@ -458,7 +457,7 @@ func (b *bitReader) ue() uint32 {
 	return 1<<zeros - 1 + b.u(zeros)
 }
 
-// se reads a signed Exp-Golomb number: 0, 1, -1, 2, -2, ...
+// se reads a signed Exp-Golomb number. The codes are 0, 1, -1, 2, -2, ...
 func (b *bitReader) se() int32 {
 	v := b.ue()
 	if v&1 == 1 {
@@ -467,8 +466,8 @@ func (b *bitReader) se() int32 {
 	return -int32(v >> 1)
 }
 
-// unescape removes the emulation prevention bytes of a NAL unit. In the bytes 00 00 03, the 03 is
-// such a byte, and not data. unescape borrows nal.
+// unescape removes the emulation prevention bytes of a NAL unit, such as the 03 in 00 00 03. It
+// borrows nal.
 func unescape(nal []byte) []byte {
 	out := make([]byte, 0, len(nal))
 	zeros := 0

@@ -7,18 +7,18 @@ import (
 	"github.com/millrace-io/millrace/media/flv"
 )
 
-// ErrNoInit is the error of AppendInit before the first fragment.
+// ErrNoInit is returned by AppendInit before the first fragment.
 var ErrNoInit = errors.New("mp4: no init segment before the first fragment")
 
-// errNotWhole is the error of WriteTag if the chain is not the one whole tag that t describes.
+// errNotWhole is returned by WriteTag if the chain is not the one whole tag that t describes.
 var errNotWhole = errors.New("mp4: the chain is not the tag")
 
-// CodecError reports a tag that is omitted because of its codec. Other tags of the stream are not
-// affected.
+// CodecError reports a tag that the Muxer omits because of its codec. It does not affect other
+// tags.
 type CodecError struct {
 	Type  flv.Type
 	Codec flv.Codec
-	Why   string // empty if the codec itself is the reason
+	Why   string // empty if the Muxer does not support the codec
 }
 
 func (e *CodecError) Error() string {
@@ -28,9 +28,9 @@ func (e *CodecError) Error() string {
 	return fmt.Sprintf("mp4: %s is not carried: video is AVC or HEVC, audio is AAC", e.Codec)
 }
 
-// ConfigError reports a sequence header that is ignored, because it is invalid or browsers could
-// not read it. The Muxer keeps the previous sequence header. If there is none, it continues without
-// the track.
+// ConfigError reports a sequence header that the Muxer ignores, because it is invalid or browsers
+// could not read it. The Muxer continues with the previous sequence header, or without the track if
+// there is none.
 type ConfigError struct {
 	Codec flv.Codec
 	Why   string
@@ -40,10 +40,10 @@ func (e *ConfigError) Error() string {
 	return fmt.Sprintf("mp4: sequence header of %s: %s", e.Codec, e.Why)
 }
 
-// LimitError reports a tag that is omitted because it is too large. After an omitted video frame,
-// all video up to the next keyframe is omitted, too.
+// LimitError reports a tag that the Muxer omits because it is too large. If the tag is a video
+// frame, the Muxer omits all video up to the next keyframe.
 type LimitError struct {
-	What  string // the limited value, with the name of the option
+	What  string // name of the limited value and of the option
 	Have  int
 	Limit int
 }

@@ -10,29 +10,29 @@ import (
 const (
 	flagsKey   = 2 << 24         // depends on no other sample
 	flagsDelta = 1<<24 | 1<<16   // depends on others; not a sync sample
-	baseIsMoof = 0x020000        // tfhd: offsets count from the moof
+	baseIsMoof = 0x020000        // tfhd: offsets count from the start of the moof
 	runVideo   = 0x001 | 0x0f<<8 // trun: offset; duration, size, flags and shift of each sample
 	runAudio   = 0x001 | 0x03<<8 // trun: offset; duration and size
 )
 
-// A FragmentInfo describes a fragment. It has what the fragment's head (the moof box) says.
+// A FragmentInfo describes a fragment, from the fragment's head (the moof box).
 type FragmentInfo struct {
-	// Size in bytes of the head, and of the whole fragment. The head includes the 8 bytes that
-	// begin the mdat.
+	// Size in bytes of the head and of the whole fragment. The head includes the first 8 bytes of
+	// the mdat.
 	Head, Size int
 	// Decoding times of the video, or of the audio if the fragment has no video.
 	Start, End time.Duration
-	First      time.Duration // decoding time of the first sample of either track
-	Lead       time.Duration // time by which its audio ends after its video; 0 unless it has both
+	First      time.Duration // decoding time of the first sample, video or audio
+	Lead       time.Duration // time from the end of the video to the end of the audio, or 0
 	Pictures   int           // number of video frames
 	Sounds     int           // number of audio frames
-	Sequence   uint32        // see Fragment
-	Key        bool          // it begins with a keyframe, or has the audio of a movie without video
+	Sequence   uint32        // as in Fragment
+	Key        bool          // begins with a keyframe, or has only audio in a stream without video
 }
 
-// newFragmentInfo describes a fragment that has a run of each track. One of the runs may have no
-// samples. hasVideo reports whether the movie has video. The caller sets the sizes and the number
-// of the fragment.
+// newFragmentInfo describes a fragment with the given samples of each track. One of the runs may be
+// empty. The argument hasVideo reports whether the stream has video. The caller sets Head, Size and
+// Sequence.
 func newFragmentInfo(video, sound run, hasVideo bool) (f FragmentInfo) {
 	f.Pictures, f.Sounds = video.samples, sound.samples
 	switch {
@@ -49,9 +49,9 @@ func newFragmentInfo(video, sound run, hasVideo bool) (f FragmentInfo) {
 	return f
 }
 
-// lastKey returns the index of the last keyframe among the complete samples if a fragment must end
-// before that keyframe. Otherwise it returns 0. It also returns 0 if there are just two samples and
-// both are keyframes, because neither waits for the other.
+// lastKey returns the index of the last keyframe among the complete video samples, because a
+// fragment must end before it. It returns 0 if there is no such keyframe after the first sample, or
+// if there are just two samples and both are keyframes.
 func (m *Muxer) lastKey() int {
 	done := m.video.done
 	for i := len(done) - 1; i > 0; i-- {
@@ -65,10 +65,9 @@ func (m *Muxer) lastKey() int {
 	return 0
 }
 
-// emit appends a fragment of complete samples to dst, if there are any. If all is set, the fragment
-// has all of them. Otherwise it ends before the last keyframe. If audio arrives steadily without
-// video, it is then split into short fragments, because HLS cuts parts of a steady length from
-// them.
+// emit appends fragments of complete samples to dst, if there are any. If all is set, it appends
+// all of them. Otherwise it stops before the last keyframe, and holds back some audio if video is
+// late, so that the fragments have a steady length for the parts of HLS.
 func (m *Muxer) emit(dst *millrace.Chain, all bool) Fragment {
 	videos, sounds := len(m.video.done), len(m.audio.done)
 	if !all {
@@ -107,8 +106,8 @@ func (m *Muxer) emit(dst *millrace.Chain, all bool) Fragment {
 	return f
 }
 
-// describe returns the FragmentInfo for a head that buildHead has built for these numbers of video
-// and audio samples.
+// describe returns the FragmentInfo of the fragment that buildHead has just built. The arguments
+// are its numbers of video and audio samples.
 func (m *Muxer) describe(videos, sounds int) FragmentInfo {
 	f := newFragmentInfo(m.video.run(videos), m.audio.run(sounds), m.sent[0] != nil)
 	f.Head, f.Sequence = len(m.head.b), m.sequence
@@ -116,7 +115,7 @@ func (m *Muxer) describe(videos, sounds int) FragmentInfo {
 	return f
 }
 
-// run describes the first n complete samples.
+// run describes the first n complete samples of t.
 func (t *track) run(n int) run {
 	if n == 0 {
 		return run{}
@@ -127,9 +126,9 @@ func (t *track) run(n int) run {
 		end: toTime(last.at+int64(last.duration), scale)}
 }
 
-// piece returns how many samples the next fragment has. videos and sounds are the numbers of
-// complete video and audio samples. Even if many frames have waited, a fragment is one video frame
-// and its audio, because HLS cuts parts of a steady length from fragments.
+// piece returns the numbers of video and audio samples of the next fragment. The arguments are the
+// numbers of complete samples. Even if many frames have waited, a fragment has only one video frame
+// and its audio, so that HLS can make parts of a steady length.
 func (m *Muxer) piece(videos, sounds int) (v, s int) {
 	switch {
 	case videos == 0 && m.videoConfig() == nil:
@@ -165,7 +164,7 @@ func bytesOf(samples []sample) (n int) {
 	return n
 }
 
-// start returns the earliest decoding time among the complete samples, truncated to milliseconds.
+// start returns the earliest decoding time of the complete samples, rounded down to milliseconds.
 func (m *Muxer) start() time.Duration {
 	first := int64(-1)
 	for _, tr := range []*track{&m.video, &m.audio} {
@@ -179,8 +178,8 @@ func (m *Muxer) start() time.Duration {
 	return time.Duration(first) * time.Millisecond
 }
 
-// buildHead builds the moof and the header of the mdat in m.head, for the given numbers of video
-// and audio samples.
+// buildHead builds the moof and the header of the mdat in m.head. The arguments are the numbers of
+// video and audio samples.
 func (m *Muxer) buildHead(videos, sounds int) {
 	w := &m.head
 	w.b = w.b[:0]
@@ -197,8 +196,7 @@ func (m *Muxer) buildHead(videos, sounds int) {
 		audio = w.run(&m.audio, sounds, runAudio)
 	}
 	w.end(moof)
-	// The data begins after the moof and the 8 bytes of the mdat's header. Video comes before
-	// audio.
+	// The data begins after the moof and the 8 bytes of the mdat's header. Video comes first.
 	data := len(w.b) + 8
 	videoBytes, soundBytes := bytesOf(m.video.done[:videos]), bytesOf(m.audio.done[:sounds])
 	if video > 0 {
@@ -211,7 +209,7 @@ func (m *Muxer) buildHead(videos, sounds int) {
 	w.text("mdat")
 }
 
-// run adds the traf box of a track's first n complete samples. It returns the position at which the
+// run appends the traf box for a track's first n complete samples. It returns the place where the
 // caller must write the offset of their data.
 func (w *boxes) run(tr *track, n int, flags uint32) (offset int) {
 	traf := w.begin("traf")

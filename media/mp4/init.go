@@ -8,11 +8,10 @@ import (
 // AppendInit appends the init segment (ftyp and moov) of the last fragment to dst, which then owns
 // it. Before the first fragment, it returns ErrNoInit and leaves dst unchanged.
 //
-// The segment is the same for every viewer, wherever the viewer starts, because fragments carry the
-// stream's time, and a player starts at the time of its first fragment. There is no edit list to
-// make that time 0. Chromium and ffmpeg treat the part of an AAC track before an edit list as
-// encoder delay, and decode and discard it. A viewer who joins an hour after the start would
-// therefore have to wait for an hour.
+// The init segment is the same for every viewer, because fragments carry the stream's time, and a
+// player starts at the time of its first fragment. There is no edit list to make that time 0.
+// Chromium and ffmpeg treat the part of an AAC track before an edit list as encoder delay, and
+// decode and discard it. A viewer who joins an hour after the start would have to wait for an hour.
 func (m *Muxer) AppendInit(dst *millrace.Chain) error {
 	if m.sent == [2]*config{} {
 		return ErrNoInit
@@ -45,13 +44,13 @@ func (m *Muxer) AppendInit(dst *millrace.Chain) error {
 
 func (w *boxes) movieHeader() {
 	at := w.full("mvhd", 0, 0)
-	w.zeros(8)       // created, modified
-	w.u32(1000)      // scale
-	w.u32(0)         // duration: given by the fragments
-	w.u32(1 << 16)   // rate
-	w.u16(1 << 8)    // volume
-	w.zeros(2 + 8)   // reserved
-	w.matrix()       //
+	w.zeros(8)     // created, modified
+	w.u32(1000)    // scale
+	w.u32(0)       // duration: given by the fragments
+	w.u32(1 << 16) // rate
+	w.u16(1 << 8)  // volume
+	w.zeros(2 + 8) // reserved
+	w.matrix()
 	w.zeros(6 * 4)   // predefined
 	w.u32(1<<32 - 1) // next track
 	w.end(at)
@@ -126,7 +125,7 @@ func (w *boxes) handler(c *config) {
 	w.end(at)
 }
 
-// dataInformation adds boxes which state that the samples are in this file.
+// dataInformation appends boxes that say that the samples are in this file.
 func (w *boxes) dataInformation() {
 	dinf := w.begin("dinf")
 	dref := w.full("dref", 0, 0)
@@ -137,7 +136,8 @@ func (w *boxes) dataInformation() {
 	w.end(dinf)
 }
 
-// sampleTable describes the codec. The samples themselves are in the fragments.
+// sampleTable appends a sample description for the codec. The table has no samples, because the
+// samples are in the fragments.
 func (w *boxes) sampleTable(c *config) {
 	stbl := w.begin("stbl")
 	stsd := w.full("stsd", 0, 0)
@@ -197,7 +197,7 @@ func (w *boxes) sound(c *config) {
 	w.u16(16) // bits per sample
 	w.u32(0)
 	if c.scale > 0xffff {
-		w.u32(0) // the rate does not fit; the record has it
+		w.u32(0) // the rate does not fit into 16 bits; it is in the record
 	} else {
 		w.u32(c.scale << 16)
 	}
@@ -207,24 +207,24 @@ func (w *boxes) sound(c *config) {
 	w.end(at)
 }
 
-// elementaryStream adds the descriptors of ISO/IEC 14496-1 around an AudioSpecificConfig.
+// elementaryStream appends the descriptors of ISO/IEC 14496-1 for an AudioSpecificConfig.
 func (w *boxes) elementaryStream(record []byte) {
 	n := len(record)
-	w.descriptor(3, 3+(5+13)+(5+n)+(5+1)) // ES descriptor: its own 3 bytes and three descriptors
+	w.descriptor(3, 3+(5+13)+(5+n)+(5+1)) // ES descriptor: 3 bytes and three descriptors
 	w.u16(0)                              // id
 	w.u8(0)                               // flags
 	w.descriptor(4, 13+5+n)               // decoder
 	w.u8(0x40)                            // AAC
 	w.u8(5<<2 | 1)                        // audio
-	w.zeros(3 + 4 + 4)                    // buffer, bit rates: not known
+	w.zeros(3 + 4 + 4)                    // buffer size and bit rates: not known
 	w.descriptor(5, n)                    // decoder-specific info
 	w.bytes(record)
 	w.descriptor(6, 1) // synchronisation: as in MP4
 	w.u8(2)
 }
 
-// descriptor begins a descriptor with n bytes of content. It writes the size in the long form,
-// which has four bytes of seven bits each.
+// descriptor begins a descriptor with n bytes of content. The size is in the long form, with four
+// bytes of seven bits each.
 func (w *boxes) descriptor(tag uint8, n int) {
 	w.u8(tag)
 	w.u8(uint8(n>>21) | 0x80)
@@ -233,7 +233,7 @@ func (w *boxes) descriptor(tag uint8, n int) {
 	w.u8(uint8(n) & 0x7f)
 }
 
-// trackDefaults adds the trex box, which has defaults for the samples of fragments.
+// trackDefaults appends the trex box with the defaults for the samples of fragments.
 func (w *boxes) trackDefaults(id uint32, c *config) {
 	at := w.full("trex", 0, 0)
 	w.u32(id)

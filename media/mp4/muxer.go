@@ -8,46 +8,48 @@ import (
 	"github.com/millrace-io/millrace/media/flv"
 )
 
-// DefaultMaxWaitBytes is the default of MaxWaitBytes. It is above the size of any tag.
+// DefaultMaxWaitBytes is the default of MaxWaitBytes. No tag is that large.
 const DefaultMaxWaitBytes = 16 << 20
 
 const (
-	// maxWaitSamples limits the samples that wait for a fragment. If a stream has 60 video and 47
-	// audio frames a second, it is more than a second of the stream.
+	// maxWaitSamples is the maximum number of samples that wait for a fragment. A stream with 60
+	// video and 47 audio frames a second has fewer samples in a second.
 	maxWaitSamples = 128
 
-	// audioFrames is how many audio frames a fragment has if the stream has no video, or video has
-	// stopped. They last about a tenth of a second at the usual rates.
+	// audioFrames is the number of audio frames in a fragment of a stream without video. They last
+	// about a tenth of a second at the usual rates.
 	audioFrames = 5
 )
 
-// lateFrames limits the audio frames of a fragment while video is late. It is so small that HLS can
-// still cut parts every 280 ms, as it does with video.
+// lateFrames is the maximum number of audio frames in a fragment while video is late. It is so
+// small that HLS can make parts of 280 ms, as with video.
 const lateFrames = 2
 
-// maxLate is the largest number of waiting audio frames that are sent a few at a time when video is
-// late. If more frames wait, the reason is not that video is late.
+// If more than maxLate audio frames wait, the Muxer sends all of them at once, because the reason
+// is not that video is late.
 const maxLate = 8
 
-// maxRecord limits the size of a sequence header, in bytes. The limit is needed because every init
-// segment repeats the sequence headers. Parameter sets have some dozens of bytes.
+// maxRecord is the maximum size of a sequence header, in bytes. Parameter sets have some dozens of
+// bytes. A limit is needed because every init segment repeats the sequence headers.
 const maxRecord = 64 << 10
 
 // trackWait is how long, in ms of the stream, the first fragment waits for an announced sequence
-// header, or for the first video frame after one. Publishers send the sequence headers of both
-// tracks together. They often announce tracks that they do not have.
+// header, or for the first video frame after one. The wait is short, because publishers send the
+// sequence headers of both tracks together, but often announce tracks that they do not have.
 const trackWait = 1000
 
 // damagedWait is how long, in ms of the stream, video may be damaged before the init segment omits
-// it. If a keyframe is damaged, all frames are lost up to the next keyframe, some seconds later.
+// it. It is long enough for the loss of one keyframe, after which all frames are lost until the
+// next keyframe, some seconds later.
 const damagedWait = 10_000
 
 // Option changes how a Muxer works. Options panic if a value is out of range.
 type Option func(*Muxer)
 
-// MaxWaitBytes limits the samples that wait for a fragment, in bytes. If a single sample is larger,
-// WriteTag returns a *LimitError. If one more sample would exceed the limit, the complete samples
-// are sent early. The newest sample of each track stays, so two tracks hold at most twice n.
+// MaxWaitBytes limits the bytes of the samples that wait for a fragment. If a single sample is
+// larger, WriteTag returns a *LimitError. If one more sample would exceed the limit, WriteTag sends
+// the complete samples early. The newest sample of each track stays, so two tracks hold at most
+// twice n.
 func MaxWaitBytes(n int) Option {
 	if n < 1 || n > 1<<30 {
 		panic(fmt.Sprintf("mp4: MaxWaitBytes(%d): from 1 byte to 1 GiB", n))
@@ -56,55 +58,53 @@ func MaxWaitBytes(n int) Option {
 }
 
 // Tracks announces the tracks of the stream, as its FLV header does. The first fragment then waits
-// for the sequence header of each track. Without this wait, the init segment would have to be
-// replaced when the second sequence header arrives a moment later. The wait ends after one second
-// of the stream, or when 128 samples or MaxWaitBytes wait. If the codec or the sequence header of a
-// track is refused, the wait for that track ends at once.
+// for the sequence header of each track, so that a second sequence header a moment later does not
+// replace the init segment. The wait ends after one second of the stream, or when 128 samples or
+// MaxWaitBytes wait. If the Muxer refuses the codec or the sequence header of a track, the wait for
+// that track ends at once.
 func Tracks(video, audio bool) Option {
 	return func(m *Muxer) { m.video.expected, m.audio.expected = video, audio }
 }
 
 // Fragment describes the fragment that WriteTag or Flush has appended. If several video frames were
-// complete, it describes several fragments together, each with one video frame and its audio; see
-// Muxer.Parts. If nothing was appended, Samples is 0.
+// complete, there are several fragments, each with one video frame and its audio, and Fragment
+// describes them together; see Muxer.Parts. If nothing was appended, Samples is 0.
 //
-// Key is set if the fragment begins with a keyframe. If the fragment has only audio, Key is set in
+// Key is set if the fragment begins with a keyframe. For a fragment with only audio, Key is set in
 // three cases: the stream has no video, no video has been sent yet, or the next video frame will be
-// a keyframe because the previous one was lost. Key is not set while video has stopped, because the
-// next frame may refer to earlier frames.
+// a keyframe because the previous one was lost. If video has only stopped, Key is not set, because
+// the next frame may refer to earlier frames.
 type Fragment struct {
-	Samples int  // video and audio frames
-	Key     bool // a viewer that has the init segment can begin at this fragment; see above
-	// The tag that completed the fragment is a keyframe. The next fragment begins with that
-	// keyframe.
+	Samples int  // number of video and audio frames
+	Key     bool // a viewer with the init segment can begin at this fragment
+	// The next fragment begins with a keyframe, which completed this fragment.
 	KeyNext bool
-	// The init segment differs from that of the previous fragment, or there is no previous
-	// fragment.
+	// The init segment has changed since the previous fragment, or this is the first fragment.
 	NewInit bool
 	// Earliest decoding time, in whole milliseconds of the stream's own time.
 	Start    time.Duration
 	Duration time.Duration // duration of the video, or of the audio if there is no video
-	Sequence uint32        // number of the last fragment, from 1 on
+	Sequence uint32        // number of the last fragment, from 1
 }
 
-// Clock makes the Muxer call now when a tag arrives. It is for live streams. If the timestamps leap
-// ahead, the leap is then accepted at once if as much time has passed. If less time has passed, the
-// leap is not treated as a pause. Without Clock, and for other leaps, a leap is accepted only after
-// later frames confirm it.
+// Clock makes the Muxer call now when a tag arrives. Use it for live streams. If the timestamps
+// leap ahead, the Muxer then compares the leap with the time that has passed. If as much time has
+// passed, it accepts the leap at once. Otherwise the leap is not a pause. Without Clock, and for
+// other leaps, the Muxer accepts a leap only after later frames confirm it.
 func Clock(now func() time.Time) Option {
 	return func(m *Muxer) { m.wall = now }
 }
 
-// Muxer turns FLV tags into fragmented MP4. It belongs to one goroutine at a time. Release releases
-// the samples that wait.
+// Muxer converts FLV tags to fragmented MP4. It belongs to one goroutine at a time. Release
+// releases the samples that wait for a fragment.
 type Muxer struct {
 	maxBytes     int
 	wall         func() time.Time // nil if the stream is not live
 	clock        clock
 	times        []int64 // memory for clock.add
 	video, audio track
-	needKey      bool // drop video up to the next keyframe
-	videoBegun   bool // video was sent at which viewers can start
+	needKey      bool // drop video until the next keyframe
+	videoBegun   bool // a keyframe was sent
 	noVideo      bool // the video is damaged: the init segment omits it until a good frame arrives
 
 	sent     [2]*config // configs of video and audio in the last fragment
@@ -126,16 +126,17 @@ func NewMuxer(opts ...Option) *Muxer {
 	return m
 }
 
-// WriteTag adds a tag. flv.Decoder.Next must have described it as t and appended it to src, and src
-// must hold nothing else. WriteTag takes ownership of src, even if it returns an error. If the tag
-// completes a fragment, WriteTag appends the fragment to dst, which then owns it.
+// WriteTag adds a tag. The Tag t and the tag's bytes in src must come from one call of
+// flv.Decoder.Next, and src must have no other bytes. WriteTag takes ownership of src, even if it
+// returns an error. If the tag completes a fragment, WriteTag appends the fragment to dst, which
+// then owns it.
 //
 // WriteTag drops NAL units of length 0 from video frames, and ignores frames that decoders cannot
 // decode; see LeftOut. It also ignores tags other than video, audio and their sequence headers,
 // video before the first keyframe, and samples before their sequence header. A new sequence header
 // completes a fragment of all waiting samples. The next fragment then has NewInit set, unless the
-// old sequence header has returned by then. A *CodecError, *ConfigError or *LimitError concerns
-// only this tag. Nothing is appended then, and the next tag may be written.
+// old sequence header has returned by then. After a *CodecError, *ConfigError or *LimitError,
+// WriteTag has appended nothing, and the caller may continue with the next tag.
 func (m *Muxer) WriteTag(dst *millrace.Chain, t flv.Tag, src *millrace.Chain) (Fragment, error) {
 	defer src.Release()
 	m.parts = m.parts[:0]
@@ -157,7 +158,7 @@ func (m *Muxer) WriteTag(dst *millrace.Chain, t flv.Tag, src *millrace.Chain) (F
 	case src.Len() != t.Len() || t.Payload <= 0 || t.Payload > t.Len()-4:
 		return Fragment{}, errNotWhole
 	}
-	n := t.Len() - 4 - t.Payload // the last 4 are the previous-tag-size
+	n := t.Len() - 4 - t.Payload // the last 4 bytes are the previous-tag-size
 	src.Discard(t.Payload)
 	var data millrace.Chain
 	src.Cut(&data, n)
@@ -171,16 +172,16 @@ func (m *Muxer) WriteTag(dst *millrace.Chain, t flv.Tag, src *millrace.Chain) (F
 	return m.writeAudio(dst, t, &data)
 }
 
-// LeftOut returns how many NAL units of length 0 WriteTag has dropped, plus how many video frames
-// it has ignored. Some encoders send units of length 0, and decoders fail at them. A frame is
-// ignored if it is not a sequence of NAL units, or contains no slice. If no good frame has arrived
-// yet, or none for 10 seconds of the stream, the init segment has no video, as if there were no
-// sequence header.
+// LeftOut returns the number of NAL units of length 0 that WriteTag has dropped, plus the number of
+// video frames that it has ignored. Some encoders send units of length 0, and decoders fail at
+// them. WriteTag ignores a frame that is not a sequence of NAL units, or contains no slice. If
+// there has been no good frame yet, or none for 10 seconds of the stream, the init segment has no
+// video, as if there were no sequence header.
 func (m *Muxer) LeftOut() int64 { return m.leftOut }
 
 // Flush appends a fragment of all waiting samples to dst, which then owns it. If no samples wait,
 // dst is unchanged. The newest sample of each track gets the duration of the sample before it. Call
-// Flush at the end of the stream. The Muxer then has nothing left to release.
+// Flush at the end of the stream. Release is then not necessary.
 func (m *Muxer) Flush(dst *millrace.Chain) Fragment {
 	m.parts = m.parts[:0]
 	m.video.expected, m.audio.expected = false, false
@@ -191,11 +192,11 @@ func (m *Muxer) Flush(dst *millrace.Chain) Fragment {
 }
 
 // Parts describes each MP4 fragment that the last call of WriteTag or Flush has appended, in order.
-// The descriptions are the same as ReadFragment's. The slice belongs to the Muxer, and the next
-// call of WriteTag or Flush overwrites it.
+// The descriptions are the same as ReadFragment's. The slice is valid until the next call of
+// WriteTag or Flush.
 func (m *Muxer) Parts() []FragmentInfo { return m.parts }
 
-// settle gives times to the held samples. full means that no more samples can be held.
+// settle gives a time to all held samples. If full is set, no more samples can be held.
 func (m *Muxer) settle(full bool) {
 	if m.video.conf != nil {
 		m.place(&m.video, m.clock.flush(m.times[:0], &m.clock.video, m.video.length(), full))
@@ -205,8 +206,8 @@ func (m *Muxer) settle(full bool) {
 	}
 }
 
-// Release releases the waiting samples. The Muxer may still be used. It then drops video up to the
-// next keyframe.
+// Release releases the waiting samples. The Muxer can still be used, but drops video until the next
+// keyframe.
 func (m *Muxer) Release() {
 	m.settle(false)
 	m.video.release()
@@ -214,8 +215,8 @@ func (m *Muxer) Release() {
 	m.needKey, m.videoBegun = true, false
 }
 
-// videoConfig returns the sequence header of the video. If the init segment of the next fragment
-// omits the video, it returns nil.
+// videoConfig returns the config of the video, or nil if the init segment of the next fragment
+// omits the video.
 func (m *Muxer) videoConfig() *config {
 	if m.noVideo {
 		return nil
@@ -274,20 +275,20 @@ func (m *Muxer) writeVideo(dst *millrace.Chain, t flv.Tag, data *millrace.Chain)
 	m.noVideo = false
 	f := m.makeRoom(dst, data.Len())
 	slow := m.clock.video.slow > 0
-	m.needKey = false // the last fragment ends before a keyframe
+	m.needKey = false // the fragment f ends before a keyframe
 	m.hold(tr, &m.clock.video, t, data)
 	if f.Samples == 0 && len(tr.done) > 0 && m.ready() {
 		m.closeAudio()
 		f = m.emit(dst, false)
 	}
-	// While audio is sent alone, that audio is sent before the next video frame.
+	// If audio is sent alone, the next fragment may have only audio from before the keyframe.
 	f.KeyNext = t.Key && f.Samples > 0 && !slow && len(tr.held)+len(tr.done) == 0
 	return f, nil
 }
 
-// leaveOut records that the frame t is damaged. If there has been no good frame for damagedWait,
-// leaveOut appends a fragment of all waiting samples to dst, which then owns it. The next init
-// segment has no video.
+// leaveOut handles a damaged frame t. If there has been no good frame for damagedWait, it appends a
+// fragment of all waiting samples to dst, which then owns it, and the next init segment has no
+// video.
 func (m *Muxer) leaveOut(dst *millrace.Chain, t flv.Tag) (f Fragment) {
 	m.needKey = m.needKey || t.Key
 	switch v := &m.clock.video; {
@@ -323,7 +324,8 @@ func (m *Muxer) writeAudio(dst *millrace.Chain, t flv.Tag, data *millrace.Chain)
 	return f, nil
 }
 
-// hold adds a sample, and places all samples whose time is now known. It takes ownership of data.
+// hold adds a sample to tr. It gives a time to all samples that the clock has a time for. It takes
+// ownership of data.
 func (m *Muxer) hold(tr *track, p *pace, t flv.Tag, data *millrace.Chain) {
 	var wall int64
 	if m.wall != nil {
@@ -335,7 +337,7 @@ func (m *Muxer) hold(tr *track, p *pace, t flv.Tag, data *millrace.Chain) {
 	m.place(tr, m.clock.add(m.times[:0], p, t.Timestamp, tr.length(), wall))
 }
 
-// place gives times to the oldest samples that tr holds.
+// place gives the times to the oldest held samples of tr.
 func (m *Muxer) place(tr *track, times []int64) {
 	m.times = times
 	for i, ms := range times {
@@ -349,8 +351,8 @@ func (m *Muxer) place(tr *track, times []int64) {
 	tr.held = tr.held[:copy(tr.held, tr.held[len(times):])]
 }
 
-// audioIsAlone reports whether audio is sent without waiting for the next video frame. That is the
-// case if there is no video, its frames are far apart, or the next frame is late.
+// audioIsAlone reports whether to send audio without waiting for the next video frame, because
+// there is no video, its frames are far apart, or the next frame is late.
 func (m *Muxer) audioIsAlone() bool {
 	switch v := &m.clock.video; {
 	case m.video.conf == nil || v.slow > 0:
@@ -369,8 +371,7 @@ func (m *Muxer) checkSize(data *millrace.Chain) error {
 	return nil
 }
 
-// ready reports whether the first fragment need not wait for the sequence header of any announced
-// track.
+// ready reports whether the first fragment has no more sequence headers to wait for.
 func (m *Muxer) ready() bool {
 	if m.clock.passed() >= trackWait {
 		m.video.expected, m.audio.expected = false, false
@@ -378,9 +379,8 @@ func (m *Muxer) ready() bool {
 	return (m.video.conf != nil || !m.video.expected) && (m.audio.conf != nil || !m.audio.expected)
 }
 
-// makeRoom is called before a sample of n bytes is added. If the waiting samples must be sent
-// first, it appends a fragment of them. The Muxer then stops waiting for tracks, and for frames
-// that confirm a time.
+// makeRoom is called before a sample of n bytes is added. If too many samples wait, it appends a
+// fragment of them. The Muxer then no longer waits for tracks, or for frames that confirm a time.
 func (m *Muxer) makeRoom(dst *millrace.Chain, n int) Fragment {
 	videos, videoBytes := m.video.waiting()
 	sounds, soundBytes := m.audio.waiting()
@@ -393,8 +393,8 @@ func (m *Muxer) makeRoom(dst *millrace.Chain, n int) Fragment {
 	return m.emit(dst, true)
 }
 
-// closeAudio ends the newest audio frame if audio has stopped. It does not wait for the time of the
-// next audio frame.
+// closeAudio ends the newest audio frame if no audio has arrived for a while, so that the frame
+// need not wait for the next one.
 func (m *Muxer) closeAudio() {
 	if a := &m.clock.audio; a.round > 0 && m.clock.waited(a) > maxBack {
 		m.audio.close(m.audio.next)

@@ -5,25 +5,25 @@ import (
 	"github.com/millrace-io/millrace/media/flv"
 )
 
-// A video frame of AVC or HEVC is a sequence of NAL units, each preceded by its length. Some
-// encoders send units of length 0, at which decoders fail. Others send frames in the Annex B
-// format, which has start codes instead of lengths.
+// A video frame of AVC or HEVC is a sequence of NAL units, each after its length. Some encoders
+// send units of length 0, which decoders fail at. Others send frames in the Annex B format, which
+// has start codes instead of lengths.
 
-// A unitScanner reads the lengths of the NAL units of a frame.
+// A unitScanner scans the NAL units of a frame.
 type unitScanner struct {
 	codec flv.Codec
 	size  int // size of a length, in bytes
 
-	empty   [][2]int // ranges of the units of length 0: from and to
+	empty   [][2]int // offsets of the units of length 0: start and end
 	picture bool     // the frame contains a slice
 }
 
-// scan scans a frame, which it borrows. It reports whether the frame consists of NAL units. Zeros
-// at the end of the frame are allowed.
+// scan scans a frame, which it borrows. It reports whether the frame is a sequence of NAL units.
+// Zeros at the end of the frame are allowed.
 func (s *unitScanner) scan(data *millrace.Chain) bool {
 	at, total := 0, data.Len()
-	// State of the current unit: its length, how many bytes of the length are known, and how many
-	// bytes follow.
+	// The length of the current unit, the number of bytes of that length that are known, and the
+	// number of bytes of the unit that follow.
 	length, have, rest := 0, 0, 0
 	first := false // the next byte is the first of a unit
 	for p := range data.All() {
@@ -59,7 +59,7 @@ func (s *unitScanner) scan(data *millrace.Chain) bool {
 	return have == 0
 }
 
-// addEmpty notes a range of bytes to drop.
+// addEmpty adds a range to s.empty, or extends the last range.
 func (s *unitScanner) addEmpty(from, to int) {
 	if n := len(s.empty); n > 0 && s.empty[n-1][1] == from {
 		s.empty[n-1][1] = to
@@ -68,7 +68,7 @@ func (s *unitScanner) addEmpty(from, to int) {
 	s.empty = append(s.empty, [2]int{from, to})
 }
 
-// isPicture reports whether a unit with this first byte is a slice. Every frame must have a slice.
+// isPicture reports whether a unit with this first byte is a slice.
 func (s *unitScanner) isPicture(first byte) bool {
 	if s.codec == flv.HEVC {
 		return first>>1&0x3f < 32 // ITU-T H.265, table 7-1
@@ -77,8 +77,8 @@ func (s *unitScanner) isPicture(first byte) bool {
 	return 1 <= kind && kind <= 5
 }
 
-// cleanUnits drops the NAL units of length 0 from a frame. If the frame is not a sequence of units,
-// or contains no slice, it returns false.
+// cleanUnits drops the NAL units of length 0 from a frame. If the frame is not a sequence of NAL
+// units, or has no slice, it returns false.
 func (m *Muxer) cleanUnits(c *config, data *millrace.Chain) bool {
 	s := unitScanner{codec: c.codec, size: c.lengthSize, empty: m.empty[:0]}
 	ok := s.scan(data) && s.picture

@@ -12,14 +12,14 @@ import (
 	"github.com/millrace-io/millrace/media/flv"
 )
 
-// ErrNotMP4 is the error of ReadMovie and ReadFragment for bytes that a Muxer does not write.
+// ErrNotMP4 is returned by ReadMovie and ReadFragment for bytes that no Muxer has written.
 var ErrNotMP4 = errors.New("mp4: not an init segment, or not a fragment, of a Muxer")
 
-// A Movie describes an init segment and its fragments.
+// A Movie describes an init segment.
 type Movie struct {
 	Codecs        string // as in RFC 6381, such as "avc1.64001f,mp4a.40.2"
 	Width, Height int    // displayed size of the video; 0 without video
-	Video, Audio  bool   // whether there is a track of video and of audio
+	Video, Audio  bool   // there is a video track, an audio track
 
 	tracks []movieTrack
 }
@@ -29,7 +29,7 @@ type movieTrack struct {
 	video     bool
 }
 
-// ReadMovie reads an init segment that Muxer.AppendInit has made. It borrows init.
+// ReadMovie parses an init segment that Muxer.AppendInit has written. It borrows init.
 func ReadMovie(init []byte) (Movie, error) {
 	var m Movie
 	var codecs []string
@@ -89,7 +89,7 @@ func ReadMovie(init []byte) (Movie, error) {
 }
 
 // Movie describes the init segment of the last fragment, as ReadMovie does. Before the first
-// fragment, movie is empty.
+// fragment, it returns the zero Movie.
 func (m *Muxer) Movie() (movie Movie) {
 	var codecs []string
 	ids := [2]uint32{m.video.id, m.audio.id}
@@ -109,7 +109,7 @@ func (m *Muxer) Movie() (movie Movie) {
 	return movie
 }
 
-// name returns the codec in the notation of RFC 6381.
+// name returns the codec in the form of RFC 6381.
 func (c *config) name() string {
 	switch c.codec {
 	case flv.AVC:
@@ -121,8 +121,8 @@ func (c *config) name() string {
 }
 
 // ReadFragment parses the head of the fragment at the start of b. If b is too short, need is the
-// number of bytes that ReadFragment needs. It first needs 8 bytes for the size of the moof, and
-// then the moof and the next 8 bytes. It borrows b, and allocates nothing.
+// number of bytes that ReadFragment needs: first 8, for the size of the moof, and then the moof and
+// 8 more. ReadFragment borrows b and allocates nothing.
 func (m *Movie) ReadFragment(b []byte) (f FragmentInfo, need int, err error) {
 	if len(b) < 8 {
 		return f, 8, nil
@@ -172,20 +172,21 @@ func (m *Movie) ReadFragment(b []byte) (f FragmentInfo, need int, err error) {
 	return f, 0, nil
 }
 
-// maxApart is how far before the end of the stream a fragment may end. If it ends earlier, the
-// Timeline restarts.
+// maxApart is how far before the end of the Timeline a fragment may end. If a fragment ends
+// earlier, the Timeline restarts.
 const maxApart = time.Minute
 
-// A Timeline measures how much of a stream its fragments have covered, in any order of audio and
-// video. It follows the video. Fragments with audio alone advance it only if their audio is further
-// ahead of the video than in the latest fragment with both. The zero Timeline is at the start.
+// A Timeline measures how much of a stream the fragments have covered, although audio and video may
+// arrive in any order. It follows the video. A fragment with only audio advances the Timeline only
+// if the audio is further ahead of the video than in the latest fragment with both. The zero
+// Timeline is at the start.
 type Timeline struct {
 	begun     bool
 	end, lead time.Duration
 }
 
-// Add processes the next fragment. It returns the start and the end of the part of the stream that
-// the fragment adds. If it adds nothing, start equals end.
+// Add adds the next fragment. It returns the start and the end of the part of the stream that the
+// fragment adds. If the fragment adds nothing, start equals end.
 func (t *Timeline) Add(f FragmentInfo) (start, end time.Duration) {
 	if !t.begun || f.End < t.end-maxApart {
 		t.begun, t.end, t.lead = true, f.Start, 0
@@ -200,11 +201,10 @@ func (t *Timeline) Add(f FragmentInfo) (start, end time.Duration) {
 	return start, t.end
 }
 
-// AppendEarlier appends the fragment at the start of src to dst. All times in it are moved earlier
-// by the duration by. f is the result of ReadFragment for the fragment. AppendEarlier copies the
-// head and shares the samples. dst owns the appended fragment, and src keeps the bytes after the
-// fragment. If a track's samples would be before time 0, the track is hidden, unless it is the only
-// one.
+// AppendEarlier moves the fragment at the start of src to dst, which then owns it, and moves all
+// its times earlier by the given duration. The FragmentInfo f must be ReadFragment's. AppendEarlier
+// copies the head and shares the samples. If the samples of a track would begin before time 0, it
+// hides that track, unless it is the only one.
 func (m *Movie) AppendEarlier(dst, src *millrace.Chain, f FragmentInfo, by time.Duration) {
 	if by != 0 {
 		head := make([]byte, 0, 512)
@@ -224,7 +224,7 @@ func (m *Movie) AppendEarlier(dst, src *millrace.Chain, f FragmentInfo, by time.
 // shiftHead moves the times in the head of a fragment earlier.
 func (m *Movie) shiftHead(head []byte, by time.Duration) {
 	size := int(binary.BigEndian.Uint32(head))
-	var early []byte // the type field of the traf box to hide
+	var early []byte // type field of the traf box to hide
 	shown := 0
 	for in := head[8:size]; len(in) > 0; {
 		kind, traf, rest := cutBox(in)
@@ -246,8 +246,8 @@ func (m *Movie) shiftHead(head []byte, by time.Duration) {
 	}
 }
 
-// shiftTrack moves the time in a traf box earlier. If the time would be before 0, it sets the time
-// to 0 and returns false.
+// shiftTrack moves the time in a traf box earlier. If the result would be negative, it sets the
+// time to 0 and returns false.
 func (m *Movie) shiftTrack(traf []byte, by time.Duration) bool {
 	var scale time.Duration
 	for len(traf) > 0 {
@@ -271,7 +271,7 @@ func (m *Movie) shiftTrack(traf []byte, by time.Duration) bool {
 	return true
 }
 
-// units returns d in units of scale, rounded to the nearest number.
+// units converts d to a number of units, rounded. There are scale units per second.
 func units(d, scale time.Duration) int64 {
 	return int64(d/time.Second*scale + (d%time.Second*scale+time.Second/2)/time.Second)
 }
@@ -279,11 +279,11 @@ func units(d, scale time.Duration) int64 {
 // End returns the time that the fragments have reached.
 func (t *Timeline) End() time.Duration { return t.end }
 
-// maxHead limits the size of a fragment's head. A Muxer writes 16 bytes for each of maxWaitSamples,
-// and 200 more.
+// maxHead is the maximum size of a fragment's head. A Muxer writes 16 bytes for each of
+// maxWaitSamples samples, and 200 more.
 const maxHead = 64 << 10
 
-// A run is the part of a fragment that belongs to one track.
+// A run is the samples of one track in a fragment.
 type run struct {
 	video, key bool
 	samples    int
@@ -336,7 +336,7 @@ func (m *Movie) readRun(traf []byte) (r run, err error) {
 }
 
 // cutBox returns the type and the content of the box at the start of b, and the bytes after the
-// box. If b does not begin with a whole box, kind is nil.
+// box. If there is no whole box, kind is nil.
 func cutBox(b []byte) (kind, in, rest []byte) {
 	if len(b) < 8 {
 		return nil, nil, nil
@@ -363,8 +363,8 @@ func walkBoxes(b []byte, f func(kind string, in []byte) error) error {
 	return nil
 }
 
-// sampleEntry returns the codec of an entry of a sample description, in the notation of RFC 6381.
-// codec is "" if a Muxer never writes such an entry.
+// sampleEntry returns the codec of a sample entry, in the form of RFC 6381. If no Muxer writes such
+// an entry, codec is "".
 func sampleEntry(kind string, in []byte) (codec string, video bool) {
 	const visual, sound = 78, 28 // number of bytes before the boxes
 	switch {
@@ -390,21 +390,21 @@ func sampleEntry(kind string, in []byte) (codec string, video bool) {
 	return codec, video
 }
 
-// esdsRecord is the offset of the AudioSpecificConfig in an esds box that elementaryStream has
-// written. Before it are version and flags, the heads of three descriptors, 3 bytes of the first
-// descriptor, and 13 of the second.
+// esdsRecord is the offset of the AudioSpecificConfig in an esds box of elementaryStream. Before it
+// are the version and flags, the headers of three descriptors, 3 bytes of the first descriptor, and
+// 13 bytes of the second.
 const esdsRecord = 4 + 5 + 3 + 5 + 13 + 5
 
-// avcCodec returns the codec of an avcC box in a sample entry (ISO/IEC 14496-15, 5.3.3.1).
+// avcCodec returns the RFC 6381 name of the codec for an avcC box (ISO/IEC 14496-15, 5.3.3.1).
 func avcCodec(in []byte) string { return fmt.Sprintf("avc1.%02x%02x%02x", in[1], in[2], in[3]) }
 
-// aacCodec returns the codec of an AudioSpecificConfig.
+// aacCodec returns the RFC 6381 name of the codec for an AudioSpecificConfig.
 func aacCodec(record []byte) string {
 	return fmt.Sprintf("mp4a.40.%d", objectType(record[0], record[1]))
 }
 
-// objectType returns the audio object type that an AudioSpecificConfig begins with (ISO/IEC
-// 14496-3, 1.6.2.1).
+// objectType returns the audio object type at the start of an AudioSpecificConfig (ISO/IEC 14496-3,
+// 1.6.2.1).
 func objectType(a, b byte) int {
 	if t := int(a >> 3); t != 31 {
 		return t
@@ -412,7 +412,7 @@ func objectType(a, b byte) int {
 	return 32 + int(a&7)<<3 + int(b>>5)
 }
 
-// hevcCodec returns the codec of an hvcC box in a sample entry (ISO/IEC 14496-15, E.3).
+// hevcCodec returns the RFC 6381 name of the codec for an hvcC box (ISO/IEC 14496-15, E.3).
 func hevcCodec(entry string, in []byte) string {
 	space := [4]string{"", "A", "B", "C"}[in[1]>>6]
 	tier := "L"

@@ -11,45 +11,45 @@ import (
 // sample is one video or audio frame.
 type sample struct {
 	at       int64  // decoding time in the track's units
-	duration uint32 // until the next sample
+	duration uint32 // time to the next sample
 	size     uint32
 	shift    int32 // time from decoding to display
 	key      bool
 }
 
-// track collects samples. A sample is held until the clock gives it a time. Then it is open, until
-// the next sample gets its time. Only then is its duration known.
+// track collects samples. A sample is held until the clock gives it a time, and then open until the
+// next sample has a time. It is then done, because its duration is known.
 type track struct {
 	id       uint32
 	conf     *config // nil before the first sequence header
-	expected bool    // the first fragment waits for the first sequence header
+	expected bool    // the first fragment waits for the sequence header
 
-	held     []sample       // samples without a time
-	heldData millrace.Chain // the bytes of held, in order
+	held     []sample       // samples that have no time yet
+	heldData millrace.Chain // the data of held, in order
 
 	done     []sample
-	doneData millrace.Chain // the bytes of done, in order
-	open     sample         // the newest sample, even after it was closed
-	openData millrace.Chain // the bytes of open
+	doneData millrace.Chain // the data of done, in order
+	open     sample         // the newest sample with a time, even after it was closed
+	openData millrace.Chain // the data of open
 	isOpen   bool
 
-	floor int64 // no later sample begins before this time
-	usual int64 // usual time between two video frames, by the clock; 0 before the second
-	last  int64 // time that the clock has given to the newest video frame
+	floor int64 // minimum decoding time of the next sample
+	usual int64 // usual time between two video frames in ms; 0 before the second
+	last  int64 // time of the newest video frame by the clock, in ms
 
 	// Audio only: see audioTime.
-	timed bool  // next is known
-	next  int64 // expected start of the frame after the newest one
-	// The latest frames were all too far ahead of next, or all too far behind it. drift is the
-	// smallest of their distances.
+	timed bool  // next is set
+	next  int64 // end of the newest frame: expected start of the next one
+	// Of the latest consecutive frames that were too far ahead of next, or too far behind it, the
+	// smallest distance.
 	drift int64
 	far   int   // number of those frames
-	debt  int64 // to be subtracted from later frames
+	debt  int64 // time to subtract from later frames, a little from each
 
 	// Invariant: each sample of done ends where the next one begins.
 }
 
-// waiting returns the number of samples and bytes that the track holds.
+// waiting returns the number of samples that the track holds, and their bytes.
 func (t *track) waiting() (samples, bytes int) {
 	samples = len(t.held) + len(t.done)
 	if t.isOpen {
@@ -58,8 +58,8 @@ func (t *track) waiting() (samples, bytes int) {
 	return samples, t.heldData.Len() + t.doneData.Len() + t.openData.Len()
 }
 
-// close ends the open sample at time at. The next sample may begin later, in another fragment.
-// Until then, players show the last video frame (ISO/IEC 14496-12, 8.8.12.1).
+// close ends the open sample at the given time. The next sample may begin later, in another
+// fragment. Until then, players show the last video frame (ISO/IEC 14496-12, 8.8.12.1).
 func (t *track) close(at int64) {
 	if !t.isOpen {
 		return
@@ -71,8 +71,8 @@ func (t *track) close(at int64) {
 	t.floor = at
 }
 
-// finish ends the open sample if it has no successor. A video frame gets the duration of the
-// previous one. An audio sample gets the duration of an audio frame.
+// finish ends the open sample when no sample follows. Its duration is that of the previous video
+// frame, or that of an audio frame.
 func (t *track) finish() {
 	if !t.isOpen {
 		return
@@ -80,7 +80,7 @@ func (t *track) finish() {
 	t.close(t.open.at + t.step())
 }
 
-// step returns the assumed duration of the newest sample, in the track's units.
+// step returns the expected duration of the newest sample, in the track's units.
 func (t *track) step() int64 {
 	if t.conf.width > 0 && t.usual > 0 {
 		return t.usual
@@ -88,36 +88,35 @@ func (t *track) step() int64 {
 	return int64(t.conf.step)
 }
 
-// length returns step in milliseconds, rounded up. It returns at most maxBack, because after a
-// pause step is no estimate for the duration of the newest video frame.
+// length returns step in milliseconds, rounded up, but at most maxBack, because the duration of a
+// frame before a pause says nothing about the next frame.
 func (t *track) length() int64 {
 	scale := int64(t.conf.scale)
 	return min((t.step()*1000+scale-1)/scale, maxBack)
 }
 
-// duration returns the total duration of the first complete samples. Their number, samples, must be
-// above 0.
+// duration returns the total duration of the first complete samples. The argument samples is their
+// number, at least 1.
 func (t *track) duration(samples int) time.Duration {
 	last := &t.done[samples-1]
 	return toTime(last.at+int64(last.duration)-t.done[0].at, t.conf.scale)
 }
 
-// toTime returns the duration of n units, of which there are scale per second.
+// toTime converts n units, of which there are scale per second, to a Duration.
 func toTime(n int64, scale uint32) time.Duration {
 	s := int64(scale)
 	return time.Duration(n/s)*time.Second + time.Duration(n%s)*time.Second/time.Duration(s)
 }
 
-// start opens a sample. It takes ownership of data.
+// start makes s the open sample. It takes ownership of data.
 func (t *track) start(s sample, data *millrace.Chain) {
 	t.open, t.isOpen = s, true
 	t.openData.Merge(data)
 	t.floor = s.at + 1
 }
 
-// rescale changes the track's units of time. It makes sure that samples do not overlap across the
-// change, because the old sequence header may return, and then viewers of earlier fragments
-// continue.
+// rescale changes the track's units of time. It rounds floor up, so that samples do not overlap at
+// the change: the old sequence header may return, and viewers of earlier fragments then continue.
 func (t *track) rescale(from, to uint32) {
 	t.usual, t.open = 0, sample{}
 	if from != to {
@@ -126,7 +125,7 @@ func (t *track) rescale(from, to uint32) {
 	}
 }
 
-// release releases the samples that wait.
+// release releases all samples.
 func (t *track) release() {
 	t.heldData.Release()
 	t.doneData.Release()
@@ -134,20 +133,20 @@ func (t *track) release() {
 	t.held, t.done, t.isOpen = t.held[:0], t.done[:0], false
 }
 
-// The duration of an audio frame is that of its samples. It does not depend on timestamps, because
+// The duration of an audio frame comes from its number of samples, not from timestamps, because
 // encoders set the timestamp when a frame is complete, or give several frames the same timestamp.
-// The times of frames are corrected in two cases: the timestamps of driftAhead frames in a row are
-// more than maxDrift ahead, or those of driftBehind frames are that far behind. Timestamps that are
-// ahead are better evidence. Of several frames with the same timestamp, all but the first are
-// behind.
+// There are two exceptions. If the timestamps of driftAhead consecutive frames are more than
+// maxDrift ahead, or those of driftBehind consecutive frames are that far behind, the times are
+// corrected. Timestamps that are ahead are better evidence: of several frames with the same
+// timestamp, all but the first are behind.
 const (
 	maxDrift    = 2 // in frames
 	driftAhead  = 4
 	driftBehind = 64
 )
 
-// time returns the decoding time, in the track's units, for a sample whose time in the stream is
-// ms.
+// time returns the decoding time, in the track's units, for a sample with the time ms in the
+// stream.
 func (t *track) time(ms int64) int64 {
 	if t.conf.width > 0 {
 		return t.videoTime(ms)
@@ -155,10 +154,10 @@ func (t *track) time(ms int64) int64 {
 	return t.audioTime(ms)
 }
 
-// videoTime returns the decoding time for a video frame whose time in the stream is ms. The clock
-// may step back a little; see maxBack. Until it has caught up, each frame then lasts half as long
-// as usual. The frames must not have the same decoding time, and frames of a millisecond would look
-// like a jump.
+// videoTime returns the decoding time for a video frame with the time ms in the stream. The time
+// may go back a little; see maxBack. Until it has caught up, each frame lasts half as long as
+// usual, because frames must not have the same decoding time, and frames of a millisecond would
+// look like a jump.
 func (t *track) videoTime(ms int64) int64 {
 	if step := ms - t.last; t.open.size > 0 && step > 0 && (t.last == t.open.at || step < t.usual) {
 		t.usual = step
@@ -167,8 +166,8 @@ func (t *track) videoTime(ms int64) int64 {
 	return max(ms, t.floor, min(t.open.at+t.usual/2, ms+2*maxBack))
 }
 
-// audioTime returns the decoding time for an audio frame. This is either the time of ms in the
-// stream, or the end of the previous frame, so that audio has neither gaps nor overlaps.
+// audioTime returns the decoding time for an audio frame with the time ms in the stream. Usually it
+// is the end of the previous frame, so that audio has neither gaps nor overlaps.
 func (t *track) audioTime(ms int64) int64 {
 	rate, step := int64(t.conf.scale), int64(t.conf.step)
 	at := (ms*rate + 500) / 1000
@@ -189,7 +188,7 @@ func (t *track) audioTime(ms int64) int64 {
 	}
 	switch {
 	case t.drift > 0 && t.far >= driftAhead && t.isOpen:
-		// The previous frame then lasts until this one.
+		// The previous frame lasts until this one.
 		t.next += t.drift
 		t.drift, t.far = 0, 0
 	case t.drift < 0 && t.far == driftBehind:

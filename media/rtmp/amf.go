@@ -7,9 +7,9 @@ import (
 	"math"
 )
 
-// Values of AMF0 are nil, bool, float64, string, [Object], and []any for strict arrays. ParseAMF
-// returns other kinds of AMF0 values as one of these: ECMA arrays and typed objects as Object,
-// dates as float64, XML as string, and undefined, references and unsupported values as nil.
+// A value of AMF0 is nil, bool, float64, string, [Object], or []any for a strict array. ParseAMF
+// returns an ECMA array or a typed object as an Object, a date as a float64 and XML as a string. It
+// returns undefined, references and unsupported values as nil.
 
 // An Object is a list of named values, in order.
 type Object []Property
@@ -20,7 +20,7 @@ type Property struct {
 	Value any
 }
 
-// Get returns the first value with that name, or nil.
+// Get returns the first value with the given name, or nil.
 func (o Object) Get(name string) any {
 	for _, p := range o {
 		if p.Name == name {
@@ -30,7 +30,7 @@ func (o Object) Get(name string) any {
 	return nil
 }
 
-// text returns the string with that name, or "".
+// text returns the string with the given name, or "".
 func (o Object) text(name string) string {
 	s, _ := o.Get(name).(string)
 	return s
@@ -46,7 +46,7 @@ const (
 	amfUndefined   = 6
 	amfReference   = 7
 	amfECMAArray   = 8
-	amfEnd         = 9 // end of an object, after an empty name
+	amfEnd         = 9 // ends an object, after an empty name
 	amfStrictArray = 10
 	amfDate        = 11
 	amfLongString  = 12
@@ -56,8 +56,8 @@ const (
 )
 
 const (
-	// maxAMFDepth limits the depth of nested objects. A command has one level, and metadata rarely
-	// has three.
+	// maxAMFDepth limits the depth of nested objects. A command needs one level, and metadata
+	// rarely needs three.
 	maxAMFDepth = 16
 	// maxAMFValues limits the number of values of one message. A connect message has a dozen
 	// values, and the metadata of many tracks have a hundred.
@@ -66,8 +66,8 @@ const (
 
 var errAMF = errors.New("rtmp: AMF0 ends early, or has a marker that is not known")
 
-// AppendAMF appends values to b. It panics on a value that is not nil, bool, int, float64, string,
-// Object or []any, and on a name above 65535 bytes.
+// AppendAMF appends the encoding of values to b. It panics on a value that is not nil, bool, int,
+// float64, string, Object or []any, and on a name above 65535 bytes.
 func AppendAMF(b []byte, values ...any) []byte {
 	for _, v := range values {
 		switch v := v.(type) {
@@ -113,7 +113,7 @@ func appendName(b []byte, name string) []byte {
 }
 
 // ParseAMF returns the values in p, which it borrows. If it returns an error, it also returns the
-// values before the fault, because some clients send commands whose last arguments are damaged. If
+// values before the error, because some clients send commands with damaged last arguments. If
 // objects are more than 16 deep, or there are more than 1024 values, the error is a *LimitError.
 func ParseAMF(p []byte) ([]any, error) {
 	var list []any
@@ -144,7 +144,7 @@ func (a *amfParser) take(n int) []byte {
 	return p
 }
 
-// number parses a number of n bytes.
+// number parses a big-endian number of n bytes.
 func (a *amfParser) number(n int) (v uint64, ok bool) {
 	p := a.take(n)
 	for _, b := range p {
@@ -162,7 +162,7 @@ func (a *amfParser) text(n int) (string, error) {
 	return string(a.take(int(size))), nil
 }
 
-// value parses a value inside depth objects.
+// value parses a value that is nested in depth objects or arrays.
 func (a *amfParser) value(depth int) (any, error) {
 	if a.count++; a.count > maxAMFValues {
 		return nil, &LimitError{What: "AMF values of one message", Have: int64(a.count),
@@ -201,7 +201,7 @@ func (a *amfParser) value(depth int) (any, error) {
 			return nil, err
 		}
 		return a.object(depth)
-	case amfECMAArray: // the stated number of elements is not reliable
+	case amfECMAArray: // ignore the stated number of elements, which is often wrong
 		if _, ok := a.number(4); !ok {
 			return nil, errAMF
 		}
@@ -221,10 +221,10 @@ func errUnless(ok bool) error {
 	return errAMF
 }
 
-// object parses properties up to the end of an object.
+// object parses the properties of an object.
 func (a *amfParser) object(depth int) (any, error) {
 	var o Object
-	for len(a.rest) > 0 { // some senders omit the end of the last object in a message
+	for len(a.rest) > 0 { // some clients omit the end of the last object in a message
 		if len(a.rest) >= 3 && a.rest[0] == 0 && a.rest[1] == 0 && a.rest[2] == amfEnd {
 			a.take(3)
 			return o, nil
@@ -242,8 +242,8 @@ func (a *amfParser) object(depth int) (any, error) {
 	return o, nil
 }
 
-// array parses the elements of a strict array. The stated number of elements is not reliable, so
-// array allocates memory only for elements that are present.
+// array parses the elements of a strict array. The stated number of elements may be wrong, so array
+// allocates memory only as it parses elements.
 func (a *amfParser) array(depth int) (any, error) {
 	n, ok := a.number(4)
 	if !ok {

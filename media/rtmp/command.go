@@ -2,17 +2,17 @@ package rtmp
 
 import "io"
 
-// A client calls the server with commands. A command has a name, a transaction, an object or nil,
-// and arguments. The answer is a command _result with the same transaction. onStatus reports the
-// state of a stream.
+// A client calls the server with commands. A command has a name, a transaction number, an object or
+// nil, and arguments. The answer is a command _result with the same transaction number. onStatus
+// reports the state of a stream.
 
-// obey executes the command in body, which arrived on a message stream. It returns io.EOF when the
-// client has ended its stream.
+// obey executes the command in c.body. The argument stream is the command's message stream. obey
+// returns io.EOF when the client has ended its stream.
 func (c *ServerConn) obey(stream uint32) error {
 	if c.body.Len() == 0 {
 		return nil
 	}
-	values, _ := ParseAMF(c.body.Bytes()) // with an error, values has the values before the fault
+	values, _ := ParseAMF(c.body.Bytes()) // after an error, values are those before the error
 	c.body.Release()
 	name, _ := at(values, 0).(string)
 	transaction, _ := at(values, 1).(float64)
@@ -52,8 +52,8 @@ func (c *ServerConn) obey(stream uint32) error {
 		}
 		return c.endStream(name, transaction)
 	default:
-		// The command is releaseStream, _checkbw, or another one. If the client has sent a
-		// transaction number, it waits for an answer.
+		// The command is releaseStream, _checkbw, or another one. A client that sends a transaction
+		// number waits for an answer.
 		if transaction != 0 && name != "_result" && name != "_error" && name != "" {
 			c.result(transaction, nil, nil)
 		}
@@ -61,7 +61,7 @@ func (c *ServerConn) obey(stream uint32) error {
 	return c.flush()
 }
 
-// at returns values[i], or nil.
+// at returns values[i], or nil if there are fewer values.
 func at(values []any, i int) any {
 	if i < len(values) {
 		return values[i]
@@ -69,7 +69,8 @@ func at(values []any, i int) any {
 	return nil
 }
 
-// answerConnect sends the parameters of this side to the client.
+// answerConnect answers the command connect, and sends the window size and the chunk size of this
+// side.
 func (c *ServerConn) answerConnect(transaction float64) {
 	const dynamic = 2 // type of a bandwidth limit
 	c.enc.appendNumber(&c.out, TypeWindowSize, windowSize)
@@ -82,7 +83,7 @@ func (c *ServerConn) answerConnect(transaction float64) {
 	info = append(info, Property{"objectEncoding", 0})
 	if c.connect.Get("fourCcList") != nil || c.connect.Get("capsEx") != nil {
 		const multitrack, modEx = 2, 4 // bits of capsEx in addition to capsReconnect
-		const forward = 4              // frames of all codecs are passed on
+		const forward = 4              // a server with this bit passes on frames of all codecs
 		anything := Object{{"*", forward}}
 		server = append(server, Property{"capsEx", capsReconnect | multitrack | modEx},
 			Property{"fourCcList", []any{"*"}},
@@ -91,7 +92,7 @@ func (c *ServerConn) answerConnect(transaction float64) {
 	c.call(0, "_result", transaction, server, info)
 }
 
-// setPaused records that a playing client wants to pause or resume.
+// setPaused answers a client that pauses or resumes.
 func (c *ServerConn) setPaused(paused bool) {
 	if c.paused = paused; paused {
 		c.status("NetStream.Pause.Notify", "paused")
@@ -100,9 +101,9 @@ func (c *ServerConn) setPaused(paused bool) {
 	c.status("NetStream.Unpause.Notify", "continuing with the newest video")
 }
 
-// isOther reports whether a command ends another stream than that of the request. FCUnpublish names
-// the stream, deleteStream has the number of its message stream, and closeStream arrives on its
-// message stream.
+// isOther reports whether a command ends a stream other than that of the request. FCUnpublish has
+// the stream's name as its argument, and deleteStream has the number of the message stream.
+// closeStream arrives on the message stream itself.
 func (c *ServerConn) isOther(command string, stream uint32, which any) bool {
 	switch which := which.(type) {
 	case string:
@@ -113,7 +114,7 @@ func (c *ServerConn) isOther(command string, stream uint32, which any) bool {
 	return command == "closeStream" && stream != 0 && stream != Stream && stream != c.stream
 }
 
-// endStream ends the stream of the request, if there is one.
+// endStream answers the end of the client's stream. It returns io.EOF if there was a request.
 func (c *ServerConn) endStream(name string, transaction float64) error {
 	if c.request == nil {
 		if transaction != 0 {
@@ -128,16 +129,16 @@ func (c *ServerConn) endStream(name string, transaction float64) error {
 		}
 		c.status("NetStream.Unpublish.Success", c.request.Path+" is not published any more")
 	}
-	_ = c.flush() // a client that disconnects need not receive it
+	_ = c.flush() // the client may already have disconnected
 	return io.EOF
 }
 
-// status returns the object argument of an onStatus.
+// status returns the object that describes a state in an onStatus.
 func status(level, code, description string) Object {
 	return Object{{"level", level}, {"code", code}, {"description", description}}
 }
 
-// status writes an onStatus about the stream of the request.
+// status writes an onStatus for the stream of the request.
 func (c *ServerConn) status(code, description string) {
 	c.call(Stream, "onStatus", 0, nil, status("status", code, description))
 }
@@ -156,7 +157,7 @@ func (c *ServerConn) call(stream uint32, name string, transaction float64, value
 	c.enc.appendBytes(&c.out, m, AppendAMF(AppendAMF(nil, name, transaction), values...))
 }
 
-// data writes a data message on the stream of the request.
+// data writes a data message for the stream of the request.
 func (c *ServerConn) data(values ...any) {
 	m := Message{Type: TypeData, ChunkStream: statusChunks, Stream: Stream}
 	c.enc.appendBytes(&c.out, m, AppendAMF(nil, values...))

@@ -9,31 +9,32 @@ import (
 )
 
 const (
-	// defaultChunkSize is the chunk size, in bytes, that a peer uses until it sets another one.
+	// defaultChunkSize is the chunk size, in bytes, until the peer sets another one.
 	defaultChunkSize = 128
 
-	// copyBelow is the chunk size, in bytes, below which payloads of several chunks are copied
-	// together. A share of so few bytes would cost more than a copy, and would keep a whole block
-	// in use.
+	// copyBelow is the chunk size, in bytes, below which the chunks of one message are copied
+	// together. Sharing such a small chunk would cost more than a copy, and would keep a whole
+	// block in use.
 	copyBelow = 1 << 10
 
-	// maxChunkStreams limits the number of chunk streams of a connection. Encoders and players use
-	// fewer than ten.
+	// maxChunkStreams limits the number of chunk streams of a publisher. Encoders use fewer than
+	// ten.
 	maxChunkStreams = 128
 
-	// maxCommandStreams is the same limit for a client that does not publish.
+	// maxCommandStreams limits the number of chunk streams of a client that does not publish.
 	maxCommandStreams = 16
 
-	// leastCopy and mostCopy limit how much memory, in bytes, is allocated for copies at a time.
-	// Between these limits, the amount is equal to the bytes copied so far.
+	// A Decoder allocates memory for copies in blocks of leastCopy to mostCopy bytes. Each block is
+	// as large as the part of the message that has been copied.
 	leastCopy, mostCopy = 512, 8 << 10
 
-	// maxHeader is the size of the longest chunk header: number, fields, and extended timestamp.
+	// maxHeader is the size of the longest chunk header: the chunk stream's number, fields, and an
+	// extended timestamp.
 	maxHeader = 3 + 11 + 4
 )
 
-// A Decoder turns the chunks of one direction of a connection into messages. It belongs to one
-// goroutine at a time.
+// A Decoder reads the chunks of one direction of a connection and returns messages. It belongs to
+// one goroutine at a time.
 type Decoder struct {
 	// Invariants, between calls of Next:
 	//
@@ -54,7 +55,7 @@ type Decoder struct {
 	left          int
 	unfinished    int
 	received      uint64
-	progress      func() error // called when a part of a payload has been read; may be nil
+	progress      func() error // called after each read of a part of a payload; may be nil
 	clock         *messageClock
 
 	aggregate struct { // the rest of an aggregate message
@@ -65,27 +66,28 @@ type Decoder struct {
 	}
 }
 
-// A chunkStream is the last header of a chunk stream, and the message that is currently received on
-// it.
+// A chunkStream is the state of one chunk stream: its last header, and the message that is being
+// received.
 type chunkStream struct {
 	header
-	unfinished bool // at least one chunk of the message has arrived, and more must follow
+	unfinished bool // some chunks of the message have arrived, but not all
 	begun      time.Time
 	body       millrace.Chain
-	room       millrace.Draft // memory after the body, for more copies
+	room       millrace.Draft // free memory for more copies
 }
 
-// A header holds the fields of a chunk header, including inherited ones.
+// A header holds the fields of a chunk header, including fields that the chunk inherits from the
+// chunk before it.
 type header struct {
 	message  Message
-	delta    uint32 // added to the timestamp when a chunk of form 3 begins a message
+	delta    uint32 // difference to the next message, if that begins with form 3
 	field    uint32 // the last timestamp field: a time or a difference
-	extended bool   // field came from the extended field of four bytes
+	extended bool   // the timestamp was in the extended field of four bytes
 }
 
-// NewDecoder returns a Decoder that reads from r, which it borrows while in use. The Size of r must
-// be at least 18; that of [millrace.NewReader] is 4096. If a message has more than maxMessage
-// bytes, it is refused with a *LimitError. [Decoder.Release] releases unfinished messages.
+// NewDecoder returns a Decoder that reads from r, and borrows r as long as it is used. The Size of
+// r must be at least 18; that of [millrace.NewReader] is 4096. For a message of more than
+// maxMessage bytes, Next returns a *LimitError. [Decoder.Release] releases unfinished messages.
 func NewDecoder(r *millrace.Reader, maxMessage int) *Decoder {
 	d := &Decoder{r: r, pool: millrace.DefaultPool(), maxStreams: maxChunkStreams,
 		chunk: defaultChunkSize, copyBelow: copyBelow, streams: make(map[int]*chunkStream)}
@@ -93,27 +95,27 @@ func NewDecoder(r *millrace.Reader, maxMessage int) *Decoder {
 	return d
 }
 
-// SetMaxMessage changes the size limit for messages that begin from now on.
+// SetMaxMessage changes the maximum size of the messages that begin after the call.
 func (d *Decoder) SetMaxMessage(n int) {
 	d.maxMessage = min(n, maxBody)
 	d.maxUnfinished = 2 * d.maxMessage
 }
 
-// setPool sets the Pool for all blocks, including copies.
+// setPool sets the Pool for all new blocks, including those for copies.
 func (d *Decoder) setPool(p *millrace.Pool) {
 	d.r.SetPool(p)
 	d.pool = p
 }
 
-// limit is for a client without a stream. It limits the messages, the unfinished bytes and the
-// chunk streams that the Decoder accepts. If the unfinished messages already exceed the limit, it
-// returns an error.
+// limit sets the maximum number of bytes of one message, and of all unfinished messages together.
+// It also lowers the maximum number of chunk streams. It is for a client that does not publish. If
+// the unfinished messages are already too large, limit returns an error.
 func (d *Decoder) limit(bytes int) error {
 	d.maxMessage, d.maxUnfinished, d.maxStreams = bytes, bytes, maxCommandStreams
 	return d.fits(d.unfinished)
 }
 
-// fits returns an error if n bytes of unfinished messages exceed the limit.
+// fits returns an error if n bytes of unfinished messages are too many.
 func (d *Decoder) fits(n int) error {
 	if n > d.maxUnfinished {
 		return &LimitError{"bytes of unfinished messages", int64(n), int64(d.maxUnfinished)}
@@ -121,7 +123,7 @@ func (d *Decoder) fits(n int) error {
 	return nil
 }
 
-// Received returns the number of bytes that have been read, for acknowledgements.
+// Received returns the number of bytes that have been read. Acknowledgements report this number.
 func (d *Decoder) Received() uint64 { return d.received }
 
 // Release releases unfinished messages.
@@ -134,14 +136,14 @@ func (d *Decoder) Release() {
 	d.streams, d.current, d.unfinished = nil, nil, 0
 }
 
-// Next appends the body of the next message to dst, which then owns it. It executes Set Chunk Size
-// and Abort. It splits an aggregate message into copies of its parts, which it returns one by one.
-// It returns none of these three kinds of messages.
+// Next appends the body of the next message to dst, which then owns it. It handles Set Chunk Size
+// and Abort itself and does not return them. It returns the parts of an aggregate message one by
+// one, as copies.
 //
 // If the connection ends between two messages, the error is io.EOF. If it ends inside a message,
-// the error is io.ErrUnexpectedEOF. Otherwise the error is a *LimitError, describes an invalid
-// header, or comes from the source. On any error dst is unchanged. After an error of the source,
-// such as a deadline, nothing is lost, and the caller may call Next again.
+// the error is io.ErrUnexpectedEOF. Other errors are a *LimitError, an error for an invalid header,
+// or an error of the source. With any error, dst is unchanged. After an error of the source, such
+// as a deadline, the caller may call Next again, and nothing is lost.
 func (d *Decoder) Next(dst *millrace.Chain) (Message, error) {
 	for {
 		if d.aggregate.body.Len() > 0 {
@@ -175,20 +177,19 @@ func (d *Decoder) Next(dst *millrace.Chain) (Message, error) {
 	}
 }
 
-// release releases the memory of s.
 func (s *chunkStream) release() {
 	s.body.Release()
 	s.releaseRoom()
 }
 
-// releaseRoom releases the memory after the body.
+// releaseRoom releases the free memory for copies.
 func (s *chunkStream) releaseRoom() {
 	s.room.Release()
 	s.room = millrace.Draft{}
 }
 
-// appendCopy appends a copy of p to dst. It first uses the memory in room, and then blocks of pool.
-// It leaves the rest of the last block in room.
+// appendCopy appends a copy of p to dst. It copies to room and, if that is full, to new blocks of
+// pool. The rest of the last block becomes room.
 func appendCopy(dst *millrace.Chain, room *millrace.Draft, pool *millrace.Pool, p []byte) {
 	for len(p) > 0 {
 		if len(room.Bytes()) == 0 {
@@ -201,7 +202,7 @@ func appendCopy(dst *millrace.Chain, room *millrace.Draft, pool *millrace.Pool, 
 	}
 }
 
-// nextChunk reads the next chunk and appends its payload to the body of its chunk stream.
+// nextChunk reads the next chunk and adds its payload to the message of its chunk stream.
 func (d *Decoder) nextChunk() (*chunkStream, error) {
 	if d.current == nil {
 		s, err := d.nextHeader()
@@ -228,9 +229,8 @@ func (d *Decoder) nextChunk() (*chunkStream, error) {
 	return s, nil
 }
 
-// readPart moves the bytes of a payload that have arrived to body. If there are none, it waits for
-// some. A payload may arrive in small parts, with deadlines in between. Its bytes then stay in the
-// blocks that they fill.
+// readPart adds the bytes of the chunk's payload that have arrived to the message. If there are
+// none, it waits. A payload may arrive in small parts, with deadlines in between.
 func (d *Decoder) readPart(s *chunkStream, copied bool) error {
 	if _, err := d.peek(1); err != nil {
 		return err
@@ -256,7 +256,7 @@ func (d *Decoder) readPart(s *chunkStream, copied bool) error {
 	return d.progress()
 }
 
-// nextHeader reads the header of a chunk: all bytes before its payload.
+// nextHeader reads the next chunk up to its payload, and returns its chunk stream.
 func (d *Decoder) nextHeader() (*chunkStream, error) {
 	first, err := d.r.Peek(1)
 	if err != nil {
@@ -267,7 +267,7 @@ func (d *Decoder) nextHeader() (*chunkStream, error) {
 	}
 	form, id, at := first[0]>>6, int(first[0]&0x3f), 1
 	if id < firstChunkStream {
-		at += 1 + id // the number has one more byte, or two
+		at += 1 + id // one or two more bytes have the chunk stream's number
 	}
 	fields := [4]int{11, 7, 3, 0}[form]
 	h, err := d.peek(at + fields)
@@ -285,13 +285,14 @@ func (d *Decoder) nextHeader() (*chunkStream, error) {
 		if len(d.streams) >= d.maxStreams {
 			return nil, &LimitError{"chunk streams", int64(len(d.streams)) + 1, int64(d.maxStreams)}
 		}
-		// A new chunk stream may begin with any form of header. Missing fields are 0.
+		// A new chunk stream may begin with any form of header. Fields that are not in the header
+		// are 0.
 		s = &chunkStream{header: header{message: Message{ChunkStream: id}}}
 	}
 	if s.unfinished && form != 3 {
 		return nil, errNestedHeader
 	}
-	next := s.header // s is changed only when the whole header has arrived
+	next := s.header // change s only after the whole header has arrived
 	if h = h[at:]; form < 3 {
 		next.field = uint32(h[0])<<16 | uint32(h[1])<<8 | uint32(h[2])
 		next.extended = next.field == extended
@@ -329,9 +330,8 @@ func (d *Decoder) nextHeader() (*chunkStream, error) {
 	return s, nil
 }
 
-// peekExtended peeks at the four bytes at offset at, which may be the extended timestamp of a
-// header. It returns how many of them belong to the header. That is 4, or 0 for a chunk of form 3
-// if the sender does not repeat the timestamp.
+// peekExtended checks for the extended timestamp of a header, which is at offset at. It returns its
+// length: 4, or 0 for a chunk of form 3 that does not repeat the timestamp.
 func (d *Decoder) peekExtended(next *header, form byte, at int) (n int, err error) {
 	if form < 3 {
 		p, err := d.peek(at + 4)
@@ -341,9 +341,9 @@ func (d *Decoder) peekExtended(next *header, form byte, at int) (n int, err erro
 		next.field = binary.BigEndian.Uint32(p[at:])
 		return 4, nil
 	}
-	// A sender may repeat the field, or send the time of the message. If the bytes are neither,
-	// they are payload. The loop peeks at no more bytes than necessary, because at the end of a
-	// message no more may follow for a long time.
+	// A sender may repeat the field, or send the time of the message. Other bytes are payload.
+	// Compare byte by byte, because the payload may be shorter than four bytes, and waiting for
+	// more could take long.
 	var field, time [4]byte
 	binary.BigEndian.PutUint32(field[:], next.field)
 	binary.BigEndian.PutUint32(time[:], next.message.Timestamp)
@@ -359,10 +359,10 @@ func (d *Decoder) peekExtended(next *header, form byte, at int) (n int, err erro
 	return 4, nil
 }
 
-// begin updates the timestamp for a message that begins.
+// begin updates the timestamp when a message begins.
 func (h *header) begin(form byte) {
 	if form < 3 {
-		// This is the difference for a next message that begins with form 3. After form 0, the
+		// This is the difference to the next message, if that begins with form 3. After form 0, the
 		// difference is the timestamp itself, as specified.
 		h.delta = h.field
 	}
@@ -372,17 +372,16 @@ func (h *header) begin(form byte) {
 	h.message.Timestamp += h.delta
 }
 
-// peek calls Peek inside a chunk.
+// peek peeks at n bytes inside a chunk. If it must wait, it starts the clock.
 func (d *Decoder) peek(n int) ([]byte, error) {
-	if d.clock != nil && d.r.Buffered() < n { // the wait is inside a message
+	if d.clock != nil && d.r.Buffered() < n { // must wait inside a message
 		d.clock.start(time.Now())
 	}
 	p, err := d.r.Peek(n)
 	return p, noEOF(err)
 }
 
-// noEOF turns io.EOF into io.ErrUnexpectedEOF, because io.EOF would mean that the connection ended
-// between two messages.
+// noEOF converts io.EOF to io.ErrUnexpectedEOF, for an end inside a message.
 func noEOF(err error) error {
 	if err == io.EOF {
 		return io.ErrUnexpectedEOF
@@ -390,18 +389,17 @@ func noEOF(err error) error {
 	return err
 }
 
-// setChunkSize executes a Set Chunk Size message.
 func (d *Decoder) setChunkSize(body *millrace.Chain) error {
 	defer body.Release()
 	v, ok := uint32Of(body)
 	if !ok || v < 1 || v > 1<<31-1 {
 		return errChunkSize
 	}
-	d.chunk = int(min(v, maxBody)) // a larger size has the same effect
+	d.chunk = int(min(v, maxBody)) // no message is larger than maxBody
 	return nil
 }
 
-// abort executes Abort, which drops an unfinished message.
+// abort handles Abort, which drops an unfinished message.
 func (d *Decoder) abort(body *millrace.Chain) {
 	defer body.Release()
 	id, ok := uint32Of(body)
@@ -413,7 +411,7 @@ func (d *Decoder) abort(body *millrace.Chain) {
 	}
 }
 
-// uint32Of returns the number at the start of body.
+// uint32Of returns the first four bytes of body as a number. It returns false if there are fewer.
 func uint32Of(body *millrace.Chain) (v uint32, ok bool) {
 	var b [4]byte
 	if body.Len() < len(b) {
@@ -423,8 +421,8 @@ func uint32Of(body *millrace.Chain) (v uint32, ok bool) {
 	return binary.BigEndian.Uint32(b[:]), true
 }
 
-// nextPart returns the next part of an aggregate message. A part is an FLV tag. The last four bytes
-// of the last tag may be missing.
+// nextPart returns the next part of an aggregate message. A part is an FLV tag. The
+// previous-tag-size of the last tag may be missing.
 func (d *Decoder) nextPart(dst *millrace.Chain) (Message, error) {
 	const head, tail = 11, 4
 	a := &d.aggregate
@@ -451,8 +449,7 @@ func (d *Decoder) nextPart(dst *millrace.Chain) (Message, error) {
 	a.body.Cut(&part, size)
 	var room millrace.Draft
 	for p := range part.All() {
-		// Do not append a share, because it would also keep in memory the parts that the caller
-		// does not want.
+		// Copy, because a share would keep the other parts in memory as well.
 		appendCopy(dst, &room, d.pool, p)
 	}
 	room.Release()

@@ -1,9 +1,9 @@
-// Package rtmp implements the server's side of RTMP without copying the messages' bodies.
+// Package rtmp implements the server's side of RTMP without copying the bodies of messages.
 //
 // A [ServerConn] performs the handshake, and answers commands until the client wants to publish or
-// to play. It then returns the client's messages. It consists of parts that can be used alone. A
-// [Decoder] turns chunks into messages, and an [Encoder] turns messages into chunks. [AppendAMF]
-// and [ParseAMF] write and read the values of commands.
+// to play. Then it returns the client's messages. Its parts can be used alone: a [Decoder] reads
+// chunks and returns messages, and an [Encoder] splits messages into chunks. [AppendAMF] and
+// [ParseAMF] write and read the values of commands.
 //
 //	        chunk                    chunk                  chunk
 //	├─ header ┬─ payload ─┼─ header ┬─ payload ─┼─ header ┬─ payload ─┤     on the wire; streams may interleave
@@ -12,10 +12,11 @@
 //
 // The body of a message is a [millrace.Chain] of the blocks that it arrived in. The Decoder removes
 // the headers between the chunks. A client that adopts the server's chunk size, as ffmpeg does,
-// sends each message in one chunk. The body is then one piece, or one piece for each block. The
-// bodies of audio, video and metadata messages are the same as in FLV tags; see package flv.
+// sends each message in one chunk. The body then has one piece per block. The bodies of audio,
+// video and metadata messages are the same as in FLV tags; see package flv.
 //
 // Memory use depends on the bytes that have arrived, never on a declared length. There are limits
-// for a message, for all unfinished messages of a connection together, for the chunk streams, and
-// for the depth and number of AMF values. A [*LimitError] names the limit that was exceeded.
+// for the size of a message, for all unfinished messages of a connection together, for the chunk
+// streams, and for the depth and number of AMF values. A [*LimitError] names the limit that was
+// exceeded.
 package rtmp

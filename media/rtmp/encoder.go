@@ -7,23 +7,23 @@ import (
 	"github.com/millrace-io/millrace"
 )
 
-// headerBlock is the size, in bytes, of the block for headers. It has room for 85 headers of 12
+// headerBlock is the size, in bytes, of a block for headers. It has room for 85 headers of 12
 // bytes.
 const headerBlock = 1 << 10
 
 // An Encoder splits messages into chunks. It builds headers, and appends bodies by reference. The
-// headers are complete, with the absolute time. The chunks of one Encoder can therefore be sent to
-// any number of peers, and each peer may begin with any message. The headers share blocks.
+// header of each message is complete and has the absolute time. The chunks of one Encoder can
+// therefore be sent to any number of peers, and each peer may begin with any message.
 //
-// The zero Encoder is ready to use and makes chunks of 128 bytes, the default that peers expect.
+// The zero Encoder is ready to use. It makes chunks of 128 bytes, the default of the protocol.
 // Release returns its block.
 type Encoder struct {
 	chunk int // chunk size in bytes; 0: defaultChunkSize
 	room  millrace.Draft
 }
 
-// SetChunkSize appends to dst the message that announces chunks of n bytes, 1 to 16777215. From
-// then on, the Encoder makes chunks of that size.
+// SetChunkSize appends a message to dst that announces chunks of n bytes, 1 to 16777215. The
+// Encoder makes later chunks of that size.
 func (e *Encoder) SetChunkSize(dst *millrace.Chain, n int) {
 	if n < 1 || n > maxBody {
 		panic(fmt.Sprintf("rtmp: SetChunkSize(%d): from 1 to %d bytes", n, maxBody))
@@ -32,9 +32,9 @@ func (e *Encoder) SetChunkSize(dst *millrace.Chain, n int) {
 	e.chunk = n
 }
 
-// Append appends a message to dst, which then owns it. It takes ownership of body, which is left
-// empty, even if Append returns an error. If body is longer than 16777215 bytes, the error is a
-// *LimitError. Append uses the length of body and ignores m.Size.
+// Append appends the chunks of a message to dst, which then owns them. It takes ownership of body,
+// which is left empty, even if Append returns an error. If body is longer than 16777215 bytes, the
+// error is a *LimitError. Append uses the length of body and ignores m.Size.
 func (e *Encoder) Append(dst *millrace.Chain, m Message, body *millrace.Chain) error {
 	if m.ChunkStream < firstChunkStream || m.ChunkStream > maxChunkStream {
 		body.Release()
@@ -74,10 +74,10 @@ func (e *Encoder) Append(dst *millrace.Chain, m Message, body *millrace.Chain) e
 	return nil
 }
 
-// Release returns the Encoder's block. Appended chunks stay valid.
+// Release returns the Encoder's block. The appended chunks stay valid.
 func (e *Encoder) Release() { e.room.Release() }
 
-// put appends a copy of a header.
+// put appends a copy of a header to dst.
 func (e *Encoder) put(dst *millrace.Chain, h []byte) {
 	if len(e.room.Bytes()) < len(h) {
 		e.room.Release()
@@ -87,7 +87,8 @@ func (e *Encoder) put(dst *millrace.Chain, h []byte) {
 	dst.Append(&r)
 }
 
-// appendNumber appends the first field of a header: its form and the number of the chunk stream.
+// appendNumber appends the first field of a header, which has the form and the chunk stream's
+// number.
 func appendNumber(b []byte, form byte, id int) []byte {
 	switch {
 	case id < 64:
@@ -98,27 +99,26 @@ func appendNumber(b []byte, form byte, id int) []byte {
 	return append(b, form<<6|1, byte(id-64), byte((id-64)>>8))
 }
 
-// appendNumber appends a protocol control message that consists of one number.
+// appendNumber appends a protocol control message with one number.
 func (e *Encoder) appendNumber(dst *millrace.Chain, t Type, v uint32) {
 	e.appendControl(dst, t, binary.BigEndian.AppendUint32(nil, v))
 }
 
-// appendControl appends a protocol control message.
 func (e *Encoder) appendControl(dst *millrace.Chain, t Type, p []byte) {
 	e.appendBytes(dst, Message{Type: t, ChunkStream: controlChunks}, p)
 }
 
-// appendBytes appends a message with a copy of p.
+// appendBytes appends a message with a copy of p as its body.
 func (e *Encoder) appendBytes(dst *millrace.Chain, m Message, p []byte) {
 	var body millrace.Chain
 	body.AppendCopy(p)
 	if err := e.Append(dst, m, &body); err != nil {
-		panic(err) // p is short, and these messages use other chunk streams than the caller's
+		panic(err) // cannot happen: p is short, and the chunk stream is valid
 	}
 }
 
-// Chunk streams of this side. Each kind of message has its own, so that messages of one kind need
-// not wait for another kind.
+// Chunk streams of the server. Each kind of message has its own, so that no message waits for a
+// message of another kind.
 const (
 	controlChunks = 2
 	commandChunks = 3

@@ -5,9 +5,10 @@ import (
 	"fmt"
 )
 
-// A LimitError reports that a peer has exceeded a limit. The excess was never held in memory.
+// A LimitError reports that a peer has exceeded a limit. The bytes beyond the limit were not
+// stored.
 type LimitError struct {
-	What  string // the limited value
+	What  string // name of the limited value
 	Have  int64
 	Limit int64
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // A handshake has three messages in each direction. C0 and S0 are a version of one byte. C1 and S1
-// are 1536 bytes, most of them random. C2 and S2 repeat the peer's message. A client that acts as
+// are 1536 bytes, most of them random. C2 and S2 repeat the peer's message. A client that acts like
 // Flash puts a digest into C1, and expects digests in S1 and S2.
 const (
 	handshakeSize = 1536
@@ -21,8 +21,8 @@ const (
 	rtmpeVersions = "\x06\x08" // versions of encrypted RTMP
 )
 
-// The secrets of Flash, which are public. Some digests use only the first 30 or 36 bytes, others
-// all bytes.
+// The secrets of Flash, which are public. Some digests use only the first 30 or 36 bytes, and
+// others all bytes.
 var (
 	secretTail = []byte("\xf0\xee\xc2\x4a\x80\x68\xbe\xe8\x2e\x00\xd0\xd1\x02\x9e\x7e\x57" +
 		"\x6e\xec\x5d\x2d\x29\x80\x6f\xab\x93\xb8\xe6\x36\xcf\xeb\x31\xae")
@@ -30,8 +30,7 @@ var (
 	serverSecret = []byte("Genuine Adobe Flash Media Server 001")
 )
 
-// answerHandshake reads C0 and C1, and returns S0, S1 and S2. C2 is not checked. It is read
-// together with the client's first message.
+// answerHandshake reads C0 and C1, and returns S0, S1 and S2.
 func answerHandshake(r io.Reader) ([]byte, error) {
 	c := make([]byte, 1+handshakeSize)
 	if _, err := io.ReadFull(r, c[:1]); err != nil {
@@ -62,7 +61,7 @@ func answerHandshake(r io.Reader) ([]byte, error) {
 	return s, nil
 }
 
-// checkVersion returns an error if the first byte is not an RTMP version. If the byte shows which
+// checkVersion returns an error if v, the first byte, is not the version of RTMP. If v shows which
 // other protocol the client uses, the error names that protocol.
 func checkVersion(v byte) error {
 	switch {
@@ -80,19 +79,19 @@ func checkVersion(v byte) error {
 	return fmt.Errorf("rtmp: version %d, want %d", v, rtmpVersion)
 }
 
-// A digestPlace is one of two ways to place the digest in the handshake messages C1 and S1. The sum
-// of the four bytes at base gives the offset of the digest.
+// A digestPlace is the place of the digest in C1 and S1. The sum of the four bytes at base gives
+// the digest's offset. Clients use one of two values for base.
 type digestPlace struct{ base, digest int }
 
 func digestAt(p []byte, base int) digestPlace {
 	sum := int(p[base]) + int(p[base+1]) + int(p[base+2]) + int(p[base+3])
-	const room = 728 // for a digest after the four bytes
+	const room = 728 // number of offsets
 	return digestPlace{base, base + 4 + sum%room}
 }
 
-// findDigest returns the place of the digest in C1. If there is no digest, it returns false.
+// findDigest returns the place of the digest in C1. If there is none, it returns false.
 func findDigest(c1 []byte) (digestPlace, bool) {
-	if bytes.Equal(c1[4:8], make([]byte, 4)) { // no version of Flash, and therefore no digest
+	if bytes.Equal(c1[4:8], make([]byte, 4)) { // without a version of Flash there is no digest
 		return digestPlace{}, false
 	}
 	for _, base := range []int{8, 772} {
@@ -104,10 +103,10 @@ func findDigest(c1 []byte) (digestPlace, bool) {
 	return digestPlace{}, false
 }
 
-// putDigest computes the digest of S1 and puts it there.
+// putDigest computes the digest of S1 and writes it to its place.
 func putDigest(s1 []byte, at digestPlace) { copy(s1[at.digest:], digestOf(s1, at, serverSecret)) }
 
-// digestOf returns the digest of all bytes of p except those at the place of the digest.
+// digestOf returns the digest of p without the bytes at the digest's own place.
 func digestOf(p []byte, at digestPlace, key []byte) []byte {
 	return hmacOf(key, p[:at.digest], p[at.digest+digestSize:])
 }

@@ -5,18 +5,19 @@ import "strconv"
 // Type is the type of a message.
 type Type uint8
 
-// The types that a Decoder or a ServerConn handles. Messages of other types are passed on.
+// The types that a Decoder or a ServerConn handles. Their methods also return messages of other
+// types.
 const (
 	TypeSetChunkSize     Type = 1
 	TypeAbort            Type = 2
 	TypeAcknowledgement  Type = 3
 	TypeUserControl      Type = 4
-	TypeWindowSize       Type = 5 // window of acknowledgements
+	TypeWindowSize       Type = 5 // size of the acknowledgement window
 	TypeSetPeerBandwidth Type = 6
 	TypeAudio            Type = 8
 	TypeVideo            Type = 9
-	TypeDataAMF3         Type = 15 // a zero byte, and then the same as TypeData
-	TypeCommandAMF3      Type = 17 // a zero byte, and then the same as TypeCommand
+	TypeDataAMF3         Type = 15 // like TypeData, after a zero byte
+	TypeCommandAMF3      Type = 17 // like TypeCommand, after a zero byte
 	TypeData             Type = 18 // AMF0 values, such as "onMetaData" and an object
 	TypeCommand          Type = 20 // AMF0 values
 	TypeAggregate        Type = 22 // several messages, which a Decoder splits
@@ -38,27 +39,26 @@ func (t Type) String() string {
 	return "message type " + strconv.Itoa(int(t))
 }
 
-// A Message is the header of a message. It holds no reference to the body.
+// A Message is the header of a message.
 type Message struct {
 	Type        Type
 	ChunkStream int    // 2 to 65599
-	Stream      uint32 // message stream id, little-endian on the wire; 0: the connection
-	Timestamp   uint32 // ms; wraps after 49.7 days
+	Stream      uint32 // id of the message stream, little-endian on the wire; 0: the connection
+	Timestamp   uint32 // ms; wraps around after 49.7 days
 	Size        int    // length of the body, in bytes
 }
 
-// Stream is the id of the message stream on which everything is published or played. A connection
-// has only one.
+// Stream is the id of the message stream that is published or played. A connection has only one.
 const Stream = 1
 
 const (
-	// maxBody is the largest size of a body in bytes. The size field has 24 bits.
+	// maxBody is the maximum size of a body in bytes. The size field has 24 bits.
 	maxBody = 1<<24 - 1
 
-	firstChunkStream = 2     // 0 and 1 mean that a longer number follows
+	firstChunkStream = 2     // numbers 0 and 1 announce a longer number
 	maxChunkStream   = 65599 // 64 + 65535
 
-	// extended is a value of the 24 bits of a timestamp or a difference. It means that the real
-	// value follows in four more bytes.
+	// extended is the largest value of a 24-bit timestamp or difference. It means that the real
+	// value is in four more bytes.
 	extended = 1<<24 - 1
 )

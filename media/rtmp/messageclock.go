@@ -2,17 +2,16 @@ package rtmp
 
 import "time"
 
-// A messageClock limits the time that a message may take to arrive.
+// A messageClock calls expired when a message takes longer than limit to arrive.
 type messageClock struct {
 	limit   time.Duration
 	expired func()
-	timer   *time.Timer // nil before the first message that the Decoder had to wait for
+	timer   *time.Timer // nil until the first call of start
 	runs    bool
 }
 
-// start starts the time limit for a message whose first bytes arrived at the given time. If the
-// limit of an older message is running, start does nothing. If the clock is nil, start and stop do
-// nothing.
+// start starts the time limit for a message with its first bytes at the given time. It does nothing
+// if the time limit of an older message is running, or if c is nil.
 func (c *messageClock) start(at time.Time) {
 	if c == nil || c.runs {
 		return
@@ -25,7 +24,7 @@ func (c *messageClock) start(at time.Time) {
 	}
 }
 
-// stop ends the running time limit.
+// stop ends the time limit. It does nothing if c is nil.
 func (c *messageClock) stop() {
 	if c != nil && c.runs {
 		c.runs = false
@@ -33,7 +32,7 @@ func (c *messageClock) stop() {
 	}
 }
 
-// settle is called when a message has ended. It restarts the clock for the oldest unfinished
+// settle is called when a message is complete. It restarts the clock for the oldest unfinished
 // message.
 func (d *Decoder) settle() {
 	if d.clock != nil && d.clock.runs {

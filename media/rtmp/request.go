@@ -7,24 +7,24 @@ import (
 
 // A Request is a client's request to publish or play.
 type Request struct {
-	Publish bool // the client wants to publish; otherwise to play
-	// Application and stream name, as in "live/camera", without leading and trailing slashes and
+	Publish bool // false: the client wants to play
+	// Application and stream name, such as "live/camera", without leading and trailing slashes and
 	// without a query.
 	Path string
 	// Query has the parameters of the stream name, the application and the address. If a parameter
-	// occurs several times, the value in the stream name is used, because OBS sends the user's
-	// stream key there. People type keys literally. Therefore "+" and ";" are not decoded, and an
-	// invalid escape is left unchanged.
+	// occurs in several of these, the stream name is preferred, because OBS sends the user's stream
+	// key there. Users type keys literally, so "+" and ";" are not decoded, and an invalid escape
+	// is left unchanged.
 	Query url.Values
-	// RawQuery has the same parameters. They are as the client sent them, with "&" between them.
+	// RawQuery has the same parameters as the client sent them, joined with "&".
 	RawQuery string
-	Client   string // name of the client program, as it sends it
+	Client   string // name of the client program, as the client sent it
 }
 
-// newRequest combines the arguments of connect and of publish or play. If an address has several
-// levels, some programs split it after the first level, and others before the last level.
-// newRequest returns the same Path for both. Some programs also split an address at a slash inside
-// the query. In that case, name has the rest of the query.
+// newRequest combines the arguments of connect with those of publish or play. Some programs split
+// an address after its first level into application and stream name, and others before its last
+// level. newRequest returns the same Path for both. If a program splits an address at a slash in
+// the query, name is the rest of the query.
 func newRequest(publish bool, connect Object, name string) *Request {
 	r := &Request{Publish: publish, Query: make(url.Values), Client: connect.text("flashVer")}
 	name, query, hasQuery := strings.Cut(name, "?")
@@ -35,7 +35,7 @@ func newRequest(publish bool, connect Object, name string) *Request {
 	}
 	app = strings.Trim(app, "/")
 	if divided && !hasQuery && name != "" && strings.Contains(app, "/") {
-		appQuery, name = appQuery+"/"+name, "" // app already contains the stream name
+		appQuery, name = appQuery+"/"+name, "" // app already has the stream name
 	}
 	for _, q := range []string{query, appQuery, address} {
 		r.addQuery(q)
@@ -44,14 +44,13 @@ func newRequest(publish bool, connect Object, name string) *Request {
 	return r
 }
 
-// streamName returns the name in a stream key, without parameters and without leading and trailing
-// slashes.
+// streamName removes the parameters and the leading and trailing slashes from a stream key.
 func streamName(key string) string {
 	name, _, _ := strings.Cut(key, "?")
 	return strings.Trim(name, "/")
 }
 
-// addQuery adds the parameters of query that r does not have yet.
+// addQuery adds the parameters of query that r.Query does not have yet.
 func (r *Request) addQuery(query string) {
 	if query == "" {
 		return
@@ -74,7 +73,7 @@ func (r *Request) addQuery(query string) {
 	}
 }
 
-// unescape returns text with its escapes decoded, or text unchanged if an escape is invalid.
+// unescape decodes the escapes in text. If an escape is invalid, it returns text unchanged.
 func unescape(text string) string {
 	if plain, err := url.PathUnescape(text); err == nil {
 		return plain

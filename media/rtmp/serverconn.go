@@ -11,79 +11,80 @@ import (
 )
 
 const (
-	// maxCommand limits, in bytes, a client's unfinished messages before its request. The longest
-	// message is connect. It has a few hundred bytes, and more if it has several addresses that
-	// contain tokens.
+	// maxCommand limits, in bytes, a client's unfinished messages before its first request. The
+	// longest message is connect, with a few hundred bytes, or more if its addresses contain
+	// tokens.
 	maxCommand = 16 << 10
 
-	// maxPlayer is the same limit for a client that plays. Such a client only pauses and pings.
+	// maxPlayer limits, in bytes, the unfinished messages of a client that plays. Such a client
+	// only pauses and pings.
 	maxPlayer = 4 << 10
 
-	// windowSize is the acknowledgement window of this side, in bytes. It is also the client's
-	// window until the client sets another one.
+	// windowSize is the size of the acknowledgement window, in bytes, until the client sets another
+	// one. The server also sends it to the client.
 	windowSize = 2_500_000
-	// leastWindow is the smallest acknowledgement window. Without it, a client could request an
-	// acknowledgement for every byte.
+	// leastWindow is the minimum size of the acknowledgement window. Without a minimum, a client
+	// could request an acknowledgement for every byte.
 	leastWindow = 1 << 10
 )
 
 // MaxAnnounced is the largest chunk size, in bytes, that a ServerConn announces. Some clients
-// refuse larger sizes. For example, gortmplib, which MediaMTX uses, accepts up to 10 MiB.
+// refuse larger sizes: gortmplib, which MediaMTX uses, accepts up to 10 MiB.
 const MaxAnnounced = 8 << 20
 
 // A ServerConn is the server's side of a connection. Call Accept, then Start or Refuse, and then
-// Next until it fails. When a publisher has ended its stream, NextRequest may be called after that.
-// A ServerConn belongs to one goroutine at a time.
+// Next until it returns an error. If the error is io.EOF and the client was publishing, you may
+// then call NextRequest. A ServerConn belongs to one goroutine at a time.
 //
-// A ServerConn has only the timeout that [ServerConn.SetMessageTimeout] sets. To limit the time up
-// to the request, or the time of each silence, set deadlines on the connection.
+// [ServerConn.SetMessageTimeout] sets the only timeout of a ServerConn. To limit the time until the
+// request, or the time without data, set deadlines on the connection.
 type ServerConn struct {
 	r          *millrace.Reader
 	w          io.Writer
 	dec        *Decoder
 	enc        Encoder
 	maxMessage int
-	out        millrace.Chain // pending output; empty between calls
-	body       millrace.Chain // body of the message that is being processed; empty between calls
+	out        millrace.Chain // output that has not been sent; empty between calls
+	body       millrace.Chain // body of the message being processed; empty between calls
 
-	window, acknowledged uint64 // window in bytes; Received is acknowledged twice in each window
-	connect              Object // the client's command object
+	window, acknowledged uint64 // bytes per acknowledgement window; number last acknowledged
+	connect              Object // the object of the command connect
 	request              *Request
-	streamName           string // stream name of the request, as the client sent it
-	stream               uint32 // the message stream on which the request arrived
-	fcPublish            bool   // the client has sent FCPublish, and waits for onFCPublish
+	streamName           string // stream name of the request, without parameters
+	stream               uint32 // the message stream of the request
+	fcPublish            bool   // the client has sent FCPublish and waits for onFCPublish
 	paused               bool
 }
 
-// NewServerConn returns a ServerConn that reads from r and writes to w. It borrows both. If a
-// message has more than maxMessage bytes, it is refused; maxMessage is at most 16777215. The
-// ServerConn announces chunks of maxMessage bytes, or of MaxAnnounced if that is smaller. A client
-// that adopts the announced size sends each message in one chunk. [ServerConn.Release] releases the
-// ServerConn's memory.
+// NewServerConn returns a ServerConn that reads from r and writes to w. It borrows r and w. The
+// maximum size of a message is maxMessage bytes, but at most 16777215. The ServerConn announces
+// that size as its chunk size, or MaxAnnounced if that is smaller. A client that adopts the chunk
+// size sends each message in one chunk. [ServerConn.Release] releases the ServerConn's memory.
 func NewServerConn(r *millrace.Reader, w io.Writer, maxMessage int) *ServerConn {
 	c := &ServerConn{r: r, w: w, dec: NewDecoder(r, maxCommand),
 		maxMessage: min(maxMessage, maxBody), window: windowSize}
-	_ = c.dec.limit(maxCommand) // cannot fail: no bytes have arrived
+	_ = c.dec.limit(maxCommand) // cannot fail before the first byte
 	c.dec.progress = c.acknowledge
-	// Copy all payloads until Start. Otherwise a client without a stream could keep blocks in use
+	// Copy all payloads until Start, so that a client without a stream cannot keep blocks in use
 	// with parts of unfinished messages.
 	c.dec.copyBelow = maxBody + 1
 	return c
 }
 
-// SetPool sets the Pool for the client's later messages, including copies.
+// SetPool sets the Pool for the blocks of later messages.
 func (c *ServerConn) SetPool(p *millrace.Pool) { c.dec.setPool(p) }
 
-// SetMessageTimeout limits the time of a message from its first byte to its last one, even if the
-// client sends other messages meanwhile. When the time is over, another goroutine calls expired,
-// perhaps more than once. expired must end the connection. Release stops the timer.
+// SetMessageTimeout limits the time from a message's first byte to its last, even if the client
+// sends other messages meanwhile. After that time, the ServerConn calls expired on another
+// goroutine, perhaps more than once. The function expired must end the connection. Release stops
+// the timer.
 func (c *ServerConn) SetMessageTimeout(limit time.Duration, expired func()) {
 	c.dec.clock.stop()
 	c.dec.clock = &messageClock{limit: limit, expired: expired}
 	c.dec.countOldest()
 }
 
-// Release releases the memory of c. The caller keeps the Reader and the connection.
+// Release releases the memory of c. It does not close the Reader or the connection.
 func (c *ServerConn) Release() {
 	c.dec.Release()
 	c.enc.Release()
@@ -92,8 +93,8 @@ func (c *ServerConn) Release() {
 }
 
 // Accept performs the handshake, and answers commands until the client wants to publish or to play.
-// The caller checks the request, and calls Start or Refuse. If the client disconnected before the
-// first byte, the error is io.EOF.
+// Check the request, and then call Start or Refuse. If the client disconnects before its first
+// byte, the error is io.EOF.
 func (c *ServerConn) Accept() (*Request, error) {
 	answer, err := answerHandshake(c.r)
 	if err != nil {
@@ -108,12 +109,12 @@ func (c *ServerConn) Accept() (*Request, error) {
 	return c.awaitRequest()
 }
 
-// NextRequest is called after Next has returned io.EOF. It answers commands until the client wants
-// to publish or to play again. The caller checks the request, and calls Start or Refuse, as after
+// NextRequest answers commands until the client wants to publish or to play again. Call it only
+// after Next has returned io.EOF. Check the request, and then call Start or Refuse, as after
 // Accept.
 func (c *ServerConn) NextRequest() (*Request, error) {
 	c.request, c.fcPublish, c.paused = nil, false, false
-	c.dec.copyBelow = maxBody + 1 // as in NewServerConn
+	c.dec.copyBelow = maxBody + 1 // see NewServerConn
 	return c.awaitRequest()
 }
 
@@ -126,10 +127,10 @@ func (c *ServerConn) awaitRequest() (*Request, error) {
 		if err != nil {
 			return nil, noEOF(err)
 		}
-		c.body.Release() // other messages have no meaning before the request
+		c.body.Release() // ignore all other messages before the request
 	}
 	want := c.request
-	if !want.Publish { // keep only the fields that are needed while the client plays
+	if !want.Publish { // keep only the fields that a playing client needs
 		c.connect, c.request = nil, &Request{Path: strings.Clone(want.Path)}
 		if err := c.dec.limit(maxPlayer); err != nil {
 			return want, err
@@ -138,7 +139,7 @@ func (c *ServerConn) awaitRequest() (*Request, error) {
 	return want, nil
 }
 
-// Start informs the client that its request is granted.
+// Start tells the client that its request is granted.
 func (c *ServerConn) Start() error {
 	c.event(eventStreamBegin, Stream)
 	if c.request.Publish {
@@ -157,34 +158,33 @@ func (c *ServerConn) Start() error {
 	return c.flush()
 }
 
-// Refuse informs the client why its request is not granted, or why its stream ends. The code is one
-// that clients know, such as NetStream.Publish.BadName or NetStream.Play.StreamNotFound. Encoders
-// show the code and the reason. The caller then ends the connection.
+// Refuse tells the client why its request is refused, or why its stream ends. The code is one that
+// clients know, such as NetStream.Publish.BadName or NetStream.Play.StreamNotFound. Encoders show
+// the code and the reason. The caller then closes the connection.
 func (c *ServerConn) Refuse(code, reason string) error {
 	c.call(Stream, "onStatus", 0, nil, status("error", code, reason))
 	return c.flush()
 }
 
-// capsReconnect is a bit of capsEx. A client sets it to declare that it supports a reconnect
-// request.
+// capsReconnect is the bit of capsEx with which a client declares that it supports
+// RequestReconnect.
 const capsReconnect = 1
 
-// CanReconnect reports whether the client has declared that it obeys RequestReconnect.
+// CanReconnect reports whether the client supports RequestReconnect.
 func (c *ServerConn) CanReconnect() bool {
 	caps, _ := c.connect.Get("capsEx").(float64)
 	return caps >= 0 && caps <= math.MaxUint32 && uint32(caps)&capsReconnect != 0
 }
 
 // RequestReconnect asks the client to reconnect to the same address, where another server may
-// answer. The client continues up to its next keyframe, reconnects, and ends this connection.
+// answer. The client continues until its next keyframe, reconnects, and ends this connection.
 func (c *ServerConn) RequestReconnect(reason string) error {
 	c.call(0, "onStatus", 0, nil, status("status", "NetConnection.Connect.ReconnectRequest",
 		reason))
 	return c.flush()
 }
 
-// AppendEnd appends to dst the messages that inform a playing client of the end of the stream. dst
-// owns them.
+// AppendEnd appends messages to dst that tell a playing client that the stream has ended.
 func (c *ServerConn) AppendEnd(dst *millrace.Chain) {
 	c.event(eventStreamEOF, Stream)
 	c.status("NetStream.Play.UnpublishNotify", c.request.Path+" has ended")
@@ -192,20 +192,19 @@ func (c *ServerConn) AppendEnd(dst *millrace.Chain) {
 	dst.Merge(&c.out)
 }
 
-// ChunkSize returns the size of the chunks that was announced to the client.
+// ChunkSize returns the chunk size that the server has announced to the client.
 func (c *ServerConn) ChunkSize() int { return min(c.maxMessage, MaxAnnounced) }
 
-// Received returns the number of bytes that have been read after the handshake.
+// Received returns the number of bytes that have been read since the handshake.
 func (c *ServerConn) Received() uint64 { return c.dec.Received() }
 
-// Paused reports whether a client that plays has requested a pause.
+// Paused reports whether a playing client has paused.
 func (c *ServerConn) Paused() bool { return c.paused }
 
-// Next appends the body of the next message to dst, which then owns it. The message is audio, video
-// or data. It may also have TypeCommand and no body, which means that Paused has changed. Next
-// answers all other messages itself. When the client has ended the stream, the error is io.EOF. If
-// its connection has ended before that, the error is io.ErrUnexpectedEOF. Other errors are those of
-// [Decoder.Next].
+// Next appends the body of the next audio, video or data message to dst, which then owns it. When
+// Paused changes, Next returns a message of TypeCommand without a body. It handles all other
+// messages itself. If the client ends the stream, the error is io.EOF. If the connection ends
+// before that, the error is io.ErrUnexpectedEOF. Other errors are those of [Decoder.Next].
 func (c *ServerConn) Next(dst *millrace.Chain) (Message, error) {
 	for {
 		m, err := c.read()
@@ -230,7 +229,7 @@ func (c *ServerConn) Next(dst *millrace.Chain) (Message, error) {
 	}
 }
 
-// read reads a message into body, which must be empty, and executes it.
+// read reads a message into c.body, which must be empty. It handles protocol control messages.
 func (c *ServerConn) read() (Message, error) {
 	m, err := c.dec.Next(&c.body)
 	if err != nil {
@@ -243,7 +242,7 @@ func (c *ServerConn) read() (Message, error) {
 		}
 	case TypeUserControl:
 		c.answerPing()
-	case TypeDataAMF3, TypeCommandAMF3: // AMF0 values after one byte
+	case TypeDataAMF3, TypeCommandAMF3: // AMF0 values after one zero byte
 		m.Type += TypeData - TypeDataAMF3
 		c.body.Discard(min(1, c.body.Len()))
 		m.Size = c.body.Len()
@@ -257,9 +256,9 @@ func (c *ServerConn) read() (Message, error) {
 	return m, err
 }
 
-// acknowledge reports to the client, twice in a window, how many bytes have arrived. The Decoder
-// also calls it in the middle of messages. If a message is larger than the window, the client may
-// wait there for the acknowledgement.
+// acknowledge reports the number of received bytes to the client, twice in each window. The Decoder
+// also calls it within messages, because a client whose message is larger than the window may wait
+// for the acknowledgement.
 func (c *ServerConn) acknowledge() error {
 	n := c.dec.Received()
 	if n-c.acknowledged < c.window/2 {
@@ -278,7 +277,7 @@ const (
 	eventPingResponse = 7
 )
 
-// answerPing answers the user control message in body, if it is a ping.
+// answerPing answers the user control message in c.body if it is a ping request.
 func (c *ServerConn) answerPing() {
 	var p [6]byte
 	if c.body.Len() < len(p) {
@@ -290,13 +289,12 @@ func (c *ServerConn) answerPing() {
 	}
 }
 
-// event writes a user control message.
 func (c *ServerConn) event(event uint16, v uint32) {
 	p := binary.BigEndian.AppendUint16(nil, event)
 	c.enc.appendControl(&c.out, TypeUserControl, binary.BigEndian.AppendUint32(p, v))
 }
 
-// flush sends the pending output, if any.
+// flush sends the pending output.
 func (c *ServerConn) flush() error {
 	if c.out.Len() == 0 {
 		return nil

@@ -1,3 +1,3 @@
-// Package childproc starts processes that die with this process, even if it is killed. It is for
-// the servers of tests and of the soak test.
+// Package childproc starts processes that end with this process, even if this process is killed. It
+// is for the servers of tests and of the soak test.
 package childproc

@@ -5,13 +5,13 @@ import (
 	"syscall"
 )
 
-// A Guard makes a process die with this process, even if this process is killed. On Linux the
+// A Guard makes a process end with this process, even if this process is killed. On Linux the
 // kernel does that.
 type Guard struct{}
 
-// Start starts cmd in a new process group. With Pdeathsig, the kernel kills cmd when the thread
-// that forked it ends. Go ends a thread only if a goroutine that has locked itself to the thread
-// returns without unlocking it. This does not happen here.
+// Start starts cmd in a new process group. Because of Pdeathsig, the kernel kills cmd when the
+// thread that forked it ends. The thread does not end before this process, because Go ends a thread
+// only if a goroutine that is locked to the thread ends.
 func (*Guard) Start(cmd *exec.Cmd) error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	return cmd.Start()

@@ -8,10 +8,9 @@ import (
 	"strconv"
 )
 
-// A Guard makes a process die with this process, even if this process is killed. Because this
-// system's kernel does not do that, the Guard starts a shell for each process. The shell waits
-// until a pipe ends, and then kills the process. Only this process has the other end of the pipe,
-// so the pipe ends with it.
+// A Guard makes a process end with this process, even if this process is killed. It starts a shell
+// for each process. The shell waits until a pipe is closed, and then kills the process. Only this
+// process has the other end of the pipe, so the pipe is closed when this process ends.
 type Guard struct {
 	shell *exec.Cmd
 	pipe  io.Closer
@@ -36,8 +35,7 @@ func (g *Guard) Start(cmd *exec.Cmd) error {
 	return err
 }
 
-// Release ends the shell. If the shell outlived the process, it would kill the next process with
-// the same number.
+// Release ends the shell, which would otherwise later kill another process with the same number.
 func (g *Guard) Release() {
 	_ = g.shell.Process.Kill()
 	_ = g.shell.Wait()

@@ -6,19 +6,19 @@ import (
 	"strings"
 )
 
-// A Checker checks the playlists of one stream in the order in which they were created. It is not
-// safe for concurrent use.
+// A Checker checks the playlists of one stream in the order of their creation. It is not safe for
+// concurrent use.
 type Checker struct {
 	media *Media // the last playlist
 }
 
-// New returns a Checker that has not checked any playlist.
+// New returns a Checker for a new stream.
 func New() *Checker { return &Checker{} }
 
-// Playlist returns the version of the media playlist that was checked last.
+// Playlist returns the media playlist that was checked last.
 func (c *Checker) Playlist() *Media { return c.media }
 
-// Media checks the next version of the media playlist.
+// Media checks the next version of the media playlist and returns the problems.
 func (c *Checker) Media(text string) []Problem {
 	r := &report{}
 	m, prev := parseMedia(text, r), c.media
@@ -42,7 +42,7 @@ func (c *Checker) Media(text string) []Problem {
 	return r.problems
 }
 
-// checkSkip checks the rules for delta updates, on a delta update before fill has completed it.
+// checkSkip checks the rules for delta updates. It must be called before fill.
 func (m *Media) checkSkip(r *report) {
 	switch left := m.Duration(); {
 	case m.Ended || m.Skipped > 0 && left < m.SkipUntil || m.SkipUntil == 0:
@@ -54,8 +54,8 @@ func (m *Media) checkSkip(r *report) {
 	}
 }
 
-// fill completes m, which was parsed from a delta update. It copies the skipped segments from prev,
-// and inserts them before the segments of m. It returns false if prev does not have them.
+// fill completes the delta update m with the skipped segments of prev. It returns false if prev
+// does not have them.
 func (m *Media) fill(prev *Media) bool {
 	if prev == nil || m.Sequence < prev.first() || m.Sequence+uint64(m.Skipped) > prev.Open.MSN {
 		return false
@@ -101,8 +101,8 @@ func compareSegments(prev, m *Media, r *report) {
 					p.Discontinuity, s.Discontinuity)
 			}
 		}
-		// Before an open segment has parts, tags that apply to it may still be missing. A
-		// discontinuity may belong to the segment before it.
+		// As long as the last segment has no parts, tags may be missing, and a discontinuity may
+		// belong to the segment before it.
 		if p.URI != "" || len(p.Parts) > 0 {
 			dated := !s.Date.IsZero() && !p.Date.IsZero() && !s.Date.Equal(p.Date)
 			if dated || s.Map != p.Map || s.Break != p.Break && msn != m.first() {
@@ -115,13 +115,13 @@ func compareSegments(prev, m *Media, r *report) {
 	}
 }
 
-// compareParts compares the parts of a segment in two successive playlists. p is the segment in the
-// earlier playlist, and s the same segment in the later one.
+// compareParts compares the parts of a segment in two consecutive playlists: p in the earlier one,
+// and s in the later one.
 func compareParts(prevMaker string, m *Media, p, s *Segment, r *report) {
-	if prevMaker != m.maker() { // the new server has none of the parts
+	if prevMaker != m.maker() { // another run of the server has none of the parts
 		return
 	}
-	removed := len(p.Parts) // parts removed from the start
+	removed := len(p.Parts) // number of parts removed from the start
 	if len(s.Parts) > 0 {
 		removed = max(0, slices.IndexFunc(p.Parts,
 			func(q Part) bool { return q.URI == s.Parts[0].URI }))
@@ -150,15 +150,15 @@ func compareParts(prevMaker string, m *Media, p, s *Segment, r *report) {
 	}
 }
 
-// compareHint checks that the part that prev hinted at is the next one. It does not check this if a
-// discontinuity comes before the next part.
+// compareHint checks that the next part is the one that prev hinted at. A discontinuity before the
+// next part ends this requirement.
 func compareHint(prev, m *Media, r *report) {
 	if prev.Hint == "" || prev.Ended || m.Ended || prev.maker() != m.maker() {
 		return
 	}
 	msn, part := prev.Next()
 	s, rule := m.Segment(msn), "hint-broken"
-	if s != nil && s.URI != "" && len(s.Parts) <= part { // the segment ended without a further part
+	if s != nil && s.URI != "" && len(s.Parts) <= part { // the hinted part does not exist
 		if part > 0 {
 			rule = "hint-cut"
 		}
@@ -178,17 +178,17 @@ func compareHint(prev, m *Media, r *report) {
 	}
 }
 
-// variant holds the attributes of the variant in a multivariant playlist.
+// variant has the checked attributes of the variant in a multivariant playlist.
 type variant struct {
 	uri       string
 	bandwidth uint64
 }
 
-// codecs matches the CODECS of a stream.
+// codecs matches a valid CODECS attribute.
 var codecs = regexp.MustCompile(
 	`^(avc1|hvc1|mp4a)\.[0-9A-Za-z.]+(,(avc1|hvc1|mp4a)\.[0-9A-Za-z.]+)?$`)
 
-// parseMultivariant parses and checks a multivariant playlist with one variant.
+// parseMultivariant parses and checks a multivariant playlist, which must have one variant.
 func parseMultivariant(text string, r *report) (v variant) {
 	lines := parseLines(text, multivariantTags, r)
 	if n := len(lines); n < 2 || lines[n-2].tag != "EXT-X-STREAM-INF" || lines[n-1].tag != "" {

@@ -14,28 +14,28 @@ import (
 	"time"
 )
 
-// A Client follows one stream and checks all that it receives. Its fields must be set before Run.
+// A Client follows one stream and checks everything that it receives. Set its fields before Run.
 type Client struct {
 	URL  string       // URL of the multivariant playlist
-	HTTP *http.Client // http.DefaultClient if nil
+	HTTP *http.Client // nil means http.DefaultClient
 
 	Delta bool // request delta updates
 	Hints bool // request the hinted part while waiting for the next playlist
-	// Begin with the oldest segment. Otherwise the Client begins as close to the end as the
-	// playlist allows.
+	// Begin with the oldest segment. Otherwise the Client begins as near to the end as the playlist
+	// allows.
 	FromStart bool
 	Timing    bool // check the arrival times of parts
 
-	// If Verify is n > 0, the Client fetches each n-th object again later, and compares each n-th
-	// segment with its parts. If it is 0 or less, the Client verifies nothing.
+	// If Verify is n > 0, the Client fetches each n-th object twice, and compares each n-th segment
+	// with its parts.
 	Verify int
 
-	// Output receives initialization sections and media in order. If a Write fails, Run ends with
-	// its error.
+	// Output receives initialization sections and media in order, unless it is nil. If a Write
+	// fails, Run returns its error.
 	Output io.Writer
-	// Object is called with each object that is written to Output.
+	// Object is called with each object that is written to Output, unless it is nil.
 	Object func(Object)
-	// Playlist is called with the number of each media playlist, from 1 on.
+	// Playlist is called with the number of each media playlist, from 1, unless it is nil.
 	Playlist func(number int)
 }
 
@@ -49,19 +49,19 @@ const (
 	SegmentObject Kind = "segment"
 )
 
-// An Object is the response to a Client's request. Its Data is valid until the callback returns.
+// An Object is an object that a Client has received. Data is valid until the callback returns.
 type Object struct {
 	Kind  Kind
 	URI   string
 	MSN   uint64
 	Part  int
-	Break bool // the first object after a discontinuity
+	Break bool // first object after a discontinuity
 	Data  []byte
 }
 
 // Run follows the stream until its playlist or ctx ends, and then returns nil. It returns an error
-// if it cannot follow the stream: if there is no connection or no playlist, if a reload does not
-// wait, or if Output fails. The server's other mistakes are in Stats.
+// if it cannot continue: there is no connection or no playlist, a reload does not wait, or Output
+// fails. Other mistakes of the server are in Stats.
 func (c *Client) Run(ctx context.Context) (Stats, error) {
 	f := newFollower(c)
 	err := f.run(ctx)
@@ -72,7 +72,7 @@ func (c *Client) Run(ctx context.Context) (Stats, error) {
 	return f.stats, err
 }
 
-// A follower is the state of one Run of a Client.
+// A follower is the state of one call of Run.
 type follower struct {
 	Client
 	checker *Checker
@@ -82,16 +82,16 @@ type follower struct {
 
 	msn   uint64 // media sequence number of the next segment
 	part  int    // index of the next part of that segment
-	got   []byte // parts of that segment that were received
-	whole bool   // got begins with the segment's first part
-	init  string // URI of the last initialization section written to Output
+	got   []byte // received parts of that segment
+	whole bool   // got has all parts from the start of the segment
+	init  string // URI of the last initialization section
 	times timeline
 
 	fetched int
 	again   struct { // an object to fetch again
 		uri   string
 		sum   [sha256.Size]byte
-		after int // number of playlists to wait
+		after int // number of playlists until then
 	}
 	hint *hintRequest
 }
@@ -165,7 +165,8 @@ func (f *follower) media(text string) *Media {
 	return m
 }
 
-// playlist gets a playlist from f.base with query appended to the query of f.base, such as a token.
+// playlist fetches the playlist at f.base. It appends query to the query of f.base, which may have
+// a token.
 func (f *follower) playlist(ctx context.Context, query string) (string, error) {
 	u := *f.base
 	u.RawQuery = strings.Trim(u.RawQuery+"&"+query, "&")
@@ -176,8 +177,8 @@ func (f *follower) playlist(ctx context.Context, query string) (string, error) {
 	if resp.StatusCode != http.StatusOK {
 		return "", fmt.Errorf("%s: status %d", &u, resp.StatusCode)
 	}
-	// If the URL has a query, such as a token, each response is different, and the server need not
-	// compress it.
+	// If the URL has a query, such as a token, the server need not compress the playlist, because
+	// each response is different.
 	if resp.Header.Get("Content-Encoding") != "gzip" && f.base.RawQuery == "" {
 		f.problem("gzip", "%s", u.Path)
 	}
@@ -204,8 +205,7 @@ func (f *follower) reload(ctx context.Context, m *Media) (*Media, error) {
 	}
 	next := f.media(text)
 	if now, n := next.Next(); !next.Ended && (now < msn || now == msn && n <= part) {
-		// The publisher is silent. The server may then answer, because it does not let players wait
-		// forever.
+		// The publisher is silent. After a while the server may answer anyway.
 		if time.Since(begin) >= m.Target {
 			return next, nil
 		}
@@ -222,9 +222,9 @@ func (f *follower) reload(ctx context.Context, m *Media) (*Media, error) {
 	return next, nil
 }
 
-// start sets the position to begin at. With FromStart, it is the oldest segment. Otherwise it is
-// the last independent part that is at least PART-HOLD-BACK from the end. If there is no such part,
-// it is the first independent part.
+// start chooses the position to begin at. With FromStart, it is the oldest segment. Otherwise it is
+// the last independent part that is at least PART-HOLD-BACK before the end, or else the first
+// independent part.
 func (f *follower) start(m *Media) {
 	f.msn = m.first()
 	var toEnd time.Duration
@@ -245,7 +245,7 @@ func (f *follower) start(m *Media) {
 	}
 }
 
-// consume fetches the segments and parts of m from f.msn and f.part on.
+// consume fetches the segments and parts of m, beginning at f.msn and f.part.
 func (f *follower) consume(ctx context.Context, m *Media) error {
 	for {
 		s := m.Segment(f.msn)
@@ -284,7 +284,7 @@ func (f *follower) nextSegment(msn uint64) {
 	f.msn, f.part, f.got, f.whole = msn, 0, f.got[:0], true
 }
 
-// useInit fetches the initialization section of s if it differs from the last one.
+// useInit fetches the initialization section of s if it has changed.
 func (f *follower) useInit(ctx context.Context, s *Segment) error {
 	if s.Map == f.init || s.Map == "" || s.URI == "" && len(s.Parts) == 0 {
 		return nil
@@ -329,15 +329,15 @@ func (f *follower) consumeParts(ctx context.Context, s *Segment) error {
 	return nil
 }
 
-// arrived records the arrival of media whose end is offset after the start of s.
+// arrived records the latency of media that ends at the given offset from the start of s.
 func (f *follower) arrived(s *Segment, offset time.Duration) {
 	if !s.Date.IsZero() {
 		f.stats.Latency.add(time.Since(s.Date.Add(offset)))
 	}
 }
 
-// finishSegment fetches a complete segment, either to deliver the rest of the segment after its
-// parts, or to compare the segment with its parts.
+// finishSegment fetches a complete segment if some parts are missing, or if the segment is to be
+// compared with its parts.
 func (f *follower) finishSegment(ctx context.Context, s *Segment, parts bool) error {
 	if s.Gap {
 		return nil
@@ -369,11 +369,11 @@ func (f *follower) finishSegment(ctx context.Context, s *Segment, parts bool) er
 	if !missing {
 		return nil
 	}
-	if parts && !f.whole { // the start of the rest is not known
+	if parts && !f.whole { // the position of the missing bytes is not known
 		f.stats.Missed++
 		return nil
 	}
-	if len(rest) == 0 { // the parts were complete, and are no longer listed
+	if len(rest) == 0 { // the parts were complete
 		return nil
 	}
 	f.stats.Segments++
@@ -413,7 +413,8 @@ func (f *follower) deliver(o Object) error {
 	return nil
 }
 
-// fetch gets a listed object. It returns nil without an error if the server does not send it.
+// fetch fetches an object that the playlist lists. If the server does not send it, fetch returns
+// nil without an error.
 func (f *follower) fetch(ctx context.Context, uri string) ([]byte, error) {
 	data, resp, err := f.get(ctx, uri)
 	if err != nil {
@@ -427,7 +428,7 @@ func (f *follower) fetch(ctx context.Context, uri string) ([]byte, error) {
 	return data, nil
 }
 
-// remember stores each n-th object, to fetch it again later.
+// remember stores a checksum of each n-th object, for fetchAgain.
 func (f *follower) remember(uri string, data []byte) {
 	f.fetched++
 	if f.Verify > 0 && f.fetched%f.Verify == 0 && f.again.uri == "" {
@@ -435,7 +436,7 @@ func (f *follower) remember(uri string, data []byte) {
 	}
 }
 
-// fetchAgain gets an object for the second time, some playlists after the first time.
+// fetchAgain fetches the remembered object again, after a few playlists.
 func (f *follower) fetchAgain(ctx context.Context) error {
 	if f.again.after--; f.again.uri == "" || f.again.after > 0 {
 		return nil
@@ -455,8 +456,8 @@ func (f *follower) fetchAgain(ctx context.Context) error {
 	return nil
 }
 
-// get returns the body of a response, without its Content-Encoding, and the response itself, for
-// its header.
+// get sends a request. It returns the decompressed body of the response, and the response for its
+// status and header.
 func (f *follower) get(ctx context.Context, uri string) ([]byte, *http.Response, error) {
 	u, err := f.base.Parse(uri)
 	if err != nil {
@@ -485,7 +486,7 @@ func (f *follower) get(ctx context.Context, uri string) ([]byte, *http.Response,
 	return data, resp, nil
 }
 
-// A hintRequest is a request for a part that does not exist yet.
+// A hintRequest is a request for a hinted part, which does not exist yet.
 type hintRequest struct {
 	uri    string
 	cancel context.CancelFunc
@@ -505,8 +506,8 @@ func (f *follower) startHint(ctx context.Context, uri string) {
 	}()
 }
 
-// takeHint waits for the part at uri and returns it, if there is a request for it because of a
-// hint.
+// takeHint returns the part at uri if there is a hintRequest for it. It waits for the part.
+// Otherwise it returns nil.
 func (f *follower) takeHint(uri string) ([]byte, error) {
 	h := f.hint
 	if h == nil || h.uri != uri {
@@ -526,7 +527,7 @@ func (f *follower) takeHint(uri string) ([]byte, error) {
 	return h.data, nil
 }
 
-// dropHint ends the request for a hinted part.
+// dropHint ends the hintRequest, if there is one.
 func (f *follower) dropHint() {
 	if f.hint != nil {
 		f.hint.cancel()

@@ -2,9 +2,9 @@
 // latency, and follows a stream as a player does.
 //
 // A [Checker] checks the playlists of one stream, one after the other, and reports the rule and the
-// line of each mistake. It remembers the last playlist, to detect forbidden changes, and it applies
-// delta updates. A [Client] loads a stream over HTTP, passes each playlist to a Checker, and
-// compares the bytes that the server sends:
+// line of each mistake. It compares each playlist with the one before, and applies delta updates. A
+// [Client] loads a stream over HTTP, passes each playlist to a Checker, and compares the bytes that
+// the server sends:
 //
 //	c := hlscheck.Client{URL: server.URL + "/live/test/index.m3u8", Hints: true, Delta: true}
 //	stats, err := c.Run(ctx) // until the stream or ctx ends
@@ -12,8 +12,8 @@
 //		t.Fatalf("%v\n%v", err, stats)
 //	}
 //
-// The package shares no code with the packages that make playlists. It knows the tags and
-// attributes that Millrace writes, and reports other tags of the draft as mistakes.
+// The package shares no code with the packages that write playlists. It accepts only the tags and
+// attributes that Millrace writes, and reports other tags as mistakes.
 package hlscheck
 
 import (
@@ -21,12 +21,12 @@ import (
 	"slices"
 )
 
-// A Problem is a violation of a rule by a server.
+// A Problem is a violation of a rule.
 type Problem struct {
 	Rule    string // a key of Rules
 	Section string // section of draft-pantos-hls-rfc8216bis
-	Should  bool   // the rule is a recommendation
-	Line    int    // line of the playlist, from 1; 0 if no single line is at fault
+	Should  bool   // the rule is only a recommendation
+	Line    int    // line in the playlist, from 1; 0 if the problem has no single line
 	Text    string
 }
 
@@ -42,25 +42,25 @@ func (p Problem) String() string {
 	return s + ": " + p.Text
 }
 
-// Must returns the problems of rules that are not recommendations.
+// Must returns the problems that violate more than a recommendation.
 func Must(ps []Problem) []Problem {
 	return slices.DeleteFunc(slices.Clone(ps), func(p Problem) bool { return p.Should })
 }
 
-// Without returns the problems of all rules except the given ones.
+// Without returns ps without the problems of the given rules.
 func Without(ps []Problem, rules ...string) []Problem {
 	return slices.DeleteFunc(slices.Clone(ps),
 		func(p Problem) bool { return slices.Contains(rules, p.Rule) })
 }
 
-// A Rule is a requirement that a Checker or a Client checks.
+// A Rule is a rule that a Checker or a Client checks.
 type Rule struct {
 	Section string // section of draft-pantos-hls-rfc8216bis
 	Should  bool
 	Text    string
 }
 
-// Rules are all rules, by name.
+// Rules has all rules by name.
 var Rules = map[string]Rule{
 	// Rules for the text of a playlist.
 	"extm3u":        {"4.4.1.1", false, "the first line is #EXTM3U"},
@@ -153,7 +153,7 @@ type report struct {
 	problems []Problem
 }
 
-// add adds a problem to the report.
+// add adds a problem. It panics if Rules does not have the rule.
 func (r *report) add(rule string, line int, format string, args ...any) {
 	d, ok := Rules[rule]
 	if !ok {

@@ -10,16 +10,16 @@ type Media struct {
 	head
 	Sequence        uint64    // media sequence number of Segments[0]
 	Discontinuities uint64    // EXT-X-DISCONTINUITY-SEQUENCE
-	Skipped         int       // segments that EXT-X-SKIP replaced; a Checker adds them
+	Skipped         int       // number of segments that EXT-X-SKIP replaced
 	Segments        []Segment // the complete segments
-	Open            Segment   // the next segment: it has no URI, but may have parts
+	Open            Segment   // the next segment, without a URI, but perhaps with parts
 	Hint            string    // URI of the next part
 	Ended           bool
 
 	hintLine, skipLine int
 }
 
-// head holds the fields that must not change.
+// head has the values that must be the same in all playlists of a stream.
 type head struct {
 	Version                 int
 	Target, PartTarget      time.Duration
@@ -35,8 +35,8 @@ type Segment struct {
 	Parts         []Part
 	Map           string // URI of its initialization section
 	Date          time.Time
-	Break         bool   // EXT-X-DISCONTINUITY precedes it
-	Gap           bool   // EXT-X-GAP precedes it: it cannot be fetched
+	Break         bool   // after an EXT-X-DISCONTINUITY
+	Gap           bool   // after an EXT-X-GAP: it cannot be fetched
 	Discontinuity uint64 // its discontinuity sequence number
 	Line          int    // line of the URI, or of the first part
 }
@@ -52,10 +52,10 @@ type Part struct {
 // Next returns the media sequence number and the index of the next part.
 func (m *Media) Next() (msn uint64, part int) { return m.Open.MSN, len(m.Open.Parts) }
 
-// first returns the media sequence number of the first segment that is listed or filled in.
+// first returns the media sequence number of the first segment, which a Checker may have filled in.
 func (m *Media) first() uint64 { return m.Open.MSN - uint64(len(m.Segments)) }
 
-// Segment returns a segment that m lists, complete or open, or nil.
+// Segment returns the complete or open segment with the given media sequence number, or nil.
 func (m *Media) Segment(msn uint64) *Segment {
 	switch {
 	case msn == m.Open.MSN:
@@ -66,9 +66,8 @@ func (m *Media) Segment(msn uint64) *Segment {
 	return nil
 }
 
-// maker returns the common prefix of the names that one run of a server gives. It is empty if the
-// playlist has no hint and has not ended, because the next run of the server may continue such a
-// playlist.
+// maker returns the prefix that all names of one run of a server have. It is empty if the playlist
+// has no hint and has not ended, because another run of the server may continue it.
 func (m *Media) maker() string {
 	name := m.Hint
 	if m.Ended && len(m.Segments) > 0 {
@@ -82,7 +81,7 @@ func makerOf(name string) string {
 	return maker
 }
 
-// maker returns the common prefix of the names of s, which must not be empty.
+// maker returns the prefix of the names of s, which must have a URI or a part.
 func (s *Segment) maker() string {
 	if s.URI == "" {
 		return makerOf(s.Parts[0].URI)
@@ -90,10 +89,10 @@ func (s *Segment) maker() string {
 	return makerOf(s.URI)
 }
 
-// Duration returns the sum of the durations of complete segments.
+// Duration returns the total duration of the complete segments.
 func (m *Media) Duration() time.Duration { return segmentsDuration(m.Segments) }
 
-// toEnd returns the time from the start of a listed segment to the end of the last part.
+// toEnd returns the time from the start of a segment to the end of the last part.
 func (m *Media) toEnd(msn uint64) time.Duration {
 	return segmentsDuration(m.Segments[msn-m.first():]) + partsDuration(m.Open.Parts)
 }
@@ -113,15 +112,16 @@ func partsDuration(parts []Part) (d time.Duration) {
 }
 
 // partsTolerance is the maximum difference between the total duration of n parts and the duration
-// of their segment. There is a difference because each duration is rounded to a millisecond.
+// of their segment. Each duration is rounded to a millisecond.
 func partsTolerance(n int) time.Duration { return time.Duration(n+1) * time.Millisecond }
 
-// hasAllParts reports whether the listed parts are as long as the segment.
+// hasAllParts reports whether the parts are as long as the segment.
 func (s *Segment) hasAllParts() bool {
 	return s.Duration-partsDuration(s.Parts) <= partsTolerance(len(s.Parts))
 }
 
-// number sets the numbers of the segments, and the Map of segments that inherit it.
+// number sets the sequence numbers of the segments. It also sets the Map of segments that inherit
+// it.
 func (m *Media) number() {
 	s := Segment{MSN: m.Sequence - 1, Discontinuity: m.Discontinuities}
 	next := func(n *Segment) {
@@ -140,11 +140,11 @@ func (m *Media) number() {
 	next(&m.Open)
 }
 
-// parseMedia parses a media playlist and makes all checks that concern a single line.
+// parseMedia parses a media playlist and checks each line.
 func parseMedia(text string, r *report) *Media {
 	m := &Media{}
-	var cur Segment // tags for the next segment
-	extinf := 0     // line of the EXTINF
+	var cur Segment // the segment that the next tags apply to
+	extinf := 0     // line of its EXTINF
 	for _, l := range parseLines(text, mediaTags, r) {
 		switch l.tag {
 		case "": // a URI
@@ -205,7 +205,8 @@ func parseMedia(text string, r *report) *Media {
 	return m
 }
 
-// check makes the checks that need no earlier playlist. The caller has filled in skipped segments.
+// check checks the rules that do not depend on an earlier playlist. A delta update must be
+// complete.
 func (m *Media) check(r *report) {
 	all := m.Segments
 	if len(m.Open.Parts) > 0 {
@@ -245,8 +246,8 @@ func (m *Media) check(r *report) {
 		}
 		uris[uri] = true
 	}
-	toEnd := m.Duration() // from the end of a segment to the end of the last complete one
-	var date time.Time    // start of the segment, according to the segment before it
+	toEnd := m.Duration() // from the end of s to the end of the last complete segment
+	var date time.Time    // expected start of s
 	for i := range all {
 		s := &all[i]
 		toEnd -= s.Duration
@@ -285,9 +286,9 @@ func (m *Media) check(r *report) {
 	}
 }
 
-// checkParts checks the parts of a segment that ends toEnd before the end of the last complete
-// segment. trimmed is set if the segment before it has no parts. The first parts of this segment
-// may then have been removed.
+// checkParts checks the parts of a segment. The time from the end of the segment to the end of the
+// last complete one is toEnd. If trimmed is set, the segment before has no parts, and the first
+// parts of this segment may have been removed.
 func (m *Media) checkParts(s *Segment, toEnd time.Duration, trimmed bool, r *report) {
 	if len(s.Parts) == 0 {
 		return

@@ -12,7 +12,7 @@ type box struct {
 	body []byte
 }
 
-// boxes splits data, which must consist of whole boxes.
+// boxes splits data into boxes. It returns an error if data has more than whole boxes.
 func boxes(data []byte) ([]box, error) {
 	var bs []box
 	for len(data) > 0 {
@@ -33,7 +33,7 @@ func boxes(data []byte) ([]box, error) {
 	return bs, nil
 }
 
-// find returns the bodies of the boxes at a path such as moof/traf/tfdt.
+// find returns the bodies of all boxes at a path such as moof/traf/tfdt.
 func find(data []byte, path string) (found [][]byte) {
 	typ, rest, deeper := strings.Cut(path, "/")
 	bs, _ := boxes(data)
@@ -65,10 +65,10 @@ func checkInit(data []byte) error {
 	return nil
 }
 
-// A timeline maps each track to its last decode time.
+// A timeline has the last decode time of each track.
 type timeline map[uint32]uint64
 
-// check checks the boxes of a segment or part, and that the decode times increase.
+// check checks the boxes of a segment or part. The decode times must increase.
 func (t timeline) check(data []byte) (rule string, err error) {
 	bs, err := boxes(data)
 	if err != nil {

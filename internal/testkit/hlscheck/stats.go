@@ -8,25 +8,25 @@ import (
 	"time"
 )
 
-// maxProblems limits the problems that Stats keeps.
+// maxProblems is the maximum number of problems in Stats.
 const maxProblems = 100
 
-// Stats counts a Client's requests and the mistakes that it found.
+// Stats has the numbers of a Client's requests, and the problems that it found.
 type Stats struct {
-	Playlists, Deltas      int // media playlists, and those with skipped segments
+	Playlists, Deltas      int // media playlists, and delta updates among them
 	Inits, Parts, Segments int // written to Output
-	Hinted                 int // parts that were received by a request for a hinted part
-	Compared, Again        int // segments compared with their parts, and objects fetched twice
-	Missed                 int // segments and parts that were listed but could not be fetched
+	Hinted                 int // parts that were received for a hint
+	Compared, Again        int // segments compared with parts, objects fetched twice
+	Missed                 int // listed segments and parts that could not be fetched
 	Bytes                  int64
 
-	Latency Durations // from the date of an object's last sample to its last byte
+	Latency Durations // from the date of an object's end to its last byte
 
 	Problems []Problem      // the first problem of each rule and text
-	Counts   map[string]int // number of all problems, by rule
+	Counts   map[string]int // number of problems of each rule
 }
 
-// Durations summarizes a number of durations.
+// Durations summarizes durations.
 type Durations struct {
 	N             int
 	Min, Max, Sum time.Duration
@@ -39,7 +39,7 @@ func (d *Durations) add(v time.Duration) {
 	d.N, d.Max, d.Sum = d.N+1, max(d.Max, v), d.Sum+v
 }
 
-// Mean returns the mean.
+// Mean returns the arithmetic mean, or 0 if there are no durations.
 func (d Durations) Mean() time.Duration { return d.Sum / time.Duration(max(d.N, 1)) }
 
 // String returns number, minimum, mean and maximum.

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// The tags of media playlists and of multivariant playlists that Millrace writes. A word in
-// capitals is an attribute of the tag; an attribute with ! is required. The word once means that
-// the tag may occur once in a playlist. Any other word is the form of the tag's value.
+// The tags that Millrace writes in media and multivariant playlists. A word in capitals is an
+// attribute of the tag; it is required if it ends with !. The word once means that the tag may
+// occur once in a playlist. Any other word is a form of the tag's value.
 var (
 	mediaTags = map[string]string{
 		"EXTM3U":                       "once",
@@ -37,7 +37,7 @@ var (
 	}
 )
 
-// forms defines the syntax of values and attributes.
+// forms maps each form of a value or an attribute to its syntax.
 var forms = func() map[string]*regexp.Regexp {
 	const (
 		integer = `\d{1,16}`
@@ -60,27 +60,27 @@ var forms = func() map[string]*regexp.Regexp {
 	return m
 }()
 
-// attribute matches the first attribute of a list.
+// attribute matches the first attribute in a list.
 var attribute = regexp.MustCompile(`^([A-Z-]+)=("[^"]*"|[^",]*)(,|$)`)
 
 // A line is a tag or a URI of a playlist.
 type line struct {
 	n     int
-	tag   string            // the tag without #; empty for a URI
+	tag   string            // the tag without #; empty if the line is a URI
 	value string            // the text after the tag's colon, or the URI
-	attrs map[string]string // quoted strings without the quotes
+	attrs map[string]string // the tag's attributes, without quotes
 }
 
 func (l *line) has(name string) bool              { return l.attrs[name] != "" }
 func (l *line) seconds(name string) time.Duration { return seconds(l.attrs[name]) }
 func (l *line) integer(name string) uint64        { return integer(l.attrs[name]) }
 
-// seconds and integer parse s. They return 0 if s has another form.
+// seconds and integer parse s. If s is invalid, they return 0.
 func seconds(s string) time.Duration { d, _ := time.ParseDuration(s + "s"); return d }
 func integer(s string) uint64        { n, _ := strconv.ParseUint(s, 10, 64); return min(n, 1<<53) }
 
-// parseLines splits a playlist into tags and URIs, and checks the syntax of each. It drops
-// comments, empty lines, unknown tags, and attributes with invalid syntax.
+// parseLines splits a playlist into tags and URIs, and checks their syntax. It ignores comments,
+// empty lines, unknown tags, and invalid attributes.
 func parseLines(text string, tags map[string]string, r *report) (lines []line) {
 	if !strings.HasPrefix(text, "#EXTM3U\n") {
 		r.add("extm3u", 1, "%.20q", text)
@@ -112,7 +112,7 @@ func parseLines(text string, tags map[string]string, r *report) (lines []line) {
 	return lines
 }
 
-// parse parses the value of a tag. It reports whether the value has the given form.
+// parse parses the value of a tag. It reports whether the value has one of the forms.
 func (l *line) parse(form []string) bool {
 	if len(form) == 0 {
 		return l.value == ""

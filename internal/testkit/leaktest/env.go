@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// listVar names the file in which package need lists the skipped tests. It is the only variable of
-// Millrace that tests inherit.
+// listVar is the name of the file in which package need lists skipped tests. It is the only
+// variable of Millrace that tests inherit.
 const listVar = "MILLRACE_NEEDS"
 
 // isolate makes the tests independent of the caller's environment. It unsets the variables of
 // Millrace, of a service manager and of the runtime's memory limit. It disables proxies for this
-// machine's addresses. TMPDIR becomes a new directory, which isolate returns. If HOME is not a
-// directory, a new directory in TMPDIR becomes HOME.
+// machine's addresses. It sets TMPDIR to a new directory, which it returns. If HOME is not a
+// directory, it sets HOME to a new directory in TMPDIR.
 func isolate() (dir string, err error) {
 	for _, entry := range os.Environ() {
 		name, _, _ := strings.Cut(entry, "=")
@@ -46,11 +46,11 @@ func isolate() (dir string, err error) {
 	return dir, os.Setenv("TMPDIR", dir)
 }
 
-// homeName is the directory in TMPDIR that becomes HOME if HOME is not a directory.
+// homeName is the name of that new directory in TMPDIR.
 const homeName = "home"
 
-// files lists the temporary files that are left in dir. After fuzzing it lists nothing, because
-// fuzzing kills its workers in the middle of an input.
+// files lists the temporary files in dir. After fuzzing it lists nothing, because fuzzing kills its
+// workers in the middle of an input.
 func files(dir string) string {
 	if f := flag.Lookup("test.fuzz"); f != nil && f.Value.String() != "" {
 		return ""

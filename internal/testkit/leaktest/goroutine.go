@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// goroutines returns the stacks of the goroutines that the tests have left running. It leaves out
-// the goroutines of the caller, the runtime and the test framework.
+// goroutines returns the stacks of the goroutines that the tests have left running. It ignores the
+// caller, and the goroutines of the runtime and the test framework.
 func goroutines() []string {
 	buf := make([]byte, 64<<10)
 	for {
@@ -27,16 +27,15 @@ func goroutines() []string {
 	return left
 }
 
-// foreign reports whether a stack belongs to the runtime or the test framework. It checks the
-// function that started the goroutine. For the goroutine that passes signals to os/signal, it
-// checks the function that runs.
+// foreign reports whether a goroutine belongs to the runtime or the test framework, or passes
+// signals to os/signal.
 func foreign(stack string) bool {
 	if strings.Contains(stack, "\nos/signal.loop(") {
 		return true
 	}
 	_, creator, found := strings.Cut(stack, "\ncreated by ")
 	if !found {
-		// This is the main goroutine or a goroutine of the runtime. No go statement starts these.
+		// Only the main goroutine and goroutines of the runtime have no creator.
 		return true
 	}
 	for _, ours := range []string{"runtime.", "testing.", "internal/fuzz."} {

@@ -1,12 +1,12 @@
-// Package leaktest fails a package's tests if they leave a goroutine, a pooled block or a temporary
-// file behind. It also makes them independent of the caller's environment.
+// Package leaktest makes the tests of a package fail if they leave a goroutine, a pooled block or a
+// temporary file. It also makes them independent of the caller's environment.
 //
 // In a package that uses pooled memory, starts goroutines or writes files, TestMain calls it:
 //
 //	func TestMain(m *testing.M) { leaktest.Main(m) }
 //
-// (In the root package TestMain is in package millrace_test, because leaktest imports millrace.) A
-// single test that shares no Pool with parallel ones can use [Check].
+// (In the root package, TestMain is in package millrace_test, because leaktest imports millrace.) A
+// single test can use [Check] if it shares no Pool with parallel tests.
 package leaktest
 
 import (
@@ -20,16 +20,16 @@ import (
 	"github.com/millrace-io/millrace"
 )
 
-// grace is the time that a goroutine may take to end after it was told to, and to release its
-// blocks. A test waits for all of it only if there is a leak.
+// grace is how long goroutines may take to end and release their blocks. The tests wait that long
+// only if there is a leak.
 var grace = 10 * time.Second
 
-// Main runs the tests and exits. If the tests fail, it exits with their code. If they pass but
-// leak, it exits with 1, and otherwise with 0. It does not check for leaks after a failure, because
-// a test that stops in the middle leaves things behind that are not leaks.
+// Main runs the tests and exits. If the tests fail, the exit code is theirs. If they pass, the exit
+// code is 1 if there are leaks, and otherwise 0. Main does not check failed tests for leaks,
+// because a test that stops in the middle releases nothing.
 //
-// The tests and their child processes do not inherit variables of Millrace that the caller has
-// exported. TMPDIR is a directory that Main removes.
+// The tests and their child processes do not inherit the caller's variables of Millrace. TMPDIR is
+// a directory that Main removes.
 func Main(m *testing.M) {
 	dir, err := isolate()
 	if err != nil {
@@ -43,11 +43,11 @@ func Main(m *testing.M) {
 
 var atExit []func()
 
-// AtExit makes Main call f when all tests have ended, before it checks for leaks. f releases the
-// resources that the tests of a package share.
+// AtExit makes Main call f when all tests have ended, before it checks for leaks. Use it to release
+// resources that the tests share.
 func AtExit(f func()) { atExit = append(atExit, f) }
 
-// run runs the tests, with their temporary files in dir.
+// run runs the tests and checks for leaks. It returns the exit code.
 func run(tests func() int, dir string, w io.Writer) int {
 	code := tests()
 	for _, f := range atExit {
@@ -72,8 +72,8 @@ func run(tests func() int, dir string, w io.Writer) int {
 	return 1
 }
 
-// Check fails t if p has more or fewer bytes in use when t ends than at this call. Each parallel
-// test needs its own Pool. Cleanups that were registered after Check run before the check.
+// Check makes t fail if p's bytes in use change from this call to the end of t. Each parallel test
+// needs its own Pool. Cleanups that are registered later run before the check.
 func Check(t testing.TB, p *millrace.Pool) {
 	t.Helper()
 	before := p.Stats().InUse
@@ -85,7 +85,8 @@ func Check(t testing.TB, p *millrace.Pool) {
 	})
 }
 
-// settled calls find until it returns "" or the grace period is over, and returns its last result.
+// settled calls find until it returns "" or the grace period has passed. It returns the last
+// result.
 func settled(find func() string) string {
 	deadline := time.Now().Add(grace)
 	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
@@ -97,8 +98,7 @@ func settled(find func() string) string {
 	}
 }
 
-// outstanding describes the difference between p's bytes in use and want. It returns "" if they are
-// equal.
+// outstanding returns a description if p's bytes in use differ from want, and otherwise "".
 func outstanding(p *millrace.Pool, want int64) string {
 	s := p.Stats()
 	if s.InUse == want {

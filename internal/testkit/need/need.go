@@ -1,6 +1,6 @@
-// Package need lets a test declare that it needs a program or a feature of the kernel that this
-// machine may lack. If CI is "true", a test without it fails. Otherwise the test is skipped, and
-// make test lists at its end what to install.
+// Package need is for tests that need a program or a feature of the kernel that this machine may
+// not have. If it is missing, the test is skipped, and make test lists at its end what to install.
+// If CI is "true", the test fails instead.
 package need
 
 import (
@@ -24,15 +24,15 @@ var packages = map[string]string{
 	"valkey-server":           "valkey",
 }
 
-// Program returns the path of the program name. If that is not installed, it returns the path of
-// the first of others that is. If none is installed, the test is skipped, or fails on CI.
+// Program returns the path of a program: of name or, if name is not installed, of the first of
+// others that is. If none is installed, the test is skipped, or fails on CI.
 func Program(t testing.TB, name string, others ...string) string {
 	t.Helper()
 	for _, n := range append([]string{name}, others...) {
 		if path, err := exec.LookPath(n); err == nil {
 			return path
 		}
-		// Debian installs nginx in this directory, which is only in root's PATH.
+		// Debian installs nginx here, but the directory is only in root's PATH.
 		if path, err := exec.LookPath("/usr/sbin/" + n); err == nil {
 			return path
 		}
@@ -46,8 +46,8 @@ func Program(t testing.TB, name string, others ...string) string {
 }
 
 // NginxModule returns the line of nginx.conf that loads the module "stream" or "rtmp" into the
-// nginx at path. If the module is compiled in, the line is "". If nginx has the module in neither
-// form, the test is skipped, or fails on CI.
+// nginx at path. If the module is compiled in, the line is "". If there is no such module, the test
+// is skipped, or fails on CI.
 func NginxModule(t testing.TB, path, module string) (line string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -69,24 +69,24 @@ func NginxModule(t testing.TB, path, module string) (line string) {
 	return ""
 }
 
-// Missing skips the test, or fails it on CI. what names the missing program or feature and, after a
-// colon, the remedy.
+// Missing skips the test, or fails it on CI. The argument what names the missing program or feature
+// and, after a colon, the remedy.
 func Missing(t testing.TB, what string) {
 	t.Helper()
 	if os.Getenv("CI") == "true" {
 		t.Fatal("needs " + what)
-		return // reached only if tb is a fake: its Fatal returns
+		return // in case the Fatal of a fake t returns
 	}
 	record(t.Name() + ": needs " + what + "\n")
 	t.Skip("needs " + what)
 }
 
-// listEnv names the file that scripts/needs lists at the end of a run. If it is not set, the tests
-// are not listed.
+// listEnv is the name of the file that scripts/needs lists at the end of a run. If it is not set,
+// skipped tests are not listed.
 const listEnv = "MILLRACE_NEEDS"
 
-// record appends a line to the file that listEnv names. If the line cannot be written, it is
-// missing from the list, but no test fails.
+// record appends a line to that file. If it cannot write the line, the line is missing, but no test
+// fails.
 func record(line string) {
 	name := os.Getenv(listEnv)
 	if name == "" {

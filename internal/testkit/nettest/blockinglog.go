@@ -7,17 +7,17 @@ import (
 	"sync"
 )
 
-// A BlockingLog is the handler of a log that can block, as a full pipe does.
+// A BlockingLog is a slog.Handler that can block, as a full pipe does.
 type BlockingLog struct {
 	slog.Handler
 	*logState
 }
 
-// A logState is the state that all handlers of one log share.
+// A logState is shared by all handlers of one log.
 type logState struct {
 	mu      sync.Mutex
-	blocked chan struct{} // closed when the log continues; nil if it does not block
-	stuck   []string      // the lines that wait
+	blocked chan struct{} // closed when the log continues; nil if the log does not block
+	stuck   []string      // messages that have waited
 }
 
 // NewBlockingLog returns a BlockingLog that passes records to another handler.
@@ -60,7 +60,7 @@ func (b *BlockingLog) Block() (goOn func()) {
 	})
 }
 
-// Holds reports whether a line that contains text waits.
+// Holds reports whether a message that contains text has waited.
 func (b *BlockingLog) Holds(text string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

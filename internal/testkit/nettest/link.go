@@ -8,8 +8,7 @@ import (
 	"testing"
 )
 
-// A Link is a network connection to a server. It forwards each connection to the server, and can be
-// cut.
+// A Link is a proxy that forwards connections to a server and can break them.
 type Link struct {
 	ln net.Listener
 	to string
@@ -17,10 +16,10 @@ type Link struct {
 	mu    sync.Mutex
 	conns map[net.Conn]bool
 	down  bool
-	limit int64 // limit of the response on a connection, in bytes
+	limit int64 // maximum length of a connection's response, in bytes
 }
 
-// NewLink returns a Link to an address. It is closed when the test ends.
+// NewLink returns a Link to the server at an address. The Link is closed when the test ends.
 func NewLink(t testing.TB, to string) *Link {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -49,7 +48,7 @@ func NewLink(t testing.TB, to string) *Link {
 // Address returns the address of the link.
 func (l *Link) Address() string { return l.ln.Addr().String() }
 
-// Limit makes each later connection end after n bytes of its response.
+// Limit makes each later connection end after n bytes of response.
 func (l *Link) Limit(n int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// narrow sets the size of a socket's receive buffer, and makes its segments small.
+// narrow sets the size of a socket's receive buffer, and limits the socket's segments to 536 bytes.
 func narrow(fd uintptr, rcvbuf int) error {
 	return errors.Join(
 		unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_MAXSEG, 536),

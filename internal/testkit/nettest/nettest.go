@@ -1,5 +1,5 @@
 // Package nettest has helpers for tests of servers: connections with small buffers, free ports, a
-// log that can be read, and waiting.
+// log in memory, and waiting.
 package nettest
 
 import (
@@ -15,17 +15,17 @@ import (
 	"time"
 )
 
-// Timeout is the longest time that Eventually waits. Only a failing test waits that long.
+// Timeout is the longest time that Eventually waits. Only a failing test takes that long.
 const Timeout = time.Minute
 
-// plainPath matches paths that need no quotes in any configuration and are short enough for Unix
-// sockets. The address of a Unix socket has at most 104 bytes on macOS and 108 on Linux. Chromium
-// adds 46 bytes to the path.
+// plainPath matches paths that need no quotes in any configuration, and that are short enough for
+// Unix sockets. The address of a Unix socket has at most 104 bytes on macOS and 108 on Linux, and
+// Chromium appends 46 bytes to the path.
 var plainPath = regexp.MustCompile(`^[-+./0-9A-Z_a-z]{1,40}$`)
 
-// MkdirPlain creates a directory for Unix sockets and for the configuration of other programs.
-// Unlike the path of [testing.T.TempDir], its path is short and needs no quotes. If the path of
-// TMPDIR is long or needs quotes, the directory is in /tmp. The caller removes it.
+// MkdirPlain creates a directory for Unix sockets and for configuration files of other programs.
+// Unlike [testing.T.TempDir], its path is short and needs no quotes. If the path of TMPDIR is too
+// long or needs quotes, MkdirPlain uses /tmp. The caller removes the directory.
 func MkdirPlain() (string, error) {
 	parent := os.TempDir()
 	if runtime.GOOS != "windows" && !plainPath.MatchString(parent) {
@@ -34,22 +34,22 @@ func MkdirPlain() (string, error) {
 	return os.MkdirTemp(parent, "millrace")
 }
 
-// PlainDir returns a directory created by MkdirPlain, which is removed when the test ends.
+// PlainDir calls MkdirPlain and removes the directory when the test ends.
 func PlainDir(t testing.TB) string {
 	t.Helper()
 	dir, err := MkdirPlain()
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The removal may fail at first. When a program has been ended, its children may still write a
-	// file.
+	// The removal may fail at first, because the children of a killed program may still write
+	// files.
 	t.Cleanup(func() {
 		Eventually(t, "removing "+dir, func() bool { return os.RemoveAll(dir) == nil })
 	})
 	return dir
 }
 
-// A LogBook is an io.Writer that keeps a log in memory.
+// A LogBook is an io.Writer that stores a log in memory.
 type LogBook struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -69,7 +69,7 @@ func (l *LogBook) String() string {
 	return l.b.String()
 }
 
-// Eventually fails the test if ok does not return true within Timeout.
+// Eventually waits until ok returns true. If that takes longer than Timeout, it fails the test.
 func Eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(Timeout); !ok(); time.Sleep(time.Millisecond) {
@@ -105,9 +105,9 @@ func TCPPair(t testing.TB, small bool) (sender, receiver *net.TCPConn) {
 	return sender, receiver
 }
 
-// Dial opens a connection. If rcvbuf is not 0, the connection's receive buffer has that size in
-// bytes. Its segments are then small as well, because the kernel would otherwise wait until a whole
-// segment fits, a fifth of a second each time.
+// Dial opens a connection. If rcvbuf is not 0, the receive buffer has that size in bytes, and
+// segments are small: otherwise the kernel would wait until a whole segment fits, a fifth of a
+// second each time.
 func Dial(t testing.TB, addr string, rcvbuf int) *net.TCPConn {
 	t.Helper()
 	d := net.Dialer{Control: func(_, _ string, raw syscall.RawConn) (err error) {
@@ -125,7 +125,7 @@ func Dial(t testing.TB, addr string, rcvbuf int) *net.TCPConn {
 	return conn.(*net.TCPConn)
 }
 
-// Same fails the test if two long byte slices differ. It does not print them.
+// Same fails the test if two long byte slices differ. The message does not contain the bytes.
 func Same(t testing.TB, what string, got, want []byte) {
 	t.Helper()
 	if bytes.Equal(got, want) {

@@ -7,19 +7,19 @@ import (
 	"testing"
 )
 
-// The ports are chosen below the ports of outgoing connections, which start at 32768 on Linux and
-// at 49152 on macOS. If a test kills a server, the server therefore finds its port free when it
-// starts again.
+// Ports below those of outgoing connections, which start at 32768 on Linux and at 49152 on macOS.
+// No outgoing connection can therefore take the port of a server that a test kills and starts
+// again.
 const (
 	firstPort = 12000
 	lastPort  = 31999
 )
 
-// portTries is more than enough. If half of the ports are in use, all tries fail once in 2^100
-// times.
+// portTries is how often FreePorts tries. If half of all ports are in use, all tries fail once in
+// 2^100 times.
 const portTries = 100
 
-// FreePort returns a port of 127.0.0.1 on which a server can be started until the test ends.
+// FreePort returns a port of 127.0.0.1 that a server can listen on until the test ends.
 func FreePort(t testing.TB) int {
 	t.Helper()
 	return FreePorts(t, 1)
@@ -31,10 +31,10 @@ func FreeAddr(t testing.TB) string {
 	return loopback(FreePort(t))
 }
 
-// FreePorts returns the first of n consecutive ports. Each of them is free as [FreePort] describes.
+// FreePorts returns the first of n consecutive free ports; see [FreePort].
 //
-// On Linux the ports are reserved until the test ends, so no other test of this or another process
-// gets one of them. On other systems another process may take them before the server listens.
+// On Linux, no other test of this or another process gets these ports until the test ends. On other
+// systems, another process may take them before the server listens.
 func FreePorts(t testing.TB, n int) int {
 	t.Helper()
 	for range portTries {
@@ -49,7 +49,7 @@ func FreePorts(t testing.TB, n int) int {
 
 func loopback(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
 
-// reserveAll reserves n consecutive ports, or none.
+// reserveAll reserves n consecutive ports. If it fails, it reserves none.
 func reserveAll(t testing.TB, first, n int) bool {
 	var reserved []func()
 	for port := first; port < first+n; port++ {

@@ -3,9 +3,8 @@ package nettest
 import "golang.org/x/sys/unix"
 
 // reserve reserves a port of 127.0.0.1 with a socket that is bound to the port and does not listen.
-// A server can still listen on the port, because both sockets have SO_REUSEADDR. reserve sets
-// SO_REUSEADDR only after its bind. The bind therefore fails if another process has reserved the
-// port.
+// A server can still listen on the port, because both sockets have SO_REUSEADDR. Two processes
+// cannot reserve the same port, because reserve sets SO_REUSEADDR only after its bind.
 func reserve(port int) (release func(), ok bool) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

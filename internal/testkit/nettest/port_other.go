@@ -2,8 +2,8 @@
 
 package nettest
 
-// reserve reports whether a port is free. It reserves nothing, because on these systems no server
-// could listen on a reserved port.
+// reserve reports whether a port is free. It does not reserve the port, because on these systems a
+// server could not listen on it then.
 func reserve(port int) (release func(), ok bool) {
 	return func() {}, canListen(port)
 }

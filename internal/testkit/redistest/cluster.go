@@ -17,16 +17,16 @@ import (
 	"github.com/millrace-io/millrace/internal/testkit/nettest"
 )
 
-// Cluster is a running Redis Cluster. Its methods are for one goroutine; clients may use it
-// meanwhile.
+// Cluster is a running Redis Cluster. Its methods are for one goroutine. Clients may use the
+// cluster at the same time.
 type Cluster struct {
 	nodes []*Server // the running nodes, initial masters first
 }
 
 // StartCluster starts a cluster that is stopped when the test ends. The masters share the slots
-// evenly, and the replicas are assigned to the masters in turn. The start takes about two seconds,
-// because a master waits that long before it serves requests. A test that changes nothing can use
-// [SharedCluster].
+// evenly, and each replica gets one of the masters in turn. The start takes about two seconds,
+// because a master waits that long before it serves requests. A test that does not change the nodes
+// or their slots can use [SharedCluster].
 func StartCluster(t testing.TB, masters, replicas int) *Cluster {
 	t.Helper()
 	c := new(Cluster)
@@ -37,9 +37,9 @@ func StartCluster(t testing.TB, masters, replicas int) *Cluster {
 	return c
 }
 
-// SharedCluster returns the cluster that all tests of a package share, with three masters and three
-// replicas. The first call starts the cluster. The cluster dies with the test binary, as the server
-// of [Shared] does. Tests must use different keys and must not change the nodes and their slots.
+// SharedCluster returns a cluster of three masters and three replicas that all tests of a package
+// share. The first call starts the cluster. It ends with the test binary, like the server of
+// [Shared]. Tests must use different keys, and must not change the nodes or their slots.
 func SharedCluster(t testing.TB) *Cluster {
 	t.Helper()
 	shared.Lock()
@@ -52,7 +52,7 @@ func SharedCluster(t testing.TB) *Cluster {
 		c := new(Cluster)
 		leaktest.AtExit(func() {
 			for _, s := range c.nodes {
-				s.Kill() // a graceful stop would write to the server's directory
+				s.Kill() // a graceful stop would write to dir
 			}
 			_ = os.RemoveAll(dir)
 		})
@@ -75,18 +75,19 @@ func SharedCluster(t testing.TB) *Cluster {
 	return shared.cluster
 }
 
-// form connects the nodes, assigns the slots and the replicas, and waits until the cluster is
-// complete.
+// form connects the nodes, assigns slots to masters and masters to replicas, and waits until the
+// cluster is complete.
 func (c *Cluster) form(t testing.TB, masters int) {
 	t.Helper()
 	for i, s := range c.nodes {
 		s.id = fmt.Sprint(s.Do(t, "CLUSTER", "MYID"))
-		// Give the nodes different epochs. With equal epochs, they must first resolve the conflict.
+		// Give the nodes different epochs, because they would first have to resolve a conflict of
+		// equal epochs.
 		s.Do(t, "CLUSTER", "SET-CONFIG-EPOCH", i+1)
 		if i < masters {
 			s.Do(t, "CLUSTER", "ADDSLOTSRANGE", i*slots/masters, (i+1)*slots/masters-1)
 		}
-		for _, other := range c.nodes[:i] { // connect to all earlier nodes, because gossip is slow
+		for _, other := range c.nodes[:i] { // to all earlier nodes, because gossip is slow
 			s.Do(t, "CLUSTER", "MEET", host, other.port, other.bus)
 		}
 	}
@@ -110,10 +111,10 @@ func (c *Cluster) form(t testing.TB, masters int) {
 	}
 }
 
-// A view is a node's list of the owners of the slots, in order.
+// A view is the list of all slots and their owners, as one node sees it.
 type view []owned
 
-// owned is a range of slots, both ends included, with the ids of its master and of its live
+// owned is a range of slots, both ends included, with the ids of the master and of its live
 // replicas.
 type owned struct {
 	first, last int
@@ -121,7 +122,7 @@ type owned struct {
 	replicas    []string
 }
 
-// owner returns the id of the slot's master, or "" if there is none.
+// owner returns the id of the master of a slot, or "".
 func (v view) owner(slot int) string {
 	for _, r := range v {
 		if r.first <= slot && slot <= r.last {
@@ -131,7 +132,7 @@ func (v view) owner(slot int) string {
 	return ""
 }
 
-// view returns the view of a node. The node must serve all slots.
+// view returns the view of a node. It returns an error if the node does not serve all slots.
 func (s *Server) view(ctx context.Context) (v view, err error) {
 	info, err := s.fields(ctx, "CLUSTER", "INFO")
 	if err != nil {
@@ -164,13 +165,13 @@ func (s *Server) view(ctx context.Context) (v view, err error) {
 	return v, err
 }
 
-// list returns the elements of a reply, if it is an array.
+// list returns reply if it is an array, and otherwise nil.
 func list(reply any) []any {
 	elements, _ := reply.([]any)
 	return elements
 }
 
-// dict returns a reply that consists of names, each followed by its value.
+// dict converts an array of names and values to a map.
 func dict(reply any) map[string]any {
 	m := make(map[string]any)
 	for pair := range slices.Chunk(list(reply), 2) {
@@ -179,8 +180,7 @@ func dict(reply any) map[string]any {
 	return m
 }
 
-// awaitView waits until all running nodes serve and have the same view, and until asItIsToBe
-// returns true for that view.
+// awaitView waits until all running nodes have the same view and asItIsToBe returns true for it.
 func (c *Cluster) awaitView(t testing.TB, what string, asItIsToBe func(view) bool) (v view) {
 	t.Helper()
 	await(t, "the cluster "+what, func(ctx context.Context) error {
@@ -215,7 +215,7 @@ func (c *Cluster) Addrs() []string {
 	return addrs
 }
 
-// Owner returns the master that owns the key's slot.
+// Owner returns the master of the key's slot.
 func (c *Cluster) Owner(t testing.TB, key string) *Server {
 	t.Helper()
 	return c.byID(t, c.view(t).owner(Slot(key)))
@@ -230,7 +230,8 @@ func (c *Cluster) byID(t testing.TB, id string) *Server {
 	return c.nodes[i]
 }
 
-// replicated returns the first range of slots that the master owns, if it has a replica.
+// replicated returns the first range of slots of a master that has a replica. It fails the test if
+// there is none.
 func (c *Cluster) replicated(t testing.TB, master *Server) owned {
 	t.Helper()
 	for _, r := range c.view(t) {
@@ -242,8 +243,8 @@ func (c *Cluster) replicated(t testing.TB, master *Server) owned {
 	return owned{}
 }
 
-// Kill ends a master as a power cut would. It waits until a replica has replaced the master and all
-// nodes know that. This takes about two seconds.
+// Kill kills a master, as a power cut would. It waits until a replica has replaced the master and
+// all nodes know the new master. This takes about two seconds.
 func (c *Cluster) Kill(t testing.TB, master *Server) {
 	t.Helper()
 	slot := c.replicated(t, master).first
@@ -253,12 +254,12 @@ func (c *Cluster) Kill(t testing.TB, master *Server) {
 		"to have another master", func(v view) bool { return v.owner(slot) != master.id })
 }
 
-// manualFailover is how long a replica tries to execute CLUSTER FAILOVER. After that time the
-// command must be sent again.
+// manualFailover is how long a replica tries to execute CLUSTER FAILOVER. Then the command must be
+// sent again.
 const manualFailover = 5 * time.Second
 
-// Failover swaps the roles of a master and its replica, which both continue to run. It waits until
-// all nodes know the new roles and the old master is in sync.
+// Failover makes a replica the master and its master the replica, without ending either of them. It
+// waits until all nodes know the new roles and the old master is in sync.
 func (c *Cluster) Failover(t testing.TB, master *Server) {
 	t.Helper()
 	r := c.replicated(t, master)
@@ -280,12 +281,11 @@ func (c *Cluster) Failover(t testing.TB, master *Server) {
 		"to know the new master", func(v view) bool { return v.owner(r.first) == replica.id })
 }
 
-// migrateTimeout, in milliseconds, limits MIGRATE for one key.
+// migrateTimeout is the time limit of MIGRATE for one key, in milliseconds.
 const migrateTimeout = 20000
 
-// Migration is a slot that is being moved from one master to another. Until Finish, the old owner
-// answers ASK for keys that it does not have, whether they have been moved or are new. All other
-// nodes answer MOVED.
+// Migration is the move of a slot from one master to another. Until Finish, the old owner answers
+// ASK for keys that it does not have, moved or new. All other nodes answer MOVED.
 type Migration struct {
 	c        *Cluster
 	slot     int
@@ -293,7 +293,7 @@ type Migration struct {
 }
 
 // BeginMigration marks the slot as migrating at its owner, and as importing at another master. It
-// moves no key.
+// moves no keys.
 func (c *Cluster) BeginMigration(t testing.TB, slot int) *Migration {
 	t.Helper()
 	v := c.view(t)
@@ -320,14 +320,13 @@ func (m *Migration) Move(t testing.TB, key string) {
 	}
 }
 
-// Finish moves the remaining keys, and then the slot. When it returns, all nodes know the new
-// owner.
+// Finish moves the remaining keys and then the slot, and waits until all nodes know the new owner.
 func (m *Migration) Finish(t testing.TB) {
 	t.Helper()
 	for _, key := range list(m.from.Do(t, "CLUSTER", "GETKEYSINSLOT", m.slot, 1000)) {
 		m.Move(t, fmt.Sprint(key))
 	}
-	// Tell the new owner first. In the other order, the slot would have no owner in between.
+	// Tell the new owner first, because otherwise the slot would have no owner for a moment.
 	m.to.Do(t, "CLUSTER", "SETSLOT", m.slot, "NODE", m.to.id)
 	m.from.Do(t, "CLUSTER", "SETSLOT", m.slot, "NODE", m.to.id)
 	m.c.awaitView(t, "to know the slot's new owner",
@@ -337,8 +336,8 @@ func (m *Migration) Finish(t testing.TB) {
 // slots is the number of hash slots of a cluster.
 const slots = 16384
 
-// Slot returns the hash slot of a key. If the text in the key's first pair of braces is not empty,
-// only that text counts.
+// Slot returns the hash slot of a key. If the key has a nonempty text in its first pair of braces,
+// the slot depends only on that text.
 func Slot(key string) int {
 	if _, rest, ok := strings.Cut(key, "{"); ok {
 		if tag, _, ok := strings.Cut(rest, "}"); ok && tag != "" {
@@ -348,7 +347,7 @@ func Slot(key string) int {
 	return int(crc16(key)) % slots
 }
 
-// crc16 is CRC-16/XMODEM, a bit at a time.
+// crc16 returns the CRC-16/XMODEM of s.
 func crc16(s string) uint16 {
 	var crc uint16
 	for i := range len(s) {
@@ -364,8 +363,7 @@ func crc16(s string) uint16 {
 	return crc
 }
 
-// KeyIn returns a key in the given slot that ends in name. It returns the same key for the same
-// arguments.
+// KeyIn returns a key in the given slot that ends with name. The same arguments give the same key.
 func KeyIn(slot int, name string) string {
 	for i := 0; ; i++ {
 		if key := fmt.Sprintf("{%d}%s", i, name); Slot(key) == slot {

@@ -11,16 +11,16 @@ import (
 	"sync"
 )
 
-// memory limits the memory for values in one server. Above this limit the server answers OOM
+// memory is the maximum memory for the values of one server. Above it, the server answers OOM
 // instead of exhausting the machine.
 const memory = "1gb"
 
-// dataLines is the configuration of a server that holds data.
+// dataLines is the configuration of every server except sentinels.
 var dataLines = []string{
 	`save ""`,
 	"maxmemory " + memory,
 	"maxclients 500", // the default reserves memory for 10000
-	// The server's periodic work, such as detecting a replica, is done without delay.
+	// Do periodic work, such as detecting a replica, without delay.
 	"hz 100",
 	"enable-debug-command local", // for tests that use DEBUG SLEEP, DEBUG JMAP and the like
 	"repl-diskless-sync-delay 0", // do not wait for a second replica
@@ -28,16 +28,16 @@ var dataLines = []string{
 }
 
 // nodeTimeout is the time, in milliseconds, after which a silent node is suspected to be down. With
-// a shorter time, a busy machine would suspect live nodes.
+// a shorter time, live nodes of a busy machine would be suspected.
 const nodeTimeout = 1000
 
-// clusterLines is the configuration of a node.
+// clusterLines is the configuration of a cluster's node.
 var clusterLines = []string{
 	"cluster-enabled yes",
 	fmt.Sprint("cluster-node-timeout ", nodeTimeout),
-	// A replica is a candidate even if it was disconnected for a long time.
+	// A replica may become the master even if it was disconnected for a long time.
 	"cluster-replica-validity-factor 0",
-	// A replica stays with its master, and a master without slots remains a master.
+	// Replicas do not change their master, and a master without slots stays a master.
 	"cluster-allow-replica-migration no",
 }
 
@@ -47,7 +47,7 @@ type Option func(*config)
 // config is the result of the options.
 type config struct {
 	password string
-	lines    []string // lines for redis.conf, after this package's lines; the last line applies
+	lines    []string // more lines for redis.conf, which override the others
 	tls      bool
 	unix     bool
 	cluster  bool
@@ -61,36 +61,36 @@ func configure(opts []Option) (c config) {
 	return c
 }
 
-// Password sets requirepass. [Server.Endpoint] returns it.
+// Password sets requirepass. [Server.Endpoint] returns it as Password.
 func Password(password string) Option {
 	return func(c *config) { c.password = password }
 }
 
-// TLS makes the server accept only TLS on its port. [Server.Endpoint] trusts its certificate.
+// TLS makes the server accept only TLS on its port. The TLS of [Server.Endpoint] trusts its
+// certificate.
 func TLS() Option {
 	return func(c *config) { c.tls = true }
 }
 
-// UnixSocket makes the server listen on a Unix socket and not on a port.
+// UnixSocket makes the server listen on a Unix socket instead of a port.
 func UnixSocket() Option {
 	return func(c *config) { c.unix = true }
 }
 
-// Config adds lines to redis.conf. They come last, so they override this package's lines.
+// Config adds lines to redis.conf, which override the lines of this package.
 func Config(lines ...string) Option {
 	return func(c *config) { c.lines = append(c.lines, lines...) }
 }
 
-// certificate returns the certificate of net/http/httptest, for 127.0.0.1. No other client trusts
-// it.
+// certificate returns the certificate of net/http/httptest, for 127.0.0.1.
 var certificate = sync.OnceValue(func() tls.Certificate {
 	srv := httptest.NewTLSServer(nil)
 	defer srv.Close()
 	return srv.TLS.Certificates[0]
 })
 
-// writeCertificate writes a server's certificate to dir and returns the lines of redis.conf that
-// refer to it.
+// writeCertificate writes the certificate and its key to dir. It returns lines for redis.conf that
+// refer to them.
 func writeCertificate(dir string) (lines []string, err error) {
 	key, err := x509.MarshalPKCS8PrivateKey(certificate().PrivateKey)
 	if err != nil {

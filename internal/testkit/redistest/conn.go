@@ -12,15 +12,16 @@ import (
 	"time"
 )
 
-// Endpoint describes how a client connects to a server.
+// Endpoint has the data that a client needs to connect to a server.
 type Endpoint struct {
 	Network  string      // "tcp" or "unix"
 	Addr     string      // host:port, or the path of a Unix socket
-	Password string      // password of the default user; may be empty
-	TLS      *tls.Config // nil if the server does not use TLS
+	Password string      // of the default user; may be empty
+	TLS      *tls.Config // nil without TLS
 }
 
-// The limits of one attempt. They are short, because a poll must not wait long for a paused server.
+// The time limits of one attempt. They are short, so that a poll does not wait long for a paused
+// server.
 const (
 	dialTimeout  = time.Second
 	replyTimeout = 5 * time.Second
@@ -34,7 +35,7 @@ func (e Endpoint) dial(ctx context.Context) (*conn, error) {
 		return nil, err
 	}
 	if e.TLS != nil {
-		nc = tls.Client(nc, e.TLS) // the first command starts the handshake
+		nc = tls.Client(nc, e.TLS) // the handshake is part of the first command
 	}
 	c := &conn{Conn: nc, r: bufio.NewReader(nc)}
 	if e.Password != "" {
@@ -46,7 +47,7 @@ func (e Endpoint) dial(ctx context.Context) (*conn, error) {
 	return c, nil
 }
 
-// conn is a client's connection. It uses RESP2 and is for one goroutine.
+// conn is a client's connection. It uses RESP2. One goroutine at a time may use it.
 type conn struct {
 	net.Conn
 	r *bufio.Reader
@@ -58,8 +59,8 @@ type replyError string
 func (e replyError) Error() string { return string(e) }
 
 // do sends a command and returns the reply: a string, an int64, nil, or a []any of these and of
-// errors. It waits until the deadline of ctx, but no longer than replyTimeout. If the reply is an
-// error, do returns it as a [replyError].
+// errors. An error reply is returned as a [replyError]. do waits until the deadline of ctx, but at
+// most for replyTimeout.
 func (c *conn) do(ctx context.Context, args ...any) (any, error) {
 	deadline := time.Now().Add(replyTimeout)
 	if d, ok := ctx.Deadline(); ok && d.Before(deadline) {
@@ -78,7 +79,7 @@ func (c *conn) do(ctx context.Context, args ...any) (any, error) {
 	return v, err
 }
 
-// request returns the bytes of a command. [fmt.Append] formats arguments that are not a []byte.
+// request encodes a command. It formats arguments that are not a []byte with [fmt.Append].
 func request(args ...any) []byte {
 	b := fmt.Appendf(nil, "*%d\r\n", len(args))
 	for _, arg := range args {
@@ -91,7 +92,7 @@ func request(args ...any) []byte {
 	return b
 }
 
-// readReply reads one reply. It returns an error reply as the value.
+// readReply reads one reply. An error reply is a value, not an error.
 func (c *conn) readReply() (any, error) {
 	line, err := c.r.ReadString('\n')
 	if err == io.EOF && line != "" {
@@ -127,7 +128,7 @@ func (c *conn) readReply() (any, error) {
 	return nil, fmt.Errorf("redistest: malformed reply: %q", line)
 }
 
-// readBulk reads a string of n bytes and the line end after it.
+// readBulk reads a string of n bytes and its line end.
 func (c *conn) readBulk(n int64) (any, error) {
 	p := make([]byte, n+2)
 	if _, err := io.ReadFull(c.r, p); err == io.EOF {

@@ -11,38 +11,37 @@ import (
 	"testing"
 )
 
-// Answer is what a [Hostile] does when it gets a request.
+// Answer is the answer of a [Hostile] to one request.
 type Answer struct {
 	bytes string
 	close bool
 }
 
-// Say answers with the bytes of b, which need not be a valid reply. Say("") leaves the client
-// waiting.
+// Say returns an Answer with the bytes of b, which need not be a valid reply. With Say(""), the
+// client waits.
 func Say(b string) Answer { return Answer{bytes: b} }
 
-// ThenClose ends the connection after the bytes.
+// ThenClose returns an Answer that also ends the connection after its bytes.
 func (a Answer) ThenClose() Answer {
 	a.close = true
 	return a
 }
 
-// Hostile is a server that sends the answers of its script to any request of any client. It sends
-// one answer per request, in the order in which the requests arrive. After the end of the script,
-// it closes a connection when a request arrives.
+// Hostile is a server that answers requests with the Answers of a script, in order, whatever the
+// requests are. After the end of the script, it closes a connection when a request arrives.
 //
-// The commands of a client's greeting use up no answer of the script. Hostile answers HELLO, AUTH,
-// SELECT, CLIENT, READONLY, READWRITE and ASKING as Redis does.
+// A client's greeting does not use Answers of the script: Hostile answers HELLO, AUTH, SELECT,
+// CLIENT, READONLY, READWRITE and ASKING as Redis does.
 type Hostile struct {
 	service
 
-	// Guarded by mu.
+	// Guarded by service.mu.
 	script   []Answer
 	always   *Answer
 	requests []string
 }
 
-// StartHostile starts a Hostile. It and its connections are closed when the test ends.
+// StartHostile starts a Hostile with a script. It is closed when the test ends.
 func StartHostile(t testing.TB, script ...Answer) *Hostile {
 	t.Helper()
 	h := &Hostile{script: slices.Clone(script)}
@@ -60,22 +59,22 @@ func (h *Hostile) Script(script ...Answer) {
 	h.script, h.always = slices.Clone(script), nil
 }
 
-// Always replaces the script by one answer to all requests.
+// Always replaces the script with one Answer to all requests.
 func (h *Hostile) Always(a Answer) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.script, h.always = nil, &a
 }
 
-// Requests returns the requests received so far, without greetings. The words of a request are each
-// truncated to 64 bytes and separated by spaces.
+// Requests returns the requests so far, without greetings. The words of a request are separated by
+// spaces, and each has at most 64 bytes.
 func (h *Hostile) Requests() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return slices.Clone(h.requests)
 }
 
-// talk serves a connection. It takes ownership of conn.
+// talk serves a connection and closes it.
 func (h *Hostile) talk(conn net.Conn) {
 	h.add(conn)
 	defer h.remove(conn)
@@ -95,14 +94,14 @@ func (h *Hostile) talk(conn net.Conn) {
 		}
 		if answer.close {
 			closeWrite(conn)
-			// Read all bytes, because closing a socket with unread bytes resets its connection.
+			// Read the rest, because closing a socket with unread bytes would reset the connection.
 			_, _ = io.Copy(io.Discard, r)
 			return
 		}
 	}
 }
 
-// next removes and returns the next answer of the script.
+// next returns the answer to a request that is not a greeting.
 func (h *Hostile) next(words []string) Answer {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -118,7 +117,8 @@ func (h *Hostile) next(words []string) Answer {
 	return a
 }
 
-// greeting answers the messages that a client sends before its first request.
+// greeting returns the answer to a command of a client's greeting. It returns false for any other
+// command.
 func greeting(words []string) (a Answer, ok bool) {
 	switch strings.ToUpper(words[0]) {
 	case "HELLO":
@@ -132,11 +132,11 @@ func greeting(words []string) (a Answer, ok bool) {
 	return Answer{}, false
 }
 
-// keptBytes is how many bytes of a word a [Hostile] keeps. They are enough to identify the word.
+// keptBytes is the maximum number of bytes of a word that a [Hostile] stores.
 const keptBytes = 64
 
-// readRequest reads a request, which is an array of bulk strings, and returns the beginnings of its
-// words. The rest of each word is read and dropped.
+// readRequest reads a request, which is an array of bulk strings. It returns the first keptBytes
+// bytes of each word.
 func readRequest(r *bufio.Reader) (words []string, err error) {
 	n, err := readSize(r, '*')
 	for ; n > 0 && err == nil; n-- {
@@ -154,7 +154,7 @@ func readRequest(r *bufio.Reader) (words []string, err error) {
 	return words, err
 }
 
-// readSize reads a line that consists of a kind and a number.
+// readSize reads a line with the given kind and a number. It returns the number.
 func readSize(r *bufio.Reader, kind byte) (int64, error) {
 	line, err := r.ReadString('\n')
 	if err != nil {

@@ -14,18 +14,18 @@ import (
 	"github.com/millrace-io/millrace/internal/testkit/childproc"
 )
 
-// shownLog is the number of bytes at the end of a server's log that a failed test shows.
+// shownLog is how many bytes of a server's log a failed test shows.
 const shownLog = 32 << 10
 
-// stopGrace is the time that a server may take to end before it is killed.
+// stopGrace is the time that a server has to end before it is killed.
 const stopGrace = 5 * time.Second
 
-// process is a program that writes to a file. It can be started again when it has ended. It needs
-// no goroutine. It may therefore outlast the tests of a package without being reported as a leak.
-// It dies with the test binary (see childproc).
+// process is a program with its output in a file. It can be started again after it has ended. It
+// has no goroutine, so leaktest does not report a process that tests share as a leak. It ends with
+// the test binary (see childproc).
 type process struct {
-	out   *os.File // opened for reading, too, because the file may have been removed
-	begun int64    // the size of out when the program was last started
+	out   *os.File // also open for reading, because the file may be removed
+	begun int64    // size of out at the last start
 
 	mu    sync.Mutex
 	cmd   *exec.Cmd
@@ -33,7 +33,7 @@ type process struct {
 	guard childproc.Guard
 }
 
-// open creates a file in dir for the output.
+// open creates the file for the output in dir.
 func (p *process) open(dir string) (err error) {
 	p.out, err = os.OpenFile(filepath.Join(dir, "output"), os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600)
 	return err
@@ -53,7 +53,7 @@ func (p *process) run(path string, args ...string) error {
 
 func (p *process) pid() int { return p.cmd.Process.Pid }
 
-// output returns the process's output since offset from, but no more than the last shownLog bytes.
+// output returns the output after offset from, but at most its last shownLog bytes.
 func (p *process) output(from int64) string {
 	size := p.written()
 	from = max(from, size-shownLog)
@@ -73,7 +73,7 @@ func (p *process) written() int64 {
 	return info.Size()
 }
 
-// signal sends sig. If the process has ended, it does nothing.
+// signal sends sig, unless the process has ended.
 func (p *process) signal(sig os.Signal) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -83,15 +83,14 @@ func (p *process) signal(sig os.Signal) error {
 	return p.cmd.Process.Signal(sig)
 }
 
-// Kill ends the server as a power cut would. The server sends nothing more, but the kernel closes
+// Kill kills the server, as a power cut would. The server sends nothing more, but the kernel closes
 // its connections.
 func (p *process) Kill() { p.end(syscall.SIGKILL) }
 
-// stop shuts the server down, and returns when it has ended.
+// stop shuts the server down and waits until it has ended.
 func (p *process) stop() { p.end(syscall.SIGTERM) }
 
-// end sends sig and waits until the process has ended. If the process does not end in time, end
-// kills it.
+// end sends sig and waits until the process has ended. After stopGrace, it kills the process.
 func (p *process) end(sig syscall.Signal) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -111,15 +110,14 @@ func (p *process) end(sig syscall.Signal) {
 	}
 }
 
-// removeAtExit removes dir when this process has ended. It starts a shell that lives longer than
-// this process. The shell waits until a pipe ends, and then removes dir. Only this process has the
-// other end of the pipe, so the pipe ends with it. The shell tries twice, because a server may just
-// have been writing.
+// removeAtExit removes dir when this process ends, however it ends. It starts a shell that waits
+// until a pipe is closed, and then removes dir. Only this process has the other end of the pipe, so
+// the pipe is closed when this process ends. The shell tries twice, because a server may still be
+// writing.
 func removeAtExit(dir string) error {
 	shell := exec.Command("/bin/sh", "-c",
 		`trap "" INT TERM HUP; cat >/dev/null; rm -rf "$1" || { sleep 1; rm -rf "$1"; }`, "sh", dir)
-	// The shell reads from this pipe. The pipe stays open until this process ends, because the
-	// variable shell refers to it.
+	// The pipe stays open until this process ends, because atExit keeps a reference to it.
 	if _, err := shell.StdinPipe(); err != nil {
 		return err
 	}

@@ -14,12 +14,11 @@ const (
 	toClient                  // from the server to the client
 )
 
-// Rule is an action of a [Proxy] on a connection. The Proxy does it after a number of bytes has
-// passed in one direction: at 0 before the first byte passes, at n as soon as the nth byte has
-// passed. It does it once on each connection.
+// Rule is an action of a [Proxy] on a connection. The Proxy counts the bytes in one direction and
+// does the action once on each connection: after the nth byte, or before the first byte if n is 0.
 //
-// On a connection that is open when [Proxy.Set] is called, the count starts at that call. On a
-// later connection, it starts with the connection. On makes the count start later.
+// On a later connection, the count starts with the connection. On a connection that is already
+// open, it starts with [Proxy.Set]. [Rule.On] makes the count start later.
 type Rule struct {
 	dir   direction
 	at    int64
@@ -34,16 +33,16 @@ func CutRequest(n int64) Rule {
 	return Rule{dir: toServer, at: n, act: func(l *link, r *proxyRule) { l.cut(r.reset) }}
 }
 
-// CutReply ends the connection when n bytes of replies have reached the client. The client receives
-// all n bytes, and then io.EOF.
+// CutReply ends the connection after n bytes of replies. The client receives all n bytes, and then
+// io.EOF.
 func CutReply(n int64) Rule {
 	return Rule{dir: toClient, at: n, act: func(l *link, r *proxyRule) { l.cut(r.reset) }}
 }
 
-// HoldRequest delays the bytes after the first n bytes of requests until [Proxy.Release].
+// HoldRequest delays all bytes after the first n bytes of requests until [Proxy.Release].
 func HoldRequest(n int64) Rule { return Rule{dir: toServer, at: n, act: (*link).hold} }
 
-// HoldReply delays the bytes after the first n bytes of replies until [Proxy.Release].
+// HoldReply delays all bytes after the first n bytes of replies until [Proxy.Release].
 func HoldReply(n int64) Rule { return Rule{dir: toClient, at: n, act: (*link).hold} }
 
 // InjectReply inserts b after the first n bytes of replies.
@@ -51,65 +50,64 @@ func InjectReply(n int64, b string) Rule {
 	return Rule{dir: toClient, at: n, act: func(l *link, _ *proxyRule) { l.reply([]byte(b)) }}
 }
 
-// SwallowReply drops the bytes after the first n bytes of replies. The connection stays open.
+// SwallowReply drops all bytes after the first n bytes of replies. The connection stays open.
 func SwallowReply(n int64) Rule {
 	return Rule{dir: toClient, at: n, act: func(l *link, r *proxyRule) { l.silence(r.dir) }}
 }
 
-// On returns the rule with a later start of its count. For requests, the count starts where marker
-// ends in the connection's requests. For replies, it starts with the next byte of a reply after
-// that. So On("GET") does not count a client's greeting, whose size is not fixed. The Proxy does
-// not know which reply belongs to which request. Use On only for clients that wait for a reply
-// before they send the next request.
+// On returns a Rule that starts to count after marker in the connection's requests. A Rule for
+// replies starts with the next byte of a reply after that. On("GET"), for example, does not count a
+// client's greeting, which may have any size. Use On only for clients that wait for each reply
+// before they send the next request, because the Proxy does not know which reply belongs to which
+// request.
 func (r Rule) On(marker string) Rule {
 	r.on = []byte(marker)
 	return r
 }
 
-// Once returns a cut that ends only the first connection that reaches it. Another try then
-// succeeds. Do not use Once with a call that the client has abandoned, because bytes of such a call
-// may still pass and are counted.
+// Once returns a Rule that cuts only the first connection, so that the client's next try succeeds.
+// Do not use Once with a call that the client has abandoned, because the bytes of such a call are
+// still counted.
 func (r Rule) Once() Rule {
 	r.once = true
 	return r
 }
 
-// Reset returns a cut that resets the connection (RST) instead of ending it (FIN). The client may
-// lose bytes that its machine has received.
+// Reset returns a Rule that cuts with a reset (RST) instead of an end (FIN). The client may lose
+// bytes that its machine has received.
 func (r Rule) Reset() Rule {
 	r.reset = true
 	return r
 }
 
-// Proxy forwards bytes between clients and a server, unless a [Rule] applies. Its methods may be
-// called from several goroutines.
+// Proxy forwards bytes between clients and a server, and applies [Rule]s. Its methods may be called
+// from several goroutines.
 type Proxy struct {
 	service
 	server Endpoint
 
-	// Guarded by mu.
+	// Guarded by service.mu.
 	rules    []*proxyRule
 	released chan struct{} // closed by Release
 	requests int64
 }
 
-// A proxyRule is a rule of a proxy until the next Set.
+// A proxyRule is a Rule of a Proxy until the next Set.
 type proxyRule struct {
 	Rule
 	released chan struct{}
 	fired    bool
 }
 
-// Endpoint returns the Endpoint of the server, with the address of the proxy; see
-// [Server.Endpoint].
+// Endpoint returns the server's Endpoint with the address of the proxy; see [Server.Endpoint].
 func (p *Proxy) Endpoint() Endpoint {
 	e := p.server
 	e.Network, e.Addr, e.TLS = "tcp", p.Addr(), e.TLS.Clone()
 	return e
 }
 
-// Set replaces all rules, and restarts the counts on the open connections at zero. The effects of
-// the old rules remain, but bytes that they hold are released.
+// Set replaces all Rules, and restarts the counts on open connections at zero. It does not undo the
+// effects of the old Rules, except that it releases delayed bytes.
 func (p *Proxy) Set(rules ...Rule) {
 	p.Release()
 	p.mu.Lock()
@@ -123,8 +121,8 @@ func (p *Proxy) Set(rules ...Rule) {
 	}
 }
 
-// Release releases the bytes that HoldRequest and HoldReply hold. Until the next Set, these rules
-// hold no more bytes.
+// Release releases the bytes that HoldRequest and HoldReply have delayed. These Rules have no
+// effect until the next Set.
 func (p *Proxy) Release() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -143,7 +141,7 @@ func (p *Proxy) Push(b string) {
 	}
 }
 
-// Cut resets all connections. New connections are accepted.
+// Cut resets all connections. The Proxy accepts new ones.
 func (p *Proxy) Cut() {
 	for _, l := range p.links() {
 		l.cut(true)
@@ -153,7 +151,7 @@ func (p *Proxy) Cut() {
 // Open returns the number of open connections.
 func (p *Proxy) Open() int { return len(p.links()) }
 
-// Requests returns the number of bytes that have been sent to the server.
+// Requests returns the number of bytes sent to the server.
 func (p *Proxy) Requests() int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -169,7 +167,7 @@ func (p *Proxy) links() (links []*link) {
 	return links
 }
 
-// connect connects a client to the server. It takes ownership of client.
+// connect serves a client's connection and closes it.
 func (p *Proxy) connect(client net.Conn) {
 	server, err := net.Dial(p.server.Network, p.server.Addr)
 	if err != nil {
@@ -185,23 +183,23 @@ func (p *Proxy) connect(client net.Conn) {
 	p.remove(l)
 }
 
-// pieceSize is the number of bytes that a proxy reads at once.
+// pieceSize is the maximum number of bytes of one read.
 const pieceSize = 32 << 10
 
-// link is a connection through a proxy: two goroutines, one per direction.
+// link is a connection through a Proxy. It has one goroutine for each direction.
 type link struct {
 	p              *Proxy
 	client, server net.Conn
-	ended          chan struct{} // closed when the link ends, which ends holds
+	ended          chan struct{} // closed when the link ends, which ends a hold
 	end            sync.Once
-	writing        sync.Mutex // locked for writing to the client: for replies and for Push
+	writing        sync.Mutex // held while writing to the client
 
 	// Guarded by p.mu.
-	marks []*mark // one for each of the proxy's rules, in their order
-	mute  [2]bool // drop data in that direction
+	marks []*mark // one for each rule of the Proxy, in the same order
+	mute  [2]bool // drop the bytes of that direction
 }
 
-// begin restarts the counts for the proxy's rules. The caller holds p.mu.
+// begin restarts the counts of all rules. The caller holds p.mu.
 func (l *link) begin() {
 	l.marks = nil
 	for _, r := range l.p.rules {
@@ -214,7 +212,7 @@ func (l *link) run() {
 	var both sync.WaitGroup
 	both.Go(func() {
 		l.copyLoop(toServer, l.client)
-		l.endHolds() // a client that has disconnected reads no reply either
+		l.endHolds() // a client that has disconnected reads no replies
 		l.server.Close()
 	})
 	both.Go(func() {
@@ -234,15 +232,15 @@ func (l *link) Close() error {
 
 func (l *link) endHolds() { l.end.Do(func() { close(l.ended) }) }
 
-// cut ends the connection. If hard is set, it does so with a reset. Otherwise the client receives
-// all bytes that have been sent to it. For this, the proxy continues to read the client's requests,
-// because closing a socket with unread bytes resets its connection.
+// cut ends the connection. If hard is set, it resets the connection. Otherwise the client receives
+// all bytes that the proxy has sent; the proxy continues to read requests, because closing a socket
+// with unread bytes would reset the connection.
 func (l *link) cut(hard bool) {
 	l.silence(toServer)
 	l.silence(toClient)
 	l.endHolds()
 	if hard {
-		reset(l.client) // first, because copyLoop sends FIN when the server's side has ended
+		reset(l.client) // first, because copyLoop sends FIN when the server's side ends
 	}
 	l.server.Close()
 	closeWrite(l.client)
@@ -291,8 +289,8 @@ func (l *link) copyLoop(dir direction, from net.Conn) {
 	}
 }
 
-// arm starts the count of each rule whose marker ends in p. It is called before p is forwarded,
-// because the server may then answer p at once.
+// arm starts the counts of the rules with a marker that ends in p. It must be called before p is
+// forwarded, because the server may answer p at once.
 func (l *link) arm(p []byte) {
 	l.p.mu.Lock()
 	defer l.p.mu.Unlock()
@@ -301,10 +299,9 @@ func (l *link) arm(p []byte) {
 	}
 }
 
-// next looks for a rule that applies within the next bytes; size is their number. It returns the
-// first such rule and the number of bytes before it applies. If there is no such rule, it returns
-// nil and size. It adds the returned number of bytes to the bytes counted so far. If the direction
-// is mute, it returns nil and 0.
+// next returns the first rule that applies within the next size bytes, and the number of bytes
+// before it. If there is none, it returns nil and size. It counts the bytes that it returns. If the
+// direction is mute, it returns nil and 0.
 func (l *link) next(dir direction, size int) (rule *proxyRule, n int) {
 	l.p.mu.Lock()
 	defer l.p.mu.Unlock()
@@ -349,18 +346,18 @@ func (l *link) reply(p []byte) {
 	_, _ = l.client.Write(p)
 }
 
-// A mark is the progress of one connection toward one rule.
+// A mark is the count of one rule on one connection.
 type mark struct {
 	rule   *proxyRule
-	armed  bool  // the bytes of the connection are counted
-	done   bool  // the action is done; while it is not, passed ≤ at
-	passed int64 // bytes counted; negative before the end of the marker
-	// tail is the end of the requests so far. It may contain the start of a marker. len(tail) <
+	armed  bool  // the rule's marker has been found, or it has none
+	done   bool  // the action is done; until then, passed ≤ at
+	passed int64 // bytes so far; negative before the end of the marker
+	// tail is the end of the requests so far, which may be the start of the marker. len(tail) <
 	// len(on).
 	tail []byte
 }
 
-// arm searches the requests for the marker. The caller forwards p next.
+// arm looks for the marker in p, which the caller forwards next.
 func (m *mark) arm(p []byte) {
 	if m.armed {
 		return

@@ -9,29 +9,28 @@ import (
 	"testing"
 )
 
-// MasterName is the name by which the sentinel knows its master.
+// MasterName is the name of the master in a sentinel's configuration.
 const MasterName = "mymaster"
 
-// sentinelTimings replace the sentinel's timings, in milliseconds, which are made for networks of
-// machines. While a master is down, a replica can replace it only if the replica's INFO is no older
-// than five ping periods. The sentinel requests INFO each second, regardless of the info-period.
-// The ping period must therefore be more than a fifth of a second. The last two timings prevent
-// "tilt". In tilt, the sentinel does nothing for half a minute, because it was delayed for two
-// seconds on a busy machine.
+// sentinelTimings replaces the sentinel's timings, in milliseconds, which are made for networks of
+// machines. The ping period must be more than 200 ms: a replica can replace a master that is down
+// only if the replica's INFO is no older than five ping periods, and the sentinel requests INFO
+// every second, regardless of the info-period. The last two timings prevent "tilt", in which the
+// sentinel does nothing for half a minute after a delay of two seconds on a busy machine.
 var sentinelTimings = []any{
 	"SENTINEL", "DEBUG",
 	"info-period", 100, "ping-period", 500, "publish-period", 100, "ask-period", 100,
 	"min-link-reconnect-period", 100, "tilt-trigger", 60000, "tilt-period", 1000,
 }
 
-// Sentinel is a sentinel with its own master and replica. It alone is a quorum.
+// Sentinel is a sentinel with its own master and replica. Its quorum is 1.
 type Sentinel struct {
 	server          *Server
 	master, replica *Server
 }
 
-// StartSentinel starts a master, a replica in sync with it, and a sentinel that knows both. They
-// are stopped when the test ends.
+// StartSentinel starts a master, a replica in sync with it, and a sentinel for both. They are
+// stopped when the test ends.
 func StartSentinel(t testing.TB) *Sentinel {
 	t.Helper()
 	s := &Sentinel{master: Start(t)}
@@ -54,15 +53,15 @@ func StartSentinel(t testing.TB) *Sentinel {
 	return s
 }
 
-// Addr returns the sentinel's address, host:port. The name of its master is [MasterName].
+// Addr returns the sentinel's address, host:port. The master's name is [MasterName].
 func (s *Sentinel) Addr() string { return s.server.Addr() }
 
-// Master returns the server that became the master last.
+// Master returns the current master.
 func (s *Sentinel) Master() *Server { return s.master }
 
-// Promote makes the sentinel promote the replica to master, and waits until the sentinel reports it
-// as the master. Both servers continue to run. Promote works even if the sentinel cannot reach the
-// old master.
+// Promote makes the sentinel promote the replica, and waits until the sentinel reports it as the
+// master. Both servers continue to run. Promote also works if the sentinel cannot reach the old
+// master.
 func (s *Sentinel) Promote(t testing.TB) {
 	t.Helper()
 	await(t, "the sentinel to call the replica the master", func(ctx context.Context) error {
@@ -73,9 +72,9 @@ func (s *Sentinel) Promote(t testing.TB) {
 		if addr := list(reply); len(addr) == 2 && addr[1] == strconv.Itoa(s.replica.port) {
 			return nil
 		}
-		// The error is INPROG during a failover, and NOGOODSLAVE as long as the sentinel knows too
-		// little about the replica. If the sentinel notices this only after it has begun a
-		// failover, it gives up. The command must then be sent again.
+		// The error is INPROG during a failover, and NOGOODSLAVE if the sentinel does not know
+		// enough about the replica. If it sees that only during a failover, it stops, and the
+		// command must be sent again.
 		if _, err = s.server.do(ctx, "SENTINEL", "FAILOVER", MasterName); err == nil {
 			err = errors.New("it has begun")
 		}
@@ -84,8 +83,8 @@ func (s *Sentinel) Promote(t testing.TB) {
 	s.master, s.replica = s.replica, s.master
 }
 
-// Failover makes the sentinel swap master and replica, and waits until the swap is complete and the
-// old master is in sync.
+// Failover makes the sentinel exchange master and replica, and waits until the old master is in
+// sync.
 func (s *Sentinel) Failover(t testing.TB) {
 	t.Helper()
 	s.Promote(t)

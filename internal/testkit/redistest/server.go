@@ -1,18 +1,18 @@
-// Package redistest starts real Redis servers for tests, and injects faults between them and a
-// client.
+// Package redistest starts real Redis servers for tests, and injects faults between a server and
+// its clients.
 //
 //   - [Start] starts one server, with a password, TLS, a Unix socket or lines of redis.conf.
 //     [Shared] returns one server for all tests of a package.
-//   - [StartCluster] starts masters and replicas. Its slots can be moved, and its masters can be
-//     killed. [SharedCluster] returns a cluster that tests must not change.
-//   - [StartSentinel] starts a master, a replica and a sentinel that swaps them.
-//   - [Server.Proxy] returns a proxy that can cut or hold a connection, or insert bytes into it, at
-//     a given byte.
+//   - [StartCluster] starts a cluster of masters and replicas. Tests can move its slots and kill
+//     its masters. [SharedCluster] returns a cluster that tests must not change.
+//   - [StartSentinel] starts a master, a replica and a sentinel that can exchange them.
+//   - [Server.Proxy] returns a proxy that can cut or delay a connection, or insert bytes into it,
+//     at a given byte.
 //   - [StartHostile] starts a fake server that sends scripted bytes.
 //
-// All servers listen on the loopback interface only, keep nothing on disk, and are stopped when
-// their test ends. The processes end even if the test binary is killed. If there is no redis-server
-// (nor valkey-server), the test is skipped, or fails on CI.
+// All servers listen on the loopback interface only, store nothing on disk, and are stopped when
+// their test ends. The processes end even if the test binary is killed. If neither redis-server nor
+// valkey-server is installed, the test is skipped, or fails on CI.
 package redistest
 
 import (
@@ -35,19 +35,19 @@ import (
 )
 
 // Server is a running server. Its methods may be called from several goroutines, except Kill and
-// Restart, which start and end it.
+// Restart.
 type Server struct {
 	process
 	path string // path of the program
-	dir  string // the server's directory; a shared server's is removed
+	dir  string // the server's directory; removed if the server is shared
 	conf config
 	port int    // 0 if the server uses a Unix socket
-	bus  int    // the port for connections between the nodes of a cluster
-	id   string // the node's id in a cluster
+	bus  int    // port for the connections between nodes of a cluster
+	id   string // id of the node in a cluster
 }
 
-// Start starts a server that is stopped when the test ends. If the test has failed by then, it
-// shows the end of the server's log.
+// Start starts a server that is stopped when the test ends. If the test fails, it shows the end of
+// the server's log.
 func Start(t testing.TB, opts ...Option) *Server {
 	t.Helper()
 	return start(t, configure(opts))
@@ -62,7 +62,7 @@ func start(t testing.TB, c config) *Server {
 	return s
 }
 
-// newServer starts a server, and returns it when it answers.
+// newServer starts a server and waits until it answers.
 func newServer(t testing.TB, dir string, c config) *Server {
 	t.Helper()
 	s := &Server{path: need.Program(t, "redis-server", "valkey-server"), dir: dir, conf: c}
@@ -84,16 +84,16 @@ func newServer(t testing.TB, dir string, c config) *Server {
 	return s
 }
 
-// startTries is how many ports are tried, one after the other, if other programs take them first.
+// startTries is how many ports newServer tries if other programs take them first.
 const startTries = 5
 
-// errGaveUp reports that a server will not answer, perhaps because its port was taken in the
-// meantime.
+// errGaveUp reports that a server will never answer, perhaps because another program has taken its
+// port.
 var errGaveUp = errors.New("it gave up")
 
 func (s *Server) confPath() string { return filepath.Join(s.dir, "redis.conf") }
 
-// configure writes redis.conf, which a sentinel rewrites while it runs.
+// configure writes redis.conf. A sentinel rewrites the file while it runs.
 func (s *Server) configure() error {
 	lines := []string{"bind " + host, "dir " + s.dir}
 	switch {
@@ -123,7 +123,7 @@ func (s *Server) configure() error {
 	return os.WriteFile(s.confPath(), []byte(strings.Join(lines, "\n")+"\n"), 0o600)
 }
 
-// launch starts the process and returns when it answers.
+// launch starts the process and waits until it answers.
 func (s *Server) launch() error {
 	args := []string{s.confPath()}
 	if s.conf.sentinel {
@@ -137,7 +137,7 @@ func (s *Server) launch() error {
 	err := poll(ctx, s.answers)
 	if err != nil {
 		if errors.Is(err, errGaveUp) {
-			s.end(0) // signal 0, because the server may be about to log the reason
+			s.end(0) // signal 0 does nothing: the server may be about to log the reason
 		} else {
 			s.Kill()
 		}
@@ -146,8 +146,8 @@ func (s *Server) launch() error {
 	return err
 }
 
-// answers checks that this server answers at its address. It must check which server answers,
-// because another program may have taken the port first.
+// answers returns nil if this server answers at its address. It checks the process id, because
+// another program may have taken the port first.
 func (s *Server) answers(ctx context.Context) error {
 	log := s.output(s.begun)
 	for _, words := range []string{"Address already in use", "FATAL CONFIG FILE ERROR", "Failed "} {
@@ -165,7 +165,7 @@ func (s *Server) answers(ctx context.Context) error {
 	return nil
 }
 
-// Restart starts a server again that Kill has ended. It is empty and has the same address.
+// Restart starts a server again that Kill has ended. The server has the same address and no data.
 func (s *Server) Restart(t testing.TB) {
 	t.Helper()
 	s.stop()
@@ -174,7 +174,7 @@ func (s *Server) Restart(t testing.TB) {
 	}
 }
 
-// Pause suspends the server. Until Resume, its connections stay open and nothing answers.
+// Pause suspends the server. Its connections stay open, but it does not answer until Resume.
 func (s *Server) Pause(t testing.TB) {
 	t.Helper()
 	if err := s.signal(pauseSignal); err != nil {
@@ -197,7 +197,7 @@ func (s *Server) network() string {
 	return "tcp"
 }
 
-// Addr returns host:port, or the path of the Unix socket.
+// Addr returns the server's address: host:port, or the path of the Unix socket.
 func (s *Server) Addr() string {
 	if s.conf.unix {
 		return filepath.Join(s.dir, "socket")
@@ -205,8 +205,7 @@ func (s *Server) Addr() string {
 	return net.JoinHostPort(host, strconv.Itoa(s.port))
 }
 
-// Proxy starts a proxy for the server, on another port. The proxy and its connections are closed
-// when the test ends.
+// Proxy starts a proxy for the server on another port. It is closed when the test ends.
 func (s *Server) Proxy(t testing.TB) *Proxy {
 	t.Helper()
 	p := &Proxy{server: s.Endpoint(), released: make(chan struct{})}
@@ -214,15 +213,14 @@ func (s *Server) Proxy(t testing.TB) *Proxy {
 	return p
 }
 
-// Endpoint returns the Endpoint of this server, with a TLS configuration that the caller may
-// change.
+// Endpoint returns the server's Endpoint. The caller may change the TLS configuration.
 func (s *Server) Endpoint() Endpoint {
 	return Endpoint{Network: s.network(), Addr: s.Addr(), Password: s.conf.password,
 		TLS: s.tlsConfig()}
 }
 
 // Do sends a command on a new connection and returns the reply: a string, an int64, nil, or a []any
-// of these. An error fails the test.
+// of these. If there is an error, Do fails the test.
 func (s *Server) Do(t testing.TB, args ...any) any {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
@@ -243,7 +241,7 @@ func (s *Server) do(ctx context.Context, args ...any) (any, error) {
 	return c.do(ctx, args...)
 }
 
-// fields returns the "name:value" lines of the reply to INFO or CLUSTER INFO.
+// fields returns the "name:value" lines of the reply to a command such as INFO.
 func (s *Server) fields(ctx context.Context, args ...any) (map[string]string, error) {
 	reply, err := s.do(ctx, args...)
 	if err != nil {
@@ -272,7 +270,7 @@ func (s *Server) awaitSync(t testing.TB) {
 
 func (s *Server) String() string { return filepath.Base(s.path) + " at " + s.Addr() }
 
-// show logs what the server writes from now on, if t fails.
+// show logs the server's later output if t fails.
 func (s *Server) show(t testing.TB) {
 	from := s.written()
 	t.Cleanup(func() {
@@ -282,19 +280,18 @@ func (s *Server) show(t testing.TB) {
 	})
 }
 
-// shared is started by the first test that calls Shared.
+// shared has the server of Shared and the cluster of SharedCluster.
 var shared struct {
 	sync.Mutex
 	server  *Server
 	cluster *Cluster
 }
 
-// Shared returns the server that all tests of a package share. The first call starts the server,
-// and the server dies with the test binary. It needs no goroutine and no file. [leaktest.Main]
-// therefore finds no leak, and no test needs to stop it.
+// Shared returns a server that all tests of a package share. The first call starts it, and it ends
+// with the test binary. It has no goroutine and no file, so that [leaktest.Main] finds no leak.
 //
-// Tests must use different keys and must not change the server's configuration. If t fails, it
-// shows what the server has logged since the call of Shared.
+// Tests must use different keys, and must not change the server's configuration. If t fails, it
+// shows the server's output since the call of Shared.
 //
 // [leaktest.Main]: github.com/millrace-io/millrace/internal/testkit/leaktest.Main
 func Shared(t testing.TB) *Server {
@@ -313,12 +310,11 @@ func Shared(t testing.TB) *Server {
 	return shared.server
 }
 
-// timeout is the time limit for every operation, on a machine that is busy with other tests. An
-// operation takes that long only if it fails.
+// timeout is the time limit of an operation on a busy machine. Only a failing operation takes that
+// long.
 const timeout = 30 * time.Second
 
-// poll calls f until f returns nil or errGaveUp, or until ctx ends. It returns the last result of
-// f.
+// poll calls f until f returns nil or errGaveUp, or ctx ends. It returns the last result.
 func poll(ctx context.Context, f func(ctx context.Context) error) error {
 	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {
 		err := f(ctx)
@@ -333,7 +329,7 @@ func poll(ctx context.Context, f func(ctx context.Context) error) error {
 	}
 }
 
-// await polls f. It fails the test if f does not return nil in time.
+// await polls f. If f does not return nil within timeout, await fails the test.
 func await(t testing.TB, what string, f func(ctx context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
@@ -344,8 +340,7 @@ func await(t testing.TB, what string, f func(ctx context.Context) error) {
 }
 
 // tlsConfig returns a new configuration for a client that trusts the server, or nil if the server
-// does not use TLS. It sets the server's name. Without that, the configuration would not be valid
-// for the address of a [Proxy].
+// does not use TLS. It has a ServerName, so that it is also valid for the address of a [Proxy].
 func (s *Server) tlsConfig() *tls.Config {
 	if !s.conf.tls {
 		return nil

@@ -20,8 +20,8 @@ type service struct {
 	ended    bool
 }
 
-// start calls serve with each connection, in a new goroutine. serve owns the connection. When the
-// test ends, everything in open is closed, and no goroutine is left.
+// start listens on a new port. It calls serve with each connection, in a new goroutine; serve owns
+// the connection. When the test ends, start closes everything in open and waits for the goroutines.
 func (s *service) start(t testing.TB, serve func(net.Conn)) {
 	t.Helper()
 	ln, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
@@ -53,7 +53,7 @@ func (s *service) start(t testing.TB, serve func(net.Conn)) {
 	})
 }
 
-// add arranges that c is closed when the test ends. If the test has ended, add closes c at once.
+// add adds c to open, to be closed when the test ends. If the test has ended, add closes c at once.
 func (s *service) add(c io.Closer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -70,7 +70,7 @@ func (s *service) remove(c io.Closer) {
 	delete(s.open, c)
 }
 
-// Addr returns the address to dial, host:port.
+// Addr returns the service's address, host:port.
 func (s *service) Addr() string { return s.ln.Addr().String() }
 
 // Accepted returns the number of connections accepted so far.

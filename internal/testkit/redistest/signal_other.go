@@ -4,7 +4,7 @@ package redistest
 
 import "syscall"
 
-// This system has no such signals: sending them returns an error.
+// This system has no such signals. Sending them returns an error.
 const (
 	pauseSignal  = syscall.Signal(0)
 	resumeSignal = syscall.Signal(0)

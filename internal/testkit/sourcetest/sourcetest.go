@@ -1,5 +1,5 @@
-// Package sourcetest has sources for tests of decoders: one that is as irregular as a connection
-// may be, and one without an end.
+// Package sourcetest has an io.Reader that is as irregular as a connection, and one without an end,
+// for tests of decoders.
 package sourcetest
 
 import (
@@ -8,11 +8,11 @@ import (
 	"math/rand/v2"
 )
 
-// ErrUnsteady is returned by an Unsteady between its bytes. No bytes are lost with it.
+// ErrUnsteady is returned by an Unsteady between bytes. Reading can continue after it.
 var ErrUnsteady = errors.New("sourcetest: nothing for now")
 
-// Unsteady returns the bytes of Rest in portions of any size, with empty reads and errors in
-// between. It returns io.EOF together with the last bytes.
+// Unsteady returns the bytes of Rest in portions of any size, between empty reads and errors. It
+// returns io.EOF with the last bytes.
 type Unsteady struct {
 	Rest string
 	Rand *rand.Rand

@@ -145,7 +145,7 @@ func storedByValue(dst *record) {
 	dst.text = twin
 }
 
-// From here on slices or the Buffer itself outlive the function.
+// From here on, a slice or the Buffer itself outlives the function.
 
 func encoded(n int) string {
 	var encodedTo stackbuf.Buffer // moves
