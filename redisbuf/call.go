@@ -10,19 +10,20 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// do executes cmd, with as many tries as the options allow.
+// do executes cmd. It retries as often as the options of the go-redis client allow.
 func (c *Client) do(ctx context.Context, cmd command) error {
 	k := call{client: c, ctx: ctx, cmd: cmd.info()}
 	return k.run(cmd)
 }
 
-// freeWeight is the number of bytes that a call may have in flight without being counted. It is so
-// little memory that it does not matter, even once for each connection.
+// A call with at most freeWeight bytes in flight does not count towards the InFlight limit, because
+// it needs so little memory.
 const freeWeight = 16 << 10
 
-// admit waits until weight bytes may be in flight. It returns how many of them are counted; the
-// caller returns that number to c.inFlight. A call of a Conn does not wait. If it did, the calls
-// that were admitted before it could wait for its connection forever.
+// admit waits until a call with weight bytes can start within the InFlight limit. After the call,
+// the caller passes counted to c.inFlight.release. A small call does not wait, and counted is 0.
+// The same applies to a call of a Conn, because the calls that use up the limit may be waiting for
+// the Conn's connection.
 func (c *Client) admit(ctx context.Context, weight int64) (counted int64, err error) {
 	if weight <= freeWeight || c.sticky != nil {
 		return 0, nil
@@ -31,8 +32,8 @@ func (c *Client) admit(ctx context.Context, weight int64) (counted int64, err er
 	return counted, c.inFlight.acquire(ctx, counted, 0)
 }
 
-// acquire returns a connection to n. The caller returns it with release. If the context has ended,
-// acquire returns its error, even if it ended while the call waited in admit.
+// acquire returns a connection to n. The caller returns it with release. If ctx has ended, acquire
+// returns the context's error.
 func (c *Client) acquire(ctx context.Context, n *node) (*conn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -43,8 +44,8 @@ func (c *Client) acquire(ctx context.Context, n *node) (*conn, error) {
 	return n.acquire(ctx)
 }
 
-// release returns a connection to n. If the caller's reader or writer has panicked, the connection
-// is in the middle of a command, and release marks it as broken.
+// release ends a call's use of a connection. If the call has panicked, for example in the caller's
+// io.Reader, the connection is in the middle of a command, so release marks it as broken.
 func (c *Client) release(ctx context.Context, n *node, conn *conn) {
 	if conn.calling {
 		conn.broken = true
@@ -57,8 +58,7 @@ func (c *Client) release(ctx context.Context, n *node, conn *conn) {
 	}
 }
 
-// A call is a command with all of its tries. It finds the server for each try, and decides whether
-// to try again.
+// A call executes one command. It chooses the server for each try, and decides whether to retry.
 type call struct {
 	client *Client
 	ctx    context.Context
@@ -66,11 +66,11 @@ type call struct {
 
 	node   *node // server of the last try; nil if none was found
 	target *node // server for the next try; nil if the router chooses it
-	asking bool  // the next try must be preceded by ASKING
-	tries  int   // number of tries after the first one
+	asking bool  // the next try must send ASKING before the command
+	tries  int   // number of retries so far
 }
 
-// run executes cmd.
+// run executes cmd, and retries it if that is safe.
 func (k *call) run(cmd command) error {
 	counted, err := k.client.admit(k.ctx, k.client.weightOf(cmd))
 	if err != nil {
@@ -116,8 +116,8 @@ func (k *call) connect() (*conn, error) {
 	return k.client.acquire(k.ctx, k.node)
 }
 
-// prepare prepares the call for another try after err. It pauses before that try if necessary. If
-// the call must not be retried, it returns the call's error.
+// prepare decides whether the call may be retried after err. If so, it chooses the server for the
+// next try, and pauses if necessary. If not, it returns the error to report to the caller.
 func (k *call) prepare(err error) error {
 	k.reload(err)
 	again, pause := k.retryable(err)
@@ -133,8 +133,8 @@ func (k *call) prepare(err error) error {
 	return nil
 }
 
-// reload starts a reload of the topology if err may mean that the topology has changed. It does so
-// even if the call is not retried, so that the next call uses the right server.
+// reload starts to reload the topology if err may mean that the topology has changed. It does so
+// even if the call is not retried, because later calls need the new topology.
 func (k *call) reload(err error) {
 	_, _, redirected := redirection(err)
 	if isServerError(err) && !redirected && !isTransient(err) || !isServerError(err) &&
@@ -145,7 +145,7 @@ func (k *call) reload(err error) {
 		reload(k.ctx)
 	}
 	if redis.IsReadOnlyError(err) && k.node != nil {
-		k.node.reset() // a former master, or an address that leads to another server now
+		k.node.reset() // the address no longer leads to a master
 	}
 }
 
@@ -165,8 +165,9 @@ func (k *call) retryable(err error) (yes, pause bool) {
 	return yes, yes
 }
 
-// follow directs the next try to the server that err names, if err is a redirection. err must be
-// retryable. follow returns the context's error if the context has ended.
+// follow prepares the next try after err, which must be retryable. If err is a redirection, the
+// next try uses the server that err names. If the context has ended, follow returns the context's
+// error.
 func (k *call) follow(err error) error {
 	if ctxErr := k.ctx.Err(); ctxErr != nil {
 		return ctxErr
@@ -183,8 +184,8 @@ func (k *call) follow(err error) error {
 	return nil
 }
 
-// nodeAt returns the node for an address that the last try's server has named, or nil if addr is
-// not an address.
+// nodeAt returns the node for addr, which the last try's server has sent in a redirection. It
+// returns nil if addr is invalid or its node cannot be added.
 func (k *call) nodeAt(addr string) *node {
 	opt := *k.node.opt
 	colon := strings.LastIndexByte(addr, ':')
@@ -198,7 +199,7 @@ func (k *call) nodeAt(addr string) *node {
 			return nil
 		}
 	}
-	opt.Addr = net.JoinHostPort(strings.Trim(host, "[]"), port) // servers write ::1:7000
+	opt.Addr = net.JoinHostPort(strings.Trim(host, "[]"), port) // for IPv6, servers send ::1:7000
 	n, err := k.client.node(&opt)
 	if err != nil {
 		return nil
@@ -206,8 +207,7 @@ func (k *call) nodeAt(addr string) *node {
 	return n
 }
 
-// pause waits between two tries. It returns an error if the context ends or the Client is closed
-// meanwhile.
+// pause waits before a retry. It returns an error if the context ends or the Client is closed.
 func (k *call) pause() error {
 	minPause, maxPause := k.client.router.minPause, k.client.router.maxPause
 	if minPause <= 0 || maxPause <= 0 {
@@ -220,8 +220,8 @@ func (k *call) pause() error {
 	return k.client.sleep(k.ctx, d/2+rand.N(d/2+1))
 }
 
-// redirection returns the address in a MOVED or ASK error, and whether the command must be preceded
-// by ASKING there.
+// redirection reports whether err is a MOVED or ASK error, and returns the address in it. If asking
+// is true, the client must send ASKING to that address before the command.
 func redirection(err error) (addr string, asking, redirected bool) {
 	if !isServerError(err) {
 		return "", false, false
@@ -233,8 +233,8 @@ func redirection(err error) (addr string, asking, redirected bool) {
 	return addr, false, redirected
 }
 
-// isLoss reports whether err, which is not a reply, means that a connection was lost or could not
-// be made.
+// isLoss reports whether err means that a connection was lost or could not be made. err must not be
+// a reply of the server.
 func isLoss(err error) bool {
 	switch err.(type) {
 	case nil, *ProtocolError, *BufferTooSmallError, *ValueTooLargeError, *ValueChangedError,
@@ -246,13 +246,13 @@ func isLoss(err error) bool {
 		errors.Is(err, ErrOtherServer), errors.Is(err, ErrConnBusy):
 		return false
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return isDialError(err) // the deadline of the dial itself
+		return isDialError(err) // the dial's timeout, not the end of the call's context
 	}
 	return true
 }
 
-// isTransient reports whether a reply means that the command was not executed, for a temporary
-// reason.
+// isTransient reports whether err is a server's reply that it did not execute the command, for a
+// temporary reason such as LOADING.
 func isTransient(err error) bool {
 	return redis.IsLoadingError(err) || redis.IsTryAgainError(err) ||
 		redis.IsClusterDownError(err) ||

@@ -15,31 +15,31 @@ import (
 )
 
 // A Client moves large values between Redis and the caller's memory, over separate connections. It
-// uses the addresses, credentials and topology of the go-redis client that it was made from. That
-// client continues to do everything else.
+// uses the addresses, credentials and topology of the go-redis client that was passed to New. The
+// program continues to use the go-redis client for everything else.
 //
 // All methods may be called from any goroutine.
 type Client struct {
 	*servers
-	sticky *stickyConn // the connection for all calls; nil if each call takes one from a pool
+	sticky *stickyConn // the connection of a Conn; nil if each call takes one from a pool
 }
 
-// New returns a Client for the servers of rdb, which is a *redis.Client (of a server, or of a
-// Sentinel's master), a *redis.ClusterClient or a *redis.Ring of such clients. It borrows rdb,
-// which must stay open for as long as the Client is used. Close closes the Client's own
-// connections.
+// New returns a Client for the servers of rdb, which is a *redis.Client, a *redis.ClusterClient or
+// a *redis.Ring. A *redis.Client may be for one server or for a Sentinel's master. The Client
+// borrows rdb, which must stay open for as long as the Client is used. Close closes only the
+// Client's own connections.
 //
-// Network, address, Dialer, TLS, credentials (read for each new connection), database, protocol,
-// client name, timeouts, the lifetime of connections and retries come from rdb's options. The
-// Client does not call Hooks, OnConnect and Limiter, and does not read from replicas. (A
-// NewFailoverClusterClient chooses its database in an OnConnect: use database 0 with it.) The
-// deadline of a context ends a call even without ContextTimeoutEnabled. Only a cluster's calls
-// follow MOVED and ASK.
+// The following settings come from rdb's options: network, address, Dialer, TLS, credentials,
+// database, protocol, client name, timeouts, the lifetime of connections, and retries. The
+// credentials are read for each new connection. The Client does not call Hooks, OnConnect or
+// Limiter, and does not read from replicas. A client from NewFailoverClusterClient selects its
+// database in OnConnect, so it must use database 0. A call ends at its context's deadline even
+// without ContextTimeoutEnabled. Only a Client for a cluster follows MOVED and ASK.
 //
-// While there are connections to a Sentinel's master, the Client makes a further connection each
-// second with rdb's Dialer. The Dialer queries the Sentinel. If the further connection leads to a
-// new master, no call starts on the old connections any more. If it cannot be made, nothing
-// changes.
+// While there are connections to a Sentinel's master, the Client checks every second whether the
+// master was replaced. It makes a connection with rdb's Dialer, which queries the Sentinel. If that
+// connection leads to a new master, no call starts on the old connections any more. If the
+// connection cannot be made, nothing changes.
 func New(rdb redis.UniversalClient, opts ...Option) (*Client, error) {
 	s := settings{conns: defaultConns, inFlight: defaultInFlight}
 	for _, opt := range opts {
@@ -58,9 +58,9 @@ func New(rdb redis.UniversalClient, opts ...Option) (*Client, error) {
 	return &Client{servers: all}, nil
 }
 
-// Close closes the connections. Running calls end with an error. Calls that are waiting for others,
-// and calls that begin later, end with ErrClosed. Close waits until no Dialer or credentials
-// provider runs in the background.
+// Close closes the connections. Running calls end with an error. Calls that are waiting, and later
+// calls, return ErrClosed. When Close returns, no Dialer or credentials provider runs in the
+// background any more.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	if c.closed {
@@ -77,34 +77,32 @@ func (c *Client) Close() error {
 	return nil
 }
 
-// servers is the set of servers of a Client, and the state that all calls share.
+// servers is the part of a Client that it shares with its Conns.
 type servers struct {
 	settings settings
 	router   router
-	inFlight *limiter     // limiter of bytes in flight
-	lastLen  atomic.Int64 // length of the last value whose length was not known in advance
+	inFlight *limiter     // in bytes
+	lastLen  atomic.Int64 // length of the last value that GetChain or GetTo has read
 	counters counters
 
 	mu sync.RWMutex
-	// All servers that were ever used, at most maxServers. A server that has left the topology has
-	// no connections.
+	// The servers that have ever been used, at most maxServers. A server stays here after it has
+	// left the topology.
 	nodes  map[serverKey]*node
 	closed bool
 
-	closing    context.Context // a context that ends when Close begins
+	closing    context.Context // ends when Close begins
 	stop       context.CancelFunc
-	background sync.WaitGroup // goroutines that end when closing ends
+	background sync.WaitGroup // goroutines that run until closing ends
 }
 
-// maxServers limits how many servers redirections can add in the life of a Client. A cluster has no
-// more masters than slots.
+// maxServers is the maximum number of servers that a Client remembers. Redirections can add
+// servers, but a cluster has no more masters than its 16384 slots.
 const maxServers = 16384
 
-// A serverKey identifies a server. In a cluster, that is the server's address. Elsewhere it is the
-// server's Options, because shards of a Ring may have the same address and differ in any other
-// option, such as the Dialer.
-//
-// Exactly one of the fields is set.
+// A serverKey identifies a server. In a cluster, only addr is set. Elsewhere only opt is set,
+// because two shards of a Ring may have the same address and differ in another option, such as the
+// Dialer.
 type serverKey struct {
 	addr string
 	opt  *redis.Options
@@ -126,7 +124,7 @@ func (s *servers) nodeOf(ctx context.Context, key string) (*node, error) {
 	return s.node(opt)
 }
 
-// node returns the node of the server with these options.
+// node returns the node of the server with these options, and adds it if necessary.
 func (s *servers) node(opt *redis.Options) (*node, error) {
 	key := s.keyOf(opt)
 	s.mu.RLock()
@@ -161,8 +159,8 @@ func (s *servers) node(opt *redis.Options) (*node, error) {
 // expiryInterval is how often idle connections are checked for their age.
 const expiryInterval = 30 * time.Second
 
-// closeExpired closes connections that have been idle for too long or are too old. It runs until
-// closing ends.
+// closeExpired closes idle connections that have been idle for too long or are too old. It runs
+// until closing ends.
 func (s *servers) closeExpired() {
 	t := time.NewTicker(expiryInterval)
 	defer t.Stop()
@@ -203,15 +201,15 @@ type router struct {
 	// route returns the options of the server that holds key. The caller must not change them.
 	route func(ctx context.Context, key string) (*redis.Options, error)
 
-	// reload reloads the topology. It is called when a server was lost, or has reported that it
-	// does not hold a key. It is nil if there is nothing to reload.
+	// reload reloads the topology. It is called after a server was lost, or after a server has
+	// replied that it does not hold a key. It is nil unless the servers are a cluster.
 	reload func(ctx context.Context)
 
-	// Whether a server may redirect a call to another server. The credentials are then sent to that
-	// server.
+	// Whether calls follow redirections. The credentials are then sent to the server that a
+	// redirection names.
 	redirects          bool
-	retries            int           // maximum number of further tries of a call
-	minPause, maxPause time.Duration // limits of the pause before a further try
+	retries            int           // maximum number of retries of a call
+	minPause, maxPause time.Duration // limits of the pause before a retry
 }
 
 func routerOf(rdb redis.UniversalClient) (router, error) {
@@ -245,8 +243,8 @@ func routerOfOne(opt *redis.Options) router {
 	}
 }
 
-// keyOfSlot0 is a key in slot 0, which is also the slot of the empty key. It stands for the empty
-// key, because go-redis treats an empty key as no key and may then choose any server.
+// keyOfSlot0 is a key in slot 0, the slot of the empty key. The router uses it for the empty key,
+// because go-redis treats an empty key as no key and may then choose any server.
 const keyOfSlot0 = "06S"
 
 func routerOfCluster(rdb *redis.ClusterClient) router {

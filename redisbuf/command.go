@@ -2,8 +2,8 @@ package redisbuf
 
 import "sync"
 
-// A command is one Redis command: it writes its request to a connection, and reads the reply into
-// the caller's memory. The pool, the retries and the topology use commands only through this
+// A command is one Redis command. It writes its request to a connection, and reads the reply into
+// the caller's memory. The code for the pool, the retries and the topology uses only this
 // interface. A command borrows the caller's readers, writers and memory.
 type command interface {
 	// compose queues the request on c.
@@ -12,30 +12,30 @@ type command interface {
 	// read reads the reply from c into the caller's memory.
 	read(c *conn) error
 
-	// weight returns the number of bytes of values that the command has in flight. A command that
-	// does not know the length of its value returns unknown.
+	// weight returns the number of bytes that the command counts towards the InFlight limit.
+	// unknown is the estimate for a command that does not know the length of its value.
 	weight(unknown int64) int64
 
-	// info returns the common part of all commands.
+	// info returns the fields that all commands have in common.
 	info() *commandInfo
 }
 
-// A commandInfo is embedded in each command.
+// A commandInfo has the fields that all commands have in common.
 type commandInfo struct {
 	key    string
-	writes bool  // a second try could undo another client's change
-	used   bool  // the reader was read from, or the writer written to: no second try
+	writes bool  // the command sets a key, so a retry could undo another client's SET
+	used   bool  // the caller's reader or writer was used, so the call must not be retried
 	n      int64 // length of the value that was read, in bytes
 }
 
 func (i *commandInfo) info() *commandInfo { return i }
 
-// leastUnknown is the minimum weight, in bytes, of a value of unknown length. Few values are
-// longer, and a longer one is received into blocks of this size.
+// leastUnknown is the minimum number of bytes that a value of unknown length counts towards the
+// InFlight limit. Most values are shorter.
 const leastUnknown = 1 << 20
 
-// weightOf returns the number of bytes that cmd has in flight. A value of unknown length is counted
-// with the length of the last such value.
+// weightOf returns the number of bytes that cmd counts towards the InFlight limit. A value of
+// unknown length counts as much as the last such value, but at least leastUnknown.
 func (c *Client) weightOf(cmd command) int64 {
 	w := cmd.weight(max(c.lastLen.Load(), leastUnknown))
 	return int64(len(cmd.info().key)) + max(min(w, c.settings.inFlight), 0)

@@ -26,25 +26,25 @@ type conn struct {
 	readDeadline, writeDeadline ioDeadline
 
 	queue   [][]byte    // data to send
-	sending net.Buffers // the unsent end of queue, during flush
-	// raw is set for a TCP or Unix socket, which takes the queue in one writev; otherwise it is
-	// nil.
+	sending net.Buffers // the part of queue that flush has not sent yet
+	// raw is set for a TCP or Unix socket, and nil for any other connection. Such a socket sends
+	// the queue with one writev.
 	raw      syscall.RawConn
 	buffered *bufio.Writer // set for any other connection, such as TLS
 
-	// State of the current call. Bytes that only the kernel moves do not count in queued and
-	// written.
+	// State of the current call. queued and written do not include the bytes that splice and
+	// sendfile move.
 	calling         bool
 	queued, written int64 // in bytes
 	sent            bool  // the whole request was sent, so the server may execute it
 	pipelined       bool  // replies to more than one command are expected
 
-	keep   bool           // a Conn uses it and wants to keep it, even if that costs time
+	keep   bool           // used by a Conn, so read even a long unwanted value
 	broken bool           // the connection cannot be used any more
-	lost   bool           // broken, because the server has closed the connection or does not answer
-	chain  millrace.Chain // received part of a value that is being read
+	lost   bool           // broken because the server has closed the connection or does not answer
+	chain  millrace.Chain // received part of the value that GetChain is reading
 
-	// The remaining fields are for the node's pool.
+	// The node's pool uses the remaining fields.
 	born      time.Time
 	idleSince time.Time   // time when the last call returned the connection
 	epoch     int         // the node's epoch when the connection was made
@@ -66,8 +66,8 @@ func newConn(netConn net.Conn, readTimeout, writeTimeout time.Duration) *conn {
 	return c
 }
 
-// rawSocket returns access to the descriptor of a TCP or Unix stream socket. For any other type it
-// returns nil, because a type that embeds a socket may encrypt or count data.
+// rawSocket returns access to the descriptor of a TCP or Unix stream socket. It returns nil for any
+// other type, even one that embeds a socket, because such a type may encrypt or count the data.
 func rawSocket(netConn net.Conn) syscall.RawConn {
 	var raw syscall.RawConn
 	var err error
@@ -86,14 +86,13 @@ func rawSocket(netConn net.Conn) syscall.RawConn {
 	return raw
 }
 
-// close closes a connection that no call uses. It does not wait, although the Close of a TLS
-// connection may wait for its peer.
+// close closes a connection that no call uses. It returns at once, although closing a TLS
+// connection may wait for the peer.
 func (c *conn) close() {
 	c.watcher.stop()
 	go c.net.Close()
 }
 
-// run executes one command.
 func (c *conn) run(ctx context.Context, cmd command) error {
 	err := c.begin(ctx)
 	if err == nil {
@@ -105,7 +104,7 @@ func (c *conn) run(ctx context.Context, cmd command) error {
 	return c.finish(ctx, err)
 }
 
-// begin prepares the connection for a call. It is called before the first command of the call.
+// begin must be called before the first command of a call.
 func (c *conn) begin(ctx context.Context) error {
 	c.calling, c.sent, c.queued, c.written = true, false, 0, 0
 	if err := c.watcher.begin(ctx); err != nil {
@@ -114,7 +113,6 @@ func (c *conn) begin(ctx context.Context) error {
 	return c.skipPushes()
 }
 
-// send sends a command.
 func (c *conn) send(cmd command) error {
 	err := cmd.compose(c)
 	if err == nil {
@@ -127,8 +125,9 @@ func (c *conn) send(cmd command) error {
 	return nil
 }
 
-// finish ends a call. It is called after the last reply of the call was read, or after reading a
-// reply has failed with err. It returns the error for the caller.
+// finish must be called after the last reply of a call, or after an error that has ended the call.
+// It marks the connection as broken if later calls cannot use it. It returns the error to report to
+// the caller.
 func (c *conn) finish(ctx context.Context, err error) error {
 	c.request.reset()
 	c.unqueue()
@@ -152,8 +151,8 @@ func (c *conn) finish(ctx context.Context, err error) error {
 	return err
 }
 
-// aligned reports whether, after err, the next byte from the server is the first byte of a reply.
-// This is so if the last reply was an error, or was read to its end.
+// aligned reports whether the connection can be used after a call has failed with err. It can if
+// the last reply was an error, or was read to its end.
 func (c *conn) aligned(err error) bool {
 	switch err.(type) {
 	case *BufferTooSmallError, *ValueTooLargeError, *ValueChangedError, *WriterError:
@@ -162,8 +161,8 @@ func (c *conn) aligned(err error) bool {
 	return isServerError(err)
 }
 
-// isRejection reports whether err is the reply of a server that has accepted the connection and is
-// about to close it.
+// isRejection reports whether err is a reply after which the server closes the connection, such as
+// "max number of clients reached".
 func isRejection(err error) bool {
 	if err == nil || err == redis.Nil || !isServerError(err) {
 		return false
@@ -171,9 +170,9 @@ func isRejection(err error) bool {
 	return redis.HasErrorPrefix(err, "max number of clients") || redis.HasErrorPrefix(err, "DENIED")
 }
 
-// pendingError returns the error to report if the request could not be sent because of err. The
-// server may have closed the connection after it had sent an error reply to the part of the request
-// that it received. If so, pendingError returns that reply. Otherwise it returns err.
+// pendingError returns the error to report after sending a request has failed with err. If the
+// server has sent an error reply and then closed the connection, pendingError returns that reply.
+// Otherwise it returns err.
 func (c *conn) pendingError(err error) error {
 	if !closedByServer(err) {
 		return err
@@ -186,20 +185,20 @@ func (c *conn) pendingError(err error) error {
 }
 
 // closedByServer reports whether a write has failed with err because the server has closed the
-// connection. If it has, reading the rest does not block.
+// connection. The remaining replies can then be read without blocking.
 func closedByServer(err error) bool {
 	return (errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET)) &&
 		!isA[*ReaderError](err)
 }
 
-// pushRequest queues the part of the request's text that is not queued yet.
+// pushRequest adds the new text of the request to the queue.
 func (c *conn) pushRequest() {
 	p := c.request.part()
 	c.queue = append(c.queue, p)
 	c.queued += int64(len(p))
 }
 
-// command queues a command of short arguments.
+// command queues a command that consists of args. It copies them, so they should be short.
 func (c *conn) command(args ...string) {
 	c.array(len(args))
 	for _, a := range args {
@@ -208,10 +207,10 @@ func (c *conn) command(args ...string) {
 	c.pushRequest()
 }
 
-// maxQueue is the maximum number of pieces of memory in the queue.
+// maxQueue is the maximum number of slices in the queue.
 const maxQueue = 256
 
-// push queues p. It borrows p until flush.
+// push adds p to the queue. It borrows p until the next flush.
 func (c *conn) push(p []byte) error {
 	if len(c.queue) >= maxQueue {
 		if err := c.flush(); err != nil {
@@ -225,7 +224,7 @@ func (c *conn) push(p []byte) error {
 	return nil
 }
 
-// flush sends the queue, in steps. Each step may take the whole timeout.
+// flush sends the queue. The write timeout applies to each step, not to the whole queue.
 func (c *conn) flush() error {
 	defer c.unqueue()
 	if c.buffered != nil {
@@ -245,14 +244,13 @@ func (c *conn) flush() error {
 	return nil
 }
 
-// unqueue clears the queue.
 func (c *conn) unqueue() {
 	clear(c.queue)
 	c.queue, c.sending = c.queue[:0], nil
 }
 
-// flushBuffered sends the queue with the connection's Write. It joins short pieces, because each
-// Write makes a TLS record.
+// flushBuffered sends the queue over a connection that is not a plain socket. It joins short
+// slices, because each Write of a TLS connection makes a TLS record.
 func (c *conn) flushBuffered() error {
 	for _, p := range c.queue {
 		if _, err := c.buffered.Write(p); err != nil {
@@ -262,12 +260,13 @@ func (c *conn) flushBuffered() error {
 	return c.buffered.Flush()
 }
 
-// writeStep limits, in bytes, one Write of the connection. If a deadline ends the Write of a TLS
-// connection, the connection cannot be used any more. The deadline must therefore cover little
-// data. writeStep is also the size of a TLS record.
+// writeStep is the maximum number of bytes in one Write of a connection that is not a plain socket.
+// It is also the size of a TLS record. Each Write must be short, because a TLS connection cannot be
+// used any more after a deadline has interrupted a Write.
 const writeStep = 16 << 10
 
-// A stepWriter writes to a connection in steps. Each step may take the whole timeout.
+// A stepWriter writes to a connection in steps of at most writeStep bytes. The write timeout
+// applies to each step.
 type stepWriter struct{ c *conn }
 
 func (w stepWriter) Write(p []byte) (n int, err error) {
@@ -286,7 +285,7 @@ func (w stepWriter) Write(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// A stepReader reads from a connection in steps. Each step may take the whole timeout.
+// A stepReader reads from a connection. The read timeout applies to each Read.
 type stepReader struct{ c *conn }
 
 func (r stepReader) Read(p []byte) (int, error) {
@@ -301,8 +300,8 @@ func (r stepReader) Read(p []byte) (int, error) {
 	return 0, c.ioError(err)
 }
 
-// ioError returns the caller's error for a read or write that has failed with err: the context's
-// error if the context has ended, and otherwise err.
+// ioError returns the error to report after a read or write has failed with err. If the context has
+// ended, that is the context's error. For io.EOF it is io.ErrUnexpectedEOF.
 func (c *conn) ioError(err error) error {
 	if ctxErr := c.watcher.err(); ctxErr != nil {
 		return ctxErr

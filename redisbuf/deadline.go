@@ -8,16 +8,17 @@ import (
 )
 
 // An ioDeadline gives each read, or each write, of a connection at least the timeout. Setting a
-// deadline costs nearly as much as a short read. The ioDeadline therefore sets a deadline to a
-// quarter more than the timeout, and keeps it as long as at least the timeout is left.
+// deadline costs nearly as much as a short read. The ioDeadline therefore sets a deadline that is a
+// quarter longer than the timeout, and moves it only when less than the timeout is left.
 type ioDeadline struct {
 	set     func(time.Time) error // sets the deadline of the connection
-	watcher *watcher              // the watcher, which sets a deadline, too
+	watcher *watcher              // sets a deadline, too, when the context ends
 	timeout time.Duration         // 0 or less for no timeout
 	until   time.Time             // zero if no deadline is set
 }
 
-// renew makes sure that at least the timeout is left. It is called before a read or write.
+// renew must be called before each read or write. It moves the deadline if less than the timeout is
+// left. If the context has ended, it returns the context's error.
 func (d *ioDeadline) renew() error {
 	if d.timeout > 0 {
 		if now := time.Now(); d.until.Sub(now) < d.timeout {
@@ -30,7 +31,8 @@ func (d *ioDeadline) renew() error {
 	return d.watcher.err()
 }
 
-// clear removes the timeout, so that a read or write may wait for as long as the context allows.
+// clear removes the deadline. A read or write may then wait until the context ends. If the context
+// has already ended, clear returns the context's error.
 func (d *ioDeadline) clear() error {
 	if d.timeout > 0 {
 		d.until = time.Time{}
@@ -41,17 +43,17 @@ func (d *ioDeadline) clear() error {
 	return d.watcher.err()
 }
 
-// longAgo is a deadline that ends reads and writes at once.
+// longAgo is a deadline in the past. Setting it ends reads and writes at once.
 var longAgo = time.Unix(1, 0)
 
 // A watcher ends the reads and writes of a connection when the context of the current call ends. If
-// two calls in a row use the same context, the context stays registered between calls. The next
-// call with it then allocates nothing.
+// two calls in a row use the same context, the watcher stays registered with the context, so that
+// the next call with it allocates nothing.
 type watcher struct {
 	conn       net.Conn
 	ctx        context.Context // context of the current call, if it can be cancelled; otherwise nil
-	last       <-chan struct{} // the Done channel of the last such context
-	repeated   bool            // two calls in a row used the context of last
+	last       <-chan struct{} // the Done channel of the last context that can be cancelled
+	repeated   bool            // the last two calls used the context of last
 	unregister func() bool     // unregisters from the context of last; nil if it is not registered
 
 	mu      sync.Mutex
@@ -59,8 +61,8 @@ type watcher struct {
 	fired   bool            // the watcher has ended the connection's reads and writes
 }
 
-// begin starts to watch the context of a call. If the context has already ended, it returns the
-// context's error. The caller must call end in any case.
+// begin starts to watch the context of a call. If the context has already ended, begin returns its
+// error. The caller must call end even after an error.
 func (w *watcher) begin(ctx context.Context) error {
 	done := ctx.Done()
 	if done == nil {
@@ -80,8 +82,8 @@ func (w *watcher) begin(ctx context.Context) error {
 	return ctx.Err() // ctx may have ended before calling was set
 }
 
-// end ends the watching after a call. It reports whether the connection's reads and writes were
-// ended.
+// end stops watching the context after a call. It reports whether the watcher has ended the
+// connection's reads and writes.
 func (w *watcher) end() (fired bool) {
 	if w.ctx == nil {
 		return false
@@ -96,8 +98,8 @@ func (w *watcher) end() (fired bool) {
 	return w.fired
 }
 
-// err returns the context's error, if the context has ended. Call it after setting a deadline,
-// because that deadline may have replaced the deadline that the watcher has set.
+// err returns the context's error if the context has ended. It must be called after each change of
+// the deadline, because the change may have replaced the deadline that the watcher has set.
 func (w *watcher) err() error {
 	if w.ctx == nil {
 		return nil
@@ -105,7 +107,7 @@ func (w *watcher) err() error {
 	return w.ctx.Err()
 }
 
-// stop unregisters the registered context.
+// stop unregisters the watcher from the last context.
 func (w *watcher) stop() {
 	if w.unregister != nil {
 		w.unregister()

@@ -11,9 +11,9 @@ import (
 	"github.com/redis/go-redis/v9/auth"
 )
 
-// dial returns a new connection. Like go-redis, it retries for a while if the server cannot be
-// reached. If these retries fail, later dials do not retry until the server is reached again. They
-// fail at once, and their calls have their own retries.
+// dial returns a new connection. If the server cannot be reached, dial retries as often as go-redis
+// would. If all retries fail, later dials make only one attempt each until the server is reached
+// again. The calls that need the connection have their own retries.
 func (n *node) dial(ctx context.Context) (*conn, error) {
 	for failures := 0; ; {
 		c, reached, err := n.dialOnce(ctx)
@@ -68,7 +68,7 @@ func (n *node) dialOnce(ctx context.Context) (_ *conn, reached bool, err error) 
 	return c, true, nil
 }
 
-// connect returns a connection on which nothing has been sent yet.
+// connect makes a connection with the Dialer. The caller then calls handshake.
 func (n *node) connect(ctx context.Context) (*conn, error) {
 	netConn, err := n.opt.Dialer(ctx, n.opt.Network, n.opt.Addr)
 	if err != nil {
@@ -80,7 +80,8 @@ func (n *node) connect(ctx context.Context) (*conn, error) {
 	return newConn(netConn, n.opt.ReadTimeout, n.opt.WriteTimeout), nil
 }
 
-// dialContext returns a context for a dial and its handshake, which share the DialTimeout.
+// dialContext returns a context with the DialTimeout, which applies to a dial and its handshake
+// together.
 func (n *node) dialContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	if n.opt.DialTimeout > 0 {
 		return context.WithTimeout(ctx, n.opt.DialTimeout)
@@ -88,8 +89,8 @@ func (n *node) dialContext(ctx context.Context) (context.Context, context.Cancel
 	return ctx, func() {}
 }
 
-// dialError returns the context's error if the context has ended, and otherwise err as the error of
-// a dial.
+// dialError returns the error to report after a dial has failed with err. If ctx has ended, that is
+// the context's error. Otherwise it is err, which is wrapped if isDialError would not recognize it.
 func (n *node) dialError(ctx context.Context, err error, to net.Addr) error {
 	if ctxErr := ctx.Err(); ctxErr != nil {
 		return ctxErr
@@ -100,7 +101,7 @@ func (n *node) dialError(ctx context.Context, err error, to net.Addr) error {
 	return &net.OpError{Op: "dial", Net: n.opt.Network, Addr: to, Err: err}
 }
 
-// handshake sets up a new connection: protocol, credentials, database and name.
+// handshake sets the protocol, credentials, database and name of a new connection.
 func (c *conn) handshake(ctx context.Context, opt *redis.Options) error {
 	user, password, err := credentials(ctx, opt)
 	if err != nil {
@@ -116,7 +117,7 @@ func (c *conn) handshake(ctx context.Context, opt *redis.Options) error {
 		case c.broken, c.hungUp():
 			return err // the server rejects the connection
 		}
-		// A server without HELLO speaks RESP2.
+		// The server does not support HELLO, so it speaks RESP2.
 	}
 	if password != "" {
 		login := []string{"AUTH", password}
@@ -172,8 +173,8 @@ func credentials(ctx context.Context, opt *redis.Options) (user, password string
 	return opt.Username, opt.Password, nil
 }
 
-// noopListener ignores updates of credentials. It can do so because each new connection asks for
-// the current credentials.
+// noopListener ignores updates of credentials, because each new connection asks for the current
+// credentials.
 type noopListener struct{}
 
 func (noopListener) OnNext(auth.Credentials) {}
@@ -241,13 +242,12 @@ func (r *roleCmd) read(c *conn) error {
 	return nil
 }
 
-// isReplica reports whether the server is a replica of another one.
 func (r *roleCmd) isReplica() bool { return r.role == "replica" || r.role == "slave" }
 
 // maxWord is the length in bytes of the longest word in the reply to a HELLO.
 const maxWord = 64
 
-// readWord reads a short text.
+// readWord reads a reply that is a text of at most maxWord bytes.
 func (c *conn) readWord() (string, error) {
 	h, err := c.readHeader()
 	switch {

@@ -1,10 +1,9 @@
 // Package redisbuf moves large Redis values directly between the socket and the caller's memory.
 //
-// A [Client] is made from the go-redis client that a program already has. Small values stay with
-// that client, and values of some kilobytes and more use the Client's connections. The package is
-// large because go-redis does not lend its connections. In addition to a type for each command, the
-// package has a pool, a handshake, retries and a pipeline. When a connection ends, all of these
-// must know which commands a server may have executed.
+// A [Client] is made from an existing go-redis client, and has separate connections. Use the
+// go-redis client for small values, and the Client for values of some kilobytes and more. The
+// package implements a connection pool, a handshake, retries and a pipeline, because go-redis does
+// not give access to its connections.
 //
 //	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
 //	c, err := redisbuf.New(rdb)
@@ -17,14 +16,14 @@
 //
 // # Ownership
 //
-// A call borrows its arguments until it returns; a [Pipeline] borrows them until Exec returns. The
-// blocks that GetChain adds to a chain belong to the chain, whose owner releases them.
+// A call borrows its arguments until it returns. A [Pipeline] borrows them until Exec returns. The
+// blocks that GetChain adds to a chain belong to the chain. The owner of the chain releases them.
 //
 // # Errors
 //
-// A call that returns no error has read exactly a value that the key had, or has set the key.
-// go-redis' functions can test replies that are errors. Calls that are safe to retry are retried as
-// often as go-redis would retry them. There are two exceptions: calls on a [Conn], and calls whose
-// reader was read from or whose writer was written to. After a [SentError] it is unknown whether
-// the value was set.
+// A call that returns no error has read exactly a value that the key had, or has set the key. If
+// the error is a reply of the server, functions of go-redis such as redis.HasErrorPrefix can test
+// it. A call is retried as often as go-redis would retry it, if that is safe. Two kinds of calls
+// are not retried: calls on a [Conn], and calls that have used the caller's reader or writer. After
+// a [SentError] it is unknown whether the value was set.
 package redisbuf

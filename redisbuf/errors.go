@@ -12,12 +12,13 @@ import (
 var ErrClosed = redis.ErrClosed
 
 var (
-	// ErrConnLost is returned by the calls of a Conn if the Conn lost its connection in an earlier
-	// call, or if its server is no longer the Sentinel's master.
+	// ErrConnLost is returned by the calls of a Conn after the Conn has lost its connection, or
+	// after the Sentinel has chosen another master. A call of a Pipeline gets it if an earlier call
+	// has made the connection unusable.
 	ErrConnLost = errors.New("redisbuf: the connection was lost in an earlier call")
 
-	// ErrConnBusy is returned by the calls and the Close of a Conn while another call of the Conn
-	// is running. That call continues.
+	// ErrConnBusy is returned by the calls and the Close of a Conn while another call of the same
+	// Conn is running. The running call continues.
 	ErrConnBusy = errors.New("redisbuf: another call of the Conn is under way")
 
 	// ErrOtherServer is returned by a call of a Conn if the call's key is not on the Conn's server.
@@ -26,9 +27,9 @@ var (
 )
 
 // A BufferTooSmallError reports that a value is longer than the buffer for it. The content of the
-// buffer is undefined. The Client reads and drops a value of at most 1 MiB, and any value on the
-// connection of a Conn or a Pipeline. For any other value, it closes the connection, and makes
-// another one for the next call.
+// buffer is undefined. If the value has at most 1 MiB, the Client reads and drops it. If the value
+// is longer, the Client closes the connection instead. A Conn or a Pipeline reads and drops a value
+// of any length.
 type BufferTooSmallError struct {
 	Need int64 // length of the value
 	Have int64 // length of the buffer
@@ -89,8 +90,8 @@ func (e serverError) Error() string { return string(e) }
 // RedisError marks serverError as a redis.Error.
 func (serverError) RedisError() {}
 
-// isServerError reports whether err is a reply of the server. An error of the caller's reader or
-// writer is not, even if it wraps the reply of another server.
+// isServerError reports whether err is an error reply of the server. It returns false for a
+// ReaderError or WriterError, even if that wraps the reply of another server.
 func isServerError(err error) bool {
 	switch err.(type) {
 	case *ReaderError, *WriterError:
@@ -100,19 +101,18 @@ func isServerError(err error) bool {
 	return errors.As(err, &e)
 }
 
-// isTimeout reports whether a deadline of a connection has passed.
+// isTimeout reports whether err means that a deadline of a connection has passed.
 func isTimeout(err error) bool {
 	netErr, ok := errors.AsType[net.Error](err)
 	return ok && netErr.Timeout()
 }
 
-// isDialError reports whether no connection could be made.
+// isDialError reports whether err means that a connection could not be made.
 func isDialError(err error) bool {
 	dial, ok := errors.AsType[*net.OpError](err)
 	return ok && dial.Op == "dial"
 }
 
-// isA reports whether err is an E or wraps one.
 func isA[E error](err error) bool {
 	_, ok := errors.AsType[E](err)
 	return ok

@@ -10,15 +10,15 @@ const (
 	// queries the Sentinel for the real address.
 	failoverAddr = "FailoverClient"
 
-	// followInterval is the interval of the queries to the Sentinel while there are connections.
-	// The queries are needed because a master that was cut off does not know that it was replaced.
-	// It accepts writes, and loses them when it rejoins.
+	// followInterval is how often the Sentinel is asked for the current master while there are
+	// connections. A master that is cut off from the Sentinel does not know that it was replaced.
+	// It still accepts writes, and loses them when it rejoins.
 	followInterval = time.Second
 )
 
 // followMaster closes the connections to masters that the Sentinel has replaced, until ctx ends.
-// Without it, connections that are always in use would stay with an old master, because only the
-// Sentinel knows that it was replaced.
+// Only the Sentinel knows that a master was replaced. A connection that is always in use would
+// otherwise stay with the old master.
 func (n *node) followMaster(ctx context.Context) {
 	t := time.NewTicker(followInterval)
 	defer t.Stop()
@@ -29,10 +29,10 @@ func (n *node) followMaster(ctx context.Context) {
 		case <-t.C:
 		}
 		checked := make(chan struct{})
-		go func() { // in another goroutine, because the user's Dialer may end it
+		go func() { // a separate goroutine, because the user's Dialer may call runtime.Goexit
 			defer close(checked)
-			// The panic is not lost: a call that makes a connection panics as well, and so reports
-			// the panic to the user.
+			// The panic can be ignored, because the next call that makes a connection panics as
+			// well.
 			defer func() { _ = recover() }()
 			n.checkMaster(ctx)
 		}()
@@ -40,10 +40,10 @@ func (n *node) followMaster(ctx context.Context) {
 	}
 }
 
-// checkMaster makes a connection. If the connection leads to a new master, checkMaster marks the
-// connections to other servers, and each is closed when no call uses it. If it leads to a replica,
-// checkMaster does nothing, because a go-redis client for replicas (ReplicaOnly) chooses among them
-// at random.
+// checkMaster makes a connection to find out whether the Sentinel has chosen a new master. If so,
+// checkMaster marks the connections to other servers as replaced. Each of them is closed as soon as
+// no call uses it. If the new connection leads to a replica, checkMaster does nothing, because a
+// go-redis client for replicas (ReplicaOnly) chooses a replica at random.
 func (n *node) checkMaster(ctx context.Context) {
 	n.mu.Lock()
 	live := len(n.live)
@@ -75,7 +75,8 @@ func (n *node) checkMaster(ctx context.Context) {
 	n.closeExpired()
 }
 
-// staleConns returns the connections to servers other than master.
+// staleConns returns the connections to addresses other than master that are not yet marked as
+// replaced.
 func (n *node) staleConns(master string) (stale []*conn) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

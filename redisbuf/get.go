@@ -18,8 +18,8 @@ func (c *Client) GetToBuffer(ctx context.Context, key string, buf []byte) (n int
 	return int(cmd.n), err
 }
 
-// GetRangeToBuffer reads bytes of the value of key into buf, from offset off on, and returns their
-// number. It reads until buf is full or the value ends. A key that does not exist is treated as an
+// GetRangeToBuffer reads the value of key from offset off into buf, and returns the number of bytes
+// read. It stops when buf is full or the value ends. A key that does not exist is treated as an
 // empty value. GetRangeToBuffer borrows buf.
 func (c *Client) GetRangeToBuffer(ctx context.Context, key string, off int64, buf []byte) (n int,
 	err error) {
@@ -27,7 +27,7 @@ func (c *Client) GetRangeToBuffer(ctx context.Context, key string, off int64, bu
 		return 0, errOffset
 	}
 	if len(buf) == 0 {
-		return 0, nil // Redis has no empty range
+		return 0, nil // GETRANGE cannot request an empty range
 	}
 	cmd := getCmds.get()
 	defer getCmds.put(cmd)
@@ -36,7 +36,7 @@ func (c *Client) GetRangeToBuffer(ctx context.Context, key string, off int64, bu
 	return int(cmd.n), err
 }
 
-// A getHeader is embedded in each command that reads a value, or a range of it.
+// A getHeader has the fields that all commands that read a value have in common.
 type getHeader struct {
 	commandInfo
 	off, size int64 // offset and size of the range; size is 0 for the whole value
@@ -44,7 +44,8 @@ type getHeader struct {
 
 func wholeOf(key string) getHeader { return getHeader{commandInfo: commandInfo{key: key}} }
 
-// rangeOf returns the getHeader for size bytes of a value from offset off on. size must not be 0.
+// rangeOf returns the getHeader of a command that reads up to size bytes from offset off. size must
+// not be 0.
 func rangeOf(key string, off, size int64) getHeader {
 	return getHeader{commandInfo: commandInfo{key: key}, off: off, size: size}
 }
@@ -78,7 +79,7 @@ func (g *getCmd) read(c *conn) (err error) {
 
 func (g *getCmd) weight(int64) int64 { return int64(len(g.buf)) }
 
-// readInto reads a reply that is a value into buf, and returns the value's length.
+// readInto reads the value in a reply into buf, and returns the value's length.
 func (c *conn) readInto(buf []byte) (int64, error) {
 	size, err := c.readValueHeader()
 	if err != nil {
@@ -96,18 +97,18 @@ func (c *conn) readInto(buf []byte) (int64, error) {
 // A Slot is the place of a value in a buffer: buf[Start:End].
 type Slot struct {
 	Start, End int
-	// redis.Nil if there is no such key. A *BufferTooSmallError if the rest of the buffer was too
-	// small.
+	// The error for this key. It is redis.Nil if there is no such key, and a *BufferTooSmallError
+	// if the rest of the buffer was too small.
 	Err error
 }
 
-// MGet reads the values of keys into buf, one after the other, and stores the place of each in
-// slots. It panics unless there are as many slots as keys. All keys of one server take one round
-// trip. A value that does not fit into the rest of buf is skipped. MGet borrows keys, buf and
+// MGet reads the values of keys into buf, one after the other, and stores the position of each
+// value in slots. MGet panics if slots and keys differ in length. The keys of one server take one
+// round trip. MGet skips a value that does not fit into the rest of buf. MGet borrows keys, buf and
 // slots, and may overwrite all of buf.
 //
-// MGet returns the number of bytes that the values take up in buf, and the first error of a slot
-// that is not redis.Nil.
+// MGet returns the number of bytes that the values take up in buf, and the first error in slots
+// other than redis.Nil.
 func (c *Client) MGet(ctx context.Context, keys []string, buf []byte, slots []Slot) (n int,
 	err error) {
 	p := c.Pipeline()
@@ -120,7 +121,7 @@ func (c *Client) MGet(ctx context.Context, keys []string, buf []byte, slots []Sl
 }
 
 // MGet adds a Client.MGet to the Pipeline. Exec fills slots, and queries the servers one after the
-// other. A missing key is reported only in its slot.
+// other. A missing key is reported in its slot, but not by Exec.
 func (p *Pipeline) MGet(keys []string, buf []byte, slots []Slot) {
 	if len(slots) != len(keys) {
 		panic("redisbuf: MGet with another number of slots than of keys")
@@ -137,10 +138,10 @@ func (p *Pipeline) MGet(keys []string, buf []byte, slots []Slot) {
 type sharedBuffer struct {
 	buf  []byte
 	used int // buf[:used] holds values
-	keys int // number of values for which the buffer is used
+	keys int // number of keys that share the buffer
 }
 
-// An mgetCmd reads a value into the unused rest of a shared buffer.
+// An mgetCmd reads one value of an MGet into the unused rest of the shared buffer.
 type mgetCmd struct {
 	getHeader
 	shared *sharedBuffer
@@ -157,7 +158,7 @@ func (m *mgetCmd) read(c *conn) (err error) {
 	return nil
 }
 
-// weight returns the size of the buffer divided by the number of keys, rounded up.
+// weight returns the size of the buffer divided by the number of keys that share it, rounded up.
 func (m *mgetCmd) weight(int64) int64 {
 	return int64((len(m.shared.buf) + m.shared.keys - 1) / m.shared.keys)
 }

@@ -8,19 +8,18 @@ import (
 
 const (
 	// firstBlock is the size of the first block of a value that is longer than maxBlock. It is
-	// small because the announced value may never arrive.
+	// small because a server may announce a value that never arrives.
 	firstBlock = 64 << 10
 
-	// maxBlock is the largest block that is taken at a time. A millrace.Pool keeps no larger
-	// blocks.
+	// maxBlock is the size of the largest block. A millrace.Pool does not keep larger blocks.
 	maxBlock = 1 << 20
 )
 
-// GetChain reads the value of key into pooled blocks and adds them to dst. The owner of dst
-// releases them with dst. If the value has more than limit bytes, GetChain takes no blocks and
-// returns a *ValueTooLargeError. On an error dst is unchanged.
+// GetChain reads the value of key into pooled blocks and adds them to dst. Releasing dst releases
+// the blocks. If the value has more than limit bytes, GetChain takes no blocks and returns a
+// *ValueTooLargeError. If there is an error, dst is unchanged.
 //
-// Blocks are taken as the value arrives, of at most 1 MiB each.
+// GetChain takes the blocks as the value arrives. Each block has at most 1 MiB.
 //
 // The error is redis.Nil if there is no such key.
 func (c *Client) GetChain(ctx context.Context, key string, dst *millrace.Chain, limit int) error {
@@ -33,15 +32,15 @@ func (c *Client) GetChain(ctx context.Context, key string, dst *millrace.Chain, 
 	return err
 }
 
-// learn stores the length of a value that was not known in advance, as an estimate for the next
-// value.
+// learn stores the length n of a value that was read. It is the estimate for the next value of
+// unknown length. If err is not nil, learn does nothing.
 func (c *Client) learn(n int64, err error) {
 	if err == nil && n != c.lastLen.Load() {
 		c.lastLen.Store(n)
 	}
 }
 
-// A getChainCmd reads a value of at most limit bytes into blocks of dst.
+// A getChainCmd reads a value into blocks of dst. If the value has more than limit bytes, it fails.
 type getChainCmd struct {
 	getHeader
 	dst   *millrace.Chain
@@ -75,8 +74,8 @@ func (g *getChainCmd) read(c *conn) error {
 	return nil
 }
 
-// readBlock reads the next block of a value and adds it to whole. left is the number of bytes of
-// the value that are still missing.
+// readBlock reads the next block of a value, appends it to whole, and subtracts its length from
+// left. left is the number of bytes of the value that are still to be read.
 func (c *conn) readBlock(whole *millrace.Chain, left *int64) error {
 	n := int(min(*left, maxBlock))
 	if *left > maxBlock {

@@ -10,23 +10,26 @@ import (
 )
 
 const (
-	// relayBlock is the size of the block that values pass through if the kernel cannot move them.
+	// relayBlock is the size of the block that a value passes through if the kernel cannot move the
+	// bytes directly.
 	relayBlock = 64 << 10
 
-	// minSplice is the minimum number of remaining bytes of a value for which a splice pays.
+	// If fewer than minSplice bytes of a value remain, they are copied, because a splice would not
+	// be faster.
 	minSplice = 64 << 10
 )
 
-// GetTo writes the value of key to w, and returns the number of bytes that w took. Between two TCP
-// connections, or from a Unix socket to a TCP connection, the kernel moves the bytes (splice), even
-// if w is an http.ResponseWriter with a Content-Length. Otherwise the bytes pass through one pooled
-// block. Even if the value is replaced meanwhile, all bytes are of one value that the key had.
+// GetTo writes the value of key to w, and returns the number of bytes written. The kernel moves the
+// bytes (splice) between two TCP connections, and from a Unix socket to a TCP connection. It does
+// so even if w is an http.ResponseWriter with a Content-Length. Otherwise the bytes pass through
+// one pooled block. All bytes are of one value that the key had, even if the value is replaced
+// during the call.
 //
-// GetTo does not know the length in advance. If you need the length first, as for a Content-Length,
-// use a [ReaderAt], which reads ranges.
+// GetTo does not know the length in advance. If you need the length first, for example for a
+// Content-Length header, use a [ReaderAt], which reads ranges.
 //
-// The error is redis.Nil if there is no such key. The call is not retried once w was written to. If
-// there is an error after that, w has a part of the value. An HTTP handler should then panic with
+// The error is redis.Nil if there is no such key. The call is not retried after it has written to
+// w. If it then fails, w has received a part of the value. An HTTP handler should then panic with
 // http.ErrAbortHandler, so that its client sees that the response is incomplete. While w blocks,
 // GetTo reads nothing from the server, and the server keeps the rest of the value in its memory.
 func (c *Client) GetTo(ctx context.Context, key string, w io.Writer) (n int64, err error) {
@@ -36,13 +39,13 @@ func (c *Client) GetTo(ctx context.Context, key string, w io.Writer) (n int64, e
 	return cmd.n, err
 }
 
-// GetRangeTo writes n bytes of the value of key to w, from offset off on, or fewer if the value
-// ends earlier. It returns the number of bytes that w took. A key that does not exist is treated as
-// an empty value. Otherwise it behaves like GetTo.
+// GetRangeTo writes n bytes of the value of key to w, starting at offset off. It writes fewer bytes
+// if the value ends earlier. It returns the number of bytes written. A key that does not exist is
+// treated as an empty value. Otherwise GetRangeTo behaves like GetTo.
 //
-// For a long value that does not change, ranges of 256 KiB to 1 MiB are faster than the whole
-// value. They also delay the server's other clients for less time, because a server copies the
-// requested bytes before it sends them.
+// For a long value that does not change, several calls for ranges of 256 KiB to 1 MiB are faster
+// than one call for the whole value. They also delay the server's other clients for less time,
+// because a server copies the requested bytes before it sends them.
 func (c *Client) GetRangeTo(ctx context.Context, key string, off, n int64, w io.Writer) (int64,
 	error) {
 	if off < 0 || n < 0 {
@@ -91,8 +94,9 @@ func (g *getToCmd) weight(unknown int64) int64 {
 	return cmp.Or(g.size, unknown)
 }
 
-// copy moves received bytes of a value through buf to w. left is the number of bytes of the value
-// that have not been moved yet. copy returns how many bytes it took from the connection.
+// copy reads received bytes of a value into buf and writes them to w. left is the number of bytes
+// of the value that have not been read from the connection. copy returns how many bytes it has
+// read.
 func (g *getToCmd) copy(c *conn, buf []byte, left int64) (int64, error) {
 	got, err := c.in.Read(buf[:min(left, int64(len(buf)))])
 	if err != nil {
@@ -110,9 +114,9 @@ func (g *getToCmd) copy(c *conn, buf []byte, left int64) (int64, error) {
 	return int64(got), nil
 }
 
-// splice makes w read the bytes of a value that have been received. left is the number of bytes of
-// the value that have not been moved yet. Only w can block, because the bytes have arrived already.
-// splice therefore suspends the server's timeout.
+// splice waits for bytes of a value, and makes w read them from the connection. left is the number
+// of bytes of the value that have not been read. splice returns how many bytes w has read. While w
+// reads, there is no read deadline, because the bytes have arrived and only w can block.
 func (g *getToCmd) splice(c *conn, w io.ReaderFrom, left int64) (int64, error) {
 	there, err := c.awaitBytes()
 	if err != nil {
@@ -129,7 +133,7 @@ func (g *getToCmd) splice(c *conn, w io.ReaderFrom, left int64) (int64, error) {
 		err = io.ErrShortWrite
 	}
 	if err != nil {
-		c.broken = true // the number of bytes that were taken from the connection is unknown
+		c.broken = true // the number of bytes read from the connection is unknown
 		if ctxErr := c.watcher.err(); ctxErr != nil {
 			return n, ctxErr
 		}
@@ -138,7 +142,7 @@ func (g *getToCmd) splice(c *conn, w io.ReaderFrom, left int64) (int64, error) {
 	return n, nil
 }
 
-// A WriterError says that the writer of GetTo or GetRangeTo failed.
+// A WriterError reports that the writer of GetTo or GetRangeTo failed.
 type WriterError struct{ Err error }
 
 func (e *WriterError) Error() string {

@@ -9,10 +9,10 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// A limiter is a semaphore that also reports how much is taken, and how many callers wait.
+// A limiter is a semaphore that also reports how many units are taken and how many callers wait.
 type limiter struct {
 	sem     *semaphore.Weighted
-	closing context.Context // when closing ends, callers stop waiting
+	closing context.Context // when it ends, callers stop waiting
 	taken   atomic.Int64
 	waiting atomic.Int64
 }
@@ -21,8 +21,8 @@ func newLimiter(size int64, closing context.Context) *limiter {
 	return &limiter{sem: semaphore.NewWeighted(size), closing: closing}
 }
 
-// acquire takes n units. The caller returns them with release. It fails when ctx or closing ends,
-// and after timeout unless that is 0.
+// acquire takes n units. The caller returns them with release. acquire fails when ctx or closing
+// ends. If timeout is positive, it also fails after timeout.
 func (l *limiter) acquire(ctx context.Context, n int64, timeout time.Duration) error {
 	if !l.sem.TryAcquire(n) {
 		if err := l.wait(ctx, n, timeout); err != nil {

@@ -14,13 +14,12 @@ import (
 )
 
 const (
-	// checkIdleAfter is the idle time after which a connection is checked before it is used again.
-	// The check is needed because the server or a device in between may have closed the connection.
-	// It takes two system calls.
+	// checkIdleAfter is the idle time after which a connection is checked before it is used again,
+	// because the server or a network device may have closed it. The check takes two system calls.
 	checkIdleAfter = time.Second
 
-	// maxIdleTime is the idle time after which a connection is closed, unless go-redis'
-	// ConnMaxIdleTime is shorter.
+	// maxIdleTime is the idle time after which a connection is closed. If the ConnMaxIdleTime of
+	// go-redis is shorter, that limit applies.
 	maxIdleTime = 5 * time.Minute
 )
 
@@ -28,15 +27,15 @@ const (
 type node struct {
 	opt     *redis.Options
 	servers *servers
-	turns   *limiter // one turn for each connection that may be in use
+	turns   *limiter // limits the connections in use
 
-	unreachable atomic.Bool // the last dial has failed, including its retries
+	unreachable atomic.Bool // the last dial and all its retries have failed
 
 	mu     sync.Mutex
 	live   map[*conn]struct{} // all connections
 	idle   []*conn            // unused connections; the last one was used most recently
-	epoch  int                // a connection of an older epoch is closed instead of becoming idle
-	lostAt time.Time          // when a connection was found to be lost: others may be lost, too
+	epoch  int                // a connection with an older epoch is closed when its call ends
+	lostAt time.Time          // last time that a connection was found to be lost
 	closed bool
 }
 
@@ -45,7 +44,7 @@ func newNode(opt *redis.Options, s *servers) *node {
 	return &node{opt: opt, servers: s, turns: turns, live: make(map[*conn]struct{})}
 }
 
-// acquire returns a connection. The caller returns it with release.
+// acquire returns an idle or a new connection. The caller returns it with release.
 func (n *node) acquire(ctx context.Context) (c *conn, err error) {
 	if err := n.turns.acquire(ctx, 1, n.opt.PoolTimeout); err != nil {
 		return nil, err
@@ -61,7 +60,7 @@ func (n *node) acquire(ctx context.Context) (c *conn, err error) {
 	return n.dial(ctx)
 }
 
-// release takes a connection back from a caller of acquire.
+// release ends the use of a connection that acquire has returned.
 func (n *node) release(c *conn) {
 	if c.broken {
 		n.servers.counters.dropped.Add(1)
@@ -85,7 +84,7 @@ func (n *node) release(c *conn) {
 	n.turns.release(1)
 }
 
-// takeIdle returns a usable idle connection, or nil.
+// takeIdle returns a usable idle connection, or nil if there is none.
 func (n *node) takeIdle() (*conn, error) {
 	for {
 		c, suspect, err := n.popIdle()
@@ -107,8 +106,8 @@ func (n *node) takeIdle() (*conn, error) {
 	}
 }
 
-// popIdle removes and returns the idle connection that was used last. suspect reports whether
-// another connection was lost since that connection was used.
+// popIdle removes and returns the most recently used idle connection, or nil if there is none.
+// suspect reports whether another connection was lost after this one was last used.
 func (n *node) popIdle() (c *conn, suspect bool, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -124,7 +123,7 @@ func (n *node) popIdle() (c *conn, suspect bool, err error) {
 	return c, !c.idleSince.After(n.lostAt), nil
 }
 
-// add adds a new connection to the node's.
+// add registers a new connection with the node.
 func (n *node) add(c *conn) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -136,8 +135,8 @@ func (n *node) add(c *conn) error {
 	return nil
 }
 
-// discard closes a connection that is not idle and that no call uses. It does not mark the idle
-// connections. They have been idle for longer than c, so they are checked before use as well.
+// discard closes c, which popIdle has returned. It does not set lostAt, because the remaining
+// connections have been idle for longer than c, so they are checked before use anyway.
 func (n *node) discard(c *conn) {
 	n.mu.Lock()
 	delete(n.live, c)
@@ -145,7 +144,8 @@ func (n *node) discard(c *conn) {
 	c.close()
 }
 
-// expired reports whether a connection must not be used any more.
+// expired reports whether a connection is too old, was idle for too long, or leads to a former
+// master.
 func (n *node) expired(c *conn, now time.Time) bool {
 	idle := time.Duration(maxIdleTime)
 	if n.opt.ConnMaxIdleTime > 0 {
@@ -155,13 +155,12 @@ func (n *node) expired(c *conn, now time.Time) bool {
 	return c.replaced.Load() || now.Sub(c.idleSince) > idle || life > 0 && now.Sub(c.born) > life
 }
 
-// closeExpired closes the idle connections that have expired.
 func (n *node) closeExpired() {
 	now := time.Now()
 	n.closeIdle(func(c *conn) bool { return n.expired(c, now) })
 }
 
-// reset closes all connections. A connection that a call uses is closed when the call ends.
+// reset closes all connections. A connection in use is closed when its call ends.
 func (n *node) reset() {
 	n.mu.Lock()
 	n.epoch++
@@ -169,15 +168,13 @@ func (n *node) reset() {
 	n.closeIdle(func(*conn) bool { return true })
 }
 
-// closeIdle closes the idle connections for which yes returns true. It does not hold n.mu while it
-// closes them, because closing may take a while, for instance over TLS.
+// closeIdle closes the idle connections for which yes returns true.
 func (n *node) closeIdle(yes func(*conn) bool) {
 	for _, c := range n.removeIdle(yes) {
 		c.close()
 	}
 }
 
-// removeIdle removes and returns the idle connections for which yes returns true.
 func (n *node) removeIdle(yes func(*conn) bool) (taken []*conn) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -202,13 +199,13 @@ func (n *node) close() {
 	live := slices.Collect(maps.Keys(n.live))
 	n.mu.Unlock()
 	for _, c := range live {
-		_ = c.net.Close() // the call that uses the connection does the rest
+		_ = c.net.Close() // a call that uses c fails, and releases it
 	}
 	n.closeIdle(func(*conn) bool { return true })
 }
 
-// closedError returns ErrClosed if err is the error of a connection that n.close has closed, and
-// otherwise err.
+// closedError returns ErrClosed if err means that n.close has closed the connection. Otherwise it
+// returns err.
 func (n *node) closedError(err error) error {
 	if !errors.Is(err, net.ErrClosed) {
 		return err

@@ -11,7 +11,7 @@ const (
 	defaultInFlight = 64 << 20
 )
 
-// An Option configures New. An option panics if its value is out of range.
+// An Option configures New. The functions that return Options panic if a value is out of range.
 type Option func(*settings)
 
 type settings struct {
@@ -19,9 +19,9 @@ type settings struct {
 	inFlight int64
 }
 
-// Conns sets the largest number of connections to a server. Further calls wait for a connection.
-// The default is 16. More connections would not help, because the bandwidth limits the transfer of
-// large values, and few connections use it up.
+// Conns sets the maximum number of connections to each server. If all are in use, further calls
+// wait. The default is 16. More connections do not make large values faster, because a few
+// connections already use the whole bandwidth.
 func Conns(n int) Option {
 	if n < 1 || n > 1<<16 {
 		panic(fmt.Sprintf("redisbuf: Conns(%d) is out of range", n))
@@ -30,11 +30,12 @@ func Conns(n int) Option {
 }
 
 // InFlight limits the bytes of values that are in flight at a time, to and from all servers
-// together. Further calls wait, in order. A value that is larger than the limit is transferred
-// alone. GetChain and GetTo do not know the length in advance. Each counts as the length of the
-// last value that one of them has read, but at least as 1 MiB. MGet counts as the size of its
-// buffer. Calls of up to 16 KiB and calls of a Conn do not wait, and do not count. The default is
-// 64 MiB. A higher limit is not faster, and delays small commands.
+// together. If a call would exceed the limit, it waits. Calls wait in order. A value that is larger
+// than the limit is transferred alone. The default is 64 MiB. A higher limit is not faster, and
+// delays small commands. Calls of GetChain and GetTo do not know the length in advance. They count
+// as much as the last value that one of them has read, but at least 1 MiB. A call of MGet counts as
+// much as the size of its buffer. Calls with at most 16 KiB, and calls of a Conn, neither wait nor
+// count.
 func InFlight(bytes int64) Option {
 	if bytes < 1 {
 		panic(fmt.Sprintf("redisbuf: InFlight(%d) is below 1", bytes))
@@ -44,9 +45,9 @@ func InFlight(bytes int64) Option {
 
 // A SetOption configures a SET. Creating one allocates nothing.
 type SetOption struct {
-	expiry string // PX or KEEPTTL; or empty
+	expiry string // PX, KEEPTTL or empty
 	ms     int64  // the argument of PX
-	when   string // NX or XX; or empty
+	when   string // NX, XX or empty
 	args   int    // number of arguments that appendTo adds
 }
 
@@ -56,8 +57,8 @@ var (
 	errExpiry        = errors.New("redisbuf: an expiry of less than a millisecond")
 )
 
-// Expire makes the value expire after d, rounded down to whole milliseconds (PX). A call with less
-// than a millisecond fails.
+// Expire makes the value expire after d, rounded down to whole milliseconds (PX). If d is less than
+// a millisecond, the call fails.
 func Expire(d time.Duration) SetOption {
 	return SetOption{expiry: "PX", ms: d.Milliseconds(), args: 2}
 }
@@ -71,8 +72,8 @@ func IfAbsent() SetOption { return SetOption{when: "NX", args: 1} }
 // IfPresent sets the key only if it exists (XX).
 func IfPresent() SetOption { return SetOption{when: "XX", args: 1} }
 
-// combine returns one option with the effects of opts. It allows at most one expiry and one
-// condition.
+// combine returns one option with the effects of opts. At most one of them may set an expiry, and
+// at most one may set a condition.
 func combine(opts []SetOption) (s SetOption, err error) {
 	for _, opt := range opts {
 		if opt.expiry != "" {
@@ -95,7 +96,7 @@ func combine(opts []SetOption) (s SetOption, err error) {
 	return s, nil
 }
 
-// appendTo adds the option to a SET.
+// appendTo adds the option's arguments to a SET.
 func (s *SetOption) appendTo(q *request) {
 	if s.expiry != "" {
 		q.arg(s.expiry)

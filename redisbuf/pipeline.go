@@ -8,31 +8,30 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A Pipeline collects calls that read into memory or set from memory. Exec sends them together
-// before it reads the replies, so that all calls to one server take one round trip. The Pipeline
-// borrows the calls' arguments until Exec returns, and keeps none of them alive after that. A
-// Pipeline is not a transaction: other clients' commands may run in between. Each call has its own
-// error.
+// A Pipeline collects calls that read into memory or set from memory. Exec sends the calls
+// together, and then reads the replies. All calls to one server therefore take one round trip. The
+// Pipeline borrows the calls' arguments until Exec returns, and keeps no references to them after
+// that. A Pipeline is not a transaction: the server may execute other clients' commands in between.
+// Each call has its own error.
 //
-// InFlight limits the bytes that Exec sends before it reads the first reply. If the calls have more
-// bytes in flight than that, they take more than one round trip. Exec uses several servers at the
-// same time, each in a separate goroutine.
+// If the calls to a server exceed the InFlight limit, they take more than one round trip. Exec uses
+// several servers at the same time, each in a separate goroutine.
 //
 // A Pipeline can be used again after Exec. It is for one goroutine at a time.
 type Pipeline struct {
 	c        *Client
 	results  []*Result
-	oneByOne bool // the servers are used one after the other
+	oneByOne bool // query the servers one after the other
 }
 
 // A Result is the result of one call of a Pipeline.
 type Result struct {
-	cmd  command // nil if the call must not be executed any more
+	cmd  command // nil for a refused call, and after Exec
 	n    int64
 	err  error
-	done bool // the call was executed, or refused
+	done bool // Exec has finished the call
 
-	end int64 // end of the request in the bytes that were queued on the connection
+	end int64 // value of the connection's queued after this request
 }
 
 // Len returns the length of the value that was read.
@@ -50,7 +49,6 @@ func (r *Result) Err() error {
 // Pipeline returns an empty Pipeline.
 func (c *Client) Pipeline() *Pipeline { return &Pipeline{c: c} }
 
-// reset removes the calls.
 func (p *Pipeline) reset() {
 	for _, r := range p.results {
 		r.cmd = nil
@@ -59,14 +57,13 @@ func (p *Pipeline) reset() {
 	p.results, p.oneByOne = p.results[:0], false
 }
 
-// add adds a command to the Pipeline.
 func (p *Pipeline) add(cmd command) *Result {
 	r := &Result{cmd: cmd}
 	p.results = append(p.results, r)
 	return r
 }
 
-// refuse adds a call that is not sent, because of err or because it does nothing.
+// refuse adds a call that is never sent, because of err or because there is nothing to do.
 func (p *Pipeline) refuse(err error) *Result {
 	r := &Result{err: err}
 	p.results = append(p.results, r)
@@ -91,7 +88,7 @@ func (p *Pipeline) GetRangeToBuffer(key string, off int64, buf []byte) *Result {
 
 // GetChain adds a Client.GetChain to the Pipeline.
 func (p *Pipeline) GetChain(key string, dst *millrace.Chain, limit int) *Result {
-	_ = dst.Len() // as in Client.GetChain
+	_ = dst.Len() // a nil chain panics here
 	return p.add(&getChainCmd{getHeader: wholeOf(key), dst: dst, limit: int64(limit)})
 }
 
@@ -113,14 +110,13 @@ func (p *Pipeline) SetChain(key string, src *millrace.Chain, opts ...SetOption) 
 	return p.add(&setChainCmd{setHeader: set, src: src})
 }
 
-// Exec executes the collected calls, in their order on each server, and returns the first error of
-// a call, or nil.
+// Exec executes the calls, and returns the first error of a call, or nil. It sends the calls to
+// each server in the order in which they were added.
 //
-// Calls that failed and are safe to retry are retried one by one. They may therefore be executed
-// after calls of other keys. Calls of one key stay in their order. A call that was lost or that the
-// server has refused is not retried if a later call of the same key was executed, or may have been.
-// It then keeps its error. If both calls only read, it is retried all the same. (Two calls of one
-// key can be on two servers at the same time only if go-redis learns in the middle of Exec that the
+// Exec retries failed calls one by one, if that is safe. A retried call may be executed after later
+// calls of other keys. Calls of the same key stay in order. A failed call is therefore not retried
+// if a later call of the same key may have been executed, unless both calls only read. (Two calls
+// of one key can be on two servers at the same time only if go-redis learns during Exec that the
 // key's slot has moved.)
 func (p *Pipeline) Exec(ctx context.Context) error {
 	defer p.reset() // also after a panic in one of the calls
@@ -146,7 +142,7 @@ func (p *Pipeline) groups(ctx context.Context) (groups []*group) {
 		if r.cmd == nil {
 			continue
 		}
-		r.err = errNotExecuted // stays if the user's Dialer ends the group's goroutine
+		r.err = errNotExecuted // remains if the user's Dialer calls runtime.Goexit
 		n, err := p.c.nodeOf(ctx, r.cmd.info().key)
 		if err != nil {
 			r.err = err
@@ -175,8 +171,8 @@ func (p *Pipeline) run(ctx context.Context, groups []*group) {
 	}
 }
 
-// runAll executes groups concurrently. If the user's Dialer or credentials provider has panicked,
-// runAll panics with the same value.
+// runAll executes groups concurrently. If the user's Dialer or credentials provider panics, runAll
+// waits for all groups, and then panics with the same value.
 func runAll(ctx context.Context, groups []*group) {
 	var all sync.WaitGroup
 	for _, g := range groups {

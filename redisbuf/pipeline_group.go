@@ -8,7 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A group is the set of a Pipeline's calls to one server.
+// A group holds the calls of a Pipeline to one server.
 type group struct {
 	client   *Client
 	node     *node
@@ -17,7 +17,8 @@ type group struct {
 }
 
 // run executes the calls in batches, each as large as InFlight allows. It retries the failed calls
-// of a batch before it executes the next batch. If the server was lost, there is no further batch.
+// of a batch before it executes the next batch. If the server cannot be reached, the remaining
+// calls fail without being sent.
 func (g *group) run(ctx context.Context) {
 	for rest := g.calls; len(rest) > 0; {
 		n, weight := g.batch(rest)
@@ -41,8 +42,8 @@ func (g *group) run(ctx context.Context) {
 	}
 }
 
-// batch returns how many of the calls, at least one, may be sent before the first reply is read,
-// and how many bytes they have in flight.
+// batch returns how many of the calls fit into the InFlight limit, at least one, and how many bytes
+// they have in flight.
 func (g *group) batch(calls []*Result) (n int, weight int64) {
 	limit := g.client.settings.inFlight
 	for i, r := range calls {
@@ -55,8 +56,7 @@ func (g *group) batch(calls []*Result) (n int, weight int64) {
 	return len(calls), weight
 }
 
-// execute executes calls on one connection. If there is no connection, all calls get the error of
-// the attempt to get one.
+// execute executes calls on one connection. If there is no connection, all calls get the error.
 func (g *group) execute(ctx context.Context, calls []*Result, weight int64) {
 	if err := g.runAll(ctx, calls, weight); err != nil {
 		for _, r := range calls {
@@ -93,8 +93,8 @@ func (g *group) runAll(ctx context.Context, calls []*Result, weight int64) error
 var errNotSent = errors.New(
 	"redisbuf: not sent, because a call before it in the pipeline has failed")
 
-// runAll sends calls and then reads the replies. If the connection is lost, calls without a reply
-// get an error.
+// runAll sends calls and then reads the replies. If the connection is lost, the calls without a
+// reply get an error.
 func (c *conn) runAll(ctx context.Context, calls []*Result) {
 	err := c.begin(ctx)
 	c.pipelined = true
@@ -120,8 +120,8 @@ func (c *conn) runAll(ctx context.Context, calls []*Result) {
 	_ = c.finish(ctx, err)
 }
 
-// sendAll sends calls. If it returns an error, it has composed only the first composed calls, and
-// may have sent some of them.
+// sendAll sends calls. If it returns an error, composed is the number of calls that were composed.
+// Some of these may have been sent.
 func (c *conn) sendAll(calls []*Result) (composed int, err error) {
 	for i, r := range calls {
 		if err := r.cmd.compose(c); err != nil {
@@ -132,7 +132,7 @@ func (c *conn) sendAll(calls []*Result) (composed int, err error) {
 	return len(calls), c.flush()
 }
 
-// sentOf returns how many of calls, all of which were composed, have been sent completely.
+// sentOf returns how many of calls have been sent completely. All of them must have been composed.
 func (c *conn) sentOf(calls []*Result) int {
 	n := len(calls)
 	for n > 0 && calls[n-1].end > c.written {
@@ -141,8 +141,8 @@ func (c *conn) sentOf(calls []*Result) int {
 	return n
 }
 
-// readAll reads the replies to calls. It returns the number of calls that have a reply. If a call
-// has none, err is the reason.
+// readAll reads the replies to calls, and returns how many calls have a reply. If some calls have
+// none, err is the reason.
 func (c *conn) readAll(calls []*Result) (read int, err error) {
 	for i, r := range calls {
 		if r.err = r.cmd.read(c); r.err != nil && (c.broken || !c.aligned(r.err)) {
@@ -152,7 +152,8 @@ func (c *conn) readAll(calls []*Result) (read int, err error) {
 	return len(calls), nil
 }
 
-// fail sets the error of calls that have no reply. err is the error of the first of them.
+// fail sets the error of calls that have no reply. err is the error of the first call. If sent is
+// true, the server may have executed the calls.
 func fail(calls []*Result, err error, sent bool) {
 	for i, r := range calls {
 		r.err = err
@@ -169,8 +170,8 @@ func fail(calls []*Result, err error, sent bool) {
 	}
 }
 
-// retry executes failed calls again, one by one, if that may succeed. It stops when a call finds no
-// server.
+// retry executes failed calls again, one by one, if that is safe. It stops when the server cannot
+// be reached.
 func (g *group) retry(ctx context.Context, calls []*Result) {
 	if !slices.ContainsFunc(calls, func(r *Result) bool { return r.err != nil }) {
 		return
@@ -200,10 +201,10 @@ type failedCall struct {
 	call   call
 }
 
-// retryable returns the failed calls that may be executed again after all of calls, and whether to
-// pause first. It leaves out a call if a later call of the same key may have been executed and one
-// of the two is a SET. A SET that is repeated would undo a later SET, or contradict a later read
-// that has seen the earlier value. A read that is repeated would see the value of a later SET.
+// retryable returns the failed calls that may be retried, and whether to pause first. It leaves out
+// a call if a later call of the same key may have been executed and one of the two is a SET. A
+// repeated SET would undo a later SET, or contradict a later read of the earlier value. A repeated
+// read would return the value of a later SET.
 func (g *group) retryable(ctx context.Context, calls []*Result) (failed []failedCall, pause bool) {
 	// Keys of later calls that may have been executed.
 	later := make(map[string]struct{ read, written bool })
@@ -247,8 +248,8 @@ func mayHaveRun(err error) bool {
 	return !isLoss(err)
 }
 
-// isUnreachable reports whether another call would find no server either, or would have no time.
-// err is the error of a call after all its tries.
+// isUnreachable reports whether the next call would fail as well, because the server cannot be
+// reached or the time is up. err is the error of a call after all its retries.
 func isUnreachable(err error) bool {
 	if err == nil || isServerError(err) {
 		return false
@@ -260,8 +261,8 @@ func isUnreachable(err error) bool {
 		}
 	}
 	if isA[*SentError](err) || errors.Is(err, ErrConnLost) {
-		// Only one connection was lost, at the first try. Another call may well succeed. After a
-		// timeout, however, another call would wait as long.
+		// Only one connection was lost, so another call may succeed. After a timeout, however,
+		// another call would wait as long.
 		return isTimeout(err)
 	}
 	return isLoss(err)

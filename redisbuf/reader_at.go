@@ -9,17 +9,18 @@ import (
 	"github.com/millrace-io/millrace"
 )
 
-// readAheadLen is the number of bytes of a value that Read of a ReaderAt requests at a time. With
-// so many bytes, the time of the round trip does not matter.
+// readAheadLen is the number of bytes that ReaderAt.Read requests at a time. It is so large that
+// the time of the round trip does not matter.
 const readAheadLen = 1 << 20
 
-// A ReaderAt reads ranges of a value. It is an io.ReaderAt, for any number of goroutines, and an
-// io.ReadSeeker, for one goroutine. It can be used with http.ServeContent and io.NewSectionReader.
+// A ReaderAt reads ranges of a value. Any number of goroutines may use it as an io.ReaderAt. Only
+// one goroutine at a time may use it as an io.ReadSeeker. It works with http.ServeContent and
+// io.NewSectionReader.
 //
-// Each range is read by one GETRANGE, so all its bytes are of one version of the value. The
-// ReaderAt requests the length before and after the range. If that differs from the length at the
-// creation of the ReaderAt, the error is a *ValueChangedError, with length 0 if the key was
-// deleted. If a value is replaced by one of the same length, the ReaderAt does not notice. If you
+// Each range is read with one GETRANGE, so all its bytes are of one version of the value. Different
+// ranges may be of different versions. The ReaderAt requests the length of the value before and
+// after each range. If the length is not Size, the error is a *ValueChangedError, which has length
+// 0 if the key was deleted. The ReaderAt does not notice a new value of the same length. If you
 // need all ranges from one version, give each version its own key, or read the whole value with
 // GetTo or GetChain.
 type ReaderAt struct {
@@ -28,27 +29,28 @@ type ReaderAt struct {
 	key   string
 	size  int64
 	off   int64          // offset of Read and Seek, at least 0
-	block millrace.Draft // holds the bytes read ahead, unless it is empty
-	ahead []byte         // the unread end of block: the bytes from off on
+	block millrace.Draft // memory of ahead; empty if nothing is read ahead
+	ahead []byte         // the bytes read ahead, from off on
 }
 
-// A ValueChangedError says that a value has become longer or shorter since its ReaderAt was made.
+// A ValueChangedError reports that a value has become longer or shorter since its ReaderAt was
+// made.
 type ValueChangedError struct {
-	Was, Is int64 // length; Is is 0 if the key was deleted
+	Was, Is int64 // lengths; Is is 0 if the key was deleted
 }
 
 func (e *ValueChangedError) Error() string {
 	return fmt.Sprintf("redisbuf: the value has changed from %d to %d bytes", e.Was, e.Is)
 }
 
-// ReaderAt returns a ReaderAt of the value of key, or redis.Nil if there is no value. The ReaderAt
-// uses ctx for all calls. Its Close releases the bytes read ahead.
+// ReaderAt returns a ReaderAt of the value of key. The error is redis.Nil if there is no value. The
+// ReaderAt uses ctx for all calls. The caller must Close it to release the bytes read ahead.
 func (c *Client) ReaderAt(ctx context.Context, key string) (*ReaderAt, error) {
 	cmd := &strlenCmd{commandInfo{key: key}}
 	err := c.do(ctx, cmd)
 	size := cmd.n
 	if err == nil && size == 0 {
-		// The value is empty or missing. A GET shows which, in one step.
+		// The value is empty or missing. A GET distinguishes the two cases.
 		get := &getCmd{getHeader: wholeOf(key)}
 		err = c.do(ctx, get)
 		if small, ok := errors.AsType[*BufferTooSmallError](err); ok {
@@ -106,7 +108,7 @@ func (r *ReaderAt) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// readAhead reads the n bytes at off into a block.
+// readAhead reads n bytes from offset r.off into a block.
 func (r *ReaderAt) readAhead(n int) error {
 	block := millrace.DefaultPool().Get(n)
 	defer block.Release() // after an error; otherwise r owns the block
@@ -170,8 +172,8 @@ func (s *strlenCmd) read(c *conn) (err error) {
 
 func (s *strlenCmd) weight(int64) int64 { return 0 }
 
-// A rangeCmd reads a range of a value of length bytes into buf, and detects a change of the value's
-// length. It requests the length, the range, and the length again.
+// A rangeCmd reads a range of a value into buf, and detects a change of the value's length. It
+// requests the length, the range, and the length again.
 type rangeCmd struct {
 	getCmd
 	length int64
@@ -210,7 +212,8 @@ func (r *rangeCmd) read(c *conn) error {
 	return first
 }
 
-// readLength reads the length of the value, which must be the expected one.
+// readLength reads the length of the value. It returns a *ValueChangedError if that is not the
+// expected length.
 func (r *rangeCmd) readLength(c *conn) error {
 	is, err := c.readLen()
 	if err == nil && is != r.length {

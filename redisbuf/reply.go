@@ -8,7 +8,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// The kinds of replies, by the first byte: all of RESP2, and those of RESP3 that are possible here.
+// The first byte of a reply is its kind. These are all kinds of RESP2, and the kinds of RESP3 that
+// the package can receive.
 const (
 	kindStatus    = '+'
 	kindError     = '-'
@@ -32,8 +33,8 @@ const (
 	// (proto-max-bulk-len).
 	maxValue = 512 << 20
 
-	// maxSkip is the number of bytes of an unwanted value that are read to keep the connection.
-	// Reading more costs more than a new connection.
+	// maxSkip is the length of the longest unwanted value that is read to keep the connection. For
+	// a longer value, a new connection is cheaper.
 	maxSkip = 1 << 20
 
 	// maxNesting limits the depth of an unwanted reply.
@@ -50,7 +51,7 @@ type header struct {
 	text []byte // text of a status or an error, valid until more bytes are received
 }
 
-// parseHeader parses line, which does not include the line end.
+// parseHeader parses a line without its line end.
 func parseHeader(line []byte) (h header, err error) {
 	if len(line) == 0 {
 		return h, badReply("an empty line")
@@ -82,9 +83,9 @@ func parseInt(p []byte) (n int64, ok bool) {
 	return n, err == nil && p[0] != '+'
 }
 
-// lineLen is the length of the longest line of a reply. It is also the number of bytes that a
-// connection receives at a time when it waits for a line. A short value, or the beginning of a long
-// one, arrives with the line. The rest of a long value is received directly, without that buffer.
+// lineLen is the maximum length of a line of a reply, and the size of a connection's receive
+// buffer. A short value, or the beginning of a long value, arrives in the buffer together with its
+// line. The rest of a long value does not pass through the buffer.
 const lineLen = 4 << 10
 
 // readLine returns the next line, without its end. The line is valid until more bytes are read.
@@ -107,7 +108,7 @@ func (c *conn) readPart(p []byte) error {
 	return err
 }
 
-// nextHeader returns the next header, which may be that of a push or an attribute.
+// nextHeader returns the next header, even if that is the header of a push or an attribute.
 func (c *conn) nextHeader() (header, error) {
 	line, err := c.readLine()
 	if err != nil {
@@ -117,11 +118,11 @@ func (c *conn) nextHeader() (header, error) {
 }
 
 // readReply returns the header of the reply to a command. It skips pushes and attributes. If the
-// reply is an error, readReply returns that error, and for null redis.Nil.
+// reply is an error, readReply returns that error. If the reply is null, it returns redis.Nil.
 func (c *conn) readReply() (header, error) {
 	if c.asking {
-		// This is the reply to the ASKING before the command. If it is an error, ignore it, because
-		// the command's reply shows the consequence.
+		// This is the reply to the ASKING before the command. An error in it can be ignored,
+		// because the reply to the command shows the consequence.
 		if err := c.skipReply(); err != nil && !isServerError(err) {
 			return header{}, err
 		}
@@ -129,7 +130,7 @@ func (c *conn) readReply() (header, error) {
 	return c.readHeader()
 }
 
-// readHeader is readReply without the reply to ASKING.
+// readHeader is like readReply, but does not expect a reply to ASKING.
 func (c *conn) readHeader() (header, error) {
 	for {
 		h, err := c.nextHeader()
@@ -148,7 +149,8 @@ func (c *conn) readHeader() (header, error) {
 	}
 }
 
-// replyError returns the error in a reply, or nil if the reply is not an error.
+// replyError returns the error of a reply with header h. It returns redis.Nil for null, and nil if
+// the reply is not an error.
 func (c *conn) replyError(h header) error {
 	switch {
 	case h.kind == kindError:
@@ -171,8 +173,8 @@ func (c *conn) replyError(h header) error {
 	return nil
 }
 
-// readKind returns the number in the header of a reply, which must be of the given kind. want is
-// the name of the kind, for the error.
+// readKind reads the header of a reply of the given kind, and returns the number in the header.
+// want is the name of the kind for the error message.
 func (c *conn) readKind(kind byte, want string) (int64, error) {
 	h, err := c.readReply()
 	if err == nil && h.kind != kind {
@@ -188,7 +190,7 @@ func (c *conn) readKind(kind byte, want string) (int64, error) {
 // readPart and readEnd.
 func (c *conn) readValueHeader() (int64, error) { return c.readKind(kindBulk, "a value") }
 
-// readOK reads the reply to a command that returns no value.
+// readOK reads a reply that is a status, such as OK.
 func (c *conn) readOK() error {
 	_, err := c.readKind(kindStatus, "a status")
 	return err
@@ -216,8 +218,8 @@ func (c *conn) readEnd() error {
 	return err
 }
 
-// refuse skips the last rest bytes of a value, and returns why. If there are too many bytes to
-// skip, it marks the connection as broken instead.
+// refuse skips the last rest bytes of an unwanted value. If there are too many bytes to skip, it
+// marks the connection as broken instead. In any case it returns why.
 func (c *conn) refuse(rest int64, why error) error {
 	if rest > maxSkip && !c.keep && !c.pipelined {
 		c.broken = true
@@ -227,7 +229,7 @@ func (c *conn) refuse(rest int64, why error) error {
 	return why
 }
 
-// skipReply reads and drops a reply, and returns it if it is an error.
+// skipReply reads and drops a reply. If the reply is an error, skipReply returns that error.
 func (c *conn) skipReply() error {
 	h, err := c.readHeader()
 	if err != nil {
@@ -236,7 +238,7 @@ func (c *conn) skipReply() error {
 	return c.skipRest(h, maxNesting)
 }
 
-// skipRest reads and drops the rest of a reply after its header.
+// skipRest reads and drops the rest of the reply with header h.
 func (c *conn) skipRest(h header, nesting int) error {
 	switch h.kind {
 	case kindBulk, kindVerbatim, kindBulkError:
@@ -285,8 +287,8 @@ func (c *conn) skipValue(n int64) error {
 	return c.readEnd()
 }
 
-// skipPushes reads and drops the pushes that have arrived after the last reply. Any other bytes
-// there are a protocol error.
+// skipPushes reads and drops the pushes that have arrived since the last reply. If other bytes have
+// arrived, it returns a *ProtocolError.
 func (c *conn) skipPushes() error {
 	for c.in.Buffered() > 0 {
 		if !c.behindReply() {
@@ -305,8 +307,8 @@ func (c *conn) unread() []byte {
 	return p
 }
 
-// behindReply reports whether the unread bytes are valid after the last reply of a call. Only a
-// push is valid there.
+// behindReply reports whether the unread bytes after a call's last reply are valid: there are none,
+// or they begin with a push.
 func (c *conn) behindReply() bool {
 	p := c.unread()
 	return len(p) == 0 || p[0] == kindPush

@@ -2,17 +2,18 @@ package redisbuf
 
 import "strconv"
 
-// maxKept is the size in bytes of the largest buffer that a connection keeps for its next request.
+// maxKept is the capacity in bytes of the largest buffer that a connection reuses for its next
+// request.
 const maxKept = 4 << 10
 
-// A request is the text of the composed commands, without long values.
+// A request collects the text of the commands to send. It does not contain the values, which are
+// queued separately.
 type request struct {
 	buf    []byte
 	begun  int  // buf[:begun] has been queued
-	asking bool // an ASKING precedes each command: its slot moves to this server
+	asking bool // add ASKING before each command, because its slot is moving to this server
 }
 
-// reset removes all text.
 func (q *request) reset() {
 	if cap(q.buf) > maxKept {
 		q.buf = nil
@@ -20,8 +21,8 @@ func (q *request) reset() {
 	q.buf, q.begun, q.asking = q.buf[:0], 0, false
 }
 
-// part returns the text that was added since the last call of part. Text added later does not
-// change it.
+// part returns the text that was added since the last call of part. Adding more text does not
+// change the returned text.
 func (q *request) part() []byte {
 	p := q.buf[q.begun:len(q.buf):len(q.buf)]
 	q.begun = len(q.buf)
@@ -36,14 +37,12 @@ func (q *request) array(n int) {
 	q.line('*', int64(n))
 }
 
-// arg adds an argument.
 func (q *request) arg(s string) {
 	q.bulkLen(int64(len(s)))
 	q.buf = append(q.buf, s...)
 	q.lineEnd()
 }
 
-// intArg adds a number as an argument.
 func (q *request) intArg(n int64) {
 	var digits [len("-9223372036854775808")]byte
 	p := strconv.AppendInt(digits[:0], n, 10)

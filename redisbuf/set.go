@@ -9,7 +9,7 @@ import (
 // SetFromBuffer sets key to buf. It sends the command and buf to the socket in one writev, or in
 // two if buf has 1 MiB or more. SetFromBuffer borrows buf.
 //
-// The error is redis.Nil if a condition ([IfAbsent], [IfPresent]) did not hold. After a *SentError
+// The error is redis.Nil if a condition ([IfAbsent] or [IfPresent]) was not met. After a *SentError
 // it is unknown whether the key was set.
 func (c *Client) SetFromBuffer(ctx context.Context, key string, buf []byte,
 	opts ...SetOption) error {
@@ -23,8 +23,8 @@ func (c *Client) SetFromBuffer(ctx context.Context, key string, buf []byte,
 	return c.do(ctx, cmd)
 }
 
-// SetChain sets key to the bytes of src, without a copy. It borrows src. The errors are as for
-// SetFromBuffer.
+// SetChain sets key to the bytes of src, without a copy. It borrows src. It returns the same errors
+// as SetFromBuffer.
 func (c *Client) SetChain(ctx context.Context, key string, src *millrace.Chain,
 	opts ...SetOption) error {
 	set, err := newSetHeader(key, int64(src.Len()), opts) // a nil chain panics here
@@ -37,7 +37,7 @@ func (c *Client) SetChain(ctx context.Context, key string, src *millrace.Chain,
 	return c.do(ctx, cmd)
 }
 
-// A setHeader is embedded in each command that sets a key: everything except the value.
+// A setHeader has the fields that all commands that set a key have in common.
 type setHeader struct {
 	commandInfo
 	size int64 // length of the value in bytes
@@ -69,7 +69,6 @@ func (s *setHeader) read(c *conn) error { return c.readOK() }
 
 func (s *setHeader) weight(int64) int64 { return s.size }
 
-// A setCmd sets a key to buf.
 type setCmd struct {
 	setHeader
 	buf []byte
@@ -86,7 +85,6 @@ func (s *setCmd) compose(c *conn) error {
 	return nil
 }
 
-// A setChainCmd sets a key to the bytes of src.
 type setChainCmd struct {
 	setHeader
 	src *millrace.Chain
@@ -108,17 +106,17 @@ func (s *setChainCmd) compose(c *conn) error {
 }
 
 const (
-	// headStartLen is the number of bytes of a long value that are sent before the rest. The head
-	// start lets Redis parse the command before the whole argument has arrived. Redis then keeps
-	// the memory into which it receives the argument, and does not copy it.
+	// headStartLen is the number of bytes of a long value that are sent before the rest, as a head
+	// start. Redis can then parse the command before the whole value has arrived. Redis keeps the
+	// memory into which it receives the value, so it does not copy the value.
 	headStartLen = 64 << 10
 
-	// minHeadStart is the length of the shortest value for which the head start pays.
+	// A value of at least minHeadStart bytes is sent with a head start of headStartLen bytes.
 	minHeadStart = 1 << 20
 )
 
-// pushValue queues p as a part of a value. If headStart is set, it sends the beginning of p at
-// once.
+// pushValue queues p, a part of a value. If headStart is set, it sends the first headStartLen bytes
+// of p at once.
 func (c *conn) pushValue(p []byte, headStart bool) error {
 	if headStart {
 		n := min(len(p), headStartLen)

@@ -13,16 +13,16 @@ import (
 // connection is TCP, the kernel moves the bytes (splice). Otherwise they pass through one pooled
 // block. SetFrom borrows r, and reads no more than n bytes.
 //
-// The errors are as for SetFromBuffer, and a *ReaderError if r fails. The ReaderError has
-// io.ErrUnexpectedEOF if r ends early, and io.ErrNoProgress after a hundred reads without bytes or
-// an error. The key is then unchanged. If a Read of r blocks, the end of ctx does not end it. The
-// call keeps its connection during that Read. An r that reads values from Redis must therefore use
-// another Client.
+// SetFrom returns the same errors as SetFromBuffer. If r fails, the error is a *ReaderError and the
+// key is unchanged. The ReaderError wraps io.ErrUnexpectedEOF if r ends early, and io.ErrNoProgress
+// after a hundred reads without bytes or an error. If a Read of r blocks, the end of ctx does not
+// interrupt it. The call keeps its connection during that Read. If r reads values from Redis, it
+// must therefore use another Client.
 //
-// The call is not retried once r was read from. While a cluster moves slots, it may therefore
-// return a MOVED or ASK error (redis.IsMovedError, redis.IsAskError). After a MOVED, another call
-// finds the new server as soon as go-redis knows it. After an ASK, calls get an ASK again until the
-// slot has been moved. SetFromBuffer, SetChain and SetFile follow the redirection themselves.
+// The call is not retried after it has read from r. While a cluster moves slots, SetFrom may
+// therefore return a MOVED or ASK error (redis.IsMovedError, redis.IsAskError). After a MOVED, a
+// new call succeeds as soon as go-redis knows the new server. After an ASK, new calls fail until
+// the slot has been moved. SetFromBuffer, SetChain and SetFile follow the redirection themselves.
 func (c *Client) SetFrom(ctx context.Context, key string, r io.Reader, n int64,
 	opts ...SetOption) error {
 	cmd, err := newSetFrom(key, r, n, opts)
@@ -32,7 +32,6 @@ func (c *Client) SetFrom(ctx context.Context, key string, r io.Reader, n int64,
 	return c.do(ctx, cmd)
 }
 
-// A setFromCmd sets a key to the bytes of r. The number of bytes is size.
 type setFromCmd struct {
 	setHeader
 	r io.Reader
@@ -59,8 +58,8 @@ func (s *setFromCmd) compose(c *conn) error {
 	return s.copyFrom(c, s.r, left)
 }
 
-// copyFrom sends the last n bytes of the value, which it reads from r through a block, and the rest
-// of the command.
+// copyFrom reads the last n bytes of the value from r into a block and sends them. It then sends
+// the rest of the command.
 func (s *setHeader) copyFrom(c *conn, r io.Reader, n int64) error {
 	if n == 0 {
 		s.end(c)
@@ -121,17 +120,18 @@ func (e *ReaderError) Error() string {
 // Unwrap returns the reader's error.
 func (e *ReaderError) Unwrap() error { return e.Err }
 
-// minSendfile is the size of the shortest file for which sendfile pays. A shorter file is read into
+// minSendfile is the minimum size of a file that is sent with sendfile. A shorter file is read into
 // a block, and sent together with the command.
 const minSendfile = 64 << 10
 
-// SetFile sets key to the content of f, from its beginning to its end. On a TCP or Unix connection
-// the kernel moves the bytes of a file of 64 KiB and more (sendfile). SetFile borrows f, and
-// neither uses nor moves its position. It refuses files that are not regular, and files that report
-// size 0 but have content, as in /proc.
+// SetFile sets key to the whole content of f. On a TCP or Unix connection, the kernel moves the
+// bytes of a file of 64 KiB and more (sendfile). SetFile borrows f, and neither uses nor changes
+// its file offset. It refuses a file that is not regular. It also refuses a file that reports size
+// 0 but has content, as in /proc.
 //
-// The errors are as for SetFromBuffer, and a *ReaderError if f cannot be read. If f has become
-// shorter meanwhile, the ReaderError has io.ErrUnexpectedEOF. The key is then unchanged.
+// SetFile returns the same errors as SetFromBuffer. If f cannot be read, the error is a
+// *ReaderError and the key is unchanged. If f becomes shorter during the call, the ReaderError
+// wraps io.ErrUnexpectedEOF.
 func (c *Client) SetFile(ctx context.Context, key string, f *os.File, opts ...SetOption) error {
 	cmd, err := newSetFile(key, f, opts)
 	if err != nil {
@@ -140,7 +140,7 @@ func (c *Client) SetFile(ctx context.Context, key string, f *os.File, opts ...Se
 	return c.do(ctx, cmd)
 }
 
-// A setFileCmd sets a key to the first size bytes of a file.
+// A setFileCmd sets a key to the content of a file.
 type setFileCmd struct {
 	setHeader
 	f *os.File
@@ -155,7 +155,7 @@ func newSetFile(key string, f *os.File, opts []SetOption) (*setFileCmd, error) {
 	return &setFileCmd{setHeader: set, f: f}, err
 }
 
-// fileSize returns the size of f, which must be a regular file.
+// fileSize returns the size of f, or an error if SetFile must refuse f.
 func fileSize(f *os.File) (int64, error) {
 	info, err := f.Stat()
 	if err != nil {

@@ -10,11 +10,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxStep is the number of bytes that the kernel moves in one step. Each step may take the whole
-// timeout.
+// maxStep is the maximum number of bytes that the kernel sends to the server in one step. The write
+// timeout applies to each step.
 const maxStep = 256 << 10
 
-// canSplice reports whether the kernel may move bytes from the connection.
+// canSplice reports whether the connection is a plain socket with an empty receive buffer. The
+// kernel can then move bytes from it.
 func (c *conn) canSplice() bool { return c.raw != nil && c.in.Buffered() == 0 }
 
 // awaitBytes waits until the server has sent bytes, and returns how many can be read without
@@ -67,8 +68,9 @@ func (c *conn) canSpliceFrom(r io.Reader) bool {
 	return false
 }
 
-// spliceFrom sends bytes that a socket has received, at most left, and returns how many bytes it
-// took from r. r's bytes have arrived already, so only the server can make the splice wait.
+// spliceFrom waits until r, which is a socket, has received bytes, and sends at most left of them.
+// It returns how many bytes it took from r. Only the server can make the splice wait, because the
+// bytes have already arrived.
 func (c *conn) spliceFrom(r io.Reader, left int64) (int64, error) {
 	if err := c.flush(); err != nil {
 		return 0, err
@@ -100,8 +102,8 @@ func (c *conn) spliceFrom(r io.Reader, left int64) (int64, error) {
 	return n, err
 }
 
-// sendFile sends the first size bytes of f with sendfile, and returns how many have been sent. Even
-// without an error, these may be fewer than size, because the kernel cannot send from every file.
+// sendFile sends the first size bytes of f with sendfile, and returns how many bytes it has sent.
+// It may send fewer bytes without an error, because the kernel cannot send from every file.
 func (c *conn) sendFile(f *os.File, size int64) (off int64, err error) {
 	if c.raw == nil {
 		return 0, nil
@@ -146,14 +148,14 @@ func (c *conn) sendFile(f *os.File, size int64) (off int64, err error) {
 	return off, nil
 }
 
-// checkIdle reports whether a connection that was idle can be used. It can if the server has
-// neither closed it nor sent anything but pushes. known is false if checkIdle could not determine
-// this.
+// checkIdle reports whether an idle connection can still be used. It cannot be used if the server
+// has closed it, or has sent anything but pushes. If checkIdle cannot check the connection, usable
+// is true and known is false.
 func (c *conn) checkIdle() (usable, known bool) {
 	c.control(func(fd int) {
 		known, usable = true, !hungUp(fd)
-		// The bytes of other kinds of connections are encrypted, and may belong to the encryption
-		// protocol.
+		// Look only at the bytes of a plain socket. The bytes of a TLS connection are encrypted,
+		// and may belong to the TLS protocol.
 		if usable && c.raw != nil {
 			first, err := peek(fd)
 			usable = err != nil || len(first) > 0 && first[0] == kindPush
@@ -181,8 +183,8 @@ func (c *conn) control(f func(fd int)) {
 	}
 }
 
-// hungUp reports whether the peer of a socket has closed it. A read would not show that while there
-// are unread bytes, such as the last bytes of a TLS connection.
+// hungUp reports whether the peer of a socket has closed the connection. Unlike a read, it shows
+// this even if there are unread bytes, such as the last bytes of a TLS connection.
 func hungUp(fd int) bool {
 	p := [1]unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}
 	n, err := unix.Poll(p[:], 0)

@@ -7,8 +7,8 @@ import (
 	"os"
 )
 
-// On systems other than Linux, values pass through a block, and idle connections are used without a
-// check.
+// On systems other than Linux, values pass through a block, and idle connections are not checked
+// before use.
 
 func (c *conn) canSplice() bool { return false }
 

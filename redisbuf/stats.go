@@ -4,10 +4,10 @@ import "sync/atomic"
 
 // Stats describes a Client, for all servers together, and counts its work since New.
 type Stats struct {
-	Conns   int // open connections: InUse and Idle
+	Conns   int // open connections: InUse plus Idle
 	InUse   int // connections that a call or a Conn uses
 	Idle    int // connections that no call uses
-	Waiting int // calls that wait because all connections of the option Conns are in use
+	Waiting int // calls that wait for a connection because of the option Conns
 
 	InFlight        int64 // bytes of values in flight, as the option InFlight counts them
 	InFlightLimit   int64 // the limit of the option InFlight
@@ -17,11 +17,11 @@ type Stats struct {
 	// Dials that failed because the server could not be reached or has refused the login.
 	DialsFailed int64
 	Dropped     int64 // connections that were lost, or closed because of a call's result
-	Retries     int64 // tries of calls after the first one
+	Retries     int64 // retries of calls
 	Redirects   int64 // Retries because of a MOVED or ASK
 }
 
-// counters is the part of Stats that only grows.
+// counters holds the fields of Stats that only grow.
 type counters struct {
 	dials, dialsFailed, dropped, retries, redirects atomic.Int64
 }
@@ -29,7 +29,7 @@ type counters struct {
 // Stats returns the Client's statistics, even after Close. It allocates nothing, and locks each
 // server's pool for a moment. The figures may belong to slightly different moments.
 func (c *Client) Stats() Stats {
-	s := Stats{ // a part is read before the whole, so a part is never larger
+	s := Stats{ // read each part before its total, so that the part is never larger
 		InFlight: c.inFlight.taken.Load(), InFlightLimit: c.settings.inFlight,
 		InFlightWaiting: int(c.inFlight.waiting.Load()),
 		DialsFailed:     c.counters.dialsFailed.Load(), Dials: c.counters.dials.Load(),

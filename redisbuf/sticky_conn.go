@@ -5,14 +5,14 @@ import (
 	"sync/atomic"
 )
 
-// A Conn is a Client with one connection for all calls, so that they execute in order. The
-// connection leads to the server of the first call's key. A call for a key of another server
-// returns [ErrOtherServer]. Calls are not retried. Once the connection is lost, all calls return
-// [ErrConnLost]. A Conn is for one goroutine and one call at a time. A call from within the reader
-// or writer of another call returns [ErrConnBusy].
+// A Conn is a Client that uses one connection for all calls, so that the server executes them in
+// order. The connection leads to the server of the first call's key. If a later call's key is on
+// another server, the call returns [ErrOtherServer]. Calls are not retried. After the connection is
+// lost, all calls return [ErrConnLost]. Only one goroutine at a time may use a Conn. A call from
+// within the reader or writer of another call returns [ErrConnBusy].
 //
 // In a cluster, a call for a slot that is being moved returns a MOVED or ASK error. After the move,
-// a new Conn finds the slot.
+// a new Conn reaches the right server.
 //
 // Close returns the connection to the Client.
 type Conn struct {
@@ -20,7 +20,7 @@ type Conn struct {
 	own stickyConn
 }
 
-// A stickyConn is the connection of a Conn. It is taken at the first use.
+// A stickyConn is the connection of a Conn. The Conn takes it from the pool at the first use.
 type stickyConn struct {
 	busy   atomic.Bool // a call is running, and only that call may access the other fields
 	node   *node
@@ -28,8 +28,8 @@ type stickyConn struct {
 	closed bool
 }
 
-// Conn returns a Conn. If the Client has only one server, the Conn takes its connection now, and
-// ctx limits the wait for it. Otherwise the Conn takes its connection at the first use.
+// Conn returns a Conn. If the Client has only one server, Conn takes a connection from the pool,
+// and waits for it until ctx ends. Otherwise the first call takes the connection.
 func (c *Client) Conn(ctx context.Context) (*Conn, error) {
 	conn := &Conn{}
 	conn.Client = Client{servers: c.servers, sticky: &conn.own}
@@ -68,8 +68,7 @@ func (c *Conn) Close() error {
 	return nil
 }
 
-// use returns the connection, which leads to n. The caller calls leave when it no longer uses the
-// connection.
+// use returns the Conn's connection for a call to n. The caller must call leave after the call.
 func (s *stickyConn) use(ctx context.Context, n *node) (c *conn, err error) {
 	if !s.busy.CompareAndSwap(false, true) {
 		return nil, ErrConnBusy
@@ -99,7 +98,7 @@ func (s *stickyConn) use(ctx context.Context, n *node) (c *conn, err error) {
 // leave ends the use of the connection by a call.
 func (s *stickyConn) leave() { s.busy.Store(false) }
 
-// take makes c, a connection to n, the connection of the Conn.
+// take makes c, a connection to n, the Conn's connection.
 func (s *stickyConn) take(n *node, c *conn) {
 	s.node, s.conn = n, c
 	c.keep = true

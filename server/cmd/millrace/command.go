@@ -33,13 +33,13 @@ argument.`,
 	return root
 }
 
-// knowTopics makes `millrace help` fail for an unknown command. The help command of cobra prints
-// the usage and succeeds.
+// knowTopics makes `millrace help` fail for an unknown command. Without it, cobra's help command
+// prints the usage and succeeds.
 func knowTopics(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	help, _, err := root.Find([]string{"help"})
 	if err != nil {
-		panic(err) // cannot happen: InitDefaultHelpCmd has added the command
+		panic(err) // impossible: InitDefaultHelpCmd has added the command
 	}
 	help.Args = func(_ *cobra.Command, args []string) error {
 		_, rest, err := root.Find(args)

@@ -22,30 +22,32 @@ import (
 )
 
 // A serveConfig is the configuration of millrace serve. Its options come from flags, the
-// environment and a file. If several of them set an option, the first one in this order wins.
+// environment and a file. Flags take precedence over the environment, and the environment over the
+// file.
 type serveConfig struct {
 	server.Config
 	file                string // path of the configuration file; "" for none
-	fromVar             bool   // whether file comes from configVar, not from --config
+	fromVar             bool   // whether file was set by configVar, not by --config
 	logFormat, logLevel string
 
-	groups []server.FlagGroup // the flags that set all of the above but file
+	groups []server.FlagGroup // the flags for all fields above except file
 	flags  *pflag.FlagSet     // the same flags as groups
 	from   map[string]string  // where each flag was set, by flag name; for messages
 }
 
 const (
-	// configVar is the environment variable that stands in for --config.
+	// configVar is the environment variable with the path of the configuration file, if --config is
+	// not set.
 	configVar = "MILLRACE_CONFIG"
 
-	// maxConfig is the maximum size of the configuration file in bytes, far more than all flags
-	// need.
+	// maxConfig is the maximum size of the configuration file in bytes. All flags together need
+	// much less.
 	maxConfig = 1 << 20
 
 	fromFlag = "the command line"
 )
 
-// variable returns the name of a flag's environment variable.
+// variable returns the name of the environment variable for a flag.
 func variable(flag string) string {
 	return "MILLRACE_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
@@ -80,7 +82,6 @@ func (c *serveConfig) all() iter.Seq[server.Flag] {
 	}
 }
 
-// bind adds a flag to f.
 func bind(f *pflag.FlagSet, flag server.Flag) {
 	help := flag.Help
 	if flag.Secret {
@@ -102,8 +103,8 @@ func bind(f *pflag.FlagSet, flag server.Flag) {
 	}
 }
 
-// addTo adds the flags to cmd, and a help text that lists them in groups. The flags in own form the
-// last group.
+// addTo adds the flags to cmd, with a help text that lists them in groups. The flags in own are
+// added to the last group.
 func (c *serveConfig) addTo(cmd *cobra.Command, own *pflag.FlagSet) {
 	cmd.Flags().SortFlags = false
 	cmd.InitDefaultHelpFlag()
@@ -137,8 +138,8 @@ func (c *serveConfig) addTo(cmd *cobra.Command, own *pflag.FlagSet) {
 // helpWidth is the maximum length of a line of --help.
 const helpWidth = 110
 
-// again returns a new configuration. It uses the same command line, and reads the environment and
-// the file again.
+// again returns a new configuration. It has the options from the same command line, and reads the
+// environment and the file again.
 func (c *serveConfig) again() (*serveConfig, error) {
 	next := newServeConfig()
 	next.file, next.fromVar, next.Log = c.file, c.fromVar, c.Log
@@ -154,15 +155,15 @@ func (c *serveConfig) again() (*serveConfig, error) {
 	return next, next.read()
 }
 
-// read sets the options that the command line does not set, from the environment and the file. Then
-// it checks all options.
+// read sets the options that were not set on the command line, from the environment and the file.
+// It then checks all options.
 func (c *serveConfig) read() error {
 	var err error
 	c.flags.VisitAll(func(f *pflag.Flag) {
 		if f.Changed {
 			c.from[f.Name] = fromFlag
 		} else if value := os.Getenv(variable(f.Name)); value != "" && err == nil {
-			// An empty variable counts as unset, because Compose sets variables to "".
+			// An empty variable is treated as not set, because Compose sets variables to "".
 			err = c.set(f.Name, value, "$"+variable(f.Name), "$"+variable(f.Name))
 		}
 	})
@@ -179,13 +180,13 @@ func (c *serveConfig) read() error {
 	return c.located(cmp.Or(c.uselessFlag(), c.Check()))
 }
 
-// serviceVariable matches the variables, in the form NAME=VALUE, that Kubernetes sets for a service
-// called millrace or millrace-*. MILLRACE_PORT is such a variable only if its value is a URL.
+// serviceVariable matches variables of the form NAME=VALUE that Kubernetes sets for a service
+// called millrace or millrace-*. It matches MILLRACE_PORT only if the value is a URL.
 var serviceVariable = regexp.MustCompile(
 	`^\w+(_SERVICE_HOST|_SERVICE_PORT(_[A-Z0-9_]+)?|_PORT_[0-9]+_(TCP|UDP|SCTP)(_[A-Z]+)?)=|^\w+_PORT=\w+://`)
 
-// unknownVariables returns the names of the variables in env that begin with MILLRACE_, but belong
-// to no flag.
+// unknownVariables returns the names of the variables in env that begin with MILLRACE_ but are for
+// no flag.
 func (c *serveConfig) unknownVariables(env []string) (names []string) {
 	known := []string{configVar}
 	c.flags.VisitAll(func(f *pflag.Flag) { known = append(known, variable(f.Name)) })
@@ -201,8 +202,8 @@ func (c *serveConfig) unknownVariables(env []string) (names []string) {
 	return names
 }
 
-// set sets a flag to value and records from, the place where it was set. name is how errors about
-// the value call the flag.
+// set sets a flag to value, and records from as the place where it was set. name is the name of the
+// flag in errors about the value.
 func (c *serveConfig) set(flag, value, from, name string) error {
 	c.from[flag] = from
 	err := c.flags.Set(flag, value)
@@ -212,8 +213,8 @@ func (c *serveConfig) set(flag, value, from, name string) error {
 	return err
 }
 
-// readFile sets the options that neither the command line nor the environment sets. The file is a
-// YAML mapping of flags to scalars.
+// readFile sets the options that were set neither on the command line nor in the environment. The
+// file is a YAML mapping from flag names to scalars.
 func (c *serveConfig) readFile() error {
 	from := "--config"
 	if c.fromVar {
@@ -273,11 +274,11 @@ func (c *serveConfig) readFile() error {
 	return nil
 }
 
-// flagName matches the flags that an error mentions.
+// flagName matches a flag in the text of an error.
 var flagName = regexp.MustCompile(`--[a-z-]+`)
 
-// located adds to err where the flags that it mentions were set. It adds nothing about flags that
-// were set on the command line.
+// located adds to err where the flags in its text were set. It omits flags that were set on the
+// command line.
 func (c *serveConfig) located(err error) error {
 	if err == nil {
 		return nil
@@ -297,8 +298,9 @@ func (c *serveConfig) located(err error) error {
 	return fmt.Errorf("%w (%s)", err, strings.Join(places, ", "))
 }
 
-// uselessFlag returns an error for a flag that was set but has no effect without another flag. It
-// ignores flags set by environment variables, which may be meant for other servers as well.
+// uselessFlag returns an error if a flag was set that has no effect without another flag. It
+// ignores flags that were set in the environment, because the variables may be for other servers as
+// well.
 func (c *serveConfig) uselessFlag() error {
 	for flag := range c.all() {
 		if from := c.from[flag.Name]; from == "" || strings.HasPrefix(from, "$") {
@@ -313,8 +315,8 @@ func (c *serveConfig) uselessFlag() error {
 	return nil
 }
 
-// print writes a file for --config. The file contains the options that were set, and the defaults
-// of the others as comments.
+// print writes a file for --config. The file contains the options that were set. The defaults of
+// all other options are comments.
 func (c *serveConfig) print(w io.Writer) error {
 	var text bytes.Buffer
 	text.WriteString(
@@ -350,8 +352,8 @@ func (c *serveConfig) printFlag(text *bytes.Buffer, flag server.Flag) {
 	text.WriteByte('\n')
 }
 
-// hasPassword reports whether value is a URL that contains a password, or that may contain one
-// because it cannot be parsed.
+// hasPassword reports whether value is a URL with a password. It also returns true for a URL that
+// cannot be parsed but may contain one.
 func hasPassword(value string) bool {
 	scheme, rest, ok := strings.Cut(value, "://")
 	if !ok {

@@ -12,8 +12,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// maxPlanned is the maximum of --viewers. At 4 KiB each, more viewers do not fit into the memory of
-// one machine.
+// maxPlanned is the maximum of --viewers. At 4 KiB for each viewer, no machine has memory for more.
 const maxPlanned = 1 << 24
 
 func doctorCommand() *cobra.Command {
@@ -73,8 +72,8 @@ It sees what a server started in its place would see, so run it as the server's 
 	return cmd
 }
 
-// verdict returns an error with exit status 1 if the report has a bad finding, or if strict is set
-// and the report has a warning. Otherwise it returns nil.
+// verdict returns an error with exit status 1 if the report has a bad finding. If strict is set, a
+// warning is enough.
 func verdict(r doctor.Report, strict bool) error {
 	bad, warn := r.Counts[doctor.Bad], r.Counts[doctor.Warn]
 	if bad == 0 && (!strict || warn == 0) {

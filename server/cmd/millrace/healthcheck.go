@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// healthTimeout limits the time for the server's response. A healthy server answers much faster.
+// healthTimeout is the time limit for the server's response. A healthy server answers much faster.
 const healthTimeout = 5 * time.Second
 
 func healthcheckCommand() *cobra.Command {

@@ -58,10 +58,10 @@ latency are not known.`,
 				fmt.Fprint(cmd.ErrOrStderr(), "\r\x1b[K")
 			}
 			if err != nil && report.Bytes == 0 && report.Publishers.Tags == 0 {
-				return err // nothing was measured, so there is no report
+				return err // nothing was measured, so do not print a report
 			}
 			if report.Interrupted && err == nil {
-				err = errInterrupted // lets scripts know that the load was incomplete
+				err = errInterrupted // so that scripts see that the load was incomplete
 			}
 			if asJSON {
 				e := json.NewEncoder(cmd.OutOrStdout())
@@ -107,15 +107,15 @@ func loadFlags(f *pflag.FlagSet, cfg *load.Config) {
 		"the server's processes on this machine, for its CPU time and memory (Linux)")
 }
 
-// A pidsValue is the value of a flag with process IDs. They are separated by commas, or by spaces
-// as in the output of pidof.
+// A pidsValue is the value of a flag for process IDs. They are separated by commas, or by spaces as
+// in the output of pidof.
 type pidsValue []int
 
 func (v *pidsValue) Type() string { return "ints" }
 
 func (v *pidsValue) String() string { return strings.Trim(fmt.Sprint([]int(*v)), "[]") }
 
-// Set appends the process IDs in s to the ones from earlier calls.
+// Set adds the process IDs in s.
 func (v *pidsValue) Set(s string) error {
 	numbers := strings.FieldsFunc(s, func(r rune) bool { return r == ',' || unicode.IsSpace(r) })
 	if len(numbers) == 0 {
@@ -131,7 +131,7 @@ func (v *pidsValue) Set(s string) error {
 	return nil
 }
 
-// isTerminal reports whether w is a terminal or another character device.
+// isTerminal reports whether w is a character device, such as a terminal.
 func isTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	if !ok {
@@ -151,7 +151,6 @@ func progressLine(p load.Progress) string {
 		p.Publishers, p.Viewers, decimalBytes(p.Bytes), p.Lost, p.Ended)
 }
 
-// printReport prints a report as text.
 func printReport(out io.Writer, r load.Report) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	row := func(cells ...any) {
@@ -210,8 +209,8 @@ func printViewers(row func(...any), name string, v load.Viewers) {
 	row(append(cells, spreadCells(v.Latency)...)...)
 }
 
-// spreadCells returns the table cells for s: P50, P99 and Max, or "-" for each if nothing was
-// measured.
+// spreadCells returns table cells with P50, P99 and Max of s. If nothing was measured, each cell is
+// "-".
 func spreadCells(s load.Spread) []any {
 	if s.Count == 0 {
 		return []any{"-", "-", "-"}
@@ -225,7 +224,7 @@ func printEnded(row func(...any), ended map[string]int) {
 	}
 }
 
-// printUsage prints the CPU time and the memory of a group of processes, or nothing if u is nil.
+// printUsage prints the CPU time and the memory of some processes. It does nothing if u is nil.
 func printUsage(row func(...any), name string, u *load.Usage) {
 	if u == nil {
 		return
@@ -258,8 +257,8 @@ func round(d time.Duration) time.Duration {
 	return d.Round(time.Microsecond)
 }
 
-// decimalBytes formats a number of bytes with decimal units (1 kB is 1000 bytes), which are usual
-// for bit rates and amounts of traffic.
+// decimalBytes formats a number of bytes with decimal units (1 kB is 1000 bytes), as is usual for
+// bit rates and traffic.
 func decimalBytes(n int64) string {
 	const units = "kMGTP"
 	if n < 1000 {

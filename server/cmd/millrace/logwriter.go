@@ -8,23 +8,23 @@ import (
 )
 
 const (
-	// logLines is the maximum number of lines that wait while the log is blocked. A busy server
-	// writes some hundred lines per second.
+	// logLines is the maximum number of queued lines. A busy server writes some hundred lines per
+	// second.
 	logLines = 4096
-	// logFlush is the maximum time that Flush waits.
+	// logFlush is how long Flush waits at most.
 	logFlush = time.Second
 )
 
 // A logWriter writes a log in a separate goroutine, so that a full pipe or a stopped terminal does
-// not block the server. While logLines lines wait, further lines are dropped. Before the next line
-// it writes the number of dropped lines.
+// not block the server. If the queue is full, it drops lines. Before the next line, it writes how
+// many lines were dropped.
 type logWriter struct {
 	w     io.Writer
 	lines chan logLine
 	lost  atomic.Int64
 }
 
-// A logLine is either a line of text, or a request to close flushed after all earlier lines were
+// A logLine is a line of text, or a request to close flushed when all earlier lines have been
 // written.
 type logLine struct {
 	text    []byte
@@ -37,7 +37,7 @@ func newLogWriter(w io.Writer) *logWriter {
 	return l
 }
 
-// Write queues a copy of p, or drops p if logLines lines wait. It never blocks.
+// Write adds a copy of p to the queue, or drops p if the queue is full. It never blocks.
 func (l *logWriter) Write(p []byte) (int, error) {
 	select {
 	case l.lines <- logLine{text: append([]byte(nil), p...)}:
@@ -57,11 +57,11 @@ func (l *logWriter) run() {
 			close(line.flushed)
 			continue
 		}
-		_, _ = l.w.Write(line.text) // an error cannot be reported anywhere
+		_, _ = l.w.Write(line.text) // there is no place to report an error
 	}
 }
 
-// Flush waits until all earlier lines have been written, but at most for logFlush.
+// Flush waits until all earlier lines have been written. It waits no longer than logFlush.
 func (l *logWriter) Flush() {
 	late := time.NewTimer(logFlush)
 	defer late.Stop()

@@ -1,12 +1,12 @@
 // Command millrace is a live streaming and file server:
 //
 //   - `millrace serve` relays streams from publishers to viewers, serves files and stores blobs.
-//   - `millrace load` puts load on a server and measures what the viewers receive.
-//   - `millrace doctor` reports the limits of the machine that are too low for serving.
-//   - `millrace token` signs and inspects the tokens (JWT) of publishers and viewers.
+//   - `millrace load` generates load for a server and measures what the viewers receive.
+//   - `millrace doctor` reports which limits of the machine are too low for a server.
+//   - `millrace token` signs and shows the tokens (JWT) of publishers and viewers.
 //
-// This package only connects other packages: server/internal/server has the server and its flags,
-// internal/load the load, and server/internal/doctor the checks of the machine.
+// This package only connects other packages. Package server/internal/server has the server and its
+// flags, internal/load generates load, and server/internal/doctor checks the machine.
 package main
 
 import (
@@ -20,12 +20,12 @@ import (
 
 func main() {
 	ends := []os.Signal{os.Interrupt, syscall.SIGTERM}
-	if !signal.Ignored(syscall.SIGHUP) { // nohup makes processes ignore SIGHUP
+	if !signal.Ignored(syscall.SIGHUP) { // nohup makes a process ignore SIGHUP
 		ends = append(ends, syscall.SIGHUP)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), ends...)
-	// The first signal requests an orderly shutdown. A second signal ends the process at once, even
-	// if SIGINT was ignored at the start, as for background processes of a shell.
+	// The first signal starts an orderly shutdown. The second signal ends the process at once, even
+	// if SIGINT was ignored at the start, as in a background process of a shell.
 	context.AfterFunc(ctx, func() {
 		second := make(chan os.Signal, 1)
 		signal.Notify(second, os.Interrupt, syscall.SIGTERM)

@@ -21,21 +21,21 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// successorTime limits the total time of a replacement: first this process waits until it has the
-// directory of recordings, and then it waits until the successor serves.
+// successorTime is the time limit for replacing this process. In this time, the process waits for
+// the directory of recordings, and then until its successor serves.
 const successorTime = time.Minute
 
-// A running is a running server that handles signals.
+// A running is a running server. It handles signals.
 type running struct {
 	*server.Server
 	log *slog.Logger
-	// cfg holds the options in force. Options that cannot be reloaded keep their values from the
-	// start.
+	// cfg has the options that are in use. If an option cannot be reloaded, it keeps its value from
+	// the start.
 	cfg       *serveConfig
 	listeners map[string]net.Listener
 	end       context.CancelCauseFunc
 
-	endsOnHangup bool // whether SIGHUP ends the server if its terminal has been closed
+	endsOnHangup bool // whether SIGHUP ends the server if the terminal was closed
 }
 
 // serve runs a server until ctx ends or another process replaces this one.
@@ -48,9 +48,9 @@ func serve(ctx context.Context, cfg *serveConfig) error {
 	defer end(nil)
 	r := &running{log: cfg.Log, cfg: cfg, end: end, endsOnHangup: !signal.Ignored(syscall.SIGHUP) &&
 		hasTerminal()}
-	signal.Ignore(syscall.SIGPIPE) // the server outlives the reader of its log
+	signal.Ignore(syscall.SIGPIPE) // the server must survive the reader of its log
 	signals := make(chan os.Signal, 1)
-	signal.Reset(syscall.SIGHUP) // SIGHUP ends the other commands, see main
+	signal.Reset(syscall.SIGHUP) // SIGHUP ends all other commands, see main
 	signal.Notify(signals, append(replaceSignals, syscall.SIGHUP)...)
 	defer signal.Stop(signals)
 
@@ -77,9 +77,9 @@ func serve(ctx context.Context, cfg *serveConfig) error {
 	return r.Run(ctx, inherited.Listeners)
 }
 
-// memoryBudget returns the memory budget of a process in bytes. If given is not 0, the result is
-// given. Otherwise it is half of most, the memory that the process may have, but at least
-// server.MinMemory. If most is 0, that memory is unknown, and the result is given.
+// memoryBudget returns the memory budget of a process in bytes. most is the memory that the process
+// may use, or 0 if that is unknown. If given is not 0, the budget is given. Otherwise it is half of
+// most, but at least server.MinMemory. If both are 0, there is no budget, and the result is 0.
 func memoryBudget(given, most int64) int64 {
 	if given > 0 || most == 0 {
 		return given
@@ -110,7 +110,7 @@ func (r *running) obey(ctx context.Context, signals <-chan os.Signal) {
 }
 
 // reload reads the configuration again and applies it. If the new configuration is invalid, the
-// present one stays in force.
+// current one stays in use.
 func (r *running) reload() {
 	r.notify(systemd.Notify("RELOADING=1\nMONOTONIC_USEC=" + strconv.FormatInt(monotonic(), 10)))
 	defer func() { r.notify(systemd.Notify("READY=1")) }()
@@ -127,7 +127,7 @@ func (r *running) reload() {
 		case now.Value.String() == f.Value.String():
 		case slices.Contains(server.Reloadable, f.Name):
 			changed = append(changed, f.Name)
-			_ = now.Value.Set(f.Value.String()) // cannot fail, because f has accepted the value
+			_ = now.Value.Set(f.Value.String()) // cannot fail, because f already has the value
 		default:
 			fixed = append(fixed, f.Name)
 		}
@@ -138,13 +138,13 @@ func (r *running) reload() {
 	}
 }
 
-// replace starts the same command in a new process, and ends this process when the new one serves.
-// First it waits until this process has the directory of recordings. If it did not wait, and the
-// new process were replaced too, the third process could get the directory before the second.
+// replace starts a new process with the same command, and ends this process when the new one
+// serves. It first waits until this process may use the directory of recordings. Otherwise, if the
+// new process were replaced as well, the third process could get the directory before the second.
 func (r *running) replace(ctx context.Context) {
 	ctx, cancel := context.WithTimeoutCause(ctx, successorTime, errors.New("it takes too long"))
 	defer cancel()
-	// The program is started by its path, because the file may have been replaced by a new version.
+	// Start the program by its path, because the file may contain a new version.
 	cmd := exec.Command(os.Args[0], os.Args[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	err := r.AwaitRecords(ctx)
@@ -166,7 +166,7 @@ func (r *running) notify(err error) {
 	}
 }
 
-// hasTerminal reports whether the process has a controlling terminal that is still open.
+// hasTerminal reports whether the process has a controlling terminal that is open.
 func hasTerminal() bool {
 	f, err := os.Open("/dev/tty")
 	if err == nil {

@@ -9,10 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// replaceSignals are the signals upon which another process replaces this one.
+// replaceSignals are the signals that make another process replace this one.
 var replaceSignals = []os.Signal{syscall.SIGUSR2}
 
-// monotonic returns the time of CLOCK_MONOTONIC in microseconds, as systemd expects it.
+// monotonic returns CLOCK_MONOTONIC in microseconds, for systemd.
 func monotonic() int64 {
 	var t unix.Timespec
 	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &t) // cannot fail

@@ -68,7 +68,7 @@ process by a new one, which inherits the listeners.`,
 				return cfg.print(cmd.OutOrStdout())
 			}
 			stderr := cmd.ErrOrStderr()
-			if file, ok := stderr.(*os.File); ok { // the file may be a pipe without a reader
+			if file, ok := stderr.(*os.File); ok { // stderr may be a pipe without a reader
 				written := newLogWriter(file)
 				defer written.Flush()
 				stderr = written
@@ -81,7 +81,7 @@ process by a new one, which inherits the listeners.`,
 			for _, name := range cfg.unknownVariables(os.Environ()) {
 				log.Warn("this variable stands for no flag of millrace serve: see millrace serve --help", "variable", name)
 			}
-			// go-redis logs to standard error. The log is turned off, because the callers log the
+			// Turn off the log of go-redis, which writes to standard error. The callers log the
 			// errors that go-redis returns.
 			logging.Disable()
 			return serve(cmd.Context(), cfg)

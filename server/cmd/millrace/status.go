@@ -21,7 +21,7 @@ func (e *statusError) Unwrap() error { return e.error }
 // unknownCommand is the beginning of cobra's error for an unknown command.
 const unknownCommand = "unknown command"
 
-// exitStatus returns the exit status of the process for err. err must not be nil.
+// exitStatus returns the exit status for err, which must not be nil.
 func exitStatus(err error) int {
 	if s, ok := errors.AsType[*statusError](err); ok {
 		return s.status
@@ -32,10 +32,10 @@ func exitStatus(err error) int {
 	return 1
 }
 
-// misused returns err with exit status 2, which stands for an error in the command line.
+// misused returns err with exit status 2, which means an error in the command line.
 func misused(err error) error { return withStatus(err, 2) }
 
-// noArguments returns an error if there are arguments that are not flags.
+// noArguments returns an error if there are arguments other than flags.
 func noArguments(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return misused(fmt.Errorf("%s takes no argument, such as %q: see %[1]s --help",
@@ -44,7 +44,7 @@ func noArguments(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// withStatus returns err with an exit status, or nil if err is nil.
+// withStatus returns err with an exit status. If err is nil, it returns nil.
 func withStatus(err error, status int) error {
 	if err == nil {
 		return nil
@@ -52,8 +52,8 @@ func withStatus(err error, status int) error {
 	return &statusError{err, status}
 }
 
-// wrongFlag returns an error for a flag that cannot be parsed. It replaces the texts of pflag and
-// strconv with a description of the valid values.
+// wrongFlag returns an error for a flag that cannot be parsed. It describes the valid values,
+// instead of using the texts of pflag and strconv.
 func wrongFlag(cmd *cobra.Command, err error) error {
 	if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
 		return misused(wrongValue("--"+invalid.GetFlag().Name, invalid))
@@ -61,20 +61,20 @@ func wrongFlag(cmd *cobra.Command, err error) error {
 	return misused(fmt.Errorf("%w: see %s --help", err, cmd.CommandPath()))
 }
 
-// wrongValue returns an error for the invalid value of a flag. name is the flag as the user gave
-// it.
+// wrongValue returns an error for a flag with an invalid value. name is the flag in the text of the
+// error.
 func wrongValue(name string, invalid *pflag.InvalidValueError) error {
 	if errors.Is(invalid, strconv.ErrRange) {
 		return fmt.Errorf("%s is %s, which is out of range", name, invalid.GetValue())
 	}
 	want, ok := wanted[invalid.GetFlag().Value.Type()]
 	if !ok {
-		want = invalid.Unwrap().Error() // errors of our own flag types name valid values
+		want = invalid.Unwrap().Error() // the errors of our flag types describe the valid values
 	}
 	return fmt.Errorf("%s is %q, %s", name, invalid.GetValue(), want)
 }
 
-// wanted maps the type of a pflag value to a description of the valid values.
+// wanted describes the valid values for each type of a pflag value.
 var wanted = map[string]string{
 	"bool":     "want true or false, or nothing, which is true",
 	"int":      "want a whole number, as in 100",

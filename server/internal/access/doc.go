@@ -1,10 +1,12 @@
-// Package access decides who may publish, watch, read and use the operator's actions. It decides by
-// tokens, by the answers of the hook, and by the site of a player. It counts and logs refusals.
+// Package access decides who may publish, watch and read, and who may use the operator's actions.
+// It considers tokens, the answers of the hook, and the site of a player. It counts and logs
+// refusals.
 //
-// A [Policy] knows the tokens of a listener (plain and signed), and decides what each client may
-// do. A [Gate] applies the current policy, and then asks the hook, a program of the operator.
+// A [Policy] has the plain and signed tokens of a listener, and decides what each client may do. A
+// [Gate] applies the current policy, and then asks the hook, which is a program of the operator.
 // [Origins] lists the other sites that may play streams. [Refusals] answers, counts and logs
 // refusals. The error of a refusal is always a [refuse.Refusal].
 //
-// The package uses package streamname to find stream names in addresses, and knows no other route.
+// The package finds stream names in URL paths with package streamname. It does not depend on other
+// routes.
 package access

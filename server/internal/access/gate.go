@@ -8,28 +8,29 @@ import (
 	"github.com/millrace-io/millrace/server/internal/hook"
 )
 
-// A Gate admits the clients of a listener: first by its current Policy, and then by the hook, if
-// there is one. The Policy may be replaced at any time.
+// A Gate admits the clients of a listener. It first applies its current Policy, and then asks the
+// hook if there is one. The Policy may be replaced at any time.
 type Gate struct {
 	policy   atomic.Pointer[Policy]
-	hook     *hook.Client // may be nil
+	hook     *hook.Client // nil if there is no hook
 	refusals *Refusals
 }
 
-// NewGate returns a gate. The caller must call SetPolicy before the first use. The gate borrows h.
-// If there is no hook, h is nil.
+// NewGate returns a gate. The caller must call SetPolicy before the first use. The gate borrows h,
+// which is nil if there is no hook.
 func NewGate(h *hook.Client, refusals *Refusals) *Gate { return &Gate{hook: h, refusals: refusals} }
 
 // Policy returns the current policy, or nil before SetPolicy.
 func (g *Gate) Policy() *Policy { return g.policy.Load() }
 
-// SetPolicy replaces the policy. The gate shares p with other goroutines, so p must not be changed
-// afterwards.
+// SetPolicy replaces the policy. p must not be changed afterwards, because several goroutines use
+// it.
 func (g *Gate) SetPolicy(p *Policy) { g.policy.Store(p) }
 
-// Protect returns a handler that calls next for clients that may read, and refuses others. A
-// handler of requests that write must check the permission to write itself. OPTIONS is open to
-// everyone, because browsers cannot send a token with it.
+// Protect returns a handler that passes a GET or HEAD request to next if the client may read, and
+// otherwise refuses it. It passes all other requests to next. A handler that allows a client to
+// write must check the permission itself. OPTIONS needs no token, because browsers cannot send one
+// with it.
 func (g *Gate) Protect(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
@@ -42,7 +43,7 @@ func (g *Gate) Protect(next http.Handler) http.Handler {
 			return
 		}
 		if p.Read != "" {
-			// Shared caches must not keep the response. A handler may add no-cache to this value.
+			// Shared caches must not store the response. A handler may add no-cache to the header.
 			w.Header().Set("Cache-Control", "private")
 			p.giveCookie(w, r)
 		}
@@ -50,9 +51,9 @@ func (g *Gate) Protect(next http.Handler) http.Handler {
 	})
 }
 
-// giveCookie sets the cookie in the response to a browser that opens a page with the plain token. A
-// browser with a signed token gets no cookie, because the cookie gives access to everything, and a
-// signed token only to one stream.
+// giveCookie sets a cookie if a browser opens a page with a plain token. It sets no cookie for a
+// signed token, because the cookie gives access to everything, and the signed token gives access to
+// one stream only.
 func (p *Policy) giveCookie(w http.ResponseWriter, r *http.Request) {
 	shown := p.QueryToken(r.URL.RawQuery)
 	if shown == "" || !strings.Contains(r.Header.Get("Accept"), "text/html") || !p.isPlain(shown) {
@@ -64,8 +65,8 @@ func (p *Policy) giveCookie(w http.ResponseWriter, r *http.Request) {
 		Secure: overTLS(r), SameSite: http.SameSiteStrictMode})
 }
 
-// ProtectDecision returns a handler that calls next for clients that may use the operator's
-// actions, and refuses others.
+// ProtectDecision returns a handler that passes a request to next if the client may use the
+// operator's actions, and otherwise refuses it.
 func (g *Gate) ProtectDecision(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if err := g.Policy().checkDecision(r); err != nil {

@@ -14,17 +14,16 @@ import (
 // HasHook reports whether there is a hook.
 func (g *Gate) HasHook() bool { return g.hook != nil }
 
-// Question returns the request that asks the hook about a publisher's or viewer's request for a
-// stream.
+// Question returns the question to the hook about a request to publish or play a stream.
 func (g *Gate) Question(event hook.Event, r *http.Request, name, protocol string) *hook.Request {
 	return &hook.Request{Event: event, Stream: name, Protocol: protocol, Address: r.RemoteAddr,
 		Agent: r.UserAgent(), Query: r.URL.RawQuery, Token: g.Policy().shownToken(r)}
 }
 
-// Ask asks the hook about a publisher, or about a viewer with a connection. It removes the port
-// from q.Address, if there is one. Ask returns the public name of the stream and the client's
-// terms. If there is no hook, it returns the requested name and no terms. The error is a
-// [refuse.Refusal] or that of ctx.
+// Ask asks the hook about a publisher, or about a viewer with a connection. It returns the public
+// name of the stream and the client's terms. If there is no hook, it returns the requested name and
+// no terms. The error is a [refuse.Refusal] or the error of ctx. Ask removes the port from
+// q.Address.
 func (g *Gate) Ask(ctx context.Context, q *hook.Request) (name string, terms live.Terms,
 	err error) {
 	q.Address = withoutPort(q.Address)
@@ -37,8 +36,6 @@ func (g *Gate) Ask(ctx context.Context, q *hook.Request) (name string, terms liv
 	return g.askPlay(ctx, q)
 }
 
-// askPublish asks the hook about a publisher. It returns the public name of its stream and its
-// terms.
 func (g *Gate) askPublish(ctx context.Context, q *hook.Request) (string, live.Terms, error) {
 	a, err := g.hook.Ask(ctx, q)
 	if err != nil {
@@ -53,8 +50,6 @@ func (g *Gate) askPublish(ctx context.Context, q *hook.Request) (string, live.Te
 	return q.Name, live.Terms{MaxViewers: a.MaxViewers, MaxTime: a.MaxTime, Ended: end}, nil
 }
 
-// askPlay asks the hook about a viewer with a connection. It returns the public name of the stream
-// and the viewer's terms.
 func (g *Gate) askPlay(ctx context.Context, q *hook.Request) (string, live.Terms, error) {
 	p, err := g.hook.Play(ctx, q)
 	if err != nil {
@@ -69,8 +64,8 @@ func (g *Gate) askPlay(ctx context.Context, q *hook.Request) (string, live.Terms
 	return name, live.Terms{MaxTime: a.MaxTime, Ended: p.End}, nil
 }
 
-// publicName returns the stream's name in the hook's answer, or the requested name if the answer
-// has none. It refuses an invalid name.
+// publicName returns the stream's name in the hook's answer a. If a has no name, it returns asked,
+// the name that the client requested. If the name is invalid, it returns a [refuse.Refusal].
 func publicName(asked string, a *hook.Answer) (string, error) {
 	if a.Name == "" {
 		return asked, nil
@@ -84,8 +79,8 @@ func publicName(asked string, a *hook.Answer) (string, error) {
 	return a.Name, nil
 }
 
-// AskRecording asks the hook whether to record a stream. The gate must have a hook. If the stream
-// is not to be recorded, end is nil. Otherwise the caller must call end when the recording ends.
+// AskRecording asks the hook whether to record a stream. The gate must have a hook. If the hook
+// refuses, end is nil. Otherwise the caller must call end when the recording ends.
 func (g *Gate) AskRecording(name string) (end func(reason string, bytes int64), err error) {
 	q := &hook.Request{Event: hook.Record, Stream: name, Name: name}
 	_, err = g.hook.Ask(context.Background(), q)

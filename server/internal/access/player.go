@@ -13,20 +13,21 @@ import (
 // A player is an HLS player that the hook has allowed.
 type player struct {
 	*hook.Play
-	query string // query of the client's request
+	query string // query of the player's request, as the hook has seen it
 }
 
 type playerKey struct{}
 
-// playerOf returns the player of a request, or nil if the hook was not asked about the request.
+// playerOf returns the player of a request, or nil if AskPlayer did not ask the hook about the
+// request.
 func playerOf(r *http.Request) *player {
 	p, _ := r.Context().Value(playerKey{}).(*player)
 	return p
 }
 
 // AskPlayer asks the hook about an HLS player, unless an earlier answer is still valid. It returns
-// the request to serve, and the public name of the stream. If there is no hook, or the request is
-// from another node, it returns r and name.
+// the request to serve and the public name of the stream. It returns r and name unchanged if there
+// is no hook, or if the request is from another node.
 func (g *Gate) AskPlayer(r *http.Request, name string) (*http.Request, string, error) {
 	if _, ok := NodeOf(r); ok || g.hook == nil {
 		return r, name, nil
@@ -53,9 +54,9 @@ func NoteServed(r *http.Request, n int) {
 	}
 }
 
-// Shown returns the credentials that distinguish an HLS player from others at its address. They are
-// the token and, if there is a hook, also the player's whole query, because the hook is asked about
-// each query.
+// Shown returns a text that distinguishes HLS players with the same address by their credentials.
+// It consists of the token and, if there is a hook, also of the player's whole query, because the
+// hook is asked about each query.
 func (g *Gate) Shown(r *http.Request) string {
 	shown := g.Policy().shownToken(r)
 	if g.hook != nil {
@@ -64,13 +65,13 @@ func (g *Gate) Shown(r *http.Request) string {
 	return shown
 }
 
-// maxAddedToken limits the length in bytes of the token that is added to the addresses in a
-// playlist, because a playlist has hundreds of addresses. Signed tokens are never longer.
+// maxAddedToken is the maximum length in bytes of a token that is added to the URLs in a playlist.
+// A playlist has hundreds of URLs. Signed tokens are never longer.
 const maxAddedToken = 1 << 10
 
-// AddedQuery returns the query, without "?", that is added to each address in a playlist. It must
-// be added because players do not repeat their own query. If the hook was asked about r, it is the
-// whole query that the hook has seen. Otherwise it is the token, if reading needs a token.
+// AddedQuery returns the query, without "?", to add to each URL in a playlist. It must be added
+// because players do not repeat their query. If the hook was asked about r, it is the whole query
+// that the hook has seen. Otherwise it is the token, if reading needs a token.
 func (g *Gate) AddedQuery(r *http.Request) string {
 	if p := playerOf(r); p != nil {
 		return p.query
@@ -85,16 +86,16 @@ func (g *Gate) AddedQuery(r *http.Request) string {
 	return ""
 }
 
-// IsPublic reports whether a shared cache may keep the response to a request. It may if everyone
-// may read, there is no hook, and the request contains no token.
+// IsPublic reports whether a shared cache may store the response to a request. It may if everyone
+// may read, there is no hook, and the request has no token.
 func (g *Gate) IsPublic(r *http.Request) bool {
 	p := g.Policy()
 	return p.Read == "" && p.shownToken(r) == "" && g.hook == nil
 }
 
 // ownQuery returns a client's query without the parameters that HLS players add. It sorts the
-// parameters, so that all requests of a player have the same query. It escapes the result for a
-// playlist.
+// parameters, so that all requests of a player have the same query. It escapes characters that must
+// not be in a playlist.
 func ownQuery(query string) string {
 	own := strings.Split(query, "&")
 	own = slices.DeleteFunc(own, func(parameter string) bool {
@@ -108,6 +109,6 @@ func ownQuery(query string) string {
 	return notInPlaylists.Replace(strings.Join(own, "&"))
 }
 
-// notInPlaylists escapes characters that are allowed in a client's query but end an address in a
+// notInPlaylists escapes characters that may be in a client's query, but would end a URL in a
 // playlist.
 var notInPlaylists = strings.NewReplacer(" ", "%20", `"`, "%22", "#", "%23")

@@ -14,52 +14,53 @@ import (
 	"github.com/millrace-io/millrace/server/internal/token"
 )
 
-// A Policy decides what clients of a listener may do. It is immutable. To change the policy, give
-// the [Gate] another one.
+// A Policy decides what the clients of a listener may do. It is immutable. To change the policy,
+// pass another one to the [Gate].
 //
 // These clients may publish streams and write blobs:
 //
-//   - If there is a publish token: a client that shows the token.
-//   - If there are keys: a client that shows a token signed with one of the keys, for the stream
-//     that it publishes. Keys do not matter for blobs.
-//   - If a token is not needed: a client of a loopback listener, if the Host of its request names
-//     this machine. Host matters because a web page can make its own host name resolve to
-//     127.0.0.1, and would then count as same-origin (DNS rebinding).
-//   - If a token is not needed and there is a hook: clients of other listeners may publish streams,
-//     too. The hook is asked after the policy.
-//   - A page of another site may never write.
+//   - If there is a publish token: a client with this token.
+//   - If there are keys: a client with a token that one of the keys has signed, for the stream that
+//     it publishes. Signed tokens are not valid for blobs.
+//   - If no token is needed: a client of a loopback listener. The Host of its request must name
+//     this machine, because a web page can make its host name resolve to 127.0.0.1, and would then
+//     count as same-origin (DNS rebinding).
+//   - If no token is needed and there is a hook: clients of other listeners, too, but only to
+//     publish streams. The hook is asked later.
+//   - Never: a page of another site.
 //
 // These clients may read streams, files, blobs, the page, the API and the metrics:
 //
-//   - If there is a read token: a client that shows the read token, the publish token, or a signed
-//     token for the requested stream.
-//   - If there is no read token: every client. But on a loopback listener, the Host of the request
-//     must name this machine, or the client must show the publish token or a signed token for the
-//     requested stream.
+//   - If there is a read token: a client with the read token, the publish token, or a signed token
+//     for the requested stream.
+//   - If there is no read token: every client. On a loopback listener, however, the Host of the
+//     request must name this machine, unless the client has the publish token or a signed token for
+//     the requested stream.
 //
-// A browser that opens a page with ?token=TOKEN gets a cookie, so that the page's requests, players
-// and links need no token. The cookie gives no right to write.
+// A browser that opens a page with ?token=TOKEN gets a cookie. The requests, players and links of
+// the page then need no token. The cookie does not allow the browser to write.
 //
-// A client may use the operator's actions, on the admin listener, if it may read there, and shows
-// the token or connects over loopback. A page of another site may never use them.
+// A client of the admin listener may use the operator's actions if it may read. If there is no
+// admin token, the listener must be a loopback listener. A page of another site may never use these
+// actions.
 type Policy struct {
-	Publish, Read string // may be empty
+	Publish, Read string // tokens; may be empty
 	Keys          token.Keys
-	Hook          bool // a hook decides about publishers after this policy
+	Hook          bool // whether the hook is asked about publishers later
 	Loopback      bool // whether only this machine can reach the listener
 }
 
-// crossOrigin refuses requests from pages of other sites, except for GET, HEAD and OPTIONS.
+// crossOrigin refuses requests from pages of other sites, except GET, HEAD and OPTIONS.
 var crossOrigin = http.NewCrossOriginProtection()
 
-// needsToken reports whether a client must show a token to publish the named stream, or to write a
-// blob if name is empty.
+// needsToken reports whether a client needs a token to publish the stream called name. If name is
+// empty, it reports whether a client needs a token to write a blob.
 func (p *Policy) needsToken(name string) bool {
 	return p.Publish != "" || name != "" && len(p.Keys) > 0
 }
 
-// CheckPublish returns nil if the request may publish the named stream. If name is empty, it
-// returns nil if the request may write a blob. Otherwise it returns a [refuse.Refusal].
+// CheckPublish returns nil if the request may publish the stream called name, and otherwise a
+// [refuse.Refusal]. If name is empty, it checks whether the request may write a blob.
 func (p *Policy) CheckPublish(r *http.Request, name string) error {
 	if crossOrigin.Check(r) != nil {
 		return refuse.New(http.StatusForbidden,
@@ -74,8 +75,8 @@ func (p *Policy) CheckPublish(r *http.Request, name string) error {
 	return err
 }
 
-// MayPublish is CheckPublish for protocols that web pages cannot use. shown is the client's token
-// or "". how says how to send a token; it becomes part of a refusal.
+// MayPublish is CheckPublish for protocols that web pages cannot use. shown is the client's token,
+// or "" if there is none. how explains how to send a token, for the text of a refusal.
 func (p *Policy) MayPublish(shown, name, how string) error {
 	switch {
 	case p.needsToken(name) && shown == "":
@@ -89,8 +90,8 @@ func (p *Policy) MayPublish(shown, name, how string) error {
 	return nil
 }
 
-// checkRead returns nil if the request may read, and otherwise a [refuse.Refusal]. The cookie
-// counts only if the request contains no token, because the cookie may be from an older token.
+// checkRead returns nil if the request may read, and otherwise a [refuse.Refusal]. The cookie is
+// ignored if the request has a token, because the cookie may be from an older token.
 func (p *Policy) checkRead(r *http.Request) error {
 	shown, name := p.shownToken(r), streamname.InPath(r.URL.Path)
 	if p.Read == "" && p.readNeedsToken(r) && p.checkToken(shown, token.Read, name) != nil {
@@ -107,13 +108,12 @@ func (p *Policy) checkRead(r *http.Request) error {
 	return p.MayRead(shown, name, "?token=TOKEN, or Authorization: Bearer TOKEN")
 }
 
-// readNeedsToken reports whether a client must show a token to read.
 func (p *Policy) readNeedsToken(r *http.Request) bool {
 	return p.Read != "" || p.Loopback && !IsThisMachine(r.Host)
 }
 
-// MayRead is checkRead for protocols that web pages cannot use. shown is the client's token or "".
-// how says how to send a token; it becomes part of a refusal.
+// MayRead is checkRead for protocols that web pages cannot use. shown is the client's token, or ""
+// if there is none. how explains how to send a token, for the text of a refusal.
 func (p *Policy) MayRead(shown, name, how string) error {
 	switch {
 	case p.Read == "":
@@ -124,7 +124,8 @@ func (p *Policy) MayRead(shown, name, how string) error {
 	return p.checkToken(shown, token.Read, name)
 }
 
-// checkDecision returns nil if the request may use the operator's actions, or a [refuse.Refusal].
+// checkDecision returns nil if the request may use the operator's actions, and otherwise a
+// [refuse.Refusal].
 func (p *Policy) checkDecision(r *http.Request) error {
 	switch {
 	case crossOrigin.Check(r) != nil:
@@ -136,8 +137,8 @@ func (p *Policy) checkDecision(r *http.Request) error {
 	return p.checkRead(r)
 }
 
-// checkToken returns nil if the token shown gives the right to the named stream. If name is empty,
-// it returns nil if the token gives the right to everything that is not a stream.
+// checkToken returns nil if the token in shown grants right for the stream called name. If name is
+// empty, it checks whether the token grants right for everything except streams.
 func (p *Policy) checkToken(shown string, right token.Right, name string) error {
 	wrong := "wrong token"
 	if right == token.Publish {
@@ -162,16 +163,15 @@ func (p *Policy) checkToken(shown string, right token.Right, name string) error 
 	return nil
 }
 
-// On returns a copy of p for a listener. loopback says whether only this machine can reach the
-// listener.
+// On returns a copy of p for another listener. loopback is Policy.Loopback for that listener.
 func (p *Policy) On(loopback bool) *Policy {
 	on := *p
 	on.Loopback = loopback
 	return &on
 }
 
-// Publishing returns how publishers are authorized: by a token ("token"), by the hook ("hook"), not
-// at all ("open"), or never ("off").
+// Publishing returns who may publish: clients with a token ("token"), clients that the hook allows
+// ("hook"), all clients ("open"), or none ("off").
 func (p *Policy) Publishing() string {
 	switch {
 	case p.needsToken("any"):
@@ -184,7 +184,7 @@ func (p *Policy) Publishing() string {
 	return "off"
 }
 
-// Reading returns how readers are authorized: not at all ("open") or by a token ("token").
+// Reading returns who may read: all clients ("open") or clients with a token ("token").
 func (p *Policy) Reading() string {
 	if p.Read != "" {
 		return "token"
@@ -192,22 +192,23 @@ func (p *Policy) Reading() string {
 	return "open"
 }
 
-// isPlain reports whether shown is a plain token that gives the right to read everything.
+// isPlain reports whether shown is the publish token or the read token. Both allow a client to read
+// everything.
 func (p *Policy) isPlain(shown string) bool {
 	return p.Publish != "" && sameToken(shown, p.Publish) || p.Read != "" &&
 		sameToken(shown, p.Read)
 }
 
-// cookie returns the cookie of a browser that has shown the token. Browsers send a cookie to all
-// ports of a host. Therefore the cookie's value does not reveal the token. The cookie's name
-// depends on the token, so that several servers on one host have separate cookies.
+// cookie returns the cookie that replaces the read token in a browser. Its value does not reveal
+// the token, because browsers send a cookie to all ports of a host. Its name depends on the token,
+// so that several servers on one host have separate cookies.
 func (p *Policy) cookie() (name, value string) {
 	sum := sha256.Sum256([]byte("millrace-read\x00" + p.Read))
 	text := hex.EncodeToString(sum[:])
 	return "millrace-read-" + text[:8], text[8:]
 }
 
-// shownToken returns the token in the request, or "".
+// shownToken returns the token in the request, or "" if there is none.
 func (p *Policy) shownToken(r *http.Request) string {
 	if scheme, token, ok := strings.Cut(r.Header.Get("Authorization"), " "); ok &&
 		strings.EqualFold(scheme, "Bearer") {
@@ -216,14 +217,15 @@ func (p *Policy) shownToken(r *http.Request) string {
 	return p.QueryToken(r.URL.RawQuery)
 }
 
-// QueryToken returns the token in a query, or "". People type a token literally, and programs
-// escape it in different ways. QueryToken tries several ways to decode it. It returns the first
-// result that is a plain token of p or, if none is, the first result.
+// QueryToken returns the token in a query, or "" if there is none. People type a token literally,
+// and programs escape it in different ways. QueryToken therefore decodes it in several ways. It
+// returns the first result that is a plain token of p. If there is no such result, it returns the
+// first one.
 func (p *Policy) QueryToken(query string) string {
 	for len(query) > 0 && !strings.HasPrefix(query, "token=") {
 		_, query, _ = strings.Cut(query, "&")
 	}
-	if query == "" { // the usual case for players
+	if query == "" { // as usual for players
 		return ""
 	}
 	rest := strings.TrimPrefix(query, "token=")
@@ -245,7 +247,8 @@ func unescape(by func(string) (string, error), text string) string {
 	return text
 }
 
-// sameToken compares two tokens in a time that does not depend on their contents or lengths.
+// sameToken reports whether two tokens are equal. Its duration does not depend on their contents or
+// lengths.
 func sameToken(a, b string) bool {
 	x, y := sha256.Sum256([]byte(a)), sha256.Sum256([]byte(b))
 	return subtle.ConstantTimeCompare(x[:], y[:]) == 1

@@ -14,21 +14,21 @@ import (
 	"github.com/millrace-io/millrace/server/internal/streamname"
 )
 
-// A Kind is what a refused client tried to do.
+// A Kind says what a refused client has tried to do.
 type Kind string
 
-// The kinds of clients.
+// Kinds of clients.
 const (
 	Publisher Kind = "publisher"
 	Viewer    Kind = "viewer"
 	Writer    Kind = "writer" // writes a blob
 	Reader    Kind = "reader" // reads anything else: the page, the API, metrics, files, blobs
 	Node      Kind = "node"
-	Unknown   Kind = "unknown" // an RTMP connection that has not sent its request
+	Unknown   Kind = "unknown" // an RTMP connection without a request
 )
 
-// causes lists the causes for which each kind of client can be refused. Any other cause counts as
-// refuse.Other.
+// causes lists the causes for which clients of each kind can be refused. A refusal with any other
+// cause is counted as refuse.Other.
 var causes = map[Kind][]refuse.Cause{
 	Publisher: {refuse.BadName, refuse.Path, refuse.Method, refuse.NoToken, refuse.Forbidden,
 		refuse.Conflict, refuse.Limit, refuse.Memory, refuse.ByOperator, refuse.Shutdown,
@@ -46,15 +46,15 @@ var causes = map[Kind][]refuse.Cause{
 		refuse.Shutdown, refuse.Other},
 }
 
-// Refused is the key of the refusal counters.
+// Refused is the key of a refusal counter.
 type Refused struct {
 	Client Kind
 	Cause  refuse.Cause
 }
 
-// isNoise reports whether a refusal is routine. Routine refusals are logged at debug level only.
-// They concern port scanners, probes, and some requests of other nodes, which retry and log lasting
-// problems themselves.
+// isNoise reports whether a refusal is routine, and therefore logged only at debug level. Port
+// scanners and probes cause routine refusals. So do some requests of other nodes, which retry and
+// log lasting problems themselves.
 func (k Refused) isNoise() bool {
 	switch k.Client {
 	case Reader:
@@ -67,16 +67,16 @@ func (k Refused) isNoise() bool {
 	return false
 }
 
-// Refusals answers, counts and logs refused clients. To keep clients that retry from filling the
-// log, it logs at most refusalLines refusals per refusalPeriod as warnings, for each kind of
-// client. It logs further ones at debug level.
+// Refusals answers, counts and logs refused clients. For each kind of client, it logs at most
+// refusalLines refusals per refusalPeriod as warnings, and the remaining ones at debug level.
+// Clients that retry therefore do not fill the log.
 type Refusals struct {
 	log         *slog.Logger
-	origins     *Origins // sites with players that may read the reason
-	secretNames bool     // whether stream names may be secret keys, as with a hook
+	origins     *Origins // sites with pages that may read the reason of a refusal
+	secretNames bool     // whether stream names are secret keys, as may be with a hook
 
 	mu     lock.Mutex
-	counts map[Refused]int64 // has all possible keys
+	counts map[Refused]int64 // has an entry for every possible key
 	lines  map[Kind]*lineLimit
 }
 
@@ -88,12 +88,12 @@ const (
 // A lineLimit counts the log lines in a period.
 type lineLimit struct {
 	since        time.Time // start of the period
-	lines, muted int       // muted is the number of refusals above the limit since the last warning
+	lines, muted int       // muted is the number of refusals since the last warning
 }
 
-// NewRefusals returns Refusals that log to log. It borrows origins, the sites whose players may
-// read the reason. If secretNames is set, the stream names that clients request are kept out of the
-// log.
+// NewRefusals returns Refusals that log to log. It borrows origins, the sites with pages that may
+// read the reason of a refusal. If secretNames is set, the log does not contain the stream names
+// that clients request.
 func NewRefusals(log *slog.Logger, origins *Origins, secretNames bool) *Refusals {
 	r := &Refusals{
 		log: log, origins: origins, secretNames: secretNames,
@@ -108,8 +108,8 @@ func NewRefusals(log *slog.Logger, origins *Origins, secretNames bool) *Refusals
 	return r
 }
 
-// Note counts a refusal. It logs the refusal with attrs, the reason, and the status if why has one.
-// The caller answers the client.
+// Note counts a refusal, and logs it with attrs, the reason, and the status if why has one. The
+// caller must answer the client.
 func (f *Refusals) Note(client Kind, why error, attrs ...any) {
 	key := Refused{client, refuse.CauseOf(why)}
 	if !slices.Contains(causes[client], key.Cause) {
@@ -130,8 +130,8 @@ func (f *Refusals) Note(client Kind, why error, attrs ...any) {
 	f.log.Log(context.Background(), level, message, attrs...)
 }
 
-// count counts a refusal. It returns the level at which to log it. If that is the level of a
-// warning, muted is the number of refusals since the previous warning that were above the limit.
+// count counts a refusal, and returns the level at which to log it. If it is a warning, muted is
+// the number of refusals that were not logged as warnings since the previous one.
 func (f *Refusals) count(key Refused, at time.Time) (level slog.Level, muted int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -152,15 +152,14 @@ func (f *Refusals) count(key Refused, at time.Time) (level slog.Level, muted int
 	return slog.LevelWarn, muted
 }
 
-// Counts returns the number of refusals since the start, including zero counts for all possible
-// keys.
+// Counts returns the number of refusals since the start. It has an entry for every possible key.
 func (f *Refusals) Counts() map[Refused]int64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return maps.Clone(f.counts)
 }
 
-// Refuse logs and counts the refusal of a request, and answers it with the error. It closes the
+// Refuse logs and counts the refusal of a request, and sends the error to the client. It closes the
 // connection if a request body may still be arriving.
 func (f *Refusals) Refuse(client Kind, w http.ResponseWriter, r *http.Request, why error) {
 	if client == Viewer {
@@ -171,7 +170,7 @@ func (f *Refusals) Refuse(client Kind, w http.ResponseWriter, r *http.Request, w
 	refuse.WriteAndClose(w, r, refuse.SetHeader(w.Header(), why), why.Error())
 }
 
-// NoteRequest logs and counts the refusal of a request. The caller answers the client.
+// NoteRequest logs and counts the refusal of a request. The caller must answer the client.
 func (f *Refusals) NoteRequest(client Kind, r *http.Request, why error) {
 	if _, ok := NodeOf(r); ok {
 		client = Node
@@ -181,7 +180,7 @@ func (f *Refusals) NoteRequest(client Kind, r *http.Request, why error) {
 		r.RemoteAddr)
 }
 
-// KindOf returns the kind of client for a request that no handler serves.
+// KindOf returns the kind of client for a request that was refused before it reached a handler.
 func KindOf(r *http.Request) Kind {
 	switch {
 	case r.Method == http.MethodPost || r.Method == http.MethodPut:
@@ -192,7 +191,8 @@ func KindOf(r *http.Request) Kind {
 	return Reader
 }
 
-// Only returns h for the listed methods, such as "GET, HEAD", and refuses other methods.
+// Only returns a handler that passes requests with one of the allowed methods, such as "GET, HEAD",
+// to h, and refuses others.
 func (f *Refusals) Only(allowed string, h http.HandlerFunc) http.HandlerFunc {
 	methods := strings.Split(allowed, ", ")
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -204,7 +204,7 @@ func (f *Refusals) Only(allowed string, h http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// RefuseMethod refuses a request with a method that is not allowed.
+// RefuseMethod refuses a request because its method is not among the allowed ones.
 func (f *Refusals) RefuseMethod(w http.ResponseWriter, r *http.Request, allowed string) {
 	w.Header().Set("Allow", allowed)
 	f.Refuse(KindOf(r), w, r,
@@ -212,9 +212,8 @@ func (f *Refusals) RefuseMethod(w http.ResponseWriter, r *http.Request, allowed 
 			allowed))
 }
 
-// loggedPath returns the path of a request for the log. If stream names may be secret, it hides the
-// name. It hides all of a publisher's path, because the publisher may have mistyped the part before
-// the name.
+// loggedPath returns path for the log. If stream names may be secret, it hides the name. It hides
+// the whole path of a publisher, because the publisher may have mistyped the part before the name.
 func (f *Refusals) loggedPath(client Kind, path string) string {
 	switch {
 	case !f.secretNames:
@@ -226,8 +225,8 @@ func (f *Refusals) loggedPath(client Kind, path string) string {
 	return path
 }
 
-// WithoutName returns a refusal for the log. If stream names may be secret, the refusal does not
-// contain the requested name.
+// WithoutName returns why for the log. If stream names may be secret, the result does not contain
+// asked, the requested name.
 func (f *Refusals) WithoutName(why error, asked string) error {
 	refused := refuse.Of(why)
 	if refused == nil || !f.secretNames || asked == "" {
@@ -236,9 +235,9 @@ func (f *Refusals) WithoutName(why error, asked string) error {
 	hidden := *refused
 	hidden.Reason = strings.ReplaceAll(hidden.Reason, asked, "…")
 	if hidden.Cause == refuse.BadName {
-		hidden.Reason = "bad stream name" // the reason usually quotes a part of it
+		hidden.Reason = "bad stream name" // the reason usually quotes a part of the name
 	}
-	// In the errors of package token, stream names follow these words.
+	// In the errors of package token, the stream's name comes after these words.
 	for _, words := range []string{
 		"the token is for another stream", "the claim stream is invalid",
 	} {

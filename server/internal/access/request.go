@@ -7,21 +7,21 @@ import (
 	"strings"
 )
 
-// overTLS reports whether the client uses TLS, to this server or to a trusted proxy.
+// overTLS reports whether the client uses TLS to connect to this server or to a trusted proxy.
 func overTLS(r *http.Request) bool {
 	return r.TLS != nil || strings.EqualFold(r.Header.Get("X-Forwarded-Proto"), "https")
 }
 
 type nodeKey struct{}
 
-// WithNode returns a context for a request of another cluster node that has proved itself. node is
-// the address that the request states.
+// WithNode returns a context for a request of another node of the cluster. node is the address in
+// the request. The node must have proved that it knows the cluster's token.
 func WithNode(ctx context.Context, node string) context.Context {
 	return context.WithValue(ctx, nodeKey{}, node)
 }
 
-// NodeOf returns the address of the node that made the request, as the node states it. ok is false
-// for other clients.
+// NodeOf returns the address of the node that has made the request, as stated by the node. For
+// other clients, ok is false.
 func NodeOf(r *http.Request) (node string, ok bool) {
 	node, ok = r.Context().Value(nodeKey{}).(string)
 	return node, ok
@@ -34,7 +34,7 @@ func withoutPort(address string) string {
 	return address
 }
 
-// IsLoopback reports whether only this machine can reach a listener with the address a.
+// IsLoopback reports whether only this machine can reach the address a of a listener.
 func IsLoopback(a net.Addr) bool {
 	switch a := a.(type) {
 	case *net.TCPAddr:
@@ -46,7 +46,7 @@ func IsLoopback(a net.Addr) bool {
 	}
 }
 
-// IsThisMachine reports whether the Host of a request can only mean this machine.
+// IsThisMachine reports whether hostport, the Host of a request, can only mean this machine.
 func IsThisMachine(hostport string) bool {
 	host := hostport
 	if h, _, err := net.SplitHostPort(hostport); err == nil {
@@ -55,7 +55,7 @@ func IsThisMachine(hostport string) bool {
 	host = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
 	if host == "" || strings.EqualFold(host, "localhost") ||
 		strings.HasSuffix(strings.ToLower(host), ".localhost") {
-		return true // HTTP/1.0 requests have no Host, and browsers do not send them
+		return true // no Host means HTTP/1.0, which browsers do not use
 	}
 	ip := net.ParseIP(host)
 	return ip != nil && ip.IsLoopback()

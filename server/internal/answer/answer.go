@@ -1,5 +1,5 @@
-// Package answer limits how much memory requests and transfers hold for responses that their
-// clients have not read, and how long they hold it.
+// Package answer limits how much memory, and for how long, requests and transfers may use for
+// responses that their clients have not read.
 package answer
 
 import (
@@ -13,45 +13,44 @@ import (
 )
 
 const (
-	// RequestBytes is the memory of a request with an unread response, in bytes: its goroutine, the
-	// state of net/http, a buffer, and a short body.
+	// RequestBytes is the memory in bytes of a request with an unread response. It includes a
+	// goroutine, the state of net/http, a buffer, and a short body.
 	RequestBytes = 32 << 10
 
-	// requestsShare determines how much memory requests with unread responses may hold: the memory
-	// budget divided by requestsShare.
+	// Requests with unread responses may use the memory budget divided by requestsShare.
 	requestsShare = 8
 
-	// requestAfter is how long a request may make no progress before it may be ended in favour of a
-	// new one.
+	// requestAfter is how long a request may make no progress before it may be ended to make room
+	// for a new one.
 	requestAfter = time.Second
 )
 
-// answerAfter is how long a request, a download or a response with an HLS segment may make no
-// progress before it is ended because memory is short. If memory is even shorter, a fifth of this
-// time applies. A player that keeps up receives a segment in less time than the segment lasts.
+// answerAfter is how long a request, a download or an HLS response may make no progress before it
+// may be ended because memory is short. If memory is very short, a fifth of this time applies. A
+// player that is fast enough receives a segment in less time than the segment plays.
 const answerAfter = 5 * time.Second
 
-// A Budget limits and counts the memory of requests and transfers. It refuses requests above the
-// limits.
+// A Budget counts and limits the memory of requests and transfers. It refuses requests that exceed
+// a limit.
 type Budget struct {
-	Memory    *memory.Budget // budget of the whole server; nil without a limit
-	Requests  memory.Loans   // requests with a response that is being made or sent
-	Operator  memory.Loans   // the same for the admin listener
+	Memory    *memory.Budget // memory budget of the whole server; nil if there is no limit
+	Requests  memory.Loans   // memory of requests that are served on the main listener
+	Operator  memory.Loans   // memory of requests that are served on the admin listener
 	HLS       memory.Loans   // additional memory of HLS responses
-	Downloads memory.Loans   // downloads of files and blobs
+	Downloads memory.Loans   // memory of downloads of files and blobs
 
 	refusals *access.Refusals
-	stall    time.Duration // time that a client may accept nothing
+	stall    time.Duration // time limit for a client that accepts no data
 }
 
-// New returns a Budget. stall is how long a client may accept no part of a response. m is nil if
-// there is no limit.
+// New returns a Budget. stall is the time limit for a client that accepts no data. m is nil if
+// there is no limit for the server's memory.
 func New(m *memory.Budget, stall time.Duration, refusals *access.Refusals) *Budget {
 	return &Budget{Memory: m, stall: stall, refusals: refusals}
 }
 
-// AddSteps adds steps to the memory budget. The steps end requests and responses without progress
-// when memory is short.
+// AddSteps adds steps to the memory budget. If memory is short, they end requests and responses
+// that make no progress.
 func (b *Budget) AddSteps() {
 	for _, a := range []struct {
 		above int
@@ -70,22 +69,22 @@ func (b *Budget) AddSteps() {
 	}
 }
 
-// A Loan is the memory that a request may hold until its client has read the response.
+// A Loan is the memory that a request uses until its client has read the response.
 type Loan struct {
 	budget   *Budget
 	requests *memory.Loans
-	// In Budget.Requests or Operator; nil while another limit applies to the request.
+	// The loan in requests; nil while another limit applies to the request.
 	loan *memory.Loan
 	end  func()
 }
 
 type loanKey struct{}
 
-// Limit returns a handler that calls next. While next serves a request, requests counts the memory
-// that the request holds for its response. A request that makes no progress is ended when a new
-// request needs the memory, or when memory is short. Without this limit, clients of HTTP/2 could
-// make the server hold thousands of unread responses. Each listener has separate loans, so that
-// viewers cannot keep the operator from using the admin listener.
+// Limit returns a handler that calls next, and counts the memory of each request in requests. If a
+// request makes no progress, it is ended when a new request needs the memory or when memory is
+// short. Without a limit, HTTP/2 clients could make the server store thousands of unread responses.
+// Each listener has its own loans, so that viewers cannot keep the operator from using the admin
+// listener.
 func (b *Budget) Limit(requests *memory.Loans, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		control := http.NewResponseController(w)
@@ -97,7 +96,7 @@ func (b *Budget) Limit(requests *memory.Loans, next http.Handler) http.Handler {
 			return
 		}
 		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), loanKey{}, a)))
-		if r.ProtoMajor == 2 { // without this net/http would wait for the client after this handler
+		if r.ProtoMajor == 2 { // otherwise net/http would wait for the client after this handler
 			if a.Resume(0) != nil {
 				panic(http.ErrAbortHandler)
 			}
@@ -106,15 +105,15 @@ func (b *Budget) Limit(requests *memory.Loans, next http.Handler) http.Handler {
 	})
 }
 
-// Of returns the Loan of a request. It returns nil in tests of single handlers. A nil Loan has no
-// limit.
+// Of returns the Loan of a request. It returns nil in tests that call a handler directly. A nil
+// Loan has no limit.
 func Of(r *http.Request) *Loan {
 	a, _ := r.Context().Value(loanKey{}).(*Loan)
 	return a
 }
 
-// GiveBack returns the memory. A handler calls it when another limit begins to apply to the
-// request: that of live.Admission, of Hub.Open, or of Budget.Downloads.
+// GiveBack returns the memory of the request. A handler calls it when another limit begins to apply
+// to the request: the limit of live.Admission, of Hub.Open, or of Budget.Downloads.
 func (a *Loan) GiveBack() {
 	if a != nil {
 		a.loan.Done()
@@ -126,8 +125,9 @@ func (a *Loan) GiveBack() {
 // request was ended.
 func (a *Loan) Renew() bool { return a == nil || a.loan.Renew() }
 
-// Resume takes the memory again if it was given back. more is the number of bytes that the response
-// needs in addition to RequestBytes. The error is a [refuse.Refusal].
+// Resume counts the memory of the request again if it was given back. more is the number of bytes
+// that the response needs in addition to RequestBytes. If there is not enough memory, the error is
+// a [refuse.Refusal].
 func (a *Loan) Resume(more int) error {
 	if a == nil {
 		return nil
@@ -135,7 +135,7 @@ func (a *Loan) Resume(more int) error {
 	var err error
 	limit := a.budget.Share()
 	if limit > 0 {
-		// The number is bounded, so that a long response is allowed while there are few others.
+		// Limit the number, so that a long response is allowed if there are few other requests.
 		more = int(min(int64(more), limit/2))
 	}
 	switch {
@@ -147,7 +147,7 @@ func (a *Loan) Resume(more int) error {
 	return err
 }
 
-// Lend takes memory for a response. bytes is the number of bytes that the response will need in
+// Lend counts memory for a response. bytes is the number of bytes that the response needs in
 // addition to RequestBytes. If there is not enough memory, Lend refuses the request and returns
 // false.
 func (b *Budget) Lend(w http.ResponseWriter, r *http.Request, bytes int) bool {
@@ -158,7 +158,7 @@ func (b *Budget) Lend(w http.ResponseWriter, r *http.Request, bytes int) bool {
 	return err == nil
 }
 
-// Share returns the number of bytes that requests may hold; 0 means no limit.
+// Share returns the number of bytes that the requests of a listener may use. 0 means no limit.
 func (b *Budget) Share() int64 {
 	if b.Memory == nil {
 		return 0
@@ -166,8 +166,8 @@ func (b *Budget) Share() int64 {
 	return b.Memory.Limit() / requestsShare
 }
 
-// RefuseFull refuses a request because there is no memory for its response. Over HTTP/2 the refusal
-// has no body, because the client could leave a body unread.
+// RefuseFull refuses a request because there is no memory for its response. Over HTTP/2, the
+// refusal has no body, because the client might not read it.
 func (b *Budget) RefuseFull(w http.ResponseWriter, r *http.Request, why error) {
 	b.refusals.NoteRequest(access.KindOf(r), r, why)
 	status := refuse.SetHeader(w.Header(), why)
@@ -179,19 +179,19 @@ func (b *Budget) RefuseFull(w http.ResponseWriter, r *http.Request, why error) {
 	refuse.WriteAndClose(w, r, status, why.Error())
 }
 
-// LimitWrite sets the deadline of the next write.
+// LimitWrite limits the time of the next write to the stall time of New.
 func (b *Budget) LimitWrite(w http.ResponseWriter) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(b.stall))
 }
 
-// RefuseViewer answers a request with err, an error of package live.
+// RefuseViewer sends err, an error of package live, to a viewer.
 func (b *Budget) RefuseViewer(w http.ResponseWriter, r *http.Request, err error) {
 	b.LimitWrite(w)
 	if full := Of(r).Resume(0); full != nil {
 		b.RefuseFull(w, r, full)
 		return
 	}
-	if r.Context().Err() == nil { // otherwise the client has disconnected
+	if r.Context().Err() == nil { // otherwise the client has gone
 		b.refusals.NoteRequest(access.Viewer, r, err)
 	}
 	refuse.Write(w, refuse.SetHeader(w.Header(), err), err.Error())

@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// A Condition reports whether a key may be written if its value has the given entity tag. The tag
-// is "" if the key has no value. A nil Condition allows every write.
+// A Condition reports whether a key may be written. tag is the entity tag of the key's value, or ""
+// if the key has no value. A nil Condition allows every write.
 type Condition func(tag string) bool
 
-// ConditionOf returns the condition that the headers If-Match and If-None-Match set for a write, or
-// nil if h has neither. With both headers, both must hold. An invalid list of entity tags matches
-// nothing.
+// ConditionOf returns the condition that the headers If-Match and If-None-Match in h set for a
+// write. It returns nil if h has neither header. If h has both, both must be met. An invalid list
+// of entity tags matches no value.
 func ConditionOf(h http.Header) Condition {
 	match, noneMatch := h.Values("If-Match"), h.Values("If-None-Match")
 	if len(match) == 0 && len(noneMatch) == 0 {
@@ -28,12 +28,11 @@ func ConditionOf(h http.Header) Condition {
 	}
 }
 
-// allows reports whether c holds.
 func (c Condition) allows(tag string) bool { return c == nil || c(tag) }
 
-// matches reports whether list, a list of entity tags, contains the strong tag. The list "*"
-// contains every tag but "", the tag of a missing value. If weakly is set, a weak tag in the list
-// matches too.
+// matches reports whether list, which is a list of entity tags, contains tag. The list "*" contains
+// every tag except "", the tag of a missing value. tag is strong. If weakly is set, an equal weak
+// tag in the list matches, too.
 func matches(list, tag string, weakly bool) bool {
 	if tag == "" {
 		return false

@@ -22,80 +22,81 @@ import (
 
 const (
 	// incoming is the directory for unfinished files. It is in the same file system as the shards,
-	// so that a finished file can be renamed into a shard.
+	// so that a finished file can be moved to a shard with a rename.
 	incoming = "incoming"
 
-	// lockName is the file that marks a directory of blobs. Every process that uses the directory
-	// holds a shared lock on the file. When a process starts, it first takes the exclusive lock,
-	// which proves that no other process uses the directory. A successor does not take it, because
-	// it shares the directory with the process that it replaces.
+	// lockName is a file that marks a directory of blobs. Every process that uses the directory
+	// holds a shared lock on this file. A process that starts first takes an exclusive lock, to
+	// prove that no other process uses the directory. A successor does not take the exclusive lock,
+	// because the process that it replaces still uses the directory.
 	lockName = "millrace-blobs.lock"
 
-	// namesLockName is the file that a process locks while it renames a file into a shard or
-	// removes one.
+	// namesLockName is a file that a process locks while it renames a file into a shard or removes
+	// a file from a shard.
 	namesLockName = "millrace-blobs.names.lock"
 
-	// shards is the number of directories that the files are spread over. It keeps the listing of
-	// each directory fast.
+	// shards is the number of directories for the files. With many directories, reading one of them
+	// is fast.
 	shards = 256
 
-	// suffix ends every file name, so that no name has a meaning for other programs, as index.html
-	// and .gitignore have.
+	// suffix is the end of every file name. Without it, a key such as index.html or .gitignore
+	// could have a meaning for other programs.
 	suffix = ".blob"
 
-	// maxPlainName is the maximum length of a file name without suffix. Both together fit into 255
-	// bytes, the limit of file systems.
+	// maxPlainName is the maximum length of a file name without suffix. With suffix, the name is
+	// within the 255 bytes that file systems allow.
 	maxPlainName = 240
 
-	// sweepInterval is the pause between the sweeps of two shards. Sweeping all shards takes four
-	// minutes. An expired value is never served; it only takes space until its shard is swept.
+	// sweepInterval is the time between deleting the expired files of one shard and of the next.
+	// All shards take four minutes. An expired value is never served, but its file takes space
+	// until it is deleted.
 	sweepInterval = time.Second
 
-	// sweepNames is the number of directory entries that a sweep reads at a time.
+	// sweepNames is the number of directory entries that the sweeper reads at a time.
 	sweepNames = 256
 )
 
-// The permissions of a file tell whether its value expires. The modification time of an expiring
-// file is the time at which it expires. Permissions and time are set before the file is renamed to
-// its key's name. They survive a restart, and a backup that keeps permissions and times.
+// The permissions of a file show whether its value expires. The modification time of an expiring
+// file is its expiry time. Both are set before the file gets its final name. They survive a
+// restart, and a backup that preserves permissions and times.
 const (
 	lasting  fs.FileMode = 0o600
 	expiring fs.FileMode = 0o700
 )
 
-// A directory is a Store that keeps each value in a file:
+// A directory is a Store with one file for each value:
 //
 //	millrace-blobs.lock, millrace-blobs.names.lock
 //	incoming/1a2b          a value that is being written
 //	00/ … ff/film.mp4.blob see fileOf
 //
-// A file is synced to disk before it is renamed to its key's name, and is never changed afterwards.
-// The new name is on disk before Put returns.
+// A file is written in incoming, synced to disk, and then renamed. After that it is never changed.
+// When Put returns, the new name is on disk.
 type directory struct {
 	root   *os.Root
 	lock   *os.File
 	blocks *millrace.Pool
 	clock  func() time.Time
-	serial atomic.Int64 // makes the times of all files different, see stamp
+	serial atomic.Int64 // makes the modification time of every file different, see stamp
 
 	// names is held, together with the lock on namesFile, while a file is renamed into a shard or
-	// removed from one. One mutex for all shards suffices, because the kernel, too, serializes
-	// renames between directories.
+	// removed from one. One mutex is enough for all shards, because the kernel also executes
+	// renames between directories one after the other.
 	names     lock.Mutex
 	namesFile *os.File
 
 	stopSweeper context.CancelFunc
-	swept       chan struct{} // closed when the sweeper has ended
-	expired     atomic.Int64  // number of files that the sweeper deleted
+	swept       chan struct{} // closed when the sweeper goroutine has ended
+	expired     atomic.Int64  // number of expired files that were deleted
 }
 
-// OpenDirectory opens the store in the directory called name. The directory must exist, and be
-// either empty or a directory of blobs. Transfers take their memory from blocks. The caller must
-// call Close on the store.
+// OpenDirectory opens a store in the directory with this name. The directory must exist, and must
+// be empty or a directory of blobs. The store takes its transfer buffers from blocks. The caller
+// must call Close on the store.
 //
 // A successor shares the directory with the process that it replaces, because that process may
-// still have transfers. Any other process needs exclusive access. It deletes the unfinished files
-// that killed processes left.
+// still have running transfers. Any other process needs exclusive access, and deletes the
+// unfinished files of processes that were killed.
 func OpenDirectory(name string, successor bool, blocks *millrace.Pool) (Store, error) {
 	d, err := newDirectory(name, successor, blocks)
 	if err != nil {
@@ -110,8 +111,8 @@ func newDirectory(name string, successor bool, blocks *millrace.Pool) (*director
 		return nil, err
 	}
 	d := &directory{root: root, blocks: blocks, clock: time.Now, swept: make(chan struct{})}
-	// The serial number starts at random, so that it differs from that of another process with the
-	// same directory.
+	// The serial number starts at random, so that it differs from the serial number of another
+	// process that uses the directory.
 	d.serial.Store(rand.Int64N(int64(time.Millisecond)))
 	if err := d.prepare(successor); err != nil {
 		_ = d.closeFiles()
@@ -156,8 +157,8 @@ func (d *directory) prepare(successor bool) (err error) {
 	return d.probe()
 }
 
-// clear takes the exclusive lock and deletes unfinished files. It fails if another process uses the
-// directory.
+// clear takes an exclusive lock on the directory and deletes unfinished files. It fails if another
+// process uses the directory.
 func (d *directory) clear() error {
 	if err := flock(d.lock, exclusive|noWait); err != nil {
 		return fmt.Errorf("another process has it: %w", err)
@@ -165,8 +166,8 @@ func (d *directory) clear() error {
 	return d.root.RemoveAll(incoming)
 }
 
-// checkUnused returns an error if the directory holds files of another program, because the store
-// deletes files.
+// checkUnused returns an error if the directory contains files of another program. The store must
+// not use such a directory, because it deletes files.
 func (d *directory) checkUnused() error {
 	if _, err := d.root.Lstat(lockName); !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -181,15 +182,15 @@ func (d *directory) checkUnused() error {
 		return err
 	}
 	for _, name := range names {
-		if name != "lost+found" { // a new file system has it
+		if name != "lost+found" { // exists in a new file system
 			return fmt.Errorf("it is neither empty nor a directory of blobs: there is %q", name)
 		}
 	}
 	return nil
 }
 
-// probe returns an error if the file system does not keep permissions and times to the nanosecond.
-// Expiry and entity tags depend on both.
+// probe returns an error if the file system does not store permissions, or does not store times to
+// the nanosecond. Expiry and entity tags need both.
 func (d *directory) probe() error {
 	name := incoming + "/" + crand.Text()
 	f, err := d.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, lasting)
@@ -215,7 +216,7 @@ func (d *directory) probe() error {
 	return nil
 }
 
-// sync makes the entries of the directory name durable.
+// sync makes the names of the files in a directory durable.
 func (d *directory) sync(name string) error {
 	f, err := d.root.Open(name)
 	if err != nil {
@@ -241,8 +242,8 @@ func (d *directory) closeFiles() error {
 	return err
 }
 
-// lockNames locks all file names. Until unlock is called, no other goroutine and no other process
-// that shares the directory changes a name.
+// lockNames locks the file names of all shards. No other goroutine, and no other process, adds or
+// removes a file until unlock is called.
 func (d *directory) lockNames() (unlock func(), err error) {
 	d.names.Lock()
 	if err := flock(d.namesFile, exclusive); err != nil {
@@ -255,17 +256,16 @@ func (d *directory) lockNames() (unlock func(), err error) {
 	}, nil
 }
 
-// A file is the location of a key's file.
+// A file is the location of the file for a key.
 type file struct {
 	shard int
 	path  string // relative to the root, as in "3f/film.mp4.blob"
 }
 
-// fileOf returns the location of key's file. Two keys never have the same file, even if the file
-// system does not distinguish upper and lower case. The file name is the key, with every byte other
-// than a-z, 0-9, "-", "_" and "." escaped, as in %2f. A "." at the start is escaped too. If that
-// name would be too long, the file name is "%h" and a hash instead. Such a name is never the
-// escaped form of a key.
+// fileOf returns the location of the file for key. Two keys never have the same file, even if the
+// file system does not distinguish upper and lower case. The name is the key, with every byte other
+// than a-z, 0-9, "-", "_" and "." escaped, as in %2f. A "." at the start is escaped, too. If that
+// name is too long, the name is "%h" and a hash of the key instead. No escaped key has this form.
 func fileOf(key string) file {
 	const digits = "0123456789abcdef"
 	sum := sha256.Sum256([]byte(key))
@@ -286,20 +286,18 @@ func fileOf(key string) file {
 	return file{shard: int(sum[0]), path: shardName(int(sum[0])) + "/" + text + suffix}
 }
 
-// shardName returns the name of a shard's directory.
 func shardName(i int) string { return hex.EncodeToString([]byte{byte(i)}) }
 
-// expires reports whether the file's value expires. If it does, it expires at the file's
-// modification time.
+// expires reports whether the file's value expires. The file's modification time is then the expiry
+// time.
 func expires(info fs.FileInfo) bool { return info.Mode().Perm() == expiring }
 
-// hasExpired reports whether a file's value has expired.
 func (d *directory) hasExpired(info fs.FileInfo) bool {
 	return info.Mode().IsRegular() && expires(info) && !d.clock().Before(info.ModTime())
 }
 
-// fileTag returns the entity tag of a file. Two files never have the same tag, because their times
-// differ, see stamp.
+// fileTag returns the entity tag of a file. No two files have the same tag, because stamp gives
+// each file a different modification time.
 func fileTag(info fs.FileInfo) string {
 	return fmt.Sprintf(`"%x-%x"`, info.ModTime().UnixNano(), info.Size())
 }
@@ -368,14 +366,14 @@ func (d *directory) Put(ctx context.Context, key string, body io.Reader, size in
 	return tag, before == "", nil
 }
 
-// write writes body to the new file pending, syncs it, and returns its entity tag.
+// write writes body to a new file named pending, syncs it, and returns its entity tag.
 func (d *directory) write(ctx context.Context, pending string, body io.Reader, size int64,
 	put Put) (tag string, err error) {
 	f, err := d.root.OpenFile(pending, os.O_WRONLY|os.O_CREATE|os.O_EXCL, lasting)
 	if err != nil {
 		return "", err
 	}
-	defer f.Close() // for the returns with an error
+	defer f.Close() // if write returns early
 	src := newSource(body, size, put.Limit)
 	n, err := src.copyTo(ctx, f, d.blocks)
 	if err == nil && size != unknownSize && n != size {
@@ -395,9 +393,10 @@ func (d *directory) write(ctx context.Context, pending string, body io.Reader, s
 	return fileTag(info), errors.Join(f.Sync(), f.Close())
 }
 
-// stamp returns the permissions and the modification time of a new file. The time is changed by
-// less than two milliseconds, so that it differs from that of every other file. It must differ
-// because the entity tag is made of it. A value may expire that much early, but never late.
+// stamp returns the permissions and the modification time of a new file. Every file must have a
+// different modification time, because its entity tag contains that time. stamp therefore changes
+// the time by less than two milliseconds. A value may expire that much too early, but never too
+// late.
 func (d *directory) stamp(ttl time.Duration) (mode fs.FileMode, at time.Time) {
 	at, mode = d.clock(), lasting
 	if ttl > 0 {
@@ -407,8 +406,8 @@ func (d *directory) stamp(ttl time.Duration) (mode fs.FileMode, at time.Time) {
 		time.Millisecond).Add(time.Duration(d.serial.Add(1) % int64(time.Millisecond)))
 }
 
-// rename renames the file pending to its key's name if the Condition allows the write. It returns
-// the entity tag of the value that the key had before, or "".
+// rename renames the file pending to its final name if the Condition allows the write. It returns
+// the entity tag of the value that the key had before, or "" if there was none.
 func (d *directory) rename(pending string, to file, only Condition) (before string, err error) {
 	unlock, err := d.lockNames()
 	if err != nil {
@@ -421,8 +420,8 @@ func (d *directory) rename(pending string, to file, only Condition) (before stri
 	return before, d.root.Rename(pending, to.path)
 }
 
-// allowed returns the present entity tag of the file at the location to. If the Condition does not
-// allow a write, it returns ErrCondition.
+// allowed returns the entity tag of the present file at to, or "" if there is none. If the
+// Condition does not allow a write, it returns ErrCondition.
 func (d *directory) allowed(to file, only Condition) (tag string, err error) {
 	if tag, err = d.tagAt(to.path); err == nil && !only.allows(tag) {
 		err = ErrCondition
@@ -460,7 +459,7 @@ func (d *directory) remove(at file, only Condition) error {
 	return d.root.Remove(at.path)
 }
 
-// roomError returns ErrFull if err says that the file system is full or a quota is used up.
+// roomError returns ErrFull if err means that the file system is full or a quota is used up.
 // Otherwise it returns err.
 func roomError(err error) error {
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
@@ -469,7 +468,7 @@ func roomError(err error) error {
 	return err
 }
 
-// sweep deletes expired files until ctx ends.
+// sweep deletes expired files, one shard every sweepInterval, until ctx ends.
 func (d *directory) sweep(ctx context.Context) {
 	defer close(d.swept)
 	t := time.NewTicker(sweepInterval)
@@ -484,8 +483,7 @@ func (d *directory) sweep(ctx context.Context) {
 	}
 }
 
-// sweepShard deletes the expired files of a shard. It skips unreadable files; the next sweep tries
-// them again.
+// sweepShard deletes the expired files of a shard. It skips files that it cannot read.
 func (d *directory) sweepShard(ctx context.Context, shard int) {
 	dir, err := d.root.Open(shardName(shard))
 	if err != nil {
@@ -505,8 +503,8 @@ func (d *directory) sweepShard(ctx context.Context, shard int) {
 	}
 }
 
-// sweepFile deletes a file if it has expired. It checks this again with the names locked, because
-// the file may have been replaced since sweepShard looked.
+// sweepFile deletes a file if it has expired. It checks the expiry again while it holds the lock of
+// the names, because the file may have been replaced since sweepShard checked it.
 func (d *directory) sweepFile(at file) {
 	unlock, err := d.lockNames()
 	if err != nil {

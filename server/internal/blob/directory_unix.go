@@ -7,17 +7,18 @@ import (
 	"syscall"
 )
 
-// The operations of flock.
+// Operations of flock.
 const (
 	shared    = syscall.LOCK_SH
 	exclusive = syscall.LOCK_EX
 	unlocked  = syscall.LOCK_UN
-	// noWait is added to shared or exclusive to make flock fail if another process holds the lock.
+	// noWait is combined with shared or exclusive. flock then fails if another process holds the
+	// lock.
 	noWait = syscall.LOCK_NB
 )
 
-// flock locks f for this process, or unlocks it. The end of the process unlocks f too, even if the
-// process is killed.
+// flock locks or unlocks f for this process. When the process ends, even if it is killed, its locks
+// end as well.
 func flock(f *os.File, how int) error {
 	for {
 		if err := syscall.Flock(int(f.Fd()), how); err != syscall.EINTR {

@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// maxKey is the maximum length of a key in bytes. A URL path of that length passes through every
-// proxy and log; S3 has the same limit.
+// maxKey is the maximum length of a key in bytes. Proxies and logs accept URL paths of this length.
+// S3 has the same limit.
 const maxKey = 1024
 
 var (
@@ -19,8 +19,8 @@ var (
 		`between the slashes of a key there is something, and neither "." nor ".."`)
 )
 
-// CheckKey returns the reason why key is invalid, or nil. No segment between two slashes may be
-// empty, "." or "..", because clients and proxies rewrite such paths.
+// CheckKey returns an error if key is invalid. No segment between slashes may be empty, "." or
+// "..", because clients and proxies rewrite such paths.
 func CheckKey(key string) error {
 	if key == "" || len(key) > maxKey {
 		return errKeyLength

@@ -18,42 +18,42 @@ import (
 )
 
 const (
-	// MaxRedisValue is the maximum length of a value in Redis, in bytes, unless the server's
-	// proto-max-bulk-len is changed.
+	// MaxRedisValue is the maximum length in bytes of a value in Redis, with the default of
+	// proto-max-bulk-len.
 	MaxRedisValue = 512 << 20
 
-	// conns is the maximum number of connections to one server that carry values.
+	// conns is the maximum number of connections for values to one Redis server.
 	conns = 32
 
-	// spoolMemory is the number of bytes of a body that are received into memory. A longer body is
-	// written to a file.
+	// spoolMemory is the maximum number of bytes of a body that is received into memory. A longer
+	// body is received into a file.
 	spoolMemory = 1 << 20
 
-	// replacedFor is how long a replaced or deleted value is kept for the downloads that read it.
-	// Each such download extends the time.
+	// replacedFor is how long a replaced or deleted value is kept for downloads that are reading
+	// it. Each of these downloads extends the time.
 	replacedFor = time.Minute
 
-	// pendingFor is how long a received value is kept without a key. If the server is killed before
-	// it assigns the value to its key, the value expires after this time.
+	// pendingFor is how long a received value is kept before it is assigned to its key. If the
+	// server is killed in between, the value expires.
 	pendingFor = time.Minute
 
-	// rememberedFor is how long Redis remembers the outcome of a script, in case the answer gets
-	// lost. It is longer than all tries of the script take together.
+	// rememberedFor is how long Redis stores the outcome of a script, so that the script can be run
+	// again if the answer is lost. It is longer than all tries together take.
 	rememberedFor = time.Minute
 )
 
-// A Redis is a Store that has two keys for each value, in the same slot of a cluster:
+// A Redis is a Store that uses two Redis keys for each value, in the same slot of a cluster:
 //
-//	PREFIX{/KEY}            a hash: value, the name of the key below, and length
-//	PREFIX{/KEY}:VERSION    the value, unchanged
+//	PREFIX{/KEY}            a hash with the fields value (the key below) and length
+//	PREFIX{/KEY}:VERSION    the bytes of the value
 //
-// and two more keys that expire: PREFIX{/KEY}:VERSION:new, while a value is received, and
-// PREFIX{/KEY}:VERSION:done, see outcomeKey. A version never changes. So its name serves as an
-// entity tag, and it can be read in parts. A new value is a new version. The hash is switched to
-// the new version in one step, and the old version is kept for replacedFor.
+// Two further Redis keys expire: PREFIX{/KEY}:VERSION:new holds a value until it is complete, and
+// PREFIX{/KEY}:VERSION:done is explained at outcomeKey. A version never changes. Its name can
+// therefore serve as an entity tag, and it can be read in parts. A new value is a new version. A
+// script switches the hash to the new version in one step. The old version is kept for replacedFor.
 //
-// Connections to Redis never wait for a client. A body is received completely before it is sent to
-// Redis. A download requests the next part only when the client has received the last one.
+// No connection to Redis has to wait for a client. A body is received completely before it is sent
+// to Redis. A download requests the next part after the client has received the previous one.
 type Redis struct {
 	rdb    redis.UniversalClient
 	values *redisbuf.Client
@@ -62,17 +62,18 @@ type Redis struct {
 	keep   time.Duration // replacedFor
 }
 
-// OpenRedis opens the store in a Redis server or cluster. All keys of the store begin with prefix,
-// which must not contain braces. OpenRedis takes ownership of rdb, even if it fails, and sends
-// nothing to the server yet. Transfers take their memory from blocks. The caller must call Close on
-// the store.
+// OpenRedis opens a store in a Redis server or cluster. All Redis keys of the store begin with
+// prefix, which must not contain braces. OpenRedis takes ownership of rdb, even if it fails. It
+// does not connect to the server yet. The store takes its transfer buffers from blocks. The caller
+// must call Close on the store.
 func OpenRedis(rdb redis.UniversalClient, prefix string, blocks *millrace.Pool) (*Redis, error) {
 	if strings.ContainsAny(prefix, "{}") {
 		return nil, errors.Join(
 			fmt.Errorf("the prefix of keys is %q, and braces have a meaning in keys", prefix),
 			rdb.Close())
 	}
-	// The bytes in flight need no separate limit, because a call holds at most spoolMemory.
+	// InFlight is so high that it never limits a call, because each call takes at most spoolMemory
+	// of memory anyway.
 	values, err := redisbuf.New(rdb, redisbuf.Conns(conns), redisbuf.InFlight(conns*MaxRedisValue))
 	if err != nil {
 		return nil, errors.Join(err, rdb.Close())
@@ -86,21 +87,21 @@ func (s *Redis) Close() error { return errors.Join(s.values.Close(), s.rdb.Close
 // Ping returns nil if the server answers.
 func (s *Redis) Ping(ctx context.Context) error { return s.rdb.Ping(ctx).Err() }
 
-// Stats returns the state of the connections that carry values.
+// Stats returns the statistics of the connections for values.
 func (s *Redis) Stats() redisbuf.Stats { return s.values.Stats() }
 
-// name returns the Redis key of the hash. All Redis keys of a value start with it. They are in the
-// same slot, because Redis computes the slot from the part in braces.
+// name returns the Redis key of the hash for key. All Redis keys for one value begin with it. They
+// are in the same slot, because Redis computes the slot from the part in braces.
 func (s *Redis) name(key string) string { return s.prefix + "{/" + key + "}" }
 
-// newVersion returns the name of a new version, which is unique.
+// newVersion returns a unique Redis key for a new version. name is the Redis key of the hash.
 func newVersion(name string) string {
 	var random [16]byte
 	_, _ = rand.Read(random[:]) // never fails
 	return name + ":" + hex.EncodeToString(random[:])
 }
 
-// tagOf returns the entity tag of a version, or "" for the version "".
+// tagOf returns the entity tag of the version with this Redis key. The tag of "" is "".
 func tagOf(version string) string {
 	if version == "" {
 		return ""
@@ -108,15 +109,14 @@ func tagOf(version string) string {
 	return `"` + version[strings.LastIndexByte(version, ':')+1:] + `"`
 }
 
-// A version is the present value of a key.
+// A version is the current value of a blob.
 type version struct {
-	key  string // the Redis key
+	key  string // Redis key of the version
 	size int64
 	left time.Duration // time until it expires; 0 if it does not expire
 }
 
-// lookup returns the present version of a key, or ErrNotFound. name is the Redis key of the key's
-// hash.
+// lookup returns the current version of a blob, or ErrNotFound. name is the Redis key of the hash.
 func (s *Redis) lookup(ctx context.Context, name string) (version, error) {
 	reply, err := lookupScript.Run(ctx, s.rdb, []string{name}).Slice()
 	switch {
@@ -137,7 +137,7 @@ func (s *Redis) lookup(ctx context.Context, name string) (version, error) {
 	switch {
 	case left < 0:
 		left = 0
-	case left == 0: // less than a millisecond left; 0 would mean forever
+	case left == 0: // less than a millisecond is left, and 0 would mean forever
 		left = 1
 	}
 	return version{key: key, size: size, left: time.Duration(left) * time.Millisecond}, nil
@@ -152,7 +152,7 @@ func (s *Redis) Open(ctx context.Context, key string) (*Value, error) {
 	return &Value{Tag: tagOf(v.key), TTL: v.left, Content: s.content(ctx, v), blocks: s.blocks}, nil
 }
 
-// A content is the content of a Value: a versionReader with a read position.
+// A content is the Content of a Value: a versionReader with a read position.
 type content struct {
 	*io.SectionReader
 	io.Closer
@@ -164,8 +164,8 @@ func (s *Redis) content(ctx context.Context, v version) content {
 	return content{io.NewSectionReader(r, 0, v.size), r}
 }
 
-// A versionReader reads a version. If the version is replaced or deleted while it is read, the
-// reader keeps it from expiring.
+// A versionReader reads a version. If the version is replaced or deleted meanwhile, the reader
+// prevents it from expiring.
 type versionReader struct {
 	store  *Redis
 	key    string
@@ -176,7 +176,7 @@ type versionReader struct {
 	prolonged time.Time
 }
 
-// errGone ends a download if the value disappears before the end.
+// errGone is the error of a download if the value disappears before all of it was read.
 var errGone = fmt.Errorf("the value is not there any more: %w", io.ErrUnexpectedEOF)
 
 // ReadAt implements io.ReaderAt.
@@ -187,8 +187,8 @@ func (v *versionReader) ReadAt(p []byte, off int64) (int, error) {
 		return 0, err
 	}
 	if keep := v.store.keep; time.Since(v.prolonged) > keep/4 {
-		// GT does not change a version that never expires. If this command fails, the read will
-		// fail too.
+		// With GT, PEXPIRE does not affect a version that never expires. If the command fails, the
+		// read fails as well.
 		v.store.rdb.Do(v.ctx, "PEXPIRE", v.key, keep.Milliseconds(), "GT")
 		v.prolonged = time.Now()
 	}
@@ -199,8 +199,8 @@ func (v *versionReader) ReadAt(p []byte, off int64) (int, error) {
 	return n, err
 }
 
-// Close implements io.Closer. It waits until a running read has ended, because for a response of
-// several ranges, net/http reads in a goroutine that may outlive the response.
+// Close implements io.Closer. It waits for a running ReadAt. The wait is necessary because for a
+// response with several ranges, net/http reads in a goroutine that may outlive the response.
 func (v *versionReader) Close() error {
 	v.cancel()
 	v.mu.Lock()
@@ -208,7 +208,7 @@ func (v *versionReader) Close() error {
 	return nil
 }
 
-// current returns the Redis key of the present version, or "" if there is none. If the Condition
+// current returns the Redis key of the current version, or "" if there is none. If the Condition
 // does not allow a write, it returns ErrCondition.
 func (s *Redis) current(ctx context.Context, name string, only Condition) (string, error) {
 	v, err := s.lookup(ctx, name)
@@ -230,8 +230,8 @@ func (s *Redis) Check(ctx context.Context, key string, only Condition) error {
 	return err
 }
 
-// errLost is the error of a Put whose value was sent to Redis, but had disappeared before it was
-// assigned to its key.
+// errLost is the error of a Put if the value disappears from Redis before it is assigned to its
+// key.
 var errLost = fmt.Errorf(
 	"the value was lost before it got its key: Redis was restarted or has evicted it, or %v went by", pendingFor)
 
@@ -255,7 +255,7 @@ func (s *Redis) Put(ctx context.Context, key string, body io.Reader, size int64,
 	return tagOf(version), created, err
 }
 
-// send receives body, stores it under the Redis key pending, and returns its length in bytes.
+// send receives body, stores it in Redis under the key pending, and returns its length.
 func (s *Redis) send(ctx context.Context, pending string, body io.Reader, size int64,
 	put Put) (int64, error) {
 	src := newSource(body, size, put.Limit)
@@ -279,7 +279,7 @@ func (s *Redis) send(ctx context.Context, pending string, body io.Reader, size i
 	return b.size, nil
 }
 
-// A spool holds a body until all of it has been received.
+// A spool receives a body into memory or a file, before the body is sent to Redis.
 type spool struct {
 	// Invariant: the body is either in chain, which has at most spoolMemory+1 bytes, or in file.
 	chain millrace.Chain
@@ -287,12 +287,12 @@ type spool struct {
 	size  int64
 }
 
-// fill receives all of src. The caller must call release, even after an error.
+// fill receives all of src into the spool. The caller must call release, even after an error.
 func (b *spool) fill(ctx context.Context, src *source, blocks *millrace.Pool) error {
 	r := millrace.NewReader(&io.LimitedReader{R: src, N: spoolMemory + 1})
 	defer r.Release()
 	r.SetPool(blocks)
-	n, err := b.chain.ReadFrom(r) // takes ownership of the blocks
+	n, err := b.chain.ReadFrom(r) // r gives its blocks to the chain
 	b.size = n
 	if err != nil || n <= spoolMemory {
 		return err
@@ -311,7 +311,7 @@ func (b *spool) fill(ctx context.Context, src *source, blocks *millrace.Pool) er
 	return roomError(err)
 }
 
-// release releases the memory and the file of the spool.
+// release releases the spool's memory and closes its file.
 func (b *spool) release() {
 	b.chain.Release()
 	if b.file != nil {
@@ -319,8 +319,8 @@ func (b *spool) release() {
 	}
 }
 
-// commit makes the hash name the new version, if put.Only allows that. keys are the hash, the
-// pending value, the version, and the outcome.
+// commit assigns a received value to its blob, if put.Only allows that. keys are the Redis keys of
+// the hash, the received value, the new version, and the outcome.
 func (s *Redis) commit(ctx context.Context, keys []string, length int64, put Put) (created bool,
 	err error) {
 	for {
@@ -341,7 +341,8 @@ func (s *Redis) commit(ctx context.Context, keys []string, length int64, put Put
 		case said != "changed":
 			return said == "created", nil
 		}
-		// Another writer has changed the key meanwhile, so the condition is checked again.
+		// Another writer has changed the blob since the check of the condition, so the check is
+		// repeated.
 	}
 }
 
@@ -370,11 +371,12 @@ func (s *Redis) Delete(ctx context.Context, key string, only Condition) error {
 		case said == "absent" && only == nil:
 			return ErrNotFound
 		}
-		// Another writer has changed the key meanwhile, so the condition is checked again.
+		// Another writer has changed the blob since the check of the condition, so the check is
+		// repeated.
 	}
 }
 
-// run runs a script and translates its errors into those of a Store.
+// run runs a script, and translates its errors into errors of a Store.
 func (s *Redis) run(ctx context.Context, script *redis.Script, keys []string, args ...any) (string,
 	error) {
 	answer, err := runScript(ctx, s.rdb, script, keys, args...)
@@ -384,7 +386,8 @@ func (s *Redis) run(ctx context.Context, script *redis.Script, keys []string, ar
 	return answer, err
 }
 
-// failed translates the error of a call that has changed nothing into that of a Store.
+// failed translates err into an error of a Store. err must be the error of a call that has changed
+// nothing.
 func (s *Redis) failed(err error) error {
 	var reply redis.Error
 	switch {

@@ -12,32 +12,33 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// anyVersion is the argument of a script that accepts every present version.
+// anyVersion is passed to a script that may replace or delete any version.
 const anyVersion = "*"
 
 const (
-	// scriptTries is the maximum number of times that a script is run to get an answer.
+	// scriptTries is the maximum number of times that a script is run until its answer arrives.
 	scriptTries = 4
 
 	// scriptPause is the pause before the second try. The pause doubles before each further try.
 	scriptPause = 10 * time.Millisecond
 )
 
-// The scripts use the key of the version that the hash names, although that key is not among KEYS.
-// They can, because that key is in the same slot as the hash, and so on the same server.
+// The scripts use the Redis key of a version, although that key is not in KEYS. This works because
+// the key is in the same slot as the hash, and therefore on the same server.
 var (
-	// lookupScript returns the version that KEYS[1] names, its length, and the milliseconds until
-	// it expires (-1: never). It returns nil if there is no version, or if Redis has evicted it.
+	// lookupScript returns the version that the hash KEYS[1] names, its length, and the
+	// milliseconds until it expires (-1: never). It returns nil if there is no version, or if Redis
+	// has evicted it.
 	lookupScript = redis.NewScript(`
 local v = redis.call('HMGET', KEYS[1], 'value', 'length')
 if not v[1] or redis.call('EXISTS', v[1]) == 0 then return false end
 return {v[1], tonumber(v[2]), redis.call('PTTL', KEYS[1])}`)
 
-	// commitScript assigns a received value to its key. If KEYS[1] still names ARGV[1], or ARGV[1]
-	// is anyVersion, it moves the value from KEYS[2] to the version KEYS[3], and makes KEYS[1] name
-	// that version. ARGV[2] is the length in bytes. ARGV[3] is the time to live (0: unlimited), and
-	// ARGV[4] is how long the old version is kept, both in milliseconds. KEYS[4] remembers the
-	// outcome for ARGV[5] milliseconds.
+	// commitScript renames the received value KEYS[2] to the version KEYS[3], and makes the hash
+	// KEYS[1] name that version. It does so only if the hash still names ARGV[1], or if ARGV[1] is
+	// anyVersion. ARGV[2] is the length in bytes. ARGV[3] is the time to live (0: unlimited), and
+	// ARGV[4] is how long the old version is kept, both in milliseconds. The outcome is stored in
+	// KEYS[4] for ARGV[5] milliseconds.
 	commitScript = redis.NewScript(`
 local said = redis.call('GET', KEYS[4])
 if said then return said end
@@ -59,8 +60,8 @@ local outcome = now and 'replaced' or 'created'
 redis.call('SET', KEYS[4], outcome, 'PX', ARGV[5])
 return outcome`)
 
-	// deleteScript deletes KEYS[1] if it names ARGV[1], or if ARGV[1] is anyVersion. It then lets
-	// the version expire after ARGV[2] milliseconds. KEYS[2] remembers the outcome for ARGV[3]
+	// deleteScript deletes the hash KEYS[1] if it names ARGV[1], or if ARGV[1] is anyVersion. The
+	// version expires ARGV[2] milliseconds later. The outcome is stored in KEYS[2] for ARGV[3]
 	// milliseconds.
 	deleteScript = redis.NewScript(`
 local said = redis.call('GET', KEYS[2])
@@ -74,15 +75,16 @@ redis.call('SET', KEYS[2], 'deleted', 'PX', ARGV[3])
 return 'deleted'`)
 )
 
-// outcomeKey returns the Redis key under which a script stores its outcome, for a retry of the
-// script. version is unique to the call. The outcome has a separate key, because another writer may
-// replace the hash of the blob before the retry.
+// outcomeKey returns the Redis key in which a script stores its outcome, so that a retry returns
+// the same outcome. version is unique to the call. The outcome is not part of the blob's hash,
+// because another writer may replace the hash before the retry.
 func outcomeKey(version string) string { return version + ":done" }
 
-// runScript runs a script that remembers its outcome, and returns the answer. If the answer gets
-// lost, runScript runs the script again. If then no answer comes either, it returns ErrUnsure. It
-// does not leave the retries to go-redis, because go-redis does not report that an answer was lost.
-// If its last try was refused (LOADING, no connection), it would look as if nothing had been done.
+// runScript runs a script that stores its outcome, and returns the answer. If the answer is lost,
+// runScript runs the script again. If an answer was lost and no other one arrives, it returns
+// ErrUnsure. It does not use the retries of go-redis, which do not report that an answer was lost.
+// If the last try is refused, go-redis reports only the refusal, although an earlier try may have
+// changed the value.
 func runScript(ctx context.Context, rdb redis.UniversalClient, script *redis.Script, keys []string,
 	args ...any) (string, error) {
 	lost, pause := false, scriptPause
@@ -104,9 +106,9 @@ func runScript(ctx context.Context, rdb redis.UniversalClient, script *redis.Scr
 	}
 }
 
-// isTransient reports whether a later try may succeed. For example, tries fail while a slot moves
-// to another server, because this process does not know the new server yet, or because only some of
-// a value's keys have moved.
+// isTransient reports whether a later try may succeed. A try may fail, for example, while a slot
+// moves to another server: this process may not know the new server yet, or only some of a value's
+// keys have moved.
 func isTransient(err redis.Error) bool {
 	text := err.Error()
 	return strings.HasPrefix(text, "MOVED ") || strings.HasPrefix(text, "ASK ") ||
@@ -115,10 +117,10 @@ func isTransient(err redis.Error) bool {
 		redis.IsMasterDownError(err) || redis.IsMaxClientsError(err) || redis.IsReadOnlyError(err)
 }
 
-// nonLocal is part of the error of a script that uses a key which has moved to another server.
+// nonLocal is part of the error of a script that uses a key on another server.
 const nonLocal = "attempted to access a non local key"
 
-// notExecuted reports whether an error proves that the try has changed nothing.
+// notExecuted reports whether err proves that the script was not executed.
 func notExecuted(err error) bool {
 	var reply redis.Error
 	var dial *net.OpError
@@ -126,7 +128,7 @@ func notExecuted(err error) bool {
 		errors.Is(err, redis.ErrPoolTimeout)
 }
 
-// A onceClient sends the command of a script only once, without the retries of go-redis.
+// A onceClient sends the command of a script without the retries of go-redis.
 type onceClient struct{ redis.UniversalClient }
 
 // Eval implements redis.Scripter.
@@ -148,7 +150,7 @@ func (c onceClient) once(ctx context.Context, name, script string, keys []string
 		words = append(words, key)
 	}
 	cmd := onceCmd{redis.NewCmd(ctx, append(words, args...)...)}
-	_ = c.Process(ctx, cmd) // cmd holds the error as well
+	_ = c.Process(ctx, cmd) // the error is also in cmd
 	return cmd.Cmd
 }
 

@@ -12,18 +12,18 @@ import (
 	"github.com/millrace-io/millrace/chunk"
 )
 
-// Serve answers a GET or HEAD request with v. It returns the number of bytes of the body that were
-// sent, and how (see chunk.Report). http.ServeContent handles conditions and ranges. After an error
-// the body is incomplete, and the caller must abort the response.
+// Serve answers a GET or HEAD request with v, including conditions and ranges. It returns the
+// number of body bytes that were sent, and how they were sent (see chunk.Report). If there is an
+// error, the body is incomplete, and the caller must abort the response.
 func (v *Value) Serve(w http.ResponseWriter, r *http.Request) (chunk.Report, error) {
 	h := w.Header()
 	h.Set("Etag", v.Tag)
-	// A value has no content type. The browser must not guess one, because HTML would be shown as a
-	// page of this server.
+	// The content type of a value is unknown. The browser must not guess it, because the browser
+	// would show HTML as a page of this server.
 	h.Set("Content-Type", "application/octet-stream")
 	h.Set("X-Content-Type-Options", "nosniff")
-	// Clients must revalidate, because the blob may be replaced at any time. Revalidation transfers
-	// no body. A "private" that the caller has set stays.
+	// Clients must revalidate the value, because it may be replaced at any time. Revalidation
+	// transfers no body. If the caller has set "private", it stays.
 	h.Add("Cache-Control", "no-cache")
 	if v.TTL > 0 {
 		h.Set(HeaderTTL, formatTTL(v.TTL))
@@ -34,17 +34,16 @@ func (v *Value) Serve(w http.ResponseWriter, r *http.Request) (chunk.Report, err
 	return body.sent, body.err
 }
 
-// formatTTL returns a TTL in the form that ParseTTL reads.
 func formatTTL(ttl time.Duration) string {
 	return strconv.FormatFloat(max(ttl, time.Millisecond).Seconds(), 'f', 3, 64)
 }
 
-// window is the number of bytes that are read at a time from a value that is not a file. It is also
-// the memory that a slow client takes.
+// window is the number of bytes that are read at a time from a value in Redis. A slow client takes
+// as much memory.
 const window = 128 << 10
 
-// A responseBody copies a body to the response. It keeps the error of the copy, which
-// http.ServeContent does not return.
+// A responseBody copies a body to the response. It stores the error of the copy, because
+// http.ServeContent does not return it.
 type responseBody struct {
 	http.ResponseWriter
 	ctx    context.Context
@@ -72,9 +71,9 @@ func (b *responseBody) ReadFrom(src io.Reader) (int64, error) {
 	return n, err
 }
 
-// ContextOf returns the context for a request. Over HTTP/1 the context does not end when the client
-// closes its sending side, because the client may still wait for the response. If the client has
-// disconnected, reading the body or writing the response fails.
+// ContextOf returns the context for serving r. Over HTTP/1, this context does not end when the
+// client closes its sending side, because the client may still wait for the response. If the client
+// has disconnected, reading the body or writing the response fails anyway.
 func ContextOf(r *http.Request) context.Context {
 	if r.ProtoMajor == 1 {
 		return context.WithoutCancel(r.Context())

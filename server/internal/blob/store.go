@@ -11,31 +11,31 @@ import (
 	"github.com/millrace-io/millrace"
 )
 
-// A Store keeps values under keys that CheckKey accepts. Its methods may be called from any
-// goroutine, but Close only when no other call is running. After Close no method may be called.
+// A Store stores values under keys that CheckKey accepts. Its methods may be called from any
+// goroutine. Close must not be called while another call is running, and no method may be called
+// after Close.
 type Store interface {
 	// Open returns the value of key, or ErrNotFound. The caller must close the value.
 	Open(ctx context.Context, key string) (*Value, error)
 
-	// Put sets the value of key to the bytes of body, which it borrows. size is the number of bytes
-	// to read; if it is unknownSize, Put reads all of body. Put returns the entity tag of the
-	// value, and whether key is new. After an error other than ErrUnsure, key is unchanged.
+	// Put reads a value from body, and assigns it to key. size is the length of the value, or
+	// unknownSize if the value is all of body. Put borrows body. It returns the entity tag of the
+	// value, and whether key is new. If there is an error other than ErrUnsure, key is unchanged.
 	Put(ctx context.Context, key string, body io.Reader, size int64, put Put) (tag string,
 		created bool, err error)
 
-	// Check returns nil if the Condition allows a write to key at present, and ErrCondition
-	// otherwise.
+	// Check returns ErrCondition if the Condition does not allow a write to key at present.
 	Check(ctx context.Context, key string, only Condition) error
 
-	// Delete deletes key if the Condition allows that. An open Value stays complete.
+	// Delete deletes key if the Condition allows it. An open Value can still be read to the end.
 	Delete(ctx context.Context, key string, only Condition) error
 
 	// Close stops the store's goroutines and closes its files and connections.
 	Close() error
 }
 
-// A Value is one version of a blob. It never changes, even if the blob is replaced or deleted. The
-// caller must call Close.
+// A Value is one version of a blob. It does not change, even if the blob is replaced or deleted.
+// The caller must call Close.
 type Value struct {
 	Tag     string        // entity tag, in quotes
 	TTL     time.Duration // time until it expires; 0 if it does not expire
@@ -50,49 +50,52 @@ func (v *Value) Close() error { return v.Content.Close() }
 // unknownSize is the size of a body of unknown length.
 const unknownSize = -1
 
-// A Put holds the limits and the condition of a Store's Put.
+// A Put has the limits and the condition for Store.Put.
 type Put struct {
 	Limit int64         // maximum length of the value in bytes
 	TTL   time.Duration // time until the value expires; 0 if it does not expire
-	Only  Condition     // may be nil
+	Only  Condition     // condition for the write; may be nil
 }
 
 var (
-	// ErrNotFound says that the key does not exist.
+	// ErrNotFound reports that the key does not exist.
 	ErrNotFound = errors.New("no such blob")
 
-	// ErrCondition says that a Condition did not allow the operation.
+	// ErrCondition reports that a Condition did not allow the operation.
 	ErrCondition = errors.New("the condition does not hold")
 
-	// ErrFull says that the store is full.
+	// ErrFull reports that the store is full.
 	ErrFull = errors.New("the store is full")
 
-	// ErrUnsure says that the store has not answered. The change may have been made or not.
+	// ErrUnsure reports that the store has not answered, so the change may or may not have been
+	// made.
 	ErrUnsure = errors.New("the store has not answered: it may have been done, or not")
 
-	// ErrUnavailable says that the store cannot be reached at present. Nothing was changed.
+	// ErrUnavailable reports that the store cannot be reached at present. The call has changed
+	// nothing.
 	ErrUnavailable = errors.New("the store cannot be reached")
 
-	// ErrBody says that reading the body of a value failed. The error wraps that of the body.
+	// ErrBody reports that reading the body of a value failed. An error that wraps ErrBody also
+	// wraps the error of the body.
 	ErrBody = errors.New("the body broke off")
 )
 
-// A TooLargeError says that a value has more than Limit bytes, which is its maximum.
+// A TooLargeError reports that a value has more than Limit bytes.
 type TooLargeError struct{ Limit int64 }
 
 func (e *TooLargeError) Error() string {
 	return fmt.Sprintf("the value has more than the %d bytes that it may have", e.Limit)
 }
 
-// HeaderTTL is the header of requests and responses with the time until a value expires, in
-// seconds.
+// HeaderTTL is a header of requests and responses. It contains the time in seconds until a value
+// expires.
 const HeaderTTL = "Millrace-TTL"
 
-// maxTTL is the maximum TTL. It keeps times from overflowing.
+// maxTTL is the maximum TTL. With it, time calculations cannot overflow.
 const maxTTL = 100 * 365 * 24 * time.Hour
 
-// ParseTTL parses the value of HeaderTTL. The value is a number of seconds, such as 90 or, in a
-// response, 89.999. It may also have Go's form, such as 1m30s. The TTL of "" is 0.
+// ParseTTL parses the value of HeaderTTL. The value is a number of seconds, such as 90 or 89.999,
+// or a duration in the format of Go, such as 1m30s. The TTL of "" is 0.
 func ParseTTL(s string) (time.Duration, error) {
 	if s == "" {
 		return 0, nil
@@ -109,8 +112,9 @@ func ParseTTL(s string) (time.Duration, error) {
 	return d, nil
 }
 
-// A source reads the body of a value. After limit bytes it returns a TooLargeError if there are
-// more. It reads no more than the size of the body. It remembers its error.
+// A source reads the body of a value. It reads no more than the size of the body. If the body has
+// more than limit bytes, Read returns a TooLargeError. A source stores the error of Read for
+// failure.
 type source struct {
 	body  io.Reader
 	limit int64
@@ -133,7 +137,7 @@ func (s *source) Read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
 	}
-	n, err := s.body.Read(p[:min(int64(len(p)), s.left+1)]) // the extra byte shows excess
+	n, err := s.body.Read(p[:min(int64(len(p)), s.left+1)]) // one more, to detect excess
 	if int64(n) > s.left {
 		n, err = int(s.left), &TooLargeError{s.limit}
 	}
@@ -147,8 +151,8 @@ func (s *source) Read(p []byte) (int, error) {
 // copyBlock is the size of copyTo's reads and writes, in bytes.
 const copyBlock = 32 << 10
 
-// copyTo copies the rest of the body to w, until ctx ends. It returns the number of bytes that w
-// accepted.
+// copyTo copies the rest of the body to w, until ctx ends. It returns the number of bytes written
+// to w.
 func (s *source) copyTo(ctx context.Context, w io.Writer, blocks *millrace.Pool) (total int64,
 	err error) {
 	block := blocks.Get(copyBlock)
@@ -168,7 +172,8 @@ func (s *source) copyTo(ctx context.Context, w io.Writer, blocks *millrace.Pool)
 	return total, ctx.Err()
 }
 
-// failure returns the error that the source remembers, or err if there is none.
+// failure returns the error to report after err. That is the error that Read has returned, or
+// otherwise err.
 func (s *source) failure(err error) error {
 	var large *TooLargeError
 	switch {

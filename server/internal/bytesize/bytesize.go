@@ -8,29 +8,29 @@ import (
 	"strings"
 )
 
-// A Size is a flag for a number of bytes.
+// A Size is the value of a flag for a number of bytes.
 type Size int64
 
-// String returns the number with the largest unit that divides it.
+// String formats the number as Format does.
 func (s *Size) String() string { return Format(int64(*s)) }
 
-// Set parses text.
+// Set parses text as Parse does.
 func (s *Size) Set(text string) error {
 	n, err := Parse(text)
 	*s = Size(n)
 	return err
 }
 
-// Type returns the name of the type in the help text.
+// Type returns the name of the type for the help text.
 func (*Size) Type() string { return "bytes" }
 
-// An Int is a Size that fits an int on every machine.
+// An Int is a Size that fits into an int on every machine.
 type Int int
 
-// String returns the number with the largest unit that divides it.
+// String formats the number as Format does.
 func (s *Int) String() string { return Format(int64(*s)) }
 
-// Set parses text.
+// Set parses text as Parse does. It refuses 2 GiB and more.
 func (s *Int) Set(text string) error {
 	n, err := Parse(text)
 	if err == nil && n > math.MaxInt32 {
@@ -40,11 +40,11 @@ func (s *Int) Set(text string) error {
 	return err
 }
 
-// Type returns the name of the type in the help text.
+// Type returns the name of the type for the help text.
 func (*Int) Type() string { return "bytes" }
 
-// units are the units that Parse accepts. If a unit ends with the name of another unit, it comes
-// before that unit, because Parse takes the first that fits.
+// units lists the units of Parse. The first four are also the units of Format, from the largest to
+// the smallest.
 var units = []struct {
 	name string
 	size int64
@@ -54,7 +54,8 @@ var units = []struct {
 	{"T", 1 << 40}, {"G", 1 << 30}, {"M", 1 << 20}, {"K", 1 << 10},
 }
 
-// Format returns n in the largest of TiB, GiB, MiB and KiB that divides it.
+// Format formats n with the largest of the units TiB, GiB, MiB and KiB that divides n, if there is
+// one.
 func Format(n int64) string {
 	for _, u := range units[:4] {
 		if n >= u.size && n%u.size == 0 {
@@ -64,8 +65,8 @@ func Format(n int64) string {
 	return strconv.FormatInt(n, 10)
 }
 
-// Parse parses a number with an optional unit in upper or lower case. KiB to TiB and K to T are
-// powers of 1024. KB to TB are powers of 1000.
+// Parse parses a number with an optional unit. The unit may be in upper or lower case. KiB to TiB
+// and K to T are powers of 1024. KB to TB are powers of 1000.
 func Parse(s string) (int64, error) {
 	digits, size := strings.ToUpper(s), int64(1)
 	for _, u := range units {

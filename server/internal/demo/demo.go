@@ -1,6 +1,6 @@
-// Package demo contains the stream that `millrace serve --demo` plays: a short FLV file with a test
-// picture, a clock and a quiet tone. scripts/make-demo-sample generates it so that it loops
-// seamlessly.
+// Package demo contains the stream for `millrace serve --demo`. It is a short FLV file with a test
+// picture, a clock and a quiet tone. scripts/make-demo-sample generates the file in such a way that
+// it can be repeated without a gap.
 package demo
 
 import (
@@ -8,16 +8,16 @@ import (
 	"time"
 )
 
-// Name is the name of the stream that --demo publishes, and of its publisher.
+// Name is the name of the stream that --demo publishes. It is also the name of the publisher.
 const Name = "demo"
 
-// Sample is a complete FLV file: header, onMetaData, the sequence headers, then 8 s of H.264
-// (640x360, 25 frames/s, a keyframe every second, no B-frames) and AAC (48 kHz, mono), starting
-// with a keyframe at timestamp 0. All players share it, so it must not be changed.
+// Sample is a complete FLV file. It contains the header, onMetaData, the sequence headers, and 8 s
+// of H.264 (640x360, 25 frames/s, a keyframe every second, no B-frames) and AAC (48 kHz, mono). It
+// starts with a keyframe at timestamp 0. It must not be changed, because all players share it.
 //
 //go:embed sample.flv
 var Sample []byte
 
-// Length is the duration of one round of the loop. The first tag of round n has the timestamp
-// n*Length, which follows the last tag of the round before at the usual interval.
+// Length is the duration of Sample. If Sample is repeated, the first tag of repetition n has the
+// timestamp n*Length. The interval to the last tag of the previous repetition is then as usual.
 const Length = 8 * time.Second

@@ -16,13 +16,13 @@ import (
 // A check examines one setting of the machine.
 type check struct {
 	group, name string
-	// look examines the setting. It returns a Finding without Group and Name, which the caller
-	// adds. If reading the host failed, the caller discards the Finding.
+	// look examines the setting. The caller sets Group and Name of the Finding. If host.err is set,
+	// the caller ignores the Finding.
 	look func(*host, Plan) Finding
-	why  string // appended to the Why of the Finding
+	why  string // added to the Why of the Finding
 }
 
-// checks lists all checks. Findings of equal State are reported in this order.
+// checks lists all checks. Findings with the same State are reported in this order.
 var checks = [...]check{
 	{"process", "open files", openFiles,
 		"At the limit, new connections wait, and file requests fail with 500. Go raises the soft " +
@@ -66,25 +66,26 @@ var checks = [...]check{
 }
 
 const (
-	// spareFiles is the number of descriptors for everything except streams and files: listeners,
-	// the poller, and visitors of the web page.
+	// spareFiles is the number of file descriptors for everything except streams and files, such as
+	// listeners, the poller, and visitors of the web page.
 	spareFiles = 64
-	// uploadFiles is the number of descriptors per upload: its connection, its file, and both ends
-	// of the pipe between them.
+	// uploadFiles is the number of file descriptors for an upload: its connection, its file, and
+	// both ends of the pipe between them.
 	uploadFiles = 4
-	// viewerBytes is the server's own memory per viewer, without that of the kernel.
+	// viewerBytes is the memory in bytes of a viewer in the server. It does not include the
+	// kernel's memory.
 	viewerBytes = 4 << 10
-	// spareThreads is the number of threads of the Go runtime in addition to the threads that run
-	// goroutines.
+	// spareThreads is the number of threads that the Go runtime needs in addition to the threads
+	// for goroutines.
 	spareThreads = 32
 )
 
-// sockets returns the kernel memory in bytes that is needed if every viewer is slow, without data
-// in flight.
+// sockets returns the kernel memory in bytes for unsent data if all viewers are slow. It does not
+// include data in flight.
 func (p Plan) sockets() int64 { return int64(p.Viewers) * p.Unsent }
 
 func openFiles(h *host, p Plan) Finding {
-	have := h.openFiles() // at startup Go raised the soft limit to the hard limit
+	have := h.openFiles() // Go has raised the soft limit to the hard limit
 	need := int64(p.Viewers) + int64(p.MaxStreams) + spareFiles
 	sum := fmt.Sprintf("%d viewers and downloads, %d publishers, %d others", p.Viewers,
 		p.MaxStreams, spareFiles)
@@ -153,7 +154,7 @@ func processors(h *host, _ Plan) Finding {
 	case cpus < 1:
 		f.advise(Warn, "allow one processor at least (docker: --cpus 1)",
 			"systemctl set-property UNIT CPUQuota=100%")
-	case h.procs > max(whole, 2): // Go does not check the limits of enclosing groups
+	case h.procs > max(whole, 2): // Go does not read the limits of enclosing groups
 		f.advise(Warn, fmt.Sprintf("set GOMAXPROCS to %d", whole),
 			fmt.Sprintf("GOMAXPROCS=%d millrace serve ...", whole))
 	}
@@ -187,7 +188,7 @@ func memory(h *host, p Plan) Finding {
 func memoryLimit(h *host, p Plan) Finding {
 	most, _ := h.memoryCap()
 	// Leave room for memory that Go does not count: a tenth for the binary and the threads, and the
-	// kernel's socket memory, which is charged to the same control group.
+	// kernel's socket memory, which also counts for the control group.
 	advised := max(most-most/10-p.sockets(), most/2)
 	command := fmt.Sprintf("GOMEMLIMIT=%dMiB millrace serve ...", advised>>20)
 	f := Finding{Value: "none"}
@@ -234,7 +235,7 @@ func conntrack(h *host, p Plan) Finding {
 	most, used := h.sysctl(name+"max", 1), h.sysctl(name+"count", 1)
 	f := Finding{Value: fmt.Sprintf("%s (in use: %s)", count(most[0]), count(used[0]))}
 	need := used[0] + int64(p.Viewers) + int64(p.MaxStreams)
-	if most[0] < 2*need { // conntrack also counts closed connections
+	if most[0] < 2*need { // conntrack counts closed connections as well
 		s := Warn
 		if most[0] < need {
 			s = Bad
@@ -246,16 +247,16 @@ func conntrack(h *host, p Plan) Finding {
 	return f
 }
 
-// tcpBuffer returns a check of the limits between which the kernel sizes a connection's buffers. It
-// recommends the kernel's own defaults.
+// tcpBuffer returns a check of the setting with the minimum, default and maximum size of a
+// connection's kernel buffer. advised has the kernel's default sizes.
 func tcpBuffer(name, advised string) func(*host, Plan) Finding {
 	command := fmt.Sprintf("sysctl -w %s=%q", name, advised)
 	return func(h *host, _ Plan) Finding { return tcpRange(h.sysctl(name, 3), command) }
 }
 
 func tcpRange(n []int64, command string) Finding {
-	// About half of a buffer is payload, and only that much can be in flight. So 1 MiB allows 5
-	// MB/s to a client with a round-trip time of 100 ms.
+	// About half of a buffer holds payload, and this limits the bytes in flight. With 1 MiB, a
+	// client with a round trip of 100 ms gets up to 5 MB/s.
 	const least = 1 << 20
 	f := Finding{
 		Value: fmt.Sprintf("%d %d %d", n[0], n[1], n[2]),
@@ -293,8 +294,8 @@ func tcpMemory(h *host, p Plan) Finding {
 	return f
 }
 
-// directory checks the directory that a flag names. It returns the mount that contains the
-// directory. If f is already the complete finding, m is nil.
+// directory checks the directory of a flag, and returns the mount that contains it. If m is nil, f
+// is complete. Otherwise the caller adds to f.
 func (h *host) directory(flag, name string) (m *procfs.MountInfo, f Finding) {
 	if name == "" {
 		return nil, Finding{Value: "none", Why: "No --" + flag + " was given."}

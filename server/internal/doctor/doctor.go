@@ -1,10 +1,10 @@
 // Package doctor checks whether a Linux machine is set up for a streaming server, and advises what
 // to change.
 //
-// The variable checks is the list of checks. Each check depends only on a host and a Plan: it runs
-// no command, writes nothing and opens no connection. If a check cannot read a value, its State is
-// Unknown, which does not count as a failure. Much of the package is text for users: for each of
-// fifteen checks it says what to change, why, and with which command.
+// The variable checks lists the checks. A check depends only on a host and a Plan. It does not run
+// commands, write files or open connections. If it cannot read a value, its State is Unknown, which
+// is not a failure. Much of the package is text for users: each of the fifteen checks says what to
+// change, why, and with which command.
 package doctor
 
 import (
@@ -16,12 +16,12 @@ import (
 	"unicode"
 )
 
-// A Plan describes the load that the machine is meant to carry. The fields after Blobs are the
-// server's limits of the same names.
+// A Plan describes the load that a machine should carry. The fields after Blobs are limits of the
+// server with the same names.
 type Plan struct {
-	Viewers int    // simultaneous viewers and downloads
-	Root    string // the --root flag; empty if no files are served
-	Blobs   string // the --blobs flag; empty if no blobs are kept on disk
+	Viewers int    // concurrent viewers and downloads
+	Root    string // value of --root; empty if no files are served
+	Blobs   string // value of --blobs; empty if no blobs are stored on disk
 
 	MaxViewers int
 	MaxStreams int
@@ -34,35 +34,34 @@ type Plan struct {
 type State string
 
 const (
-	Bad     State = "bad"     // the plan will not work
-	Warn    State = "warn"    // the plan works, but speed, memory or safety suffers
-	Info    State = "info"    // a matter of choice
-	Unknown State = "unknown" // could not be determined
+	Bad     State = "bad"     // the load in the Plan will not work
+	Warn    State = "warn"    // it works, but is slow, unsafe or needs much memory
+	Info    State = "info"    // the user may choose
+	Unknown State = "unknown" // the check could not read a value
 	OK      State = "ok"      // nothing to change
 )
 
-// States lists all States, the worst first.
+// States lists all States. The worst comes first.
 var States = [...]State{Bad, Warn, Info, Unknown, OK}
 
-// A Finding is the result of one check. Each of its texts is one line of printable characters.
+// A Finding is the result of a check. Each text is one line of printable characters.
 type Finding struct {
 	Group   string `json:"group"`
-	Name    string `json:"name"` // a stable identifier, for scripts
+	Name    string `json:"name"` // identifier for scripts; does not change
 	State   State  `json:"state"`
 	Value   string `json:"value"`   // the current value
 	Advice  string `json:"advice"`  // empty if there is nothing to do
-	Why     string `json:"why"`     // how it affects the server
-	Command string `json:"command"` // a command that follows the advice; empty if there is none
+	Why     string `json:"why"`     // how the setting affects the server
+	Command string `json:"command"` // a command that changes the setting; empty if there is none
 }
 
-// advise sets the State and the advice of f, and the command that follows the advice. command is ""
-// if there is none.
+// advise sets the State, the advice and the command of f. command is "" if there is none.
 func (f *Finding) advise(s State, advice, command string) {
 	f.State, f.Advice, f.Command = s, advice, command
 }
 
-// schema is the version of the JSON form of a Report. Within one version, fields may be added, and
-// findings may be added or removed.
+// schema is the version of the JSON form of a Report. Fields and findings may be added, and
+// findings may be removed, without a new version.
 const schema = 2
 
 // A Report has the findings of all checks.
@@ -70,15 +69,15 @@ type Report struct {
 	Schema   int           `json:"schema"`
 	OS       string        `json:"os"`
 	CPUs     int           `json:"cpus"`
-	Memory   int64         `json:"memory_bytes"` // of the machine; 0 if unknown
+	Memory   int64         `json:"memory_bytes"` // memory of the machine; 0 if unknown
 	Viewers  int           `json:"viewers"`
 	Root     string        `json:"root"`
 	Blobs    string        `json:"blobs"`
-	Counts   map[State]int `json:"counts"` // has a key for every State
+	Counts   map[State]int `json:"counts"` // number of findings by State, with an entry for each
 	Findings []Finding     `json:"findings"`
 }
 
-// Examine runs all checks on this machine. The result lists the worst findings first.
+// Examine runs all checks on this machine. The worst findings come first in the result.
 func Examine(p Plan) Report { return examine(thisHost(), p) }
 
 func examine(h *host, p Plan) Report {
@@ -90,10 +89,10 @@ func examine(h *host, p Plan) Report {
 	machine := *h
 	r.Memory = machine.memory()
 	for _, s := range States {
-		r.Counts[s] = 0 // so that scripts find a count of every State
+		r.Counts[s] = 0 // so that scripts find an entry for every State
 	}
 	for _, c := range checks {
-		at := *h // so that each check has its own err
+		at := *h // a copy, so that each check has a separate err
 		f := c.look(&at, p)
 		if at.err != nil {
 			f = Finding{State: Unknown, Value: "-", Why: at.err.Error()}
@@ -113,8 +112,8 @@ func examine(h *host, p Plan) Report {
 	return r
 }
 
-// line returns s as one line of printable characters. s may be the content of a file or a path,
-// which may contain escape sequences.
+// line converts s to one line of printable characters. s may be the content of a file or a path,
+// and contain escape sequences.
 func line(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
@@ -125,7 +124,7 @@ func line(s string) string {
 	return strings.TrimSpace(s)
 }
 
-// size formats a number of bytes with the binary units that the server's flags use.
+// size formats a number of bytes with binary units, as in the server's flags.
 func size(n int64) string {
 	v, i := float64(n), 0
 	for ; v >= 1024 && i < 5; i++ {
@@ -135,7 +134,7 @@ func size(n int64) string {
 		" " + []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB"}[i]
 }
 
-// count formats a number. The number may be one with which the kernel means "no limit".
+// count formats a number. A very large number means "no limit" in the kernel.
 func count(n int64) string {
 	if n >= unlimited {
 		return "unlimited"

@@ -16,23 +16,23 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// unlimited is the smallest number that is considered to mean "no limit". As a number of bytes it
-// is more memory than any machine has. It can be multiplied by the page size without overflow.
+// unlimited is the smallest number that means "no limit". No machine has as many bytes of memory.
+// It can be multiplied by the page size without overflow.
 const unlimited = 1 << 50
 
-// A host gives access to the state of a machine and of this process on it.
+// A host reads the settings of a machine and of this process.
 type host struct {
-	dir         string // the root directory, which contains /proc and /sys
+	dir         string // root directory, with /proc and /sys
 	cpus        int    // runtime.NumCPU()
 	procs       int    // runtime.GOMAXPROCS(0)
 	pageSize    int64
 	memoryLimit int64 // GOMEMLIMIT, or math.MaxInt64 if it is not set
 
-	err error // the first error of a read
+	err error // first error of a method
 }
 
-// thisHost returns the host on which this process runs. Its files are read only when a check needs
-// them.
+// thisHost returns the machine of this process. It reads no files. The methods of host read them
+// when a check needs them.
 func thisHost() *host {
 	return &host{
 		dir: "/", cpus: runtime.NumCPU(), procs: runtime.GOMAXPROCS(0),
@@ -41,15 +41,15 @@ func thisHost() *host {
 	}
 }
 
-// fail records err if it is the first error. After an error the methods return unspecified values,
-// but their slices have the full length.
+// fail records err if there was no error before. After an error, the methods return arbitrary
+// values. Returned slices still have the full length.
 func (h *host) fail(err error) {
 	if h.err == nil {
 		h.err = err
 	}
 }
 
-// read returns the content of a file, with surrounding white space removed.
+// read returns the content of a file without surrounding white space.
 func (h *host) read(name string) string {
 	b, err := os.ReadFile(filepath.Join(h.dir, name))
 	switch {
@@ -61,8 +61,8 @@ func (h *host) read(name string) string {
 	return strings.TrimSpace(string(b))
 }
 
-// sysctl returns the numbers in the value of the sysctl(8) setting name. It is an error if there
-// are not exactly want numbers.
+// sysctl returns the numbers in the value of a sysctl(8) setting. want is how many numbers there
+// must be.
 func (h *host) sysctl(name string, want int) []int64 {
 	s := h.read("proc/sys/" + strings.ReplaceAll(name, ".", "/"))
 	all := make([]int64, want)
@@ -81,7 +81,6 @@ func (h *host) sysctl(name string, want int) []int64 {
 	return all
 }
 
-// proc returns the proc file system.
 func (h *host) proc() procfs.FS {
 	proc, err := procfs.NewFS(filepath.Join(h.dir, "proc"))
 	if err != nil {
@@ -90,7 +89,6 @@ func (h *host) proc() procfs.FS {
 	return proc
 }
 
-// self returns this process's entry in /proc.
 func (h *host) self() procfs.Proc {
 	self, err := h.proc().Self()
 	if err != nil {
@@ -122,8 +120,8 @@ func (h *host) memory() int64 {
 	return 0
 }
 
-// MemoryCap returns the largest number of bytes that this process may use, or 0 if the limit is
-// unknown. The limit is that of the process's control group or of the machine.
+// MemoryCap returns how many bytes this process may use at most, or 0 if that is unknown. It is the
+// limit of the process's control group, or the memory of the machine.
 func MemoryCap() int64 {
 	h := thisHost()
 	most, _ := h.memoryCap()
@@ -133,8 +131,8 @@ func MemoryCap() int64 {
 	return most
 }
 
-// memoryCap returns the largest number of bytes that this process may use. group reports whether
-// the limit is that of a control group instead of the machine.
+// memoryCap returns how many bytes this process may use at most. group is true if that is the limit
+// of a control group, and false if it is the memory of the machine.
 func (h *host) memoryCap() (most int64, group bool) {
 	limit, set := h.groupLimit("", "memory.max", parseLimit)
 	if old, oldSet := h.groupLimit("memory", "memory.limit_in_bytes", parseLimit); oldSet {
@@ -142,20 +140,21 @@ func (h *host) memoryCap() (most int64, group bool) {
 	}
 	most = h.memory()
 	if set && (h.err != nil || limit < most) {
-		h.err = nil // the limit of the group suffices
+		h.err = nil // the limit of the group is enough
 		return limit, true
 	}
 	return most, false
 }
 
-// parseLimit parses a control group's limit: a number, or "max". In version 1 a very large number
-// means "max".
+// parseLimit parses the limit of a control group, which is a number or "max". In version 1 of
+// control groups, a very large number means "max".
 func parseLimit(s string) (int64, bool) {
 	n, err := strconv.ParseInt(s, 10, 64)
 	return n, err == nil && n < unlimited
 }
 
-// parseCPU parses cpu.max, which is "QUOTA PERIOD" or "max PERIOD", into thousandths of a CPU.
+// parseCPU parses cpu.max, which is "QUOTA PERIOD" or "max PERIOD". It returns thousandths of a
+// CPU.
 func parseCPU(s string) (int64, bool) {
 	var quota, period int64
 	if n, _ := fmt.Sscanf(s, "%d %d", &quota, &period); n != 2 || period <= 0 || quota < 0 ||
@@ -165,13 +164,14 @@ func parseCPU(s string) (int64, bool) {
 	return quota * 1000 / period, true
 }
 
-// groupLimit returns the lowest limit that parse finds in the files called name of this process's
-// control group and its ancestors. In version 1 of control groups, each controller has its own
-// hierarchy of groups. For version 2, controller is "".
+// groupLimit returns the lowest limit of this process's control group and the groups that contain
+// it. It reads the file with the given name in each group, and parses it with parse. In version 1
+// of control groups, each controller has a separate hierarchy of groups. For version 2, controller
+// is "".
 func (h *host) groupLimit(controller, name string, parse func(string) (int64, bool)) (least int64,
 	set bool) {
 	least = math.MaxInt64
-	own, looking := "", *h // a copy: errors do not count, because without groups there is no limit
+	own, looking := "", *h // a copy, to ignore errors: without groups there is no limit
 	groups, _ := looking.self().Cgroups()
 	for _, g := range groups {
 		if controller == "" && g.HierarchyID == 0 || slices.Contains(g.Controllers, controller) {
@@ -188,7 +188,7 @@ func (h *host) groupLimit(controller, name string, parse func(string) (int64, bo
 	}
 }
 
-// mountOf returns the mount that contains the directory at an absolute path.
+// mountOf returns the mount that contains the directory at path, which must be absolute.
 func (h *host) mountOf(path string) (best *procfs.MountInfo) {
 	all, err := h.self().MountInfo()
 	if err != nil {
@@ -197,7 +197,7 @@ func (h *host) mountOf(path string) (best *procfs.MountInfo) {
 	for _, m := range all {
 		at := strings.ReplaceAll(m.MountPoint, `\040`, " ")
 		rest, in := strings.CutPrefix(path, strings.TrimSuffix(at, "/"))
-		// Of two mounts at the same place, the later one hides the earlier.
+		// If two mounts have the same path, the later one hides the earlier one.
 		if in && (rest == "" || rest[0] == '/') &&
 			(best == nil || len(m.MountPoint) >= len(best.MountPoint)) {
 			best = m

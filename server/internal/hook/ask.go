@@ -16,33 +16,34 @@ import (
 )
 
 const (
-	// maxRequests limits concurrent requests to the hook, and thereby the number of connections to
-	// it. A hook that answers within 10 ms can answer 1600 requests a second.
+	// maxRequests is the maximum number of concurrent requests to the hook, and of connections for
+	// them. A hook that answers within 10 ms can answer 1600 requests a second.
 	maxRequests = 16
-	// maxWaiting limits the number of callers that wait for their turn, because each of them holds
-	// a client's connection. A hook that answers within 10 ms answers all of them within a second.
+	// maxWaiting is the maximum number of callers in the queue. It is limited because each caller
+	// holds a client's connection. A hook that answers within 10 ms answers all of them within a
+	// second.
 	maxWaiting = 1024
 
 	// reservedRequests is how many of the maxRequests are reserved for requests about publishers
-	// and recordings, which are few. Requests about players cannot use them. reservedWaiting is the
-	// same for maxWaiting.
+	// and recordings, which are few. Requests about players cannot use them. In the same way,
+	// reservedWaiting is reserved from maxWaiting.
 	reservedRequests = 4
 	reservedWaiting  = 128
 )
 
 var (
-	// errBusy refuses a client because too many callers wait for the hook, or too many plays are
-	// kept.
+	// errBusy is the refusal of a client because too many callers wait for the hook, or because the
+	// table of plays is full.
 	errBusy = refuse.New(http.StatusServiceUnavailable,
 		"too many clients wait for the hook of this server, or play with its permission").
 		For(refuse.Limit).After(time.Second)
-	// errFails refuses a client because the hook has failed. The log has the reason.
+	// errFails is the refusal of a client because the hook has failed. The log contains the reason.
 	errFails = refuse.New(http.StatusServiceUnavailable,
 		"the hook that this server asks does not answer").For(refuse.HookFailed).After(time.Second)
 )
 
-// An asker sends questions to the hook. It limits how many are in progress at a time. Its methods
-// may be called from any goroutine.
+// An asker asks the hook questions, and limits the number of concurrent requests. Its methods may
+// be called from any goroutine.
 type asker struct {
 	poster  *poster
 	counts  *counter
@@ -52,13 +53,13 @@ type asker struct {
 	closing context.Context // ends when Client.Close gives up
 
 	slots     chan struct{}
-	playSlots chan struct{} // a request about a player needs a slot here, too
+	playSlots chan struct{} // a request about a player needs a slot in both slots and playSlots
 	outage    outage.Outage
 	waiting   atomic.Int64
 }
 
-// ask sends a prepared request to the hook and returns the answer. It ignores Config.Open. It gives
-// up if wanted ends before the request is sent.
+// ask sends a prepared request to the hook and returns the answer. It does not apply Config.Open.
+// If wanted ends while the request is still in the queue, ask returns the error of wanted.
 func (k *asker) ask(ctx, wanted context.Context, q *Request) (Answer, error) {
 	a, err := k.askInTime(ctx, wanted, q)
 	switch failed, ok := errors.AsType[*failure](err); {
@@ -78,11 +79,11 @@ func (k *asker) ask(ctx, wanted context.Context, q *Request) (Answer, error) {
 	return a, err
 }
 
-// isRefusal reports whether err is a refusal by the hook itself.
+// isRefusal reports whether err means that the hook has refused the client.
 func isRefusal(err error) bool { return refuse.CauseOf(err) == refuse.Hook }
 
-// noteFailure logs a failure of the hook if its reason is new. If err is nil, it logs the first
-// success after failures.
+// noteFailure logs a failure of the hook if its reason is new. If err is nil, noteFailure logs that
+// the hook answers again after a failure.
 func (k *asker) noteFailure(err *failure) {
 	if err == nil {
 		if k.outage.Note(nil) {

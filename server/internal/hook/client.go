@@ -14,8 +14,8 @@ import (
 type Config struct {
 	URL     string        // see CheckURL
 	Timeout time.Duration // time limit for an answer, including retries and the time in the queue
-	Open    bool          // whether to allow every request if the hook fails
-	Node    string        // the address of this node; "" without a cluster
+	Open    bool          // allow every request while the hook fails
+	Node    string        // address of this node; "" without a cluster
 	Log     *slog.Logger  // nil discards messages
 }
 
@@ -30,7 +30,8 @@ func CheckURL(address string) error {
 	return nil
 }
 
-// A Client asks the hook. Its methods may be called from any goroutine.
+// A Client asks the hook questions and sends end events to it. Its methods may be called from any
+// goroutine.
 type Client struct {
 	cfg    Config
 	counts *counter
@@ -41,7 +42,7 @@ type Client struct {
 	stop   context.CancelFunc // cancels requests in progress
 }
 
-// New returns a client of the hook, which need not be running yet. The caller must call Close.
+// New returns a client for a hook. The hook need not be running yet. The caller must call Close.
 func New(cfg Config) (*Client, error) {
 	if err := CheckURL(cfg.URL); err != nil {
 		return nil, err
@@ -74,7 +75,7 @@ func New(cfg Config) (*Client, error) {
 }
 
 // Ask asks the hook about q, and sets q's ID. It waits for the answer until ctx ends or the timeout
-// expires. The error is a [refuse.Refusal] or that of ctx.
+// expires. The error is a [refuse.Refusal] or the error of ctx.
 func (c *Client) Ask(ctx context.Context, q *Request) (Answer, error) {
 	if err := c.prepare(q); err != nil {
 		return Answer{}, err
@@ -86,9 +87,10 @@ func (c *Client) Ask(ctx context.Context, q *Request) (Answer, error) {
 	return a, err
 }
 
-// Play asks the hook whether the client of q may play. If there already is a valid answer for the
-// same playKey, or a request in progress, it does not ask again. If the player has a connection,
-// the caller must call End on the result when the player leaves. The errors are those of Ask.
+// Play asks the hook whether the client of q may play. It does not ask if another request with the
+// same playKey is in progress or has a valid answer. If the player has a connection, the caller
+// must call End on the result when the player leaves. The error is a [refuse.Refusal] or the error
+// of ctx.
 func (c *Client) Play(ctx context.Context, q *Request) (*Play, error) {
 	if err := c.prepare(q); err != nil {
 		return nil, err
@@ -96,7 +98,7 @@ func (c *Client) Play(ctx context.Context, q *Request) (*Play, error) {
 	return c.plays.play(ctx, q)
 }
 
-// prepare sets the remaining fields of q. If q is refused, it counts the refusal.
+// prepare sets the remaining fields of q. If prepare refuses q, it counts the refusal.
 func (c *Client) prepare(q *Request) error {
 	err := q.prepare(c.cfg.Node)
 	if err != nil {
@@ -105,12 +107,12 @@ func (c *Client) prepare(q *Request) error {
 	return err
 }
 
-// End queues an event that reports the end of q to the hook. It never blocks.
+// End queues an event that reports to the hook that q has ended. It never blocks.
 func (c *Client) End(q *Request, reason string, bytes int64) { c.ends.add(q.ended(reason, bytes)) }
 
-// Close ends the remaining plays, and delivers the queued end events. It gives up a little after
-// ctx has ended, or when the hook fails and accepts no event for a while. Ask and Play must not be
-// called afterwards.
+// Close ends all plays, and delivers the queued end events. It gives up when ctx ends, but not
+// within the first second. It also gives up if the hook fails and accepts no event for a while. Ask
+// and Play must not be called afterwards.
 func (c *Client) Close(ctx context.Context) {
 	if c == nil || !c.plays.close() {
 		return

@@ -13,18 +13,18 @@ import (
 )
 
 const (
-	// maxEnds limits the number of end events that wait for delivery. It is large because all
-	// viewers of a server may leave at once. Each event takes about 500 bytes.
+	// maxEnds is the maximum number of queued end events. It is large because all viewers of a
+	// server may leave at once. Each event takes about 500 bytes.
 	maxEnds = 8192
-	// endWorkers is the number of end events that are delivered concurrently. Each ID ends once, so
-	// the order of the events does not matter.
+	// endWorkers is the number of end events that are delivered concurrently. Their order does not
+	// matter, because there is only one end event for each ID.
 	endWorkers = 2
 	// endPatience is how long the delivery of an end event is retried. It is long enough for the
 	// hook to restart.
 	endPatience = 30 * time.Second
-	// endGrace is how long end events are still delivered after the context of Close has ended.
+	// endGrace is how long Close delivers end events at least, even if its context ends earlier.
 	endGrace = time.Second
-	// endCheck is how long Close waits for a failing hook to accept another end event.
+	// endCheck is how long Close waits for another end event to be delivered if the hook fails.
 	endCheck = time.Second
 )
 
@@ -39,21 +39,20 @@ type endQueue struct {
 	queue   chan Request
 	workers sync.WaitGroup
 
-	delivered, undelivered atomic.Int64 // numbers of events, not of attempts
+	delivered, undelivered atomic.Int64 // numbers of successful and failed attempts
 
 	mu      lock.Mutex
 	closed  bool
 	dropped int64
 }
 
-// start starts the workers.
 func (q *endQueue) start() {
 	for range endWorkers {
 		q.workers.Go(q.deliverAll)
 	}
 }
 
-// add queues an end event. It never blocks.
+// add queues the end event e. It never blocks. If the queue is full or closed, e is dropped.
 func (q *endQueue) add(e Request) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -67,21 +66,20 @@ func (q *endQueue) add(e Request) {
 	q.drop(&e, fmt.Errorf("%d ends wait", len(q.queue)))
 }
 
-// drop counts an end event that cannot be delivered. It logs some of these events. The caller holds
-// q.mu.
+// drop counts an end event that was not delivered, and logs some of them. q.mu is held.
 func (q *endQueue) drop(e *Request, why error) {
 	q.dropped++
 	q.counts.count(e.Event, "dropped")
-	// Log the 1st, 2nd, 4th, 8th, ..., so that an outage of the hook does not fill the log.
+	// Log only the 1st, 2nd, 4th, 8th, ..., so that a failing hook does not fill the log.
 	if q.dropped&(q.dropped-1) == 0 {
-		// The log is written in another goroutine, because it may block, and the caller holds
+		// A separate goroutine writes the log, because the log may block while the caller holds
 		// mutexes.
 		go q.log.Warn("an end could not be sent to the hook", "event", string(e.Event), "id", e.ID,
 			"reason", why, "dropped", q.dropped)
 	}
 }
 
-// deliverAll delivers end events until the queue is closed.
+// deliverAll delivers end events until the queue is closed and empty.
 func (q *endQueue) deliverAll() {
 	for e := range q.queue {
 		err := q.deliver(&e)
@@ -121,8 +119,9 @@ func (q *endQueue) deliver(e *Request) error {
 	})
 }
 
-// close delivers the queued end events until a little after ctx has ended, or until the hook fails
-// and accepts no event for a while. Then it calls giveUp, which cancels the requests in progress.
+// close closes the queue, and delivers the queued end events until ctx ends, but for at least
+// endGrace. It stops earlier if the hook fails and accepts no event for a while. It then calls
+// giveUp, which cancels the requests in progress, and waits for the workers.
 func (q *endQueue) close(ctx context.Context, giveUp context.CancelFunc) {
 	q.mu.Lock()
 	q.closed = true
@@ -147,7 +146,7 @@ func (q *endQueue) close(ctx context.Context, giveUp context.CancelFunc) {
 }
 
 // await returns when all end events are delivered or ctx has ended. It also returns if an attempt
-// has failed and the hook has accepted no event within endCheck.
+// fails and no event is delivered within endCheck.
 func (q *endQueue) await(ctx context.Context, delivered <-chan struct{}) {
 	check := time.NewTicker(endCheck)
 	defer check.Stop()
@@ -170,7 +169,7 @@ func (q *endQueue) await(ctx context.Context, delivered <-chan struct{}) {
 	}
 }
 
-// waiting returns the number of queued end events and the number of dropped ones.
+// waiting returns the number of queued events and the number of dropped events.
 func (q *endQueue) waiting() (ends int, dropped int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -11,58 +11,58 @@ import (
 )
 
 const (
-	// maxPlays limits the number of plays in the table. Each play takes about 700 bytes, so a full
+	// maxPlays is the maximum number of plays in the table. Each takes about 700 bytes, so a full
 	// table takes 22 MiB.
 	maxPlays = 32 << 10
-	// If the table holds maxRefused plays or more, refusals are not kept, because clients that
-	// invent tokens must not fill the table.
+	// If the table has maxRefused plays or more, refusals are not stored, because clients with
+	// invented tokens must not fill the table.
 	maxRefused = maxPlays / 4
-	// hlsIdle is how long an HLS player may send no requests before its play ends. It is longer
-	// than the longest segment.
+	// hlsIdle is how long the play of an HLS player continues without requests. It is longer than
+	// the longest segment.
 	hlsIdle = 20 * time.Second
-	// failedKeep is how long the failure of a request also counts for further players with the same
-	// playKey. If an expired answer cannot be renewed, failedKeep is how much longer the answer is
-	// used.
+	// If the hook fails, further players with the same playKey get the same result for failedKeep,
+	// without another request. If the hook fails to renew an expired answer, the answer is used for
+	// failedKeep longer.
 	failedKeep = time.Second
-	// sweepEvery is the interval at which the table is searched for plays that have ended.
+	// sweepEvery is the time between two searches of the table for plays that have ended.
 	sweepEvery = time.Second
 )
 
 // A Play is an answer of the hook for all players with the same playKey.
 //
-// For players with connections: the Play lasts until the last of them has left. A player that comes
-// after the answer has expired gets another Play. For HLS players: they keep the same Play and ID
-// as long as they send requests. If the answer has expired, the next request makes the Play ask the
-// hook again.
+// Players with connections have the same Play until all of them have left. A player that comes
+// after the answer has expired gets a new Play. HLS players have the same Play and ID as long as
+// they send requests. The first request after the answer has expired makes the Play ask the hook
+// again.
 type Play struct {
 	t   *playTable
 	key playKey
-	q   Request // the first player's request, without the credentials
+	q   Request // request of the first player, without the credentials
 
-	served atomic.Int64 // bytes sent to players
+	served atomic.Int64 // bytes sent to all players
 
-	// The fields from here on are guarded by t.mu. ready is closed when the answer has arrived, and
-	// replaced when the hook is asked again.
+	// t.mu guards the following fields. ready is closed when the answer has arrived. It is replaced
+	// when the hook is asked again.
 	ready   chan struct{}
 	asking  bool
 	answer  Answer
 	err     error
 	allowed bool
-	// stale is set if the hook has failed to renew the answer. The answer then stays in use, and
-	// requests do not wait for the next attempt.
+	// stale is set if the hook has failed to renew the answer. The old answer is then used, and
+	// requests do not wait for the next answer.
 	stale   bool
-	until   time.Time // time at which the answer expires
-	over    time.Time // time at which the hook's time limit is reached; zero means no limit
+	until   time.Time // when the answer expires
+	over    time.Time // end of the time that the hook allows; zero if there is no limit
 	players int       // players with connections, including those that wait for the answer
-	// waiters is the number of callers that wait for the first answer. When the last one leaves,
-	// forget cancels the question.
+	// waiters is the number of callers that wait for the answer. If all of them leave before the
+	// first answer arrives, forget cancels the request.
 	waiters int
 	forget  context.CancelFunc
 	asked   time.Time // time of the latest request of an HLS player
 	ended   bool
 }
 
-// A playTable holds the current plays, and the refusals that are still valid. Its methods may be
+// A playTable has the current plays and the refusals that are still valid. Its methods may be
 // called from any goroutine.
 type playTable struct {
 	asker   *asker
@@ -75,7 +75,7 @@ type playTable struct {
 	swept    chan struct{} // closed when the sweeper has returned
 	hits     atomic.Int64
 
-	mu     lock.Mutex // locked before the mutex of ends
+	mu     lock.Mutex // locked before endQueue.mu
 	closed bool
 	plays  map[playKey]*Play
 }
@@ -90,9 +90,9 @@ func (p *Play) Answer() Answer {
 // Served counts n bytes as sent to a player.
 func (p *Play) Served(n int) { p.served.Add(int64(n)) }
 
-// End records that a player with a connection has left. bytes is how many bytes were sent to the
-// player in addition to those counted by Served. The hook gets an end event when the last player of
-// p has left.
+// End must be called when a player with a connection has left. bytes is the number of bytes that
+// were sent to the player and not counted by Served. If the player is the last one of p, the hook
+// gets an end event.
 func (p *Play) End(reason string, bytes int64) {
 	p.served.Add(bytes)
 	p.t.mu.Lock()
@@ -100,15 +100,15 @@ func (p *Play) End(reason string, bytes int64) {
 	p.t.leave(p, reason)
 }
 
-// leave is End for callers that hold t.mu.
+// leave removes a player with a connection from p. t.mu is held.
 func (t *playTable) leave(p *Play, reason string) {
 	if p.players--; p.players == 0 && !p.asking && p.allowed {
 		t.endPlay(p, reason)
 	}
 }
 
-// endPlay removes p from the table and, if p was allowed, reports its end to the hook. The caller
-// holds t.mu.
+// endPlay removes p from the table. If the hook had allowed p, endPlay sends an end event to the
+// hook. t.mu is held.
 func (t *playTable) endPlay(p *Play, reason string) {
 	if t.plays[p.key] == p {
 		delete(t.plays, p.key)
@@ -119,8 +119,7 @@ func (t *playTable) endPlay(p *Play, reason string) {
 	}
 }
 
-// play asks the hook whether the client of q may play. If there already is a valid answer or a
-// question in progress, it does not ask again. The caller has prepared q.
+// play is Client.Play for a prepared request.
 func (t *playTable) play(ctx context.Context, q *Request) (*Play, error) {
 	key := q.key()
 	hls := q.Protocol == HLS
@@ -173,7 +172,7 @@ func (t *playTable) play(ctx context.Context, q *Request) (*Play, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if p.waiters--; p.waiters == 0 && p.asking && !p.allowed {
-		if t.plays[p.key] == p { // the next caller starts a new play
+		if t.plays[p.key] == p { // so that the next caller starts a new play
 			delete(t.plays, p.key)
 		}
 		p.forget()
@@ -190,8 +189,8 @@ func (t *playTable) play(ctx context.Context, q *Request) (*Play, error) {
 	return p, nil
 }
 
-// decide asks the hook and sets the answer of p for all callers that wait for it. It gives up if
-// wanted ends before the question is sent.
+// decide asks the hook, and stores the answer in p for all callers that wait for it. If wanted ends
+// while the request is still in the queue, the hook is not asked.
 func (t *playTable) decide(wanted context.Context, p *Play, q Request) {
 	defer t.deciding.Done()
 	defer p.forget()
@@ -202,7 +201,7 @@ func (t *playTable) decide(wanted context.Context, p *Play, q Request) {
 	now, refused := time.Now(), isRefusal(err)
 	p.asking = false
 	p.stale = p.allowed && err != nil && !refused
-	if p.stale { // the play continues without the hook
+	if p.stale { // continue without the hook
 		p.until = now.Add(failedKeep)
 		return
 	}
@@ -215,14 +214,14 @@ func (t *playTable) decide(wanted context.Context, p *Play, q Request) {
 			p.over = now.Add(a.MaxTime)
 		}
 		p.allowed, p.until = true, now.Add(a.Keep)
-		// No caller waits for the answer any more.
+		// No caller waits for the answer any more, so end the play.
 		if gone := t.plays[p.key] != p; gone && p.waiters == 0 || p.q.Protocol != HLS &&
 			p.players == 0 {
 			t.endPlay(p, "the client has gone")
 		}
 		return
 	}
-	current := t.plays[p.key] == p // false if another play has begun since p ended
+	current := t.plays[p.key] == p // false if a new play has replaced p
 	t.endPlay(p, "refused: "+err.Error())
 	p.allowed, p.err, p.until = false, err, now.Add(failedKeep)
 	if refused {
@@ -233,8 +232,7 @@ func (t *playTable) decide(wanted context.Context, p *Play, q Request) {
 	}
 }
 
-// sweepAll ends the plays of HLS players that have stopped sending requests, and removes expired
-// refusals, until t is closed.
+// sweepAll calls sweep every sweepEvery, until t.closing ends.
 func (t *playTable) sweepAll() {
 	defer close(t.swept)
 	tick := time.NewTicker(sweepEvery)
@@ -268,7 +266,7 @@ func (t *playTable) sweep(now time.Time) {
 	}
 }
 
-// close ends the remaining plays. It returns false if it was called before.
+// close ends all plays. It returns false if t was already closed.
 func (t *playTable) close() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -282,13 +280,13 @@ func (t *playTable) close() bool {
 	return true
 }
 
-// wait waits for the goroutines of t. They return when t.closing has ended.
+// wait waits for the goroutines of t. t.closing must have ended.
 func (t *playTable) wait() {
 	t.deciding.Wait()
 	<-t.swept
 }
 
-// size returns the number of plays in the table.
+// size returns the number of plays and refusals in the table.
 func (t *playTable) size() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()

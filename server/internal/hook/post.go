@@ -21,7 +21,7 @@ const (
 	mostPause  = time.Second
 )
 
-// A failure means that the hook has given no usable answer.
+// A failure is the error if the hook has given no usable answer.
 type failure struct {
 	Err   error
 	again bool // whether another attempt may succeed
@@ -30,31 +30,32 @@ type failure struct {
 func (e *failure) Error() string { return "the hook fails: " + e.Err.Error() }
 func (e *failure) Unwrap() error { return e.Err }
 
-// A poster sends requests to the hook. Its methods may be called from any goroutine.
+// A poster sends HTTP requests to the hook. Its methods may be called from any goroutine.
 type poster struct {
 	url     string
 	timeout time.Duration // used only in error messages
 	http    *http.Client
 
-	attempts, spent atomic.Int64 // number of attempts, and the time that they took in ns
+	attempts, spent atomic.Int64 // number of attempts, and their total duration in ns
 }
 
-// newPoster returns a poster with at most the given number of connections.
+// newPoster returns a poster for url. connections is the maximum number of connections.
 func newPoster(url string, timeout time.Duration, connections int) *poster {
 	return &poster{url: url, timeout: timeout, http: &http.Client{
 		Transport: &http.Transport{
 			MaxConnsPerHost: connections, MaxIdleConnsPerHost: connections,
 			IdleConnTimeout: 30 * time.Second, MaxResponseHeaderBytes: maxAnswer,
 		},
-		// Do not follow redirects, because requests contain secrets meant for this URL only.
+		// Do not follow redirects, because the requests contain secrets that only this URL may
+		// receive.
 		CheckRedirect: func(*http.Request, []*http.Request) error {
 			return http.ErrUseLastResponse
 		},
 	}}
 }
 
-// try calls attempt until it succeeds, fails permanently, or ctx ends. If ctx ends, it returns the
-// last temporary failure.
+// try calls attempt until it succeeds, fails permanently, or ctx ends. It waits between the
+// attempts. If ctx ends, it returns the last temporary failure.
 func try(ctx context.Context, attempt func() error) (err error) {
 	for pause := firstPause; ; pause = min(2*pause, mostPause) {
 		now := attempt()
@@ -63,7 +64,7 @@ func try(ctx context.Context, attempt func() error) (err error) {
 			return now
 		}
 		if err == nil || ctx.Err() == nil {
-			err = now // keep an earlier failure if now is only the end of ctx
+			err = now // keep the earlier failure if this one was caused by the end of ctx
 		}
 		if !sleep.For(ctx, pause) {
 			return err
@@ -71,8 +72,8 @@ func try(ctx context.Context, attempt func() error) (err error) {
 	}
 }
 
-// post sends a request and returns the status and the body of the response. A body longer than
-// maxAnswer is cut off one byte after the limit. The error is a failure.
+// post sends body in a POST, and returns the status and the body of the response. A response body
+// longer than maxAnswer is cut off after maxAnswer+1 bytes. The error is a *failure.
 func (p *poster) post(ctx context.Context, body []byte) (status int, text []byte, err error) {
 	began := time.Now()
 	defer func() {
@@ -97,8 +98,8 @@ func (p *poster) post(ctx context.Context, body []byte) (status int, text []byte
 	return res.StatusCode, text, err
 }
 
-// plain returns err without the URL, which may contain secrets. If a time limit was exceeded, the
-// result says which.
+// plain returns err without the hook's URL, which may contain secrets. For a timeout, it returns an
+// error that names --hook-timeout.
 func (p *poster) plain(ctx context.Context, err error) error {
 	if ctx.Err() == context.DeadlineExceeded {
 		return fmt.Errorf("no answer within %v (--hook-timeout)", p.timeout)

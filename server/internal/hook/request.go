@@ -20,7 +20,7 @@ import (
 // Version is the version of the request format.
 const Version = 1
 
-// An Event is what a request is about.
+// An Event says what a Request is about.
 type Event string
 
 const (
@@ -32,25 +32,24 @@ const (
 	RecordEnd  Event = "record_end"
 )
 
-// events lists all events.
 var events = []Event{Publish, PlayBegin, Record, PublishEnd, PlayEnd, RecordEnd}
 
-// end returns the event that reports the end of e.
+// end returns the end event that belongs to e.
 func (e Event) end() Event { return e + "_end" }
 
-// HLS is the protocol of players without a connection of their own.
+// HLS is the protocol of players that have no permanent connection.
 const HLS = "hls"
 
 // A Request is the JSON that the hook receives.
 type Request struct {
 	Version int   `json:"version"`
 	Event   Event `json:"event"`
-	// ID is the same in the event that begins something and in the event that ends it.
+	// ID is the same in the event for the beginning and in the event for the end.
 	ID     string    `json:"id"`
 	Time   time.Time `json:"time"`           // time of the event
-	Node   string    `json:"node,omitempty"` // the address of this node in its cluster
+	Node   string    `json:"node,omitempty"` // address of this node; empty without a cluster
 	Stream string    `json:"stream"`         // the name that the client requested
-	// The public name; set in end events, and for recordings.
+	// Public name of the stream. Set in end events, and for recordings.
 	Name     string `json:"name,omitempty"`
 	Protocol string `json:"protocol,omitempty"`
 	Address  string `json:"address,omitempty"`    // the client's IP address
@@ -59,17 +58,17 @@ type Request struct {
 	// Token is the token that the client sent in a header or in the query.
 	Token string `json:"token,omitempty"`
 
-	// Set in end events.
+	// Only set in end events.
 	Reason  string  `json:"reason,omitempty"`
 	Bytes   int64   `json:"bytes,omitempty"`
 	Seconds float64 `json:"seconds,omitempty"`
 }
 
-// maxShown limits the sum of the lengths of a client's query, token and user agent, in bytes.
-// Signed tokens have up to a thousand bytes.
+// maxShown limits the total length of a client's query, token and user agent, in bytes. Signed
+// tokens have up to a thousand bytes.
 const maxShown = 4 << 10
 
-// prepare sets the fields that every request has. The event of q must be one that begins something.
+// prepare sets the fields Version, Node, Time and ID. The event of q must not be an end event.
 // prepare refuses a request that exceeds maxShown.
 func (q *Request) prepare(node string) error {
 	if n := len(q.Query) + len(q.Token) + len(q.Agent); n > maxShown {
@@ -81,7 +80,7 @@ func (q *Request) prepare(node string) error {
 	return nil
 }
 
-// ended returns the request that reports the end of q, without the client's credentials.
+// ended returns the end event for q. It does not contain the client's credentials.
 func (q *Request) ended(reason string, bytes int64) Request {
 	e := *q
 	e.Forget()
@@ -90,49 +89,50 @@ func (q *Request) ended(reason string, bytes int64) Request {
 	return e
 }
 
-// Forget clears the fields of q that its end event does not need, because the client may stay
-// connected for days. It copies the other strings, which would otherwise keep the whole HTTP
-// request header alive.
+// Forget clears the fields of q that the end event does not need, because the client may stay
+// connected for days. It copies the remaining strings, because they would otherwise keep the whole
+// HTTP request header in memory.
 func (q *Request) Forget() {
 	q.Agent, q.Query, q.Token = "", "", ""
 	q.Stream, q.Address = strings.Clone(q.Stream), strings.Clone(q.Address)
 }
 
-// A playKey is a hash of all values by which the hook could tell two players apart.
+// A playKey is a hash of everything in a request that the hook can use to distinguish players.
 type playKey [sha256.Size]byte
 
 func (q *Request) key() playKey {
 	text, err := json.Marshal([]string{q.Stream, q.Protocol, q.Address, q.Agent, q.Query, q.Token})
 	if err != nil {
-		panic(err) // impossible, because strings can always be encoded
+		panic(err) // strings can always be encoded
 	}
 	return sha256.Sum256(text)
 }
 
-// An Answer is what the hook has allowed.
+// An Answer says what the hook has allowed.
 type Answer struct {
 	Name       string        // public name of the stream; "" means the requested name
 	MaxViewers int           // limit for a published stream; 0 means no limit
 	MaxTime    time.Duration // limit for publishing or playing; 0 means no limit
-	Keep       time.Duration // how long other players with the same playKey get the answer
+	Keep       time.Duration // how long the answer is used for players with the same playKey
 }
 
 const (
-	// maxAnswer limits the body of an answer, in bytes. Useful answers have a few hundred.
+	// maxAnswer is the maximum length of an answer's body, in bytes. A useful answer has a few
+	// hundred.
 	maxAnswer = 16 << 10
-	// maxReason limits the part of the reason that is sent to the client, in bytes.
+	// maxReason is the maximum length of the reason that is sent to the client, in bytes.
 	maxReason = 200
 
-	// keepDefault is how long an answer is kept if the answer does not say. It is short, so that a
-	// player can be removed soon. But it is long enough that only about one in five requests of an
-	// HLS player causes a request to the hook.
+	// keepDefault is how long an answer is used if it does not say. It is short, so that a player
+	// can be removed soon. It is long enough that only about one in five requests of an HLS player
+	// leads to a request to the hook.
 	keepDefault = 10 * time.Second
 	maxKeep     = time.Hour
-	// maxSeconds is one year, the limit for times in answers.
+	// maxSeconds is the maximum of times in answers: one year.
 	maxSeconds = 366 * 24 * 3600
 )
 
-// answerBody is the JSON of an answer.
+// An answerBody is the JSON of an answer.
 type answerBody struct {
 	Allow      *bool    `json:"allow"`
 	Reason     string   `json:"reason"`
@@ -142,8 +142,8 @@ type answerBody struct {
 	Cache      *float64 `json:"cache_seconds"`
 }
 
-// parseAnswer parses the hook's answer to an event. The error is a [refuse.Refusal] if the hook
-// refuses, and otherwise describes why the answer is invalid.
+// parseAnswer parses the hook's response to a request about event. If the hook refuses the client,
+// the error is a [refuse.Refusal]. Any other error means that the response is invalid.
 func parseAnswer(event Event, status int, body []byte) (Answer, error) {
 	ok := status >= 200 && status < 300
 	a := Answer{Keep: keepDefault}
@@ -158,7 +158,7 @@ func parseAnswer(event Event, status int, body []byte) (Answer, error) {
 	}
 	got, err := decodeAnswer(body)
 	if !ok {
-		if err != nil { // usually a framework's error page
+		if err != nil { // usually the error page of a framework
 			got.Reason = ""
 		}
 		return a, refuse.New(status, "%s", refusalReason(got.Reason)).For(refuse.Hook)
@@ -179,8 +179,8 @@ func parseAnswer(event Event, status int, body []byte) (Answer, error) {
 	return a.limited(event, got)
 }
 
-// decodeAnswer parses the JSON of an answer. It rejects unknown fields, because a misspelled limit
-// would otherwise mean no limit.
+// decodeAnswer parses the JSON of an answer. It returns an error for an unknown field, because a
+// misspelled limit would otherwise be ignored.
 func decodeAnswer(body []byte) (got answerBody, err error) {
 	dec := json.NewDecoder(bytes.NewReader(body))
 	dec.DisallowUnknownFields()
@@ -194,8 +194,8 @@ func decodeAnswer(body []byte) (got answerBody, err error) {
 	return got, nil
 }
 
-// limited returns a copy of a with the limits in got. It returns an error if a value in got is
-// invalid or does not apply to the event.
+// limited returns a with the limits in got. It returns an error if a value in got is invalid, or
+// does not apply to the event.
 func (a Answer) limited(event Event, got answerBody) (Answer, error) {
 	for _, f := range []struct {
 		name  string
@@ -234,7 +234,7 @@ func (a Answer) limited(event Event, got answerBody) (Answer, error) {
 
 func seconds(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }
 
-// refusalReason returns the hook's reason as one line, which is sent to the client.
+// refusalReason converts the hook's reason to one line, which is sent to the client.
 func refusalReason(reason string) string {
 	line := strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {

@@ -8,7 +8,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/lock"
 )
 
-// An Outcome is the key of the request counters.
+// An Outcome is the key of a request counter.
 type Outcome struct {
 	Event  Event
 	Result string // allowed, refused, failed or busy; for end events sent or dropped
@@ -20,7 +20,7 @@ type counter struct {
 	by map[Outcome]int64
 }
 
-// newCounter returns a counter in which each possible outcome is 0.
+// newCounter returns a counter with a 0 for each possible outcome.
 func newCounter() *counter {
 	c := &counter{by: make(map[Outcome]int64)}
 	for _, e := range events {
@@ -41,7 +41,6 @@ func (c *counter) count(e Event, result string) {
 	c.mu.Unlock()
 }
 
-// all returns a copy of the counts.
 func (c *counter) all() map[Outcome]int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -51,11 +50,11 @@ func (c *counter) all() map[Outcome]int64 {
 // Stats has a Client's counters.
 type Stats struct {
 	Requests map[Outcome]int64
-	Attempts int64 // POSTs
+	Attempts int64 // number of POSTs
 	Spent    time.Duration
 	Hits     int64 // calls of Play that caused no request to the hook
 	Dropped  int64 // dropped end events
-	Plays    int   // plays in the table, including refusals
+	Plays    int   // plays and refusals in the table
 	Waiting  int   // callers in the queue, and requests in progress
 	Queued   int   // end events in the queue
 }

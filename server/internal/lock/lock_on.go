@@ -19,7 +19,7 @@ var held = struct {
 	by map[uint64]int
 }{by: make(map[uint64]int)}
 
-// add adds n to the number of mutexes that goroutine id holds.
+// add adds n to the number of mutexes that the goroutine with this id holds.
 func add(id uint64, n int) {
 	held.mu.Lock()
 	defer held.mu.Unlock()
@@ -28,8 +28,7 @@ func add(id uint64, n int) {
 	}
 }
 
-// goroutine returns the ID of the calling goroutine. It reads the ID from the stack trace, because
-// nothing else contains it.
+// goroutine returns the ID of the calling goroutine. Only the stack trace contains the ID.
 func goroutine() uint64 {
 	var b [64]byte
 	text := b[:runtime.Stack(b[:], false)] // "goroutine 7 [running]: ..."
@@ -69,14 +68,15 @@ func (m *Mutex) Unlock() {
 	m.mu.Unlock()
 }
 
-// fail aborts the process. It does not panic, because a panic could be recovered. Tests replace it.
+// fail aborts the process. It panics in another goroutine, so that no caller can recover the panic.
+// Tests replace fail.
 var fail = func(report string) {
 	go panic(report)
 	select {}
 }
 
-// Logger returns a logger like l that aborts the process if the calling goroutine holds a mutex of
-// this package, regardless of the level of the message.
+// Logger returns a logger that writes to l, and aborts the process if the calling goroutine holds a
+// mutex of this package. It does so for messages of all levels.
 func Logger(l *slog.Logger) *slog.Logger {
 	if l == nil {
 		return nil
@@ -87,10 +87,10 @@ func Logger(l *slog.Logger) *slog.Logger {
 	return slog.New(handler{l.Handler()})
 }
 
-// A handler checks the goroutines that call it.
+// A handler aborts the process if the goroutine that logs holds a mutex.
 type handler struct{ slog.Handler }
 
-// Enabled does the check, because it is called first for each message.
+// Enabled does the check, because a Logger calls it first for every message.
 func (h handler) Enabled(ctx context.Context, level slog.Level) bool {
 	id := goroutine()
 	held.mu.Lock()

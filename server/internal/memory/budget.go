@@ -1,21 +1,22 @@
 // Package memory limits the memory of a process to a budget.
 //
-// A [Budget] measures the memory in use, which garbage collection cannot free. It has two parts.
-// The blocks that the Pool has handed out are known exactly at any time. The rest of the heap, with
-// the stacks, is known as of the last collection. Idle blocks and garbage do not count as in use.
-// They may fill the rest of the budget, because the command sets Go's memory limit to the budget.
+// A [Budget] measures the memory in use, which is the memory that garbage collection cannot free.
+// It has two parts. One is the memory blocks that the Pool has handed out. Their size is always
+// known exactly. The other is the rest of the heap with the stacks. Its size is measured at each
+// garbage collection. Idle blocks and garbage are not in use. They may fill the rest of the budget,
+// because the command sets Go's memory limit to the budget.
 //
-// A [Step] frees memory when usage exceeds the step's threshold. A threshold is a number of
-// sixteenths of the budget. The step frees only the excess above its threshold. The least harmful
-// steps come first: memory that no client uses, then frames kept for late viewers, then late
-// viewers, and last the client that holds the most. Between the thresholds of the last two steps,
-// Admit begins to refuse new clients. So a client that keeps up, and holds less than others, is
-// never affected by a client that does not. Publishers call Check as they receive data. The
-// publisher that needs memory runs the steps itself, and waits until they are done.
+// A [Step] frees memory if usage exceeds the step's threshold, which is a number of sixteenths of
+// the budget. It frees only the bytes above its threshold. The least harmful steps come first: they
+// free memory that no client uses, then frames for late viewers, then late viewers, and last the
+// client that uses the most memory. Between the thresholds of the last two steps, Admit begins to
+// refuse new clients. A client that is fast enough and uses less memory than others is therefore
+// never affected by slow clients. Publishers call Check when they receive data. A publisher that
+// needs memory runs the steps and waits until they are done.
 //
 // The file watch.go measures how much of the heap is in use, and returns unused memory to the
-// system. The file loans.go tracks the responses that clients have not finished reading. One of the
-// steps ends the oldest of these responses.
+// system. The file loans.go tracks the responses that clients have not finished reading. A step
+// ends the oldest of these responses.
 package memory
 
 import (
@@ -32,16 +33,16 @@ import (
 )
 
 const (
-	// sixteenths is the unit of the thresholds.
+	// sixteenths is the unit of thresholds.
 	sixteenths = 16
-	// trimAbove is a threshold in sixteenths of the budget. If the memory in use and the idle
-	// blocks together exceed it, the idle blocks are freed.
+	// trimAbove is a threshold in sixteenths of the budget. If the memory in use plus the idle
+	// blocks exceed it, the idle blocks are freed.
 	trimAbove = 12
-	// admitBelow is the threshold of Admit, in sixteenths of the budget. It is higher than the
-	// thresholds of all steps but the last.
+	// admitBelow is the threshold of Admit, in sixteenths of the budget. Only the last steps have a
+	// higher threshold.
 	admitBelow = 13
-	// slowdown is how long each Check delays a publisher while memory cannot be freed as fast as
-	// data arrives.
+	// slowdown is how long a Check delays a publisher if data arrives faster than memory can be
+	// freed.
 	slowdown = 10 * time.Millisecond
 )
 
@@ -49,10 +50,10 @@ const (
 type Step struct {
 	Name  string // for metrics and the log
 	Above int
-	Heap  bool // whether Free frees heap memory, which lowers Used only after the next collection
-	// Free releases about excess bytes, or fewer if it cannot find that many. It returns the number
-	// of bytes. The memory may become free only after Free has returned. If Free is called again
-	// before that, it counts the same bytes again.
+	Heap  bool // whether Free frees heap memory, which lowers Used only at the next collection
+	// Free frees about excess bytes, or fewer if it cannot find so many, and returns their number.
+	// It may return before the memory is free. If it is called again before that, it may count the
+	// same bytes again.
 	Free func(excess int64) int64
 }
 
@@ -62,35 +63,34 @@ type Budget struct {
 	pool   *millrace.Pool
 	log    *slog.Logger
 	steps  []Step // sorted by threshold
-	lowest int64  // the lowest threshold
+	lowest int64  // the lowest threshold in bytes
 
 	heap   atomic.Int64 // bytes in use outside the pool
 	cycles atomic.Int64 // completed garbage collections
-	// promised is the number of heap bytes that steps have freed since the collection that measured
-	// heap.
+	// promised is how many bytes of heap the steps have freed since heap was measured.
 	promised atomic.Int64
-	high     atomic.Int64 // the maximum of Used so far
+	high     atomic.Int64 // maximum of Used so far
 
 	refused atomic.Int64
-	taken   []atomic.Int64 // by step: number of times that it freed something
+	taken   []atomic.Int64 // how often each step has freed something
 
-	freeing chan struct{} // holds an element while a goroutine runs the steps
+	freeing chan struct{} // has an element while a goroutine runs the steps
 
-	// Owned by the goroutine that runs the steps.
+	// Only used by the goroutine that runs the steps.
 	lastCare   time.Time // when a step was last logged
-	promisedIn int64     // the value of cycles when promised was last increased
+	promisedIn int64     // cycles when promised was last increased
 }
 
-// New returns a Budget of limit bytes for the blocks of p and the rest of the heap. It measures
-// nothing until Run is called.
+// New returns a Budget of limit bytes for the blocks of p and the rest of the heap. Run must be
+// called to measure the heap.
 func New(limit int64, p *millrace.Pool, log *slog.Logger) *Budget {
 	b := &Budget{limit: limit, pool: p, log: lock.Logger(log), freeing: make(chan struct{}, 1)}
 	b.lowest = b.mark(trimAbove)
 	return b
 }
 
-// Add adds steps. Steps with equal thresholds run in the order given. Add must be called before Run
-// and before the first Check.
+// Add adds steps. Steps with the same threshold run in the order in which they were added. Add must
+// be called before Run and before the first Check.
 func (b *Budget) Add(steps ...Step) {
 	if b == nil {
 		return
@@ -106,23 +106,24 @@ func (b *Budget) Add(steps ...Step) {
 // Limit returns the budget in bytes.
 func (b *Budget) Limit() int64 { return b.limit }
 
-// mark returns n sixteenths of the budget, in bytes.
+// mark returns n sixteenths of the budget in bytes.
 func (b *Budget) mark(n int) int64 { return b.limit / sixteenths * int64(n) }
 
 // Used returns the number of bytes in use.
 func (b *Budget) Used() int64 { return b.pool.Stats().InUse + b.heap.Load() }
 
-// retryAfter is the time after which a refused client should try again. By then, clients that held
-// too much have been disconnected.
+// retryAfter is the time after which a refused client should try again. In this time, clients that
+// use too much memory are disconnected.
 const retryAfter = 5 * time.Second
 
-// Short returns a refusal for lack of memory, with a reason for the client.
+// Short returns the refusal of a client because memory is short. reason is the text for the client.
 func Short(reason string) *refuse.Refusal {
 	return refuse.New(http.StatusServiceUnavailable, "%s (--memory)",
 		reason).For(refuse.Memory).After(retryAfter)
 }
 
-// Admit returns a [refuse.Refusal] if there is no memory for another publisher, viewer or transfer.
+// Admit returns a [refuse.Refusal] if there is not enough memory for another publisher, viewer or
+// transfer.
 func (b *Budget) Admit() error {
 	if b == nil {
 		return nil
@@ -135,7 +136,8 @@ func (b *Budget) Admit() error {
 	return nil
 }
 
-// Check frees memory if too much is in use. Goroutines call it before they allocate. It may block.
+// Check frees memory if too much is in use. It must be called before memory is allocated, and may
+// block.
 func (b *Budget) Check() {
 	if b == nil {
 		return
@@ -145,7 +147,7 @@ func (b *Budget) Check() {
 		high = b.high.Load()
 	}
 	last := b.mark(sixteenths - 1)
-	if used > last { // wait for the goroutine that frees memory
+	if used > last { // wait until no other goroutine runs the steps
 		b.freeing <- struct{}{}
 	} else {
 		if used+b.pool.Stats().Idle <= b.lowest {
@@ -164,13 +166,14 @@ func (b *Budget) Check() {
 	}
 }
 
-// free runs the steps. The caller has put the element into freeing, so no other goroutine runs it.
+// free runs the steps. The caller has put an element into freeing, so that no other goroutine runs
+// them.
 func (b *Budget) free() {
 	if st := b.pool.Stats(); b.heap.Load()+st.InUse+st.Idle > b.mark(trimAbove) && st.Idle > 0 {
 		b.pool.Trim()
 	}
-	// promised is kept until two collections have ended, because the first one may have been
-	// running when the memory was freed, and may still have counted that memory.
+	// promised is reset only after two collections, because the first one may have begun before the
+	// memory was freed, and may have counted that memory.
 	if b.cycles.Load() > b.promisedIn+1 {
 		b.promised.Store(0)
 	}
@@ -190,7 +193,7 @@ func (b *Budget) free() {
 		}
 		if n > 0 && time.Since(b.lastCare) > time.Second {
 			b.lastCare = time.Now()
-			// The log is written in another goroutine, because it may block, and publishers wait
+			// A separate goroutine writes the log, because the log may block while publishers wait
 			// for this goroutine.
 			go b.log.Warn("memory is short", "step", s.Name, "freed", n, "used", used, "budget",
 				b.limit)
@@ -200,13 +203,13 @@ func (b *Budget) free() {
 
 // Stats is a snapshot of a Budget.
 type Stats struct {
-	Limit   int64 // 0 means no budget
+	Limit   int64 // 0 if there is no budget
 	Used    int64
-	High    int64            // the maximum of Used so far
+	High    int64            // maximum of Used so far
 	Heap    int64            // the part of Used outside the pool
-	Mapped  int64            // memory obtained from the system, including idle blocks and garbage
-	Refused int64            // clients refused by Admit
-	Taken   map[string]int64 // by step: number of times that it freed something
+	Mapped  int64            // memory from the system, including idle blocks and garbage
+	Refused int64            // clients that Admit has refused
+	Taken   map[string]int64 // how often each step has freed something
 }
 
 // Stats returns a snapshot.

@@ -7,32 +7,32 @@ import (
 	"github.com/millrace-io/millrace/server/internal/lock"
 )
 
-// Loans tracks the memory held by responses. The zero value is ready to use.
+// Loans tracks the memory that responses use. The zero value is ready to use.
 type Loans struct {
 	mu    lock.Mutex
 	list  list.List // of *Loan, least recently renewed first
-	bytes int64     // sum of the loans in list
-	going int64     // bytes of ended loans that are not yet done
+	bytes int64     // sum of all loans in list
+	going int64     // sum of the ended loans that are still in list
 }
 
-// A Loan is the memory held by one response. A nil Loan holds nothing.
+// A Loan is the memory that one response uses. A nil Loan is empty.
 type Loan struct {
 	of    *Loans
 	place *list.Element // nil after Done
 	since time.Time
 	bytes int64
 	end   func()
-	ended chan struct{} // nil, or a channel that is closed when end has returned
+	ended chan struct{} // nil until the Loan is ended; closed when end has returned
 }
 
-// ErrFull is the refusal of a response because other responses hold all the memory for responses,
-// and all of them make progress.
+// ErrFull is the refusal of a response because other responses use all memory for responses and
+// make progress.
 var ErrFull = Short(
 	"answers that clients have not taken yet hold as much memory as they may").After(time.Second)
 
-// Add records a response that holds the given number of bytes. The function end must cause the
-// response to end soon, but must not wait until it has ended. The response must call Done when it
-// has ended.
+// Add adds a response that uses this many bytes. If the memory is needed, Loans calls end. end must
+// make the response end soon, without waiting for it. The response must call Done when it has
+// ended.
 func (l *Loans) Add(bytes int64, end func()) *Loan {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -47,10 +47,11 @@ func (l *Loans) add(bytes int64, end func()) *Loan {
 	return loan
 }
 
-// AddWithin is Add with a limit, in bytes, on the sum of all Loans; 0 means no limit. To make room
-// it ends Loans, oldest first, that have not been renewed for at least the duration after. If that
-// does not make enough room, it returns ErrFull. Loans that have been ended but are not yet done do
-// not count towards the limit. But all Loans together with them hold at most twice the limit.
+// AddWithin is like Add, but the sum of all Loans must not exceed limit bytes. A limit of 0 means
+// no limit. To make room, AddWithin ends the oldest Loans. after is how long a Loan must not have
+// been renewed before it may be ended. If there is still not enough room, AddWithin returns
+// ErrFull. Loans that were ended but have not called Done yet do not count. Including these, the
+// sum may be at most twice the limit.
 func (l *Loans) AddWithin(limit int64, after time.Duration, bytes int64, end func()) (*Loan,
 	error) {
 	l.mu.Lock()
@@ -67,8 +68,8 @@ func (l *Loans) AddWithin(limit int64, after time.Duration, bytes int64, end fun
 	return loan, nil
 }
 
-// Grow adds bytes to a Loan. It makes room like AddWithin, and returns ErrFull if there is not
-// enough room or the Loan has been ended.
+// Grow adds bytes to a Loan, and makes room like AddWithin. It returns ErrFull if there is not
+// enough room, or if the Loan was ended.
 func (loan *Loan) Grow(limit int64, after time.Duration, bytes int64) error {
 	if loan == nil {
 		return nil
@@ -89,13 +90,13 @@ func (loan *Loan) Grow(limit int64, after time.Duration, bytes int64) error {
 	return nil
 }
 
-// fits reports whether there is room for the given number of further bytes. The caller holds l.mu.
+// fits reports whether the given number of bytes can be added within limit. l.mu is held.
 func (l *Loans) fits(limit, bytes int64) bool {
 	return limit == 0 || l.bytes-l.going+bytes <= limit && l.bytes+bytes <= 2*limit
 }
 
-// makeRoom selects Loans to end so that the given number of further bytes fit. The caller holds
-// l.mu, and passes the result to endAll after unlocking.
+// makeRoom selects the Loans to end before the given number of bytes is added. l.mu is held. The
+// caller passes the result to endAll after it has unlocked l.mu.
 func (l *Loans) makeRoom(limit int64, after time.Duration, bytes int64) []*Loan {
 	excess := l.bytes - l.going + bytes - limit
 	if limit == 0 || excess <= 0 {
@@ -105,9 +106,10 @@ func (l *Loans) makeRoom(limit int64, after time.Duration, bytes int64) []*Loan 
 	return ending
 }
 
-// expire selects Loans that have not been renewed for at least the duration after, oldest first,
-// until they hold excess bytes. If again is set, Loans that have already been ended count towards
-// excess. The caller holds l.mu, and passes the result to endAll after unlocking.
+// expire selects the oldest Loans, until their sum is at least excess bytes. after is how long a
+// Loan must not have been renewed before it may be selected. If again is set, Loans that were
+// already ended are included in freed. l.mu is held. The caller passes ending to endAll after it
+// has unlocked l.mu.
 func (l *Loans) expire(excess int64, after time.Duration, again bool) (ending []*Loan,
 	freed int64) {
 	for e := l.list.Front(); e != nil && freed < excess; e = e.Next() {
@@ -127,7 +129,7 @@ func (l *Loans) expire(excess int64, after time.Duration, again bool) (ending []
 	return ending, freed
 }
 
-// endAll calls the end functions of the Loans.
+// endAll calls the end functions of Loans. l.mu must not be held.
 func endAll(ending []*Loan) {
 	for _, loan := range ending {
 		loan.end()
@@ -135,8 +137,8 @@ func endAll(ending []*Loan) {
 	}
 }
 
-// Renew records that the client has received something. The Loan then counts as the newest. Renew
-// returns false if the Loan has been ended.
+// Renew must be called when the client has received some data. It makes the Loan the newest one. It
+// returns false if the Loan was ended.
 func (loan *Loan) Renew() bool {
 	if loan == nil {
 		return true
@@ -154,8 +156,8 @@ func (loan *Loan) Renew() bool {
 	return true
 }
 
-// Done records that the response no longer holds memory. When Done returns, end is not running and
-// will not be called. Further calls do nothing.
+// Done must be called when the response does not use the memory any more. When Done returns, end is
+// not running and will not be called. Further calls of Done do nothing.
 func (loan *Loan) Done() {
 	if loan == nil {
 		return
@@ -177,22 +179,23 @@ func (loan *Loan) Done() {
 	}
 }
 
-// Ended reports whether the Loan has been ended. Its end function may still be running.
+// Ended reports whether the Loan was ended. Its end function may still be running.
 func (loan *Loan) Ended() bool {
 	loan.of.mu.Lock()
 	defer loan.of.mu.Unlock()
 	return loan.ended != nil
 }
 
-// Bytes returns the sum of all Loans. Memory shared by several responses is counted once for each.
+// Bytes returns the sum of all Loans. Memory that several responses share is counted once for each
+// response.
 func (l *Loans) Bytes() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.bytes
 }
 
-// Free ends responses that have not been renewed for at least the duration after, oldest first. It
-// implements the Free of a [Step].
+// Free ends the oldest responses, until they use excess bytes. after is how long a response must
+// not have been renewed before it may be ended. Free is for the Free of a [Step].
 func (l *Loans) Free(excess int64, after time.Duration) (freed int64) {
 	l.mu.Lock()
 	ending, freed := l.expire(excess, after, true)

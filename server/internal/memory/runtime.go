@@ -2,12 +2,12 @@ package memory
 
 import "runtime/metrics"
 
-// runtimeStats has values of the Go runtime's metrics.
+// runtimeStats has metrics of the Go runtime.
 type runtimeStats struct {
 	samples [10]metrics.Sample
 
 	cycles    uint64 // completed garbage collections
-	live      int64  // heap memory in use, as of the last collection
+	live      int64  // heap memory in use after the last collection
 	objects   int64  // heap memory including garbage
 	overhead  int64  // stacks, and the runtime's own memory
 	mapped    int64  // all memory obtained from the system

@@ -10,17 +10,17 @@ import (
 )
 
 const (
-	// watchEvery is the interval at which Run checks the budget.
+	// watchEvery is the time between two checks of the budget by Run.
 	watchEvery = 100 * time.Millisecond
-	// collectAfter is the maximum age of the heap measurement when more than half of the budget is
-	// in use. Run forces a collection when the measurement is older, because the runtime might not
+	// collectAfter is the maximum age of the heap measurement if more than half of the budget is in
+	// use. If the measurement is older, Run starts a collection, because the runtime might not
 	// collect for two minutes.
 	collectAfter = time.Second
-	// giveEvery is the smallest interval between returns of unused memory to the system. It may
-	// take two intervals until unused memory is returned, which is still less than a minute.
+	// giveEvery is the minimum time between two returns of unused memory to the system. Unused
+	// memory is returned after at most two such times, which is less than a minute.
 	giveEvery = 20 * time.Second
-	// giveBytes is the smallest amount of unused memory that is returned, in bytes. Less is not
-	// worth the cost of obtaining it again.
+	// giveBytes is the minimum number of unused bytes to return to the system. It is not worth the
+	// cost to return less.
 	giveBytes = 32 << 20
 )
 
@@ -35,7 +35,7 @@ func (b *Budget) Run(ctx context.Context) {
 	r := newRuntimeStats()
 	var collected, given time.Time
 	var cycle uint64
-	var allocated int64 // r.allocated when the last decision about returning memory was made
+	var allocated int64 // r.allocated at the last check for unused memory
 	for {
 		select {
 		case <-ctx.Done():
@@ -57,8 +57,8 @@ func (b *Budget) Run(ctx context.Context) {
 			if at.Sub(given) < giveEvery {
 				continue
 			}
-			// If the process has allocated as much as is idle since the last check, it will need
-			// the memory again.
+			// If the process has allocated more than the idle memory since the last check, it will
+			// probably need that memory again.
 			if grown := r.allocated - allocated; idle > giveBytes && grown < idle {
 				b.pool.Trim()
 				debug.FreeOSMemory()
@@ -68,13 +68,14 @@ func (b *Budget) Run(ctx context.Context) {
 	}
 }
 
-// afterGC measures the heap in use after each garbage collection, until stop is called.
+// afterGC measures the heap in use after each garbage collection. The caller must call stop to end
+// this.
 func (b *Budget) afterGC() (stop func()) {
 	var stopped atomic.Bool
 	type sentinel struct{ _ *byte }
 	var rearm func(s *sentinel)
-	// A collection may count blocks that have since been returned to the pool, so the lowest of
-	// several measurements is the best estimate.
+	// A collection may count blocks that were returned to the pool later. The lowest of several
+	// measurements is therefore the best one.
 	var last [3]int64
 	n := 0
 	rearm = func(s *sentinel) {
@@ -94,8 +95,8 @@ func (b *Budget) afterGC() (stop func()) {
 	return func() { stopped.Store(true) }
 }
 
-// bound lowers the measurement of the heap if it is too high. The memory in use cannot exceed the
-// size of all objects, including garbage.
+// bound lowers the measurement of the heap if it exceeds the size of all objects, including
+// garbage.
 func (b *Budget) bound(r *runtimeStats) {
 	st := b.pool.Stats()
 	if most := max(0, r.objects-st.InUse-st.Idle) + r.overhead; b.heap.Load() > most {

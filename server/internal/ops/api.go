@@ -8,9 +8,9 @@ import (
 	"github.com/millrace-io/millrace/server/internal/access"
 )
 
-// ServeStreams serves GET /api/streams. Publishers' addresses are for the operator only. They are
-// included only if other machines cannot reach the server, and the request comes from this machine.
-// A request from another node gets only this node's own streams, with the addresses.
+// ServeStreams serves GET /api/streams. The response contains the addresses of publishers only if
+// other machines cannot reach the server and the request comes from this machine. Another node gets
+// only this node's streams, with the addresses.
 func (o *Observer) ServeStreams(w http.ResponseWriter, r *http.Request) {
 	if !o.Budget.Lend(w, r, o.Hub.Count()*streamBytes) {
 		return
@@ -30,7 +30,8 @@ func (o *Observer) ServeStreams(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, report)
 }
 
-// ServeOperator is ServeStreams for the admin listener.
+// ServeOperator serves GET /api/streams on the admin listener. The response contains the addresses
+// of publishers.
 func (o *Observer) ServeOperator(w http.ResponseWriter, r *http.Request) {
 	if !o.Budget.Lend(w, r, o.Hub.Count()*streamBytes) {
 		return
@@ -42,14 +43,12 @@ func (o *Observer) ServeOperator(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// addNodes adds the reports of the other nodes.
 func (o *Observer) addNodes(report *Report) {
 	if o.Cluster != nil {
 		report.Nodes = o.Cluster.others.get(o.Draining)
 	}
 }
 
-// report describes the server and its streams.
 func (o *Observer) report() Report {
 	streams, relayed, mem := o.Hub.Streams(), o.Hub.Stats(), o.Budget.Memory.Stats()
 	policy := o.Gate.Policy()

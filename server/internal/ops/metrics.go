@@ -15,8 +15,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// metricsBytes is the memory in bytes of a response to /metrics, in addition to the memory that
-// every request needs.
+// metricsBytes is the memory in bytes that a response to /metrics needs in addition to the memory
+// of every request.
 const metricsBytes = 128 << 10
 
 // Metrics returns the handler of /metrics.
@@ -35,9 +35,9 @@ func (o *Observer) Metrics() http.HandlerFunc {
 	}
 }
 
-// A collector exports the server's counters to Prometheus. Stream names are not used as labels,
-// because publishers choose them, and the number of time series would be unlimited. Values of
-// single streams are in /api/streams.
+// A collector exports the server's counters to Prometheus. It does not use stream names as labels,
+// because publishers choose them, and the number of time series would be unlimited. /api/streams
+// has the values of single streams.
 type collector struct{ of *Observer }
 
 // Describe sends nothing, which makes this an unchecked collector.
@@ -132,7 +132,7 @@ func (c scrape) addStreams(st live.Stats) {
 	c.gauge("kept_bytes", "Bytes of streams that are kept for viewers.", st.KeptBytes)
 }
 
-// memoryOwners returns the bytes that are in use or idle, by owner.
+// memoryOwners returns the bytes in use and the idle bytes by owner.
 func (o *Observer) memoryOwners(streams live.Stats, heap int64) map[string]int64 {
 	pool, downloads, blobs := millrace.DefaultPool().Stats(), o.Files.BlockBytes(),
 		o.Blobs.BlockBytes()
@@ -144,7 +144,7 @@ func (o *Observer) memoryOwners(streams live.Stats, heap int64) map[string]int64
 	}
 }
 
-// collectMemory reports the memory in use, by owner and by purpose.
+// collectMemory reports the memory by owner and by purpose.
 func (o *Observer) collectMemory(c scrape, streams live.Stats) {
 	st := o.Budget.Memory.Stats()
 	c.gauge("memory_budget_bytes",
@@ -191,7 +191,6 @@ func (c scrape) pool(p millrace.PoolStats) {
 		"Lent blocks that are too large to be kept.", int64(p.Oversize))
 }
 
-// files reports downloads.
 func (c scrape) files(st store.FilesStats) {
 	c.counters("files_requests_total",
 		"Answered requests for files, by the first digit of the status.",
@@ -207,7 +206,7 @@ func (c scrape) files(st store.FilesStats) {
 		st.Stalled)
 }
 
-// blobs reports the transfers of blobs, and the state of the Redis that stores them.
+// blobs reports transfers of blobs, and the state of the Redis that stores them.
 func (c scrape) blobs(st store.BlobsStats) {
 	c.counters("blobs_requests_total",
 		"Answered requests for blobs, by the first digit of the status.",
@@ -241,7 +240,6 @@ func (c scrape) blobs(st store.BlobsStats) {
 		r.Retries)
 }
 
-// refusals reports the refused requests.
 func (c scrape) refusals(r *access.Refusals) {
 	for of, n := range r.Counts() {
 		c.counterOf("refused_total", "Refused clients, by what they wanted and why.", n,
@@ -249,7 +247,7 @@ func (c scrape) refusals(r *access.Refusals) {
 	}
 }
 
-// addHook reports the requests to the hook. h may be nil. Then it reports nothing.
+// addHook reports requests to the hook. It does nothing if h is nil.
 func (c scrape) addHook(h *hook.Client) {
 	if h == nil {
 		return
@@ -271,7 +269,7 @@ func (c scrape) addHook(h *hook.Client) {
 	c.gauge("hook_plays", "Stored answers about players.", int64(st.Plays))
 }
 
-// connections reports the connections of the main listener and the addresses they come from.
+// connections reports the connections of the main listener, and the number of client addresses.
 func (c scrape) connections(n *Connections, limited address.Stats) {
 	c.gauge("connections",
 		"Connections of the main listener, without HTTP/1 viewers.", n.Open.Load())
@@ -282,7 +280,7 @@ func (c scrape) connections(n *Connections, limited address.Stats) {
 	c.gauge("addresses", "Addresses with a connection and a limit.", int64(limited.Held))
 }
 
-// addCluster reports the state of this node, and the traffic between nodes.
+// addCluster reports the state of this node in the cluster, and its traffic with other nodes.
 func (c scrape) addCluster(n *Cluster, streams live.Stats) {
 	st := n.node.Stats()
 	reachable := int64(0)
@@ -332,7 +330,6 @@ func (c scrape) addCluster(n *Cluster, streams live.Stats) {
 	}
 }
 
-// records reports the recordings.
 func (c scrape) records(st record.Stats) {
 	c.gauge("recordings", "Streams that are being recorded.", int64(st.Recordings))
 	c.gauge("recordings_bytes", "Bytes of all recordings.", st.Bytes)

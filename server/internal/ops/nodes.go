@@ -17,40 +17,43 @@ import (
 )
 
 const (
-	// reportFresh is how long the reports of other nodes are reused. Pages request them once a
+	// reportFresh is how long the reports of other nodes are reused. A page requests them once a
 	// second.
 	reportFresh = time.Second
-	// reportTimeout is how long a node may take to answer. A slower node is reported as not
-	// answering, so that it does not delay the page.
+	// reportTimeout is how long a node may take to answer. A slower node is reported with an error,
+	// so that it does not delay the page.
 	reportTimeout = 2 * time.Second
-	// reportBytes limits the size of an answer in bytes. It is enough for some 5,000 streams.
+	// reportBytes is the maximum size in bytes of a node's answer. It is enough for about 5,000
+	// streams.
 	reportBytes = 4 << 20
-	// reportAsked limits the number of concurrent requests to nodes. Together with reportBytes it
-	// limits the memory of the answers.
+	// reportAsked is the maximum number of concurrent requests to nodes. It limits the memory for
+	// answers to reportAsked times reportBytes.
 	reportAsked = 8
-	// reportStreams limits the number of streams over all nodes. Nodes beyond the limit are listed
-	// without their streams.
+	// reportStreams is the maximum number of streams of all nodes together. Further nodes are
+	// listed without their streams.
 	reportStreams = 20_000
 )
 
 var errTooManyStreams = errors.New("too many streams in total to be listed here")
 
-// nodes fetches the reports of the other nodes. Callers within reportFresh share the result.
+// nodes gets the reports of the other nodes. It reuses them for reportFresh.
 type nodes struct {
-	peers func() []string // returns the addresses of the other nodes, sorted
+	peers func() []string // returns the sorted addresses of the other nodes
 	from  func(node, path string) cluster.Fetch
 
-	proven func(node string) bool // reports whether a node has proved that it is one
+	proven func(node string) bool // whether a node has proved that it knows the cluster's token
 
-	mu   lock.Mutex // held during requests to nodes, for which reportTimeout is the limit
-	at   time.Time  // time at which last was fetched
+	mu   lock.Mutex // held during requests to nodes, which take at most reportTimeout
+	at   time.Time  // when last was fetched
 	last []NodeReport
-	// Failures by node. A node that has not proved itself gets no further request for failedPause.
+	// Failures by node. After a failure, a node that has not proved that it knows the token gets no
+	// request for failedPause.
 	failed map[string]failedReport
 }
 
-// failedPause is how long a node that has not proved itself gets no request after a failure. The
-// pause is needed because anyone who may use PUBLISH in Redis can invent nodes.
+// failedPause is how long a node gets no request after a failure if it has not proved that it knows
+// the cluster's token. Without the pause, anyone who can use PUBLISH in Redis could invent nodes
+// and make this node send requests to them.
 const failedPause = 5 * time.Second
 
 type failedReport struct {
@@ -58,8 +61,8 @@ type failedReport struct {
 	reason string
 }
 
-// get returns a report for each of the other nodes, sorted by address. The caller must not modify
-// the result. If a node has not answered when ctx ends, its report has only an error.
+// get returns a report for each of the other nodes, sorted by address. If a node does not answer
+// before ctx ends, its report has only an error. The caller must not modify the result.
 func (n *nodes) get(ctx context.Context) []NodeReport {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -100,7 +103,7 @@ func (n *nodes) get(ctx context.Context) []NodeReport {
 	return list
 }
 
-// noteFailed records the time at which nodes started to fail. The caller holds mu.
+// noteFailed stores the failures in list, with their times. mu is held.
 func (n *nodes) noteFailed(list []NodeReport) {
 	failed := make(map[string]failedReport)
 	for _, r := range list {
@@ -116,7 +119,7 @@ func (n *nodes) noteFailed(list []NodeReport) {
 	n.failed = failed
 }
 
-// ask requests the report of one node and fills in report.
+// ask requests the report of a node, and stores the answer in report.
 func (n *nodes) ask(ctx context.Context, report *NodeReport) error {
 	out, err := n.from(report.Node, "/api/streams")(ctx, func(size int64) error {
 		if size > reportBytes {
@@ -137,8 +140,8 @@ func (n *nodes) ask(ctx context.Context, report *NodeReport) error {
 	return nil
 }
 
-// read decodes the streams in a node's answer one at a time, up to reportStreams, because an answer
-// of a few megabytes could list a million of them.
+// read decodes a node's answer. It decodes one stream at a time, and at most reportStreams, because
+// an answer of a few megabytes could contain a million streams.
 func (r *NodeReport) read(answer io.Reader) error {
 	dec := json.NewDecoder(answer)
 	if t, err := dec.Token(); err != nil || t != json.Delim('{') {
@@ -167,7 +170,7 @@ func (r *NodeReport) read(answer io.Reader) error {
 
 func (r *NodeReport) readStreams(dec *json.Decoder) error {
 	if t, err := dec.Token(); err != nil || t != json.Delim('[') {
-		return err // err is nil for a JSON null
+		return err // nil for a JSON null
 	}
 	for dec.More() {
 		if len(r.Streams) == reportStreams {

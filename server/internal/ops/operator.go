@@ -12,8 +12,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/refuse"
 )
 
-// An Operator serves the operator's requests about single streams and viewers. The caller checks
-// permissions.
+// An Operator serves the operator's requests about single streams and viewers. The caller must
+// check permissions.
 type Operator struct {
 	streams  live.Operator
 	budget   *answer.Budget
@@ -27,10 +27,10 @@ func NewOperator(o *Observer) *Operator {
 		log: o.Log}
 }
 
-// maxListed limits the viewers in one response.
+// maxListed is the maximum number of viewers in one response.
 const maxListed = 1000
 
-// Stream serves GET /api/streams/NAME: the stream and its viewers.
+// Stream serves GET /api/streams/NAME. The response describes the stream and its viewers.
 func (o *Operator) Stream(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("name")
 	var after uint64
@@ -60,14 +60,16 @@ func (o *Operator) Stream(w http.ResponseWriter, r *http.Request) {
 }
 
 const (
-	// refuseEnded is how long the publishers of an ended stream are refused by default. It is long
-	// enough for the encoder's user to notice.
+	// refuseEnded is how long the publishers of an ended stream are refused if the request does not
+	// set a time. It is long enough for the encoder's user to notice.
 	refuseEnded = time.Minute
-	// maxRefuseEnded limits how long publishers may be refused, so that every refusal expires.
+	// maxRefuseEnded is the maximum time for which publishers may be refused, so that every refusal
+	// ends at some time.
 	maxRefuseEnded = 30 * 24 * time.Hour
 )
 
-// EndStream serves DELETE /api/streams/NAME.
+// EndStream serves DELETE /api/streams/NAME. It ends a stream and refuses its publishers for some
+// time.
 func (o *Operator) EndStream(w http.ResponseWriter, r *http.Request) {
 	name, lasts := r.PathValue("name"), refuseEnded
 	text := r.URL.Query().Get("for")
@@ -81,8 +83,8 @@ func (o *Operator) EndStream(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	// If there is no such stream, the name may be a typo. But a request that states the time may
-	// refuse a name in advance.
+	// Without a stream, the name may be a typo. If the request sets a time, however, the operator
+	// may refuse a name in advance.
 	if _, here := o.streams.Stream(name); !here && text == "" {
 		o.refusals.Refuse(access.Reader, w, r,
 			refuse.New(http.StatusNotFound, "no stream %.200q", name))
@@ -105,7 +107,7 @@ func (o *Operator) EndStream(w http.ResponseWriter, r *http.Request) {
 	}{name, ended, lasts.Seconds()})
 }
 
-// EndViewer serves DELETE /api/viewers/ID.
+// EndViewer serves DELETE /api/viewers/ID. It disconnects a viewer.
 func (o *Operator) EndViewer(w http.ResponseWriter, r *http.Request) {
 	id, err := strconv.ParseUint(r.PathValue("id"), 10, 64)
 	if err != nil {

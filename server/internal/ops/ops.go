@@ -17,11 +17,10 @@ import (
 	"github.com/millrace-io/millrace/server/internal/store"
 )
 
-// An Observer reports the state of a server. It reads the parts of the server to which its fields
-// refer, and changes nothing.
+// An Observer reports the state of a server. It only reads the parts of the server in its fields.
 type Observer struct {
 	Version string
-	Self    string // this server's address for other cluster nodes; "" without a cluster
+	Self    string // address of this node; "" without a cluster
 	Started time.Time
 	Log     *slog.Logger
 
@@ -38,34 +37,33 @@ type Observer struct {
 	Records     *record.Archive // nil if nothing is recorded
 	Hook        *hook.Client    // nil if there is no hook
 	Cluster     *Cluster        // nil without a cluster
-	Draining    context.Context // requests to other nodes are cancelled when it ends
+	Draining    context.Context // when it ends, requests to other nodes are canceled
 }
 
-// A Port describes an RTMP listener for the web page. The zero value means that there is no such
-// listener.
+// A Port describes an RTMP listener for the web page. The zero value means that there is none.
 type Port struct {
 	Number   int
-	Loopback bool // whether only this machine can reach it
+	Loopback bool // whether only this machine can reach the listener
 }
 
 // Connections counts the connections of the main listener, except HTTP/1 viewers.
 type Connections struct {
 	Open    atomic.Int64
-	Evicted atomic.Int64 // idle connections closed to admit another client's
+	Evicted atomic.Int64 // idle connections closed to make room for new ones
 	Shed    atomic.Int64 // idle connections closed because memory was short
 }
 
-// A Cluster reports the state of a node in its cluster.
+// A Cluster reports the state of a node of a cluster.
 type Cluster struct {
 	node     *cluster.Node
 	objects  *cluster.Objects
-	segments *cluster.Segments // nil if segments do not outlive their node
+	segments *cluster.Segments // nil if only the node stores its segments
 	others   nodes
 }
 
-// NewCluster returns a Cluster that reports about n. It borrows its arguments. s is nil if segments
-// do not outlive their node. secret knows which other nodes have proved that they have the
-// cluster's secret.
+// NewCluster returns a Cluster that reports about n, and borrows its arguments. s is nil if only
+// the node stores its segments. secret knows which other nodes have proved that they know the
+// cluster's token.
 func NewCluster(n *cluster.Node, o *cluster.Objects, s *cluster.Segments,
 	secret *cluster.Secret) *Cluster {
 	from := func(node, path string) cluster.Fetch { return o.From(node, path, 0, false) }

@@ -19,14 +19,14 @@ type Report struct {
 
 // A ServerReport describes a server.
 type ServerReport struct {
-	MemoryOwners map[string]int64 `json:"memory_by_owner"` // the metric memory_owner_bytes
+	MemoryOwners map[string]int64 `json:"memory_by_owner"` // as the metric memory_owner_bytes
 
-	// Operator is set if the client is an operator, because it connects from this machine or uses
-	// the admin listener.
+	// Operator is set if the client may use the operator's actions, because it connects from this
+	// machine or uses the admin listener.
 	Operator bool `json:"operator"`
 
 	Version string `json:"version"`
-	// Node is this server's address for the other nodes of its cluster.
+	// Node is this node's address for the other nodes.
 	Node     string  `json:"node,omitempty"`
 	Uptime   float64 `json:"uptime_seconds"`
 	Streams  int     `json:"streams"`
@@ -39,16 +39,16 @@ type ServerReport struct {
 	Blobs    bool    `json:"blobs"`             // whether /blobs/ is enabled
 	Publish  string  `json:"publish"`           // who may publish: open, token, hook or off
 	Read     string  `json:"read"`              // who may watch: open or token
-	RTMP     int     `json:"rtmp"`              // the port of the RTMP listener, or 0
-	RTMPS    int     `json:"rtmps"`             // the port of the RTMPS listener, or 0
-	// Loopback is set if only this machine can reach the server directly.
+	RTMP     int     `json:"rtmp"`              // port of the RTMP listener, or 0
+	RTMPS    int     `json:"rtmps"`             // port of the RTMPS listener, or 0
+	// Loopback is set if only this machine can reach the main listener.
 	Loopback bool `json:"loopback"`
 
 	RTMPLoopback  bool `json:"rtmp_loopback"`  // the same for the RTMP listener
 	RTMPSLoopback bool `json:"rtmps_loopback"` // the same for the RTMPS listener
 }
 
-// A NodeReport is the report of another node, or the error if there is no report.
+// A NodeReport is the report of another node. If there is none, Error is the reason.
 type NodeReport struct {
 	Node    string            `json:"node"`
 	Error   string            `json:"error,omitempty"`
@@ -56,8 +56,8 @@ type NodeReport struct {
 	Streams []live.StreamInfo `json:"streams"`
 }
 
-// streamBytes is the memory in bytes of the entry of one stream or viewer, both as a value and as
-// JSON.
+// streamBytes is an upper limit for the memory in bytes of one stream in a report, both as a value
+// and as JSON.
 const streamBytes = 2 << 10
 
 // nodeStreams returns the number of streams in the reports of other nodes.
@@ -68,8 +68,8 @@ func (r *Report) nodeStreams() (n int) {
 	return n
 }
 
-// hideAddresses removes the publishers' addresses. It copies the slices that it changes, because
-// other reports share them.
+// hideAddresses removes the addresses of publishers. It copies the slices of other nodes before it
+// changes them, because other reports share them.
 func (r *Report) hideAddresses() {
 	hideAddresses(r.Streams)
 	r.Nodes = slices.Clone(r.Nodes)
@@ -95,7 +95,7 @@ func writeJSON(w http.ResponseWriter, v any) {
 	}
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
-	// The length lets another node detect an incomplete response.
+	// With the length, another node can detect an incomplete response.
 	h.Set("Content-Length", strconv.Itoa(len(text)+1))
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")

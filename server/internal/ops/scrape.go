@@ -6,8 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// A scrape sends metrics to a Prometheus registry. Its methods take names without the prefix
-// millrace_.
+// A scrape sends metrics to a Prometheus registry. Its methods add the prefix millrace_ to names.
 type scrape struct{ to chan<- prometheus.Metric }
 
 func (c scrape) gauge(name, help string, value int64) {
@@ -18,17 +17,17 @@ func (c scrape) counter(name, help string, value int64) {
 	c.send(prometheus.CounterValue, name, help, float64(value))
 }
 
-// gauges sends one gauge for each value of a label.
+// gauges sends a gauge for each element of values. The keys are the values of the label.
 func (c scrape) gauges(name, help, label string, values map[string]int64) {
 	c.sendAll(prometheus.GaugeValue, name, help, label, values)
 }
 
-// counters sends one counter for each value of a label.
+// counters sends a counter for each element of values. The keys are the values of the label.
 func (c scrape) counters(name, help, label string, values map[string]int64) {
 	c.sendAll(prometheus.CounterValue, name, help, label, values)
 }
 
-// counterOf sends a counter whose labels are given as alternating names and values.
+// counterOf sends a counter with labels. labels contains names and values in turn.
 func (c scrape) counterOf(name, help string, value int64, labels ...string) {
 	var names, values []string
 	for pair := range slices.Chunk(labels, 2) {

@@ -8,23 +8,24 @@ import (
 	"github.com/millrace-io/millrace/server/internal/lock"
 )
 
-// maxReasons is the maximum number of different failures that are logged for one outage.
+// maxReasons is the maximum number of failures that are logged for one outage.
 const maxReasons = 8
 
-// port matches a port number. The local port in an error message differs from one attempt to the
-// next.
+// port matches a port number. It is removed from error messages, because the local port differs
+// with each attempt.
 var port = regexp.MustCompile(`:[0-9]+`)
 
-// An Outage records the failures of a service since its last success. The zero value is a service
-// that works.
+// An Outage records the failures of a service since its last success. The zero value has no
+// failures.
 type Outage struct {
 	mu      lock.Mutex
 	reasons []string // texts of the logged errors since the last success, without ports
 }
 
-// Note records the result of a call. It reports whether the result is news: the first success after
-// a failure, or a failure for a reason that the outage has not had yet. Reasons that differ only in
-// a port are equal. After maxReasons reasons, no failure is news.
+// Note records the result of a call, and reports whether it should be logged. The first success
+// after a failure should be logged. A failure should be logged if no earlier failure of the outage
+// had the same reason. Reasons that differ only in port numbers are the same. After maxReasons
+// reasons, no more failures are logged.
 func (o *Outage) Note(err error) (news bool) {
 	reason := ""
 	if err != nil {

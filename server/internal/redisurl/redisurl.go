@@ -1,4 +1,4 @@
-// Package redisurl parses the addresses of Redis servers in flags.
+// Package redisurl parses URLs of Redis servers.
 package redisurl
 
 import (
@@ -13,32 +13,31 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// errAddress does not quote the invalid part, because that part may be the password.
+// errAddress does not quote the invalid part of the URL, because that part may be the password.
 var errAddress = errors.New(
 	"want redis://[USER:PASSWORD@]HOST:PORT[/DB], rediss://…, unix://PATH, " +
 		"redis://HOST:PORT,HOST:PORT?master_name=NAME for Sentinel, or redis+cluster://HOST:PORT,HOST:PORT for a cluster")
 
-// options are the query parameters that an address may have.
+// options are the query parameters that may be in a URL.
 var options = []string{"addr", "db", "master_name", "sentinel_username", "sentinel_password"}
 
 var errOption = errors.New(
 	"an option of the address cannot be used: there are addr=HOST:PORT, db=DB, and master_name=NAME " +
 		"for Sentinel, with sentinel_username and sentinel_password; a cluster has addr alone")
 
-// Parse returns the options of a client for the Redis at address, which has one of the forms
+// Parse returns the client options for the Redis at address, which has one of these forms:
 //
 //	redis://[USER:PASSWORD@]HOST:PORT[/DB]                      a server
 //	unix://[USER:PASSWORD@]PATH[?db=DB]                         a server on this machine
-//	redis://[USER:PASSWORD@]HOST:PORT,…[/DB]?master_name=NAME   the master that these sentinels know by that name
-//	redis+cluster://[USER:PASSWORD@]HOST:PORT,…                 a cluster, of which these are some nodes
+//	redis://[USER:PASSWORD@]HOST:PORT,…[/DB]?master_name=NAME   the master that these sentinels call NAME
+//	redis+cluster://[USER:PASSWORD@]HOST:PORT,…                 a cluster with these nodes and possibly others
 //
-// or the same with rediss in place of redis, for TLS. Further hosts may also be given as parameters
-// addr=HOST:PORT. USER and PASSWORD are sent to the data servers; sentinels get sentinel_username
-// and sentinel_password. password is used if the address contains no password. Errors do not quote
-// the address.
+// With rediss instead of redis, the client uses TLS. Parameters of the form addr=HOST:PORT add
+// further hosts. USER and PASSWORD are for data servers. sentinel_username and sentinel_password
+// are for sentinels. If address has no password, password is used. Errors do not quote address.
 func Parse(address, password string) (*redis.UniversalOptions, error) {
-	// net/url accepts only one host, and redis.ParseURL rejects parameters that a single server
-	// does not have. So the first host is parsed with the parameter db alone.
+	// Parse only the first host here, with the parameter db. net/url accepts only one host, and
+	// redis.ParseURL rejects parameters that a single server does not have.
 	scheme, rest, _ := strings.Cut(address, "://")
 	end := strings.IndexAny(rest+"/", "/?#")
 	at := strings.LastIndexByte(rest[:end], '@') + 1
@@ -76,8 +75,8 @@ func Parse(address, password string) (*redis.UniversalOptions, error) {
 		Username: opt.Username, Password: cmp.Or(opt.Password, password),
 		MasterName:       q.Get("master_name"),
 		SentinelUsername: q.Get("sentinel_username"), SentinelPassword: q.Get("sentinel_password"),
-		DialerRetries: 1, // attempts to connect in one call; go-redis retries the whole call too
-		// Only Redis Enterprise sends maintenance notifications.
+		DialerRetries: 1, // number of attempts to connect; go-redis also retries the whole call
+		// Turn off maintenance notifications, which only Redis Enterprise sends.
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	}, nil
 }

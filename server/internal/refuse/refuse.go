@@ -1,6 +1,6 @@
-// Package refuse defines the error with which clients are refused, over every protocol. The package
-// that knows the reason creates the error. The protocol's package sends its status and reason to
-// the client, and counts its cause.
+// Package refuse defines the error with which clients of all protocols are refused. The package
+// that finds the reason creates the error. The package that serves the client sends the status and
+// the reason to the client, and counts the cause.
 package refuse
 
 import (
@@ -12,12 +12,12 @@ import (
 	"time"
 )
 
-// A Refusal says why a client is refused. It must not be changed after other goroutines can see it.
+// A Refusal says why a client is refused. It must not be changed when other goroutines may use it.
 type Refusal struct {
 	Status     int           // HTTP status; 0 if the client gets no response
 	Reason     string        // a sentence for the client and the log
-	RetryAfter time.Duration // time after which the client should try again; 0 if unknown
-	Cause      Cause         // for metrics; "" means the cause that belongs to Status
+	RetryAfter time.Duration // after this time the client should try again; 0 if unknown
+	Cause      Cause         // for metrics; "" means the usual cause for Status
 }
 
 // ErrShutdown is the refusal of every client while the server shuts down.
@@ -28,13 +28,13 @@ func New(status int, format string, args ...any) *Refusal {
 	return &Refusal{Status: status, Reason: fmt.Sprintf(format, args...)}
 }
 
-// For sets the cause of r, which must be new, and returns r.
+// For sets the cause of a new refusal, and returns the refusal.
 func (r *Refusal) For(c Cause) *Refusal {
 	r.Cause = c
 	return r
 }
 
-// After sets the time after which the client should try again, and returns r, which must be new.
+// After sets the time after which the client should try again. It returns r, which must be new.
 func (r *Refusal) After(d time.Duration) *Refusal {
 	r.RetryAfter = d
 	return r
@@ -48,8 +48,8 @@ func Of(err error) *Refusal {
 	return r
 }
 
-// Status returns the HTTP status for err. It is 503 if err is not a Refusal, because then the
-// client has disconnected.
+// Status returns the HTTP status of err. It is 503 if err is not a Refusal. In that case the client
+// has disconnected.
 func Status(err error) int {
 	if r := Of(err); r != nil {
 		return r.Status
@@ -57,7 +57,8 @@ func Status(err error) int {
 	return http.StatusServiceUnavailable
 }
 
-// SetHeader sets the header fields of a response that refuses with err, and returns its status.
+// SetHeader sets the headers of a response with which err is sent to a client, and returns the
+// status.
 func SetHeader(h http.Header, err error) (status int) {
 	status = Status(err)
 	if status == http.StatusUnauthorized {
@@ -69,14 +70,14 @@ func SetHeader(h http.Header, err error) (status int) {
 	return status
 }
 
-// A Cause is the reason of a refusal in one word, for metrics.
+// A Cause is the reason of a refusal as one word, for metrics.
 type Cause string
 
 const (
 	BadName     Cause = "bad_name"
 	BadRequest  Cause = "bad_request"
 	Path        Cause = "path"      // nothing is served at the path
-	NotFound    Cause = "not_found" // no such stream, or no such part of its HLS
+	NotFound    Cause = "not_found" // no such stream, or no such object of its HLS
 	Method      Cause = "method"
 	NoToken     Cause = "no_token"
 	Forbidden   Cause = "forbidden" // a wrong token, a wrong host, or publishing is off
@@ -87,17 +88,17 @@ const (
 	Shutdown    Cause = "shutdown" // the server shuts down
 	ByOperator  Cause = "operator" // an operator has ended the stream
 	Unavailable Cause = "unavailable"
-	NotOwner    Cause = "not_owner" // another node wrongly takes this one for a stream's owner
+	NotOwner    Cause = "not_owner" // another node thinks that this node owns the stream
 	Protocol    Cause = "protocol"  // the bytes are not RTMP, or not TLS
-	Silent      Cause = "silent"    // nothing was received in time, or the client left
+	Silent      Cause = "silent"    // no data has arrived in time, or the client has left
 	Address     Cause = "address"   // a limit of the client's address
-	Proxy       Cause = "proxy"     // an invalid PROXY header, or one of an untrusted peer
+	Proxy       Cause = "proxy"     // an invalid PROXY header, or one from an untrusted peer
 	Hook        Cause = "hook"      // the hook refuses
 	HookFailed  Cause = "hook_failed"
 	Other       Cause = "other"
 )
 
-// ofStatus maps a status to the cause of a refusal without a Cause.
+// ofStatus is the cause of a refusal that has a status but no Cause.
 var ofStatus = map[int]Cause{
 	http.StatusBadRequest:           BadRequest,
 	http.StatusUnauthorized:         NoToken,
@@ -111,7 +112,8 @@ var ofStatus = map[int]Cause{
 	http.StatusServiceUnavailable:   Unavailable,
 }
 
-// CauseOf returns the cause of err. It is Other if err is not a Refusal or has no known cause.
+// CauseOf returns the cause of err. If err is not a Refusal, or if its cause is unknown, CauseOf
+// returns Other.
 func CauseOf(err error) Cause {
 	r := Of(err)
 	if r == nil {

@@ -9,19 +9,19 @@ import (
 )
 
 const (
-	// bodyWait is how long the body of a refused request is still received. In that time the
+	// bodyWait is how long the server receives the body of a refused request. In this time, the
 	// response can reach a client on the other side of the world, and the client can stop sending.
 	bodyWait = 2 * time.Second
 
-	// bodyBytes is the maximum number of bytes received in that time. It is a quarter of what a
-	// connection of one gigabit per second transfers.
+	// bodyBytes is the maximum number of bytes to receive in bodyWait. It is a quarter of the bytes
+	// that arrive over one gigabit per second.
 	bodyBytes = 64 << 20
 )
 
-// WriteAndClose answers a request with a body that may still be arriving, and closes the
-// connection. After the response it receives some of the body. If it closed the connection while
-// bytes arrive, the kernel would reset the connection, and the client might lose the response. Over
-// HTTP/2 it only sends the response.
+// WriteAndClose sends a response to a request with a body that may still be arriving, and then
+// closes the connection. Before that, it receives a part of the body. Otherwise the kernel would
+// reset the connection, and the client might not receive the response. Over HTTP/2, WriteAndClose
+// only sends the response.
 func WriteAndClose(w http.ResponseWriter, r *http.Request, status int, reason string) {
 	if r.ProtoMajor != 1 {
 		Write(w, status, reason)
@@ -36,7 +36,7 @@ func WriteAndClose(w http.ResponseWriter, r *http.Request, status int, reason st
 	}
 }
 
-// Write sends a response with a status and one line of text.
+// Write sends a response that has a status and one line of text.
 func Write(w http.ResponseWriter, status int, reason string) {
 	text := strings.ToValidUTF8(reason, "?") + "\n"
 	h := w.Header()

@@ -1,8 +1,8 @@
-// Package rtmp serves live streams over RTMP: publishers and viewers.
+// Package rtmp serves publishers and viewers of live streams over RTMP.
 //
-// A [Service] serves the connections of a listener. It asks the gate, which decides whether a
-// client may publish or watch. An [Acceptor] makes a [Conn] of each connection. A Conn publishes or
-// watches.
+// A [Service] serves the connections of a listener. It asks the gate whether a client may publish
+// or watch. An [Acceptor] performs the handshake and returns a [Conn], which publishes or watches a
+// stream.
 package rtmp
 
 import (
@@ -24,8 +24,8 @@ import (
 )
 
 // A Conn is a connection of an RTMP client. Acceptor.Accept returns it. The caller then calls
-// Publish, Watch or Refuse. If the client has ended its own stream, the caller may then call Next
-// for another request.
+// Publish, Watch or Refuse. If a publisher has ended its stream, the caller may then call Next for
+// another request.
 type Conn struct {
 	acceptor *Acceptor
 	conn     net.Conn
@@ -34,18 +34,18 @@ type Conn struct {
 	proto    *rtmp.ServerConn
 	ended    bool
 
-	// Terms are the limits for the request. The caller sets them before it calls Publish or Watch.
+	// Terms are the limits for the request. The caller must set them before Publish or Watch.
 	Terms live.Terms
 }
 
-// A writer is where the protocol writes its replies at present.
+// A writer writes the protocol's replies. Its Writer changes during a connection.
 type writer struct{ io.Writer }
 
 // An Acceptor accepts RTMP clients for the streams of a Hub.
 type Acceptor struct {
 	hub     *live.Hub
 	cfg     *live.Config
-	clients *millrace.Pool // the account of the blocks with input from clients that do not publish
+	clients *millrace.Pool // account for received data of clients that do not publish
 }
 
 // New returns an Acceptor for the streams of h.
@@ -53,12 +53,12 @@ func New(h *live.Hub) *Acceptor {
 	return &Acceptor{hub: h, cfg: h.Config(), clients: millrace.DefaultPool().Account()}
 }
 
-// ClientBytes returns the size of the blocks with input from clients that do not publish.
+// ClientBytes returns the memory for received data of clients that do not publish.
 func (d *Acceptor) ClientBytes() int64 { return d.clients.Stats().InUse }
 
-// Accept performs the handshake with a client, and returns the client's request. It fails if it
-// does not get both before the deadline. It takes ownership of conn. The caller ends the connection
-// with Publish, Watch or Refuse. If Accept returns an error, it has closed the connection.
+// Accept performs the handshake with a client, and returns the client's request. Both must be
+// complete before deadline. Accept takes ownership of conn. The caller ends the connection with
+// Publish, Watch or Refuse. If Accept returns an error, it has closed the connection.
 func (d *Acceptor) Accept(conn net.Conn, deadline time.Time) (*Conn, *rtmp.Request, error) {
 	c := &Conn{acceptor: d, conn: conn, out: &writer{conn}, r: millrace.NewReader(plain(conn))}
 	c.proto = rtmp.NewServerConn(c.r, c.out, d.cfg.MaxTag())
@@ -70,16 +70,16 @@ func (d *Acceptor) Accept(conn net.Conn, deadline time.Time) (*Conn, *rtmp.Reque
 	return c, want, nil
 }
 
-// countInput is for clients that do not publish. It makes their input count for the Acceptor's
-// account, and limits the time of each message.
+// countInput counts received data in the Acceptor's account, and limits the time of each message.
+// It is for clients that do not publish.
 func (c *Conn) countInput() {
 	c.proto.SetPool(c.acceptor.clients)
 	conn := c.conn
 	c.proto.SetMessageTimeout(c.acceptor.cfg.StallTimeout, func() { _ = conn.Close() })
 }
 
-// Next returns the next request of a client that has ended its stream. If the connection has ended,
-// Next returns nil.
+// Next returns the next request of a publisher that has ended its stream. If the connection has
+// ended, Next returns nil.
 func (c *Conn) Next(deadline time.Time) *rtmp.Request {
 	if c.ended {
 		return nil
@@ -88,8 +88,8 @@ func (c *Conn) Next(deadline time.Time) *rtmp.Request {
 	return want
 }
 
-// awaitRequest calls next and returns its result. It makes sure that next returns before the
-// deadline. After an error, the connection has ended.
+// awaitRequest calls next, which receives a request, and makes sure that it returns before the
+// deadline or the shutdown. If there is an error, awaitRequest ends the connection.
 func (c *Conn) awaitRequest(deadline time.Time, next func() (*rtmp.Request, error)) (*rtmp.Request,
 	error) {
 	_ = c.conn.SetDeadline(deadline)
@@ -100,7 +100,7 @@ func (c *Conn) awaitRequest(deadline time.Time, next func() (*rtmp.Request, erro
 	})
 	want, err := next()
 	if !stop() {
-		<-cut // wait, so that the cut does not affect the answer
+		<-cut // wait, so that the deadline does not affect the response
 		if err == nil {
 			err = refuse.ErrShutdown
 		}
@@ -118,7 +118,7 @@ func (c *Conn) awaitRequest(deadline time.Time, next func() (*rtmp.Request, erro
 }
 
 // Conn returns the client's TCP connection. It may be called between two requests. The caller may
-// only close the connection.
+// only close the result.
 func (c *Conn) Conn() net.Conn {
 	if tcp := tcpconn.Of(c.conn); tcp != nil {
 		return tcp
@@ -129,11 +129,10 @@ func (c *Conn) Conn() net.Conn {
 // RemoteAddr returns the address of the client.
 func (c *Conn) RemoteAddr() string { return c.conn.RemoteAddr().String() }
 
-// log returns the log of the server.
 func (c *Conn) log() *slog.Logger { return c.acceptor.cfg.Log }
 
-// plain returns the TCP connection behind conn. If conn uses TLS, it returns conn itself. The TCP
-// connection is better, because its Reader holds no memory while it waits.
+// plain returns the TCP connection that conn wraps. If conn uses TLS, plain returns conn. A Reader
+// of a TCP connection uses no memory while it waits.
 func plain(conn net.Conn) io.ReadWriter {
 	if tcp := tcpconn.Plain(conn); tcp != nil {
 		return tcp
@@ -141,20 +140,19 @@ func plain(conn net.Conn) io.ReadWriter {
 	return conn
 }
 
-// close closes the connection, and releases its memory.
 func (c *Conn) close() {
 	_ = c.conn.Close()
 	c.release()
 }
 
-// release releases the memory that the protocol holds. It is called at the end of the connection.
+// release releases the protocol's memory. It must be called at the end of the connection.
 func (c *Conn) release() {
 	c.ended = true
 	c.proto.Release()
 	c.r.Release()
 }
 
-// Refuse tells the client the reason, which is why, and ends the connection.
+// Refuse sends the reason why to the client, and ends the connection.
 func (c *Conn) Refuse(want *rtmp.Request, why error) {
 	_ = c.conn.SetDeadline(time.Now().Add(tcpconn.LingerTime))
 	if c.proto.Refuse(errorCode(want, live.PublishStatus(why)), live.Explain(why)) == nil {
@@ -163,8 +161,8 @@ func (c *Conn) Refuse(want *rtmp.Request, why error) {
 	c.close()
 }
 
-// errorCode returns RTMP's code for a refusal. Encoders show the code to their users, but some
-// encoders show only codes that they know.
+// errorCode returns the RTMP code for a refusal with an HTTP status. Encoders show the code to
+// their users. Some encoders show only codes that they know.
 func errorCode(want *rtmp.Request, status int) string {
 	switch {
 	case want.Publish && status == http.StatusConflict:
@@ -177,9 +175,10 @@ func errorCode(want *rtmp.Request, status int) string {
 	return "NetStream.Play.Failed"
 }
 
-// Publish relays the client's stream as name until the stream ends. If the client itself has ended
-// its stream, the caller may then call Next. Otherwise Publish ends the connection. If it returns
-// an error, it is a [refuse.Refusal], which the caller answers with Refuse.
+// Publish relays the client's stream under the given name until the stream ends. If the client has
+// ended the stream, the connection stays open and the caller may call Next. Otherwise Publish ends
+// the connection. If the stream cannot begin, Publish returns a [refuse.Refusal], with which the
+// caller must call Refuse.
 func (c *Conn) Publish(name string) error {
 	p, err := c.acceptor.hub.Open(name, c.conn.RemoteAddr().String(), c.Terms)
 	if err != nil {
@@ -204,13 +203,13 @@ func (c *Conn) Publish(name string) error {
 	return nil
 }
 
-// endPublish tells the client why its stream has ended, and ends the connection. If the client
-// itself has ended the stream, the connection stays open for another request.
+// endPublish sends the reason for the end of the stream to the client, and ends the connection. If
+// why is nil, the client has ended the stream, and the connection stays open for another request.
 func (c *Conn) endPublish(why error) {
 	switch {
 	case why == nil:
-		// The client may publish again. No message is sent to it, because GStreamer treats an end
-		// as a failure if the end arrives before GStreamer's own deleteStream.
+		// Send no message. The client may publish again, and GStreamer would treat a message that
+		// arrives before its own deleteStream as a failure.
 		c.read(plain(c.conn))
 		c.countInput()
 		return
@@ -248,7 +247,7 @@ func (c *Conn) receive(p *live.Publisher) error {
 	}
 }
 
-// listenTo makes package ingest read the connection as that of a publisher, until takeBack.
+// listenTo makes package ingest read the connection until takeBack is called.
 func (c *Conn) listenTo(p *live.Publisher) ingest.Conn {
 	in := p.Ingest(c.conn)
 	c.out.Writer = in
@@ -259,7 +258,7 @@ func (c *Conn) listenTo(p *live.Publisher) ingest.Conn {
 	return in
 }
 
-// takeBack ends what listenTo began. It returns false if the connection has ended.
+// takeBack reverses listenTo. It returns false if the connection has ended.
 func (c *Conn) takeBack(in ingest.Conn) bool {
 	conn, err := in.Release()
 	if err != nil {
@@ -269,8 +268,7 @@ func (c *Conn) takeBack(in ingest.Conn) bool {
 	return true
 }
 
-// read makes c read from rest. Before that, c uses the bytes that were already read from the
-// connection.
+// read makes c read from rest after the bytes that are already buffered.
 func (c *Conn) read(rest io.Reader) {
 	early, _ := c.r.Peek(c.r.Buffered())
 	if len(early) > 0 {

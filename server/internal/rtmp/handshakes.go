@@ -11,40 +11,39 @@ import (
 	"github.com/millrace-io/millrace/server/internal/lock"
 )
 
-// MaxHandshakes limits the RTMP connections that have sent nothing yet. It is also the limit,
-// counted separately, for connections that have sent something but no complete request. Such a
-// connection needs at most 32 KiB, for at most --header-timeout. Publishers and viewers have other
-// limits.
+// MaxHandshakes is the maximum number of RTMP connections that have sent nothing yet. It is also
+// the maximum number of connections that have sent something but no complete request. Each of these
+// needs at most 32 KiB, for at most --header-timeout. Publishers and viewers have other limits.
 const MaxHandshakes = 512
 
-// Handshakes holds the RTMP connections that have sent no complete request yet. Clients send the
+// Handshakes has all RTMP connections that have not sent a complete request yet. Clients send the
 // request within a few round trips.
 type Handshakes struct {
 	mu lock.Mutex
-	// silent holds the connections that have sent nothing yet, and begun the others. Silent
-	// connections do not displace begun ones.
+	// silent has the connections that have sent nothing yet, and begun has the other ones. A new
+	// connection in silent therefore never replaces one in begun.
 	silent, begun crowd
 }
 
-// A crowd holds up to MaxHandshakes connections. If one more arrives, the crowd finds the address
-// with the most connections, and closes the oldest of these. One address therefore cannot displace
-// the clients of others.
+// A crowd has up to MaxHandshakes connections. If there is one too many, the oldest connection of
+// the address with the most connections is closed. One address therefore cannot keep out the
+// clients of others.
 type crowd struct {
-	list []handshake        // oldest first
+	list []handshake        // the oldest is first
 	from map[netip.Addr]int // number of connections by address
 }
 
-// A handshake is one connection of a crowd.
+// A handshake is a connection in a crowd.
 type handshake struct {
 	conn net.Conn
-	from netip.Addr // address of the client, or of the proxy until the proxy has named the client
+	from netip.Addr // address of the client, or of its proxy while the client is unknown
 }
 
-// errEvicted ends a connection that was closed to make room for a new one.
+// errEvicted is the error of a connection that was closed to make room for a new one.
 var errEvicted = errors.New("closed while silent to make room for new connections")
 
-// peerOf returns the address of the other end of a connection, which may be a proxy. It does not
-// wait until the proxy has named the client.
+// peerOf returns the address of the peer of a connection. If the peer is a proxy, it does not wait
+// for the PROXY header.
 func peerOf(conn net.Conn) netip.Addr {
 	if p := proxy.Of(conn); p != nil {
 		return proxy.KeyOf(p.TCPConn.RemoteAddr())
@@ -52,8 +51,8 @@ func peerOf(conn net.Conn) netip.Addr {
 	return proxy.KeyOf(conn.RemoteAddr())
 }
 
-// add adds conn to the silent connections, and borrows it until remove. It may close another
-// connection.
+// add adds conn to the connections that have sent nothing. It borrows conn until remove. It may
+// close a connection to make room.
 func (h *Handshakes) add(conn net.Conn) {
 	h.mu.Lock()
 	victim := h.silent.add(handshake{conn, peerOf(conn)})
@@ -63,8 +62,8 @@ func (h *Handshakes) add(conn net.Conn) {
 	}
 }
 
-// begin records that conn has sent something, and that its client is known now. It may close
-// another connection.
+// begin must be called when conn has sent something. client is the client's address. begin may
+// close a connection to make room.
 func (h *Handshakes) begin(conn net.Conn, client net.Addr) {
 	h.mu.Lock()
 	var victim net.Conn
@@ -84,8 +83,8 @@ func (h *Handshakes) remove(conn net.Conn) bool {
 	return h.silent.remove(conn) || h.begun.remove(conn)
 }
 
-// add adds a connection. If there are too many, add removes and returns one of them, which may be
-// the new one. Otherwise it returns nil.
+// add adds a connection. If there are too many, it removes one and returns it for the caller to
+// close. That may be the new one.
 func (c *crowd) add(a handshake) (victim net.Conn) {
 	if c.from == nil {
 		c.from = make(map[netip.Addr]int)
@@ -104,7 +103,6 @@ func (c *crowd) add(a handshake) (victim net.Conn) {
 	return c.take(worst).conn
 }
 
-// take removes and returns the connection at index i.
 func (c *crowd) take(i int) handshake {
 	a := c.list[i]
 	c.list = slices.Delete(c.list, i, i+1)
@@ -114,7 +112,7 @@ func (c *crowd) take(i int) handshake {
 	return a
 }
 
-// remove removes conn, and reports whether conn was there.
+// remove removes conn. It returns false if c does not have conn.
 func (c *crowd) remove(conn net.Conn) bool {
 	i := slices.IndexFunc(c.list, func(a handshake) bool { return a.conn == conn })
 	if i >= 0 {

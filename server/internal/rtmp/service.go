@@ -23,11 +23,10 @@ import (
 	"github.com/millrace-io/millrace/server/internal/streamname"
 )
 
-// app is the name of the application in RTMP addresses. Streams are at rtmp://host/live/NAME.
+// app is the RTMP application of the streams. They are at rtmp://host/live/NAME.
 const app = "live"
 
-// A Service serves one RTMP listener. Its clients are publishers and viewers of the streams at
-// /live/.
+// A Service serves publishers and viewers on one RTMP listener.
 type Service struct {
 	Acceptor   *Acceptor
 	Gate       *access.Gate
@@ -37,15 +36,14 @@ type Service struct {
 
 	TLS           *tls.Config     // nil without TLS
 	Loopback      bool            // only this machine can reach the listener
-	HeaderTimeout time.Duration   // limits the time for the handshake and the request
-	Draining      context.Context // ends when nothing more may be published
+	HeaderTimeout time.Duration   // time limit for the handshake and the request
+	Draining      context.Context // ends when the shutdown begins
 }
 
-// acceptPause is the pause after Accept has failed. The usual reason is that too many files are
-// open.
+// acceptPause is the pause after Accept has failed, usually because too many files are open.
 const acceptPause = 100 * time.Millisecond
 
-// Serve serves connections until ln is closed.
+// Serve serves the connections of ln until ln is closed.
 func (v *Service) Serve(ln net.Listener) {
 	for {
 		conn, err := ln.Accept()
@@ -57,8 +55,7 @@ func (v *Service) Serve(ln net.Listener) {
 			time.Sleep(acceptPause)
 		default:
 			if p := proxy.Of(conn); p != nil && p.Direct() && p.Above() != nil {
-				// Refuse the connection before the handshake, so that it does not take the place of
-				// another one.
+				// Refuse the connection now, so that it takes no room in v.Handshakes.
 				go v.refuse(conn, p.Above())
 				continue
 			}
@@ -68,15 +65,15 @@ func (v *Service) Serve(ln net.Listener) {
 	}
 }
 
-// refuse closes a connection that has not sent its request, and records why.
+// refuse closes a connection that has not sent a request, and records why.
 func (v *Service) refuse(conn net.Conn, why error) {
-	_ = conn.Close() // closed first, so that RemoteAddr does not wait
+	_ = conn.Close() // first, so that RemoteAddr does not wait
 	client := conn.RemoteAddr().String()
 	v.Refusals.Note(access.Unknown, unaccepted(why), "client", client)
 }
 
-// serveConn serves a connection, which must be in v.Handshakes. It returns when the connection's
-// last publisher has ended, or when its viewer is being served by other goroutines. A panic is
+// serveConn serves a connection, which must be in v.Handshakes. It returns when the last publisher
+// of the connection has ended, or when it has passed a viewer to other goroutines. A panic is
 // logged, and ends only this connection.
 func (v *Service) serveConn(conn net.Conn) {
 	client := conn.RemoteAddr().String()
@@ -96,15 +93,15 @@ func (v *Service) serveConn(conn net.Conn) {
 		if publish := want.Publish; !v.serveRequest(conn, c, want) || !publish {
 			return
 		}
-		again := c.Conn() // may be closed to make room for others, as before the first request
+		again := c.Conn() // may be closed to make room, as before the first request
 		v.Handshakes.add(again)
 		want = c.Next(time.Now().Add(v.HeaderTimeout))
 		v.Handshakes.remove(again)
 	}
 }
 
-// serveRequest serves a client's request. It returns when the publisher has ended, or when the
-// viewer is being served by other goroutines. It returns false if it has refused the request and
+// serveRequest serves a request of a client. It returns when the publisher has ended, or when it
+// has passed the viewer to other goroutines. If it returns false, it has refused the request and
 // ended the connection.
 func (v *Service) serveRequest(conn net.Conn, c *Conn, want *rtmp.Request) bool {
 	client := conn.RemoteAddr().String()
@@ -132,7 +129,7 @@ func (v *Service) serveRequest(conn net.Conn, c *Conn, want *rtmp.Request) bool 
 	return err == nil
 }
 
-// clientContext returns a context with the account of the client's address.
+// clientContext returns a context that contains the account of the client's address.
 func clientContext(conn net.Conn) context.Context {
 	if p := proxy.Of(conn); p != nil {
 		return address.NewContext(context.Background(), p)
@@ -140,8 +137,8 @@ func clientContext(conn net.Conn) context.Context {
 	return context.Background()
 }
 
-// checkAddress returns an error if the client's address has reached its limits. If the client is a
-// viewer, checkAddress counts it for the address.
+// checkAddress returns an error if the client's address has reached a limit. It also counts a
+// viewer for the address.
 func checkAddress(conn net.Conn, publish bool) error {
 	c := proxy.Of(conn)
 	if c == nil {
@@ -154,7 +151,7 @@ func checkAddress(conn net.Conn, publish bool) error {
 	return err
 }
 
-// unaccepted returns the refusal for a client that has not sent its request; err is the reason.
+// unaccepted returns the refusal of a client that has not sent a request. err is the reason.
 func unaccepted(err error) error {
 	if refuse.Of(err) != nil {
 		return err
@@ -172,7 +169,8 @@ func unaccepted(err error) error {
 	return refused
 }
 
-// accept returns a client's request. It removes the connection from v.Handshakes.
+// accept performs the handshake, and returns the client's request. It removes the connection from
+// v.Handshakes.
 func (v *Service) accept(conn net.Conn) (c *Conn, want *rtmp.Request, err error) {
 	defer func() {
 		if !v.Handshakes.remove(conn) && err != nil {
@@ -180,7 +178,7 @@ func (v *Service) accept(conn net.Conn) (c *Conn, want *rtmp.Request, err error)
 		}
 	}()
 	if p := proxy.Of(conn); p != nil {
-		if err = p.Err(); err == nil { // the client has sent something
+		if err = p.Err(); err == nil { // the PROXY header or other data has arrived
 			v.Handshakes.begin(conn, p.RemoteAddr())
 			err = p.Above()
 		}
@@ -196,12 +194,12 @@ func (v *Service) accept(conn net.Conn) (c *Conn, want *rtmp.Request, err error)
 	return v.Acceptor.Accept(over, time.Now().Add(v.HeaderTimeout))
 }
 
-// clip shortens a client's text for the log.
+// clip shortens text from a client for the log.
 func clip(text string) string { return fmt.Sprintf("%.100s", text) }
 
-// Check returns the name of the stream that a client requests. If the request is not allowed, the
-// error is a [refuse.Refusal]. If the requested path is not a valid name, Check returns the path
-// instead.
+// Check returns the name of the stream that a client requests. If the request is not allowed, it
+// returns a [refuse.Refusal]. If the path has no valid name, it returns the path instead of the
+// name.
 func (v *Service) Check(want *rtmp.Request) (name string, err error) {
 	name, ok := strings.CutPrefix(want.Path, app+"/")
 	if !ok {
@@ -220,8 +218,8 @@ func (v *Service) Check(want *rtmp.Request) (name string, err error) {
 	return name, policy.MayRead(token, name, "NAME?token=TOKEN")
 }
 
-// serveAs serves a client, and returns the name of its stream. If there is a hook, the hook
-// determines the name.
+// serveAs serves a client that requests the stream called name, and returns the public name of the
+// stream. If there is a hook, it decides about the client and the public name.
 func (v *Service) serveAs(ctx context.Context, c *Conn, want *rtmp.Request, name string) (_ string,
 	err error) {
 	q := &hook.Request{Event: hook.PlayBegin, Stream: name, Protocol: "rtmp",

@@ -10,8 +10,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live/flvstream"
 )
 
-// A tagMaker makes FLV tags of a publisher's messages. It adds a header before, and a trailer
-// after, the body of a message. It does not copy the body.
+// A tagMaker makes FLV tags from a publisher's messages. It adds a header and a trailer to the body
+// of a message without copying the body.
 type tagMaker struct {
 	enc       flv.Encoder
 	body, tag millrace.Chain // both empty between messages
@@ -24,10 +24,12 @@ func (r *tagMaker) release() {
 	r.tag.Release()
 }
 
-// setDataFrame is the name that comes before metadata which the server should keep.
+// setDataFrame is a name that encoders send before metadata. It means that the server should keep
+// the metadata.
 var setDataFrame = rtmp.AppendAMF(nil, "@setDataFrame")
 
-// publish publishes the message in body. If viewers have no use for the message, publish drops it.
+// publish publishes the message with the body r.body. It drops a message that is of no use to
+// viewers.
 func (r *tagMaker) publish(p *live.Publisher, m rtmp.Message) error {
 	if r.body.Len() == 0 {
 		return nil
@@ -38,7 +40,7 @@ func (r *tagMaker) publish(p *live.Publisher, m rtmp.Message) error {
 			r.body.Discard(n)
 		}
 		if r.body.Len() == 0 || r.body.CopyTo(head[:1]) == 0 || head[0] != setDataFrame[0] {
-			r.body.Release() // no event name first: some encoders send time codes like this
+			r.body.Release() // no event name; some encoders send time codes like this
 			return nil
 		}
 	}
@@ -57,7 +59,7 @@ func (r *tagMaker) publish(p *live.Publisher, m rtmp.Message) error {
 	return p.WriteTag(t, &r.tag)
 }
 
-// announcedTracks returns the tracks that the publisher's first tag announces. It borrows tag.
+// announcedTracks returns the tracks that a publisher announces in its first tag. It borrows tag.
 func announcedTracks(t flv.Tag, tag *millrace.Chain) flv.Header {
 	h := flv.Header{HasAudio: true, HasVideo: true}
 	if t.Metadata && t.Len() <= flvstream.MaxPart {

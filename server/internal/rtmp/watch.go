@@ -15,9 +15,10 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live/rendition"
 )
 
-// Watch sends a stream until the stream or the client ends. name is the stream's name. Watch waits
-// for the stream, and then returns. From then on, the viewer owns the connection. If Watch returns
-// an error, it is a [refuse.Refusal], which the caller answers with Refuse.
+// Watch sends the stream called name to the client. It waits until there is such a stream, and
+// returns when sending begins. From then on, the viewer owns the connection and serves it until the
+// stream or the client ends. If Watch returns an error, it is a [refuse.Refusal], with which the
+// caller must call Refuse.
 func (c *Conn) Watch(ctx context.Context, name string) error {
 	want := live.WatchRequest{Name: name, Format: rendition.RTMP,
 		Remote: c.conn.RemoteAddr().String(), Terms: c.Terms}
@@ -38,8 +39,8 @@ func (c *Conn) Watch(ctx context.Context, name string) error {
 		return nil
 	}
 	if err == nil {
-		// Start fails if its messages have no room. Before them come the replies to the messages
-		// that the client sent while it waited.
+		// Start adds its messages after the replies to the client's earlier messages. It fails if
+		// there are too many bytes.
 		if err = c.proto.Start(); err != nil {
 			v.Decline()
 		}
@@ -60,9 +61,9 @@ func (c *Conn) Watch(ctx context.Context, name string) error {
 	return nil
 }
 
-// readWaiting reads the input of a viewer that waits for its stream. The returned context ends when
-// the viewer hangs up. stop ends the reading. If the viewer has left, stop returns the reason, and
-// otherwise nil.
+// readWaiting reads a viewer's input while the viewer waits for its stream. The returned context
+// ends when the viewer disconnects. The caller must call stop to end the reading. If the viewer has
+// left, stop returns the reason, and otherwise nil.
 func (c *Conn) readWaiting(ctx context.Context) (waiting context.Context, stop func() error) {
 	waiting, cancel := context.WithCancel(ctx)
 	ended := make(chan error, 1)
@@ -75,14 +76,14 @@ func (c *Conn) readWaiting(ctx context.Context) (waiting context.Context, stop f
 		_ = c.conn.SetReadDeadline(time.Unix(1, 0))
 		err := <-ended
 		_ = c.conn.SetReadDeadline(time.Time{})
-		if errors.Is(err, os.ErrDeadlineExceeded) { // the deadline of stop; no input is lost
+		if errors.Is(err, os.ErrDeadlineExceeded) { // set by stop; no input is lost
 			return nil
 		}
 		return err
 	}
 }
 
-// earlyReplies keeps the protocol's replies to a viewer until the viewer is served.
+// earlyReplies stores the protocol's replies to a viewer until the stream begins.
 type earlyReplies struct{ millrace.Chain }
 
 func (r *earlyReplies) Write(p []byte) (int, error) {
@@ -93,7 +94,7 @@ func (r *earlyReplies) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// readInput reads a viewer's input until the viewer hangs up or ends the stream.
+// readInput reads a viewer's input until the viewer disconnects or ends the stream.
 func (c *Conn) readInput(to *fanout.Viewer, want live.WatchRequest) {
 	defer c.release()
 	err := c.readLoop(func() { to.SetPaused(c.proto.Paused()) })
@@ -105,7 +106,7 @@ func (c *Conn) readInput(to *fanout.Viewer, want live.WatchRequest) {
 }
 
 // readLoop reads a viewer's input until a read fails. It calls pause after each command, because
-// the viewer may have paused or resumed. A panic is logged, and ends only this viewer.
+// the command may have paused or resumed the stream. A panic is logged, and ends only this viewer.
 func (c *Conn) readLoop(pause func()) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -129,8 +130,8 @@ func (c *Conn) readLoop(pause func()) (err error) {
 
 var errReplies = fmt.Errorf("a viewer asks and takes no answers: %d bytes wait", fanout.MaxReplies)
 
-// replies writes the protocol's replies to a viewer. Another goroutine may be writing the stream to
-// the viewer at the same time. The replies are therefore sent between batches.
+// replies sends the protocol's replies to a viewer. It uses Viewer.Reply, because another goroutine
+// may be writing the stream to the connection.
 type replies struct{ to *fanout.Viewer }
 
 func (r replies) Write(p []byte) (int, error) {

@@ -14,7 +14,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/refuse"
 )
 
-// An adminService serves the requests of the operator that concern the server as a whole.
+// An adminService serves the operator's requests that concern the whole server.
 type adminService struct {
 	refusals *access.Refusals
 	log      *slog.Logger
@@ -22,9 +22,10 @@ type adminService struct {
 	stop     func() // ends the server as SIGTERM does
 }
 
-// adminRoutes returns the handler of the admin listener. It serves expensive reports, the addresses
-// of publishers and viewers, and the operator's decisions. It does not serve /debug/pprof/cmdline,
-// because the command line may contain tokens and passwords.
+// adminRoutes returns the handler of the admin listener. The handler serves expensive reports and
+// the addresses of publishers and viewers, and lets the operator end streams, viewers and the
+// server. It does not serve /debug/pprof/cmdline, because the command line may contain tokens and
+// passwords.
 func (s *Server) adminRoutes(observer *ops.Observer, main net.Addr) http.Handler {
 	a := &adminService{
 		refusals: s.refusals, log: s.log, tls: s.cert != nil, stop: s.stopServing,
@@ -52,9 +53,9 @@ func (s *Server) adminRoutes(observer *ops.Observer, main net.Addr) http.Handler
 	return openHealth(mux, s.operator.Protect(cleanPaths(mux)))
 }
 
-// mainPage redirects a browser to the page of the main listener at the address main. If main is an
-// unspecified address such as 0.0.0.0, the redirect uses the host of the request, because the
-// browser has reached this machine under that host.
+// mainPage returns a handler that redirects a browser to the page of the main listener, which has
+// the address main. If main is an unspecified address such as 0.0.0.0, the redirect uses the host
+// of the request instead, because the browser has reached this machine with that host.
 func (s *adminService) mainPage(main net.Addr) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		tcp, ok := main.(*net.TCPAddr)

@@ -12,24 +12,24 @@ import (
 	"github.com/millrace-io/millrace/server/internal/lock"
 )
 
-// certificateLook is the minimum time between two checks whether the certificate's files have
-// changed. It may be long, because certificates are renewed days before they expire.
+// certificateLook is the minimum time between two checks of the certificate's files for changes. It
+// may be long, because certificates are renewed days before they expire.
 const certificateLook = time.Minute
 
-// A certificate is the server's TLS certificate. It reads its files again when they have changed,
-// without a restart of the server. If it cannot read them, it keeps the previous certificate.
+// A certificate is the server's TLS certificate. It reads its files again after they have changed,
+// without a restart of the server. If they cannot be read, the previous certificate stays in use.
 type certificate struct {
 	cert, key string // file names
 	log       *slog.Logger
 
 	mu     lock.Mutex
 	shown  *tls.Certificate // the certificate in use; never nil
-	files  [2]time.Time     // modification times of the files at the last try to read them
+	files  [2]time.Time     // modification times of the files at the last attempt to read them
 	looked time.Time
-	warned bool // whether the log already says that shown is not valid now
+	warned bool // whether the log already says that shown is expired or not yet valid
 }
 
-// openCertificate reads the certificate. It returns nil if cfg names no certificate.
+// openCertificate reads the certificate of cfg. It returns nil if cfg names no certificate.
 func openCertificate(cfg *Config, log *slog.Logger) (*certificate, error) {
 	if cfg.TLSCert == "" {
 		return nil, nil
@@ -58,7 +58,7 @@ func (c *certificate) config() *tls.Config {
 	}}
 }
 
-// get returns the certificate for a handshake at the time now.
+// get returns the certificate for a handshake. now is the current time.
 func (c *certificate) get(now time.Time) *tls.Certificate {
 	c.mu.Lock()
 	var report func()
@@ -87,9 +87,9 @@ func (c *certificate) reload() {
 	}
 }
 
-// look reads the files if they have changed. It returns a function that logs the result and, if the
-// certificate is not valid now, also that. If there is nothing to log, look returns nil. c.mu is
-// held.
+// look reads the files if they have changed. It returns a function that logs the result and a
+// warning if the certificate is not valid at the time now. If there is nothing to log, it returns
+// nil. c.mu is held.
 func (c *certificate) look(now time.Time) (report func()) {
 	files, err := c.changed()
 	if err == nil && files == c.files {
@@ -116,9 +116,9 @@ func (c *certificate) look(now time.Time) (report func()) {
 	}
 }
 
-// outOfDate returns a function that logs that the certificate is not valid now. It returns nil if
-// the certificate is valid, or if outOfDate has returned a function for it before. c.mu is held, or
-// no other goroutine has c yet.
+// outOfDate returns a function that logs a warning that the certificate is not valid at the time
+// now. It returns nil if the certificate is valid or the warning was already logged. c.mu is held,
+// or no other goroutine has c yet.
 func (c *certificate) outOfDate(now time.Time) (report func()) {
 	leaf := c.shown.Leaf
 	if c.warned || !now.Before(leaf.NotBefore) && !now.After(leaf.NotAfter) {

@@ -20,20 +20,20 @@ import (
 	"github.com/millrace-io/millrace/server/internal/refuse"
 )
 
-// clusterNode is this server as a node of its cluster.
+// A clusterNode is this server as a node of a cluster.
 type clusterNode struct {
 	*cluster.Node
-	self      string // URL of this node for the other nodes
+	self      string // URL at which other nodes reach this node
 	directory *cluster.Redis
 	secret    *cluster.Secret
-	segments  *cluster.Segments // nil if segments are not stored outside the node
+	segments  *cluster.Segments // nil if only this node stores its segments
 	objects   *cluster.Objects
 	observed  *ops.Cluster
 	hls       *cluster.RemoteHLS
 }
 
-// openNode makes this server a node, and sets streams to share its streams with the cluster. It
-// returns nil if cfg names no cluster. The caller must call close.
+// openNode makes this server a node of the cluster of cfg. It changes streams, so that the cluster
+// shares this server's streams. It returns nil if cfg names no cluster. The caller must call close.
 func openNode(cfg *Config, streams *live.Config) (*clusterNode, error) {
 	if cfg.Cluster == "" {
 		return nil, nil
@@ -67,7 +67,8 @@ func openNode(cfg *Config, streams *live.Config) (*clusterNode, error) {
 	return n, nil
 }
 
-// openSegments returns the store in which segments outlive their node, or nil if cfg names none.
+// openSegments opens the store that keeps HLS segments after their node has ended. It returns nil
+// if cfg names no such store.
 func openSegments(cfg *Config) (*cluster.Segments, error) {
 	if cfg.Segments == "" {
 		return nil, nil
@@ -76,9 +77,9 @@ func openSegments(cfg *Config) (*cluster.Segments, error) {
 		cfg.ClusterLease, cfg.SegmentsKeep, cfg.Log)
 }
 
-// nodeTLS returns the TLS configuration with which this node verifies other nodes. It trusts the
-// system's authorities and those of --cluster-ca. Without that flag nodeTLS returns nil, which
-// means that only the system's authorities are trusted.
+// nodeTLS returns the TLS configuration for connections to other nodes. It trusts the system's
+// certificate authorities and the authorities in the file of --cluster-ca. If there is no such
+// file, nodeTLS returns nil, which means that only the system's authorities are trusted.
 func (c *Config) nodeTLS() (*tls.Config, error) {
 	if c.ClusterCA == "" {
 		return nil, nil
@@ -108,8 +109,8 @@ func (n *clusterNode) drain() {
 	}
 }
 
-// close releases the node's leases, saves waiting segments until ctx ends, and closes the
-// connections. It must be called after the streams have ended.
+// close releases the node's leases, saves the remaining segments, and closes the connections.
+// Saving stops when ctx ends. close must be called after all streams have ended.
 func (n *clusterNode) close(ctx context.Context) (err error) {
 	if n == nil {
 		return nil
@@ -122,7 +123,7 @@ func (n *clusterNode) close(ctx context.Context) (err error) {
 	return errors.Join(err, n.directory.Close())
 }
 
-// remote returns the HLS of streams that other nodes own, or nil if n is nil.
+// remote gives access to the HLS of streams that other nodes own. It returns nil if n is nil.
 func (n *clusterNode) remote() *cluster.RemoteHLS {
 	if n == nil {
 		return nil
@@ -130,7 +131,6 @@ func (n *clusterNode) remote() *cluster.RemoteHLS {
 	return n.hls
 }
 
-// checkCluster checks the options of a node of a cluster.
 func (c *Config) checkCluster() error {
 	if c.Cluster == "" {
 		return nil
@@ -152,7 +152,6 @@ func (c *Config) checkCluster() error {
 	return c.checkAdvertise()
 }
 
-// checkAdvertise returns an error if the address of the node is invalid.
 func (c *Config) checkAdvertise() error {
 	u, err := url.Parse(c.Advertise)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" ||
@@ -177,11 +176,12 @@ func (c *Config) self() string {
 	return strings.TrimRight(c.Advertise, "/")
 }
 
-// admit passes a request of another node to next, with the address of that node in the context. It
-// passes all other requests to others. A node proves that it knows the cluster's token, and needs
-// no other token. A request with a wrong proof is refused.
+// admit returns a handler that passes the requests of other nodes to next, and all other requests
+// to others. next finds the address of the requesting node in the context. A node must prove that
+// it knows the cluster's token, but needs no other token. If the proof is wrong, the request is
+// refused.
 //
-// n is nil if the server is not a node of a cluster.
+// n is nil if the server is not in a cluster.
 func (n *clusterNode) admit(refusals *access.Refusals, next, others http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, ok := r.Header[cluster.HeaderProof]; !ok {
@@ -202,8 +202,8 @@ func (n *clusterNode) admit(refusals *access.Refusals, next, others http.Handler
 				"wrong cluster token, or a request for another node than %s", n.self))
 			return
 		}
-		// The limits of an address do not apply to a node, because it stands for any number of
-		// clients.
+		// The limits of an address do not apply to a node, because a node makes requests for any
+		// number of clients.
 		ctx := address.NewContext(r.Context(), (*address.Account)(nil))
 		next.ServeHTTP(w, r.WithContext(access.WithNode(ctx, r.Header.Get(cluster.HeaderNode))))
 	})

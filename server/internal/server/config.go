@@ -22,8 +22,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Config configures a Server. Every limit has a value in [Defaults]. The comment of each field says
-// what zero means.
+// Config configures a Server. [Defaults] has a value for every limit. The comment of each field
+// says what zero means.
 type Config struct {
 	// Config configures the streams at /live/. If Log is nil, nothing is logged. The server also
 	// uses PublishTimeout for uploads, and StallTimeout and Unsent for downloads.
@@ -31,39 +31,41 @@ type Config struct {
 
 	Listen string // address of the main listener
 	RTMP   string // address of the RTMP listener; empty: RTMP is off
-	RTMPS  string // address of the RTMPS listener; its certificate is that of the main listener
-	// Admin is the address of a second HTTP listener for the operator: decisions, /debug/pprof,
-	// /metrics and /api/streams. Empty means none.
+	RTMPS  string // address of the RTMPS listener; it uses the main listener's certificate
+	// Admin is the address of a second HTTP listener, for the operator. It serves /debug/pprof,
+	// /metrics and /api/streams, and lets the operator end streams, viewers and the server. Empty
+	// means that there is no such listener.
 	Admin string
 
 	RTMPOptional bool // whether the server starts without RTMP if it cannot open the RTMP listener
 
 	TLSCert, TLSKey string // PEM files with the certificate and its key; empty: no TLS
 
-	// PublishToken is the token that publishers must send. If it is empty, publishing works only
-	// through a loopback listener.
+	// PublishToken is the token that publishers must send. If it is empty, and there is neither a
+	// TokenKey nor a Hook, publishing works only through a loopback listener.
 	PublishToken string
 	// ReadToken is the token that viewers and all other readers must send. If it is empty, everyone
 	// may read.
 	ReadToken string
 	TokenKey  string // file with the keys of signed tokens (JWT); empty: no signed tokens
 	// AdminToken is the token that clients of Admin must send. If it is empty, everyone may read,
-	// and only a loopback listener accepts decisions.
+	// but only clients of a loopback listener may end anything.
 	AdminToken string
-	// Hook is the URL of the hook, which decides who may publish, play and record. Empty means no
-	// hook.
+	// Hook is the URL of a program that decides who may publish, play and record. Empty means that
+	// there is no such program.
 	Hook        string
 	HookTimeout time.Duration // limit for the hook's answer, including retries
 	HookOpen    bool          // whether all clients are allowed while the hook fails
-	// CORS is a comma-separated list of the origins whose pages may play streams. "*" means all
-	// origins.
+	// CORS is a comma-separated list of origins. Pages from these origins may play streams. "*"
+	// means all origins.
 	CORS    string
 	Demo    bool   // play the built-in sample as the stream "demo"
 	Version string // shown in the API and in the metrics
 
-	// TrustedProxies is a comma-separated list of the addresses and networks of proxies. Their
-	// connections may begin with a PROXY header. The server takes the client's address from the
-	// PROXY header or from X-Forwarded-For. Empty means that no proxy is trusted.
+	// TrustedProxies is a comma-separated list of the addresses and networks of proxies. A
+	// connection from a proxy may begin with a PROXY header. For requests through a proxy, the
+	// server takes the client's address from the PROXY header or from X-Forwarded-For. Empty means
+	// that no proxy is trusted.
 	TrustedProxies string
 
 	// MaxConnections limits the concurrent connections of the main listener, not counting HTTP/1
@@ -73,27 +75,27 @@ type Config struct {
 	MaxAddressViewers     int   // new viewers per second of one address; 0: no limit
 	MaxAddressBytes       int64 // bytes per second sent to one address; 0: no limit
 
-	// Successor says that this process replaces another process, which still uses the directories
-	// of blobs and recordings. Both processes share the directory of blobs. The directory of
-	// recordings passes to this process when the other process has ended its recordings.
+	// Successor says that this process replaces another process that is still running. Both
+	// processes use the directory of blobs. This process starts to use the directory of recordings
+	// when the other process has ended its recordings.
 	Successor bool
 
-	Ready func(Listeners) // called when the server serves; it must not block; may be nil
+	Ready func(Listeners) // called when the server is ready; must not block; may be nil
 
 	Root string // directory of the files at /files/; empty: no files
-	// FilesListing says that the server lists the entries of a directory without an index.html.
+	// FilesListing makes the server list the entries of a directory that has no index.html.
 	FilesListing bool
-	// FilesPrecompressed says that name.br, name.zst or name.gz is sent in place of name to clients
-	// that accept it.
+	// FilesPrecompressed makes the server send name.br, name.zst or name.gz instead of name to
+	// clients that accept the encoding.
 	FilesPrecompressed bool
-	// FilesDropBehind is a length in bytes. Responses of at least this length leave the page cache
-	// as it was. 0 means that no response does.
+	// FilesDropBehind is a length in bytes. A response of at least this length does not stay in the
+	// page cache. 0 means that all responses may stay.
 	FilesDropBehind int64
-	MaxDownloads    int // concurrent downloads of files, and also of blobs; others get 503
+	MaxDownloads    int // concurrent file downloads, and also blob downloads; others get 503
 
 	Blobs         string // directory of the blobs at /blobs/
-	Redis         string // or the address of a Redis for the blobs, in the form of package redisurl
-	RedisPassword string // used if the address in Redis has no password
+	Redis         string // alternatively, URL of a Redis for the blobs, see package redisurl
+	RedisPassword string // used if the URL in Redis has no password
 	RedisPrefix   string // prefix of the blobs' keys in Redis
 	MaxBlobBytes  int64  // maximum length of a blob; a longer one gets status 413
 	MaxUploads    int    // concurrent uploads of blobs; further ones get status 503
@@ -109,140 +111,140 @@ type Config struct {
 	Cluster         string
 	ClusterPassword string // used if the URL in Cluster has no password
 	Advertise       string // URL at which the other nodes reach the main listener
-	ClusterToken    string // the secret; nodes prove to each other that they know it
-	// ClusterCA is a PEM file with certificate authorities. For connections between nodes, they are
-	// trusted in addition to the system's authorities. Empty means none.
+	ClusterToken    string // shared secret; a node proves to the others that it knows the secret
+	// ClusterCA is a PEM file with certificate authorities. They are trusted for connections
+	// between nodes, in addition to the system's authorities. Empty means that there is no such
+	// file.
 	ClusterCA     string
 	ClusterLease  time.Duration // a node that is silent for this time loses its streams
 	ClusterPrefix string        // prefix of the cluster's keys in Redis
-	ClusterCache  int64         // memory for cached HLS of other nodes, in bytes
+	ClusterCache  int64         // memory in bytes for cached HLS of streams of other nodes
 	Segments      string        // "redis": segments outlive their node in Redis; empty: they do not
 	SegmentsKeep  time.Duration // how long segments are stored in Redis
 
-	// MemoryBytes limits the memory of all streams, clients and transfers together. 0 means that
-	// only the other limits apply.
+	// MemoryBytes limits the total memory of streams, clients and transfers. 0 means that only the
+	// other limits apply.
 	MemoryBytes int64
 
 	HeaderTimeout time.Duration // limit for receiving the head of a request
-	IdleTimeout   time.Duration // limit for waiting for the next request on a kept-alive connection
-	// DrainTimeout limits the duration of the shutdown. In this time after SIGTERM, viewers receive
-	// queued frames and downloads may end.
+	IdleTimeout   time.Duration // limit for waiting for the next request on a connection
+	// DrainTimeout limits the duration of the shutdown. During the shutdown, viewers receive their
+	// queued frames and downloads continue.
 	DrainTimeout time.Duration
 }
 
 // Defaults returns the configuration of a server that was started without options.
 func Defaults() Config {
 	return Config{
-		// All sites may play streams, because streams are made for players on other sites. A page
-		// of another site cannot read what needs a token.
+		// All sites may play streams, because streams are usually played on other sites. A page of
+		// another site cannot read anything that requires a token.
 		CORS: "*",
-		// Only this machine can reach the server, because trying the command must not open the
-		// machine to strangers.
+		// Only this machine can reach the server, because a user who only tries the command must
+		// not let strangers in.
 		Listen: "127.0.0.1:8080",
 		RTMP:   "127.0.0.1:1935",
-		// The usual port of RTMP may be taken by another program. A user who did not ask for RTMP
-		// should not notice.
+		// If another program uses the port of RTMP, the server starts without RTMP, because the
+		// user may not need RTMP at all.
 		RTMPOptional: true,
 
-		// Half of them suffice for the HTTP/2 viewers and the downloads that the other limits
-		// allow. The other half is for HLS players, whose connections wait for requests. Each
-		// connection takes about 10 KiB.
+		// Half of these connections suffice for the HTTP/2 viewers and downloads that the other
+		// limits allow. The other half is for HLS players, which keep their connections open
+		// between requests. Each connection takes about 10 KiB.
 		MaxConnections: 16384,
-		// There are no limits for an address, because thousands of viewers in a mobile network, in
-		// a school or behind a proxy share one address. The server cannot tell them from one client
-		// with many connections, but the operator can.
+		// There are no limits per address, because thousands of viewers in a mobile network, in a
+		// school or behind a proxy share one address. Only the operator can distinguish them from
+		// one client with many connections.
 
 		// Directories are not listed, because a user who puts a file there for a friend does not
 		// expect strangers to see its name. Precompressed files are not sent, because name.gz may
-		// be a different file. No response is dropped from the page cache, because the kernel first
-		// evicts files that were read only once, and a file that many clients load in turn should
-		// stay. As many downloads as viewers are allowed. A download holds a goroutine and two
-		// buffers of 4 KiB in net/http. If the client is slow, it also holds the kernel's send
-		// buffer of up to 4 MiB.
+		// be a different file. Responses stay in the page cache, because the kernel evicts files
+		// that were read only once first, and a file that many clients load should stay. There may
+		// be as many downloads as viewers. A download takes a goroutine and two buffers of 4 KiB in
+		// net/http. A slow download also takes the kernel's send buffer of up to 4 MiB.
 		MaxDownloads: 4096,
 
-		// The prefix keeps /blobs/ from reaching the keys of other programs.
+		// Because of the prefix, clients of /blobs/ cannot access the keys of other programs.
 		RedisPrefix: "blobs:",
-		// The limit of Redis, so that every blob also fits there. A directory may have a larger
+		// The limit of Redis, so that Redis can store every blob. A directory may have a larger
 		// limit.
 		MaxBlobBytes: blob.MaxRedisValue,
-		// An upload holds a file descriptor, and 64 KiB of memory with a directory or up to 1 MiB
-		// with Redis. A smaller number of uploads already keeps a disk busy.
+		// An upload takes a file descriptor. It also takes 64 KiB of memory for a directory, or up
+		// to 1 MiB for Redis. Fewer uploads than this already use a disk fully.
 		MaxUploads: 64,
 
-		// A client waits for the hook's answer. A hook that queries a database answers within
-		// milliseconds, and a hook that restarts is back after two seconds.
+		// A client must wait for the hook's answer. A hook that queries a database answers within
+		// milliseconds, and a hook that is restarted is back after two seconds.
 		HookTimeout: 3 * time.Second,
 
 		RecordStreams: "*",
-		// Eight seconds at 16 Mbit/s, about as long as a disk may be busy with other work.
+		// Eight seconds of a stream at 16 Mbit/s. A disk may be busy with other work for about as
+		// long.
 		RecordQueue: record.DefaultQueueBytes,
-		// The name of a file says when it begins, and people look for a certain hour.
+		// The name of a file contains its start time, and people usually look for a certain hour.
 		RecordEvery: record.DefaultEvery,
 
-		// The time of three renewals, so that one renewal may be lost and another one late. If a
-		// node dies, its viewers wait this long.
+		// A node renews its lease three times in this time, so that one renewal may be lost and
+		// another one late. If a node dies, its viewers wait this long.
 		ClusterLease:  5 * time.Second,
 		ClusterPrefix: "millrace:",
-		// The windows of ten streams at 5 Mbit/s. Players request only the newest segments of a
-		// window.
+		// Enough for the playlists' segments of ten streams at 5 Mbit/s. Players usually request
+		// only the newest segments.
 		ClusterCache: 128 << 20,
-		// Long enough for a player that is behind to get the segments, and for an encoder to
-		// return.
+		// Long enough for a slow player to get the segments, and for an encoder to return.
 		SegmentsKeep: time.Minute,
 
-		// The head of a request fits into one packet. Ten seconds suffice on the worst mobile
-		// network, and keep a client from holding a connection without a request.
+		// The head of a request fits into one packet. Ten seconds are enough even in a very slow
+		// mobile network. A client without a request should not keep its connection for longer.
 		HeaderTimeout: 10 * time.Second,
 		// Longer than the poll interval of the page, so that the page reuses its connection.
 		IdleTimeout: 60 * time.Second,
-		// Below the ten seconds after which Docker kills a process, and far below the thirty of
-		// Kubernetes.
+		// Less than the ten seconds after which Docker kills a process, and much less than the
+		// thirty of Kubernetes.
 		DrainTimeout: 8 * time.Second,
 
 		Config: live.Config{
-			// 128 streams that keep 16 MiB each take 2 GiB, which a small server has. If each
-			// stream is also watched as MP4, and the MP4 shares no memory with the stream, they
-			// take twice as much at most.
+			// 128 streams with 16 MiB each take 2 GiB, which a small server has. If each stream is
+			// also watched as MP4, they take at most twice as much.
 			MaxStreams: 128,
-			// A viewer costs about 4 KiB in this process. A slow viewer also holds up to Unsent
-			// bytes in the kernel: 512 MiB if all 4096 are slow.
+			// A viewer takes about 4 KiB in this process. A slow viewer also takes up to Unsent
+			// bytes in the kernel, which is 512 MiB for 4096 slow viewers.
 			MaxViewers:       4096,
 			MaxStreamViewers: 4096,
 
 			// An encoder sends many times a second. Half a minute is longer than a roaming
-			// handover, and frees the name soon after an encoder has failed.
+			// handover. It is short enough to free the name of the stream soon after an encoder has
+			// failed.
 			PublishTimeout: 30 * time.Second,
 			// An encoder that has lost its connection, or was restarted, returns after a few
-			// seconds. If no data arrives for longer, players give up, or their users do.
+			// seconds. If no data arrives for longer, the players or their users give up.
 			PublisherReturn: 15 * time.Second,
-			// Publishing requires a loopback listener or the token, so all publishers have the same
-			// rights. The newest publisher is most likely the one that the operator wants.
+			// All publishers have the same rights, because publishing requires a loopback listener
+			// or the token. The newest publisher is most likely the one that the operator wants.
 			Takeover: live.TakeoverAlways,
 			// Long enough to start a player and then the encoder by hand.
 			ViewerWait: 10 * time.Second,
-			// A browser tab in the background may stop reading for some time. A viewer that stops
-			// for longer only takes memory.
+			// A browser tab in the background may stop reading for some time. A viewer that does
+			// not read for longer only wastes memory.
 			StallTimeout: 30 * time.Second,
 
 			// Room for a GOP of ten seconds (x264's default at 25 frames per second) at 12 Mbit/s.
 			KeepBytes: 16 << 20,
-			// Enough for all real streams. The longest GOPs are those of a still image with audio.
-			// With one video frame per second and a keyframe every 250 frames, they have 12,000
-			// frames and 4 MB.
+			// Enough for all real streams. A still image with audio has the longest GOPs. With one
+			// video frame per second and a keyframe every 250 frames, such a GOP has 12,000 frames
+			// and 4 MB.
 			KeepFrames: 16384,
-			// A keyframe of 4K video has one to two MB. The FLV format allows 16 MiB.
+			// A keyframe of 4K video has one to two MB. The FLV format allows up to 16 MiB.
 			MaxTagBytes: 4 << 20,
 
 			HLS: hlslive.Config{
-				// Six frames at 30 per second. A player is three parts behind, and has a latency of
-				// a second. Shorter parts would reduce that only a little, and cost one request per
-				// part and viewer.
+				// Six frames at 30 per second. A player stays three parts behind the newest part,
+				// which gives a latency of a second. Shorter parts would reduce the latency only a
+				// little, and each part costs one request per viewer.
 				Part: 200 * time.Millisecond,
-				// The usual setting of encoders: one keyframe every two seconds.
+				// Most encoders send one keyframe every two seconds.
 				Segment: 2 * time.Second,
-				// A window of twelve seconds. Players that do not use parts begin three segments
-				// before its end.
+				// The playlist covers twelve seconds. Players that do not use parts begin three
+				// segments before the end.
 				Segments: 6,
 				// Twelve seconds at 40 Mbit/s, or six GOPs of ten seconds at 8 Mbit/s.
 				MaxBytes: 64 << 20,
@@ -251,46 +253,48 @@ func Defaults() Config {
 			// Sending costs CPU time per write, not per byte, so frames are sent together.
 			Latency: 50 * time.Millisecond,
 
-			// A player buffers one to three seconds. A viewer that is five seconds behind is no
-			// longer live.
+			// A player buffers one to three seconds. A viewer that is five seconds behind no longer
+			// watches live.
 			LagTime: 5 * time.Second,
-			// The five seconds of LagTime at 12 Mbit/s. This is half of KeepBytes; the other half
-			// is a margin.
+			// Five seconds (LagTime) at 12 Mbit/s. This is half of KeepBytes. The other half is a
+			// margin.
 			LagBytes:  8 << 20,
 			LagPolicy: live.Skip,
-			// Without a limit the kernel accepts about 4 MB before a stall is noticed. 128 KiB are
-			// half a second at 2 Mbit/s, and still keep a link of 10 Mbit/s busy for 100 ms.
+			// Without a limit, the kernel accepts about 4 MB before the server notices that a
+			// viewer has stopped reading. 128 KiB are half a second at 2 Mbit/s, and enough to keep
+			// a link of 10 Mbit/s busy for 100 ms.
 			Unsent: 128 << 10,
 		},
 	}
 }
 
 const (
-	// maxLatency is the maximum of --latency. It is short because the end of a publisher and the
-	// shutdown of the server wait for the latency.
+	// maxLatency is the maximum of --latency. It is short because ending a publisher or the server
+	// takes as long as the latency.
 	maxLatency = time.Second
 
 	// maxHookTimeout is the maximum of --hook-timeout. Encoders and players give up if an answer
 	// takes longer.
 	maxHookTimeout = 10 * time.Second
 
-	// minHLSPart is the minimum of --hls-part: three frames at 60 per second. Shorter parts cost
-	// more in requests than they save in latency.
+	// minHLSPart is the minimum of --hls-part, and the length of three frames at 60 per second.
+	// Shorter parts need many more requests and reduce the latency only a little.
 	minHLSPart = 50 * time.Millisecond
-	// maxHLSSegment and maxHLSSegments limit the length and the number of segments, so that
-	// playlists have sizes that players expect. The size matters because a player reads the
-	// playlist once per part. A segment may be twice as long as its minimum.
+	// maxHLSSegment and maxHLSSegments are the maximum length and number of segments. A player
+	// reads the playlist once per part, so the playlist must not become too large. A segment may be
+	// up to twice as long as --hls-segment.
 	maxHLSSegment  = 8 * time.Second
 	maxHLSSegments = 1000
 
 	// maxLease is the maximum of --cluster-lease. If a node dies, its viewers wait for their stream
-	// as long as the lease lasts.
+	// until the node's lease has expired.
 	maxLease = time.Minute
-	// maxSegmentsKeep is the maximum of --segments-keep. It limits a stream's memory in Redis.
+	// maxSegmentsKeep is the maximum of --segments-keep. It limits the memory of a stream's
+	// segments in Redis.
 	maxSegmentsKeep = time.Hour
 
-	// minAddressBytes is the minimum of --max-address-bytes, in bytes per second. At this rate, a
-	// step of a download takes less than the default of --stall-timeout.
+	// minAddressBytes is the minimum of --max-address-bytes, in bytes per second. At this rate,
+	// each step of a download takes less time than the default of --stall-timeout.
 	minAddressBytes = 64 << 10
 
 	// MinMemory is the minimum of --memory in bytes. It suffices for one stream at the default
@@ -298,16 +302,16 @@ const (
 	MinMemory = 64 << 20
 
 	// maxKeepFrames is the maximum of --keep-frames. It limits a stream's lists of frames and
-	// pieces to 90 MiB. --keep-bytes does not limit them, because frames may be empty.
+	// pieces to 90 MiB. --keep-bytes does not limit these lists, because frames may be empty.
 	maxKeepFrames = 1 << 20
 
-	// maxBlobBytes is the maximum of --max-blob-bytes. It is more than any disk has, and sums of it
-	// do not overflow.
+	// maxBlobBytes is the maximum of --max-blob-bytes. No disk has as many bytes, and adding such
+	// sizes does not overflow.
 	maxBlobBytes = 1 << 60
 )
 
-// Check returns an error if an option is invalid on every machine. The error names the option by
-// its flag.
+// Check returns an error if an option would be invalid on any machine. The error contains the name
+// of the option's flag.
 func (c *Config) Check() error {
 	for _, group := range c.Flags() {
 		for _, flag := range group.Flags {
@@ -397,7 +401,7 @@ func (c *Config) checkBlobs() error {
 	return err
 }
 
-// redisOptions returns the client options for the Redis of --redis.
+// redisOptions returns the options of a client for the Redis of --redis.
 func (c *Config) redisOptions() (*redis.UniversalOptions, error) {
 	opt, err := redisurl.Parse(c.Redis, c.RedisPassword)
 	if err != nil {
@@ -418,7 +422,7 @@ func (c *Config) tokenKeys() (token.Keys, error) {
 	return keys, nil
 }
 
-// origins returns the origins of --cors. c was checked.
+// origins returns the origins of --cors. c must have been checked.
 func (c *Config) origins() []string {
 	list, _ := access.ParseOrigins(c.CORS)
 	return list

@@ -16,8 +16,9 @@ import (
 	"github.com/millrace-io/millrace/server/internal/refuse"
 )
 
-// connections holds the connections of the main listener that net/http serves. HTTP/1 viewers are
-// not among them. At the limit, it closes an idle connection to make room for a new one.
+// connections holds the connections of the main listener, except those of HTTP/1 viewers, which
+// net/http no longer serves. If there are too many, it closes an idle connection to make room for a
+// new one.
 type connections struct {
 	clients *clients
 	tls     bool
@@ -25,21 +26,21 @@ type connections struct {
 
 	mu    lock.Mutex
 	limit int
-	all   map[*proxy.Conn]netip.Addr // each with the address that it counts for
+	all   map[*proxy.Conn]netip.Addr // each with the client address for which it counts
 	from  map[netip.Addr]int         // number of connections per address
 }
 
 const (
-	// evictAmong is how many connections are compared to choose the one to close. The iteration of
-	// a map begins at a random entry, so the longest idle of the compared connections has usually
-	// been idle for long. The number is limited because, in a flood of new connections, each of
-	// them causes such a search.
+	// evictAmong is how many connections are compared to choose the one to close. A map is iterated
+	// from a random entry, so the connection with the longest idle time among them has usually been
+	// idle for long. The number is limited because, in a flood of new connections, each new
+	// connection needs such a search.
 	evictAmong = 256
-	// shedAfter is how long a connection must have waited for a request before it may be closed
-	// because memory is short.
+	// shedAfter is how long a connection must have been idle before it may be closed to free
+	// memory.
 	shedAfter = time.Second
-	// plainBytes and tlsBytes are the memory of an idle connection in bytes, without and with TLS:
-	// its goroutine and its buffers.
+	// plainBytes and tlsBytes are the memory of an idle connection in bytes, without and with TLS.
+	// They include the connection's goroutine and buffers.
 	plainBytes, tlsBytes = 12 << 10, 36 << 10
 )
 
@@ -68,8 +69,8 @@ func (c *connections) note(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// add adds p. At the limit it closes an idle connection to make room. If no connection is idle, it
-// closes p.
+// add adds a new connection. If there are too many connections, it closes an idle one. If no
+// connection is idle, it closes p instead.
 func (c *connections) add(p *proxy.Conn) {
 	c.mu.Lock()
 	var closing *proxy.Conn
@@ -89,8 +90,8 @@ func (c *connections) add(p *proxy.Conn) {
 	switch {
 	case refused:
 		_ = p.Close()
-		// In a goroutine, because the log may block, and net/http accepts no further connection
-		// before add returns.
+		// A separate goroutine, because the log may block, and net/http accepts no further
+		// connection until add returns.
 		go c.clients.refusals.Note(access.Reader, refuse.New(0,
 			"all %d connections that --max-connections allows have requests",
 			limit).For(refuse.Limit),
@@ -120,7 +121,7 @@ func (c *connections) remove(p *proxy.Conn) {
 	}
 }
 
-// identify counts p, which comes through a proxy, for the address of its client from now on.
+// identify makes p, which comes through a proxy, count for the address of its client from now on.
 func (c *connections) identify(p *proxy.Conn) {
 	client := proxy.KeyOf(p.RemoteAddr()) // the PROXY header has been read
 	c.mu.Lock()
@@ -131,9 +132,9 @@ func (c *connections) identify(p *proxy.Conn) {
 	}
 }
 
-// worst returns the idle connection that is to be closed first, or nil if none is idle. It prefers
-// an address with many connections, and then the connection that has been idle for longest. c.mu is
-// held.
+// worst returns the idle connection to close first, or nil if no connection is idle. It prefers the
+// address with the most connections, if that has more than address.FairShare. Otherwise it returns
+// the connection that has been idle for longest. c.mu is held.
 func (c *connections) worst() (worst *proxy.Conn) {
 	looked, most, least := 0, 0, int64(0)
 	for p, a := range c.all {
@@ -149,7 +150,8 @@ func (c *connections) worst() (worst *proxy.Conn) {
 	return worst
 }
 
-// free closes the connections that have waited longest for a request. See [memory.Step].
+// free closes connections to free about excess bytes. It begins with the connection that has been
+// idle for longest. See [memory.Step].
 func (c *connections) free(excess int64) (freed int64) {
 	each := int64(plainBytes)
 	if c.tls {
@@ -180,7 +182,7 @@ func (c *connections) free(excess int64) (freed int64) {
 	return int64(len(list)) * each
 }
 
-// setLimit sets the limit. If the limit is lowered, connections that are open stay open.
+// setLimit sets the maximum number of connections. If it is lowered, open connections stay open.
 func (c *connections) setLimit(n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -18,7 +18,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/refuse"
 )
 
-// demoPause is the interval at which a node checks whether another node publishes the demo.
+// demoPause is the time between two checks whether another node publishes the demo.
 const demoPause = time.Second
 
 // A demoService publishes the built-in sample as a stream.
@@ -28,9 +28,9 @@ type demoService struct {
 	log  *slog.Logger
 }
 
-// run publishes the sample in a loop, until ctx ends or another publisher takes over. A node of a
-// cluster checks again and again, and starts to publish if no node has the stream. So it never
-// takes the stream from another node or from another publisher.
+// run publishes the sample in a loop, until ctx ends or another publisher takes over the stream. In
+// a cluster, run checks every demoPause whether a node has the stream, and publishes only if no
+// node has it. It therefore never takes the stream from another publisher.
 func (s *demoService) run(ctx context.Context) {
 	if s.node == nil {
 		if err := s.publish(); err != nil {
@@ -59,7 +59,8 @@ func (s *demoService) run(ctx context.Context) {
 	}
 }
 
-// publish publishes the sample until the stream ends. It returns an error if it could not begin.
+// publish publishes the sample until the stream ends. It returns an error if the stream could not
+// be opened.
 func (s *demoService) publish() error {
 	p, err := s.hub.Open(demo.Name, demo.Name, live.Terms{})
 	if err != nil {
@@ -88,7 +89,7 @@ type demoTag struct {
 	bytes millrace.Chain
 }
 
-// newDemo reads the sample's tags and begins the stream.
+// newDemo reads the sample's tags and begins the stream of p.
 func newDemo(p *live.Publisher) (*demoPlayer, error) {
 	r := millrace.NewReader(bytes.NewReader(demo.Sample))
 	defer r.Release()
@@ -121,9 +122,9 @@ func (d *demoPlayer) release() {
 // isConfig reports whether viewers need t before they can start.
 func (t *demoTag) isConfig() bool { return t.Metadata || t.SequenceHeader }
 
-// play publishes the sample repeatedly, until ctx ends. The time at which a tag is due is measured
-// from the start of play, so that delays do not add up. That time is also the timestamp of the tag.
-// Apart from the timestamp, frames share the sample's memory.
+// play publishes the sample repeatedly, until ctx ends. The due time of each tag is measured from
+// the start of play, so that delays do not add up. It is also the tag's timestamp. Published frames
+// share the sample's memory, except for the timestamps.
 func (d *demoPlayer) play(ctx context.Context) error {
 	begin := time.Now()
 	timer := time.NewTimer(0)
@@ -152,7 +153,8 @@ func (d *demoPlayer) play(ctx context.Context) error {
 	}
 }
 
-// due returns the time, measured from the start of play, at which tag is sent in the given round.
+// due returns the time, measured from the start of play, at which to send tag in the given
+// repetition of the sample.
 func (d *demoPlayer) due(tag *demoTag, round int) time.Duration {
 	return time.Duration(round)*demo.Length + time.Duration(tag.Timestamp)*time.Millisecond
 }

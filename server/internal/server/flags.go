@@ -10,25 +10,27 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live"
 )
 
-// A Flag describes how an operator sets a field of a [Config]. It is the source of --help, the
-// configuration file, the checks of the value and the page of the manual.
+// A Flag describes how an operator sets a field of a [Config]. The flags of the command, the --help
+// text, the configuration file, the checks of values and the manual's list of flags are all made
+// from it.
 type Flag struct {
 	Name string
 	// Value is a pointer to the field. It is a *string, *bool, *int or *time.Duration, or it
 	// implements pflag.Value.
 	Value any
-	Help  string // its effect, its limits, and the meaning of 0
+	Help  string // the effect, the limits, and the meaning of 0
 	Page  string // page of the manual with more details; may be empty
 
-	Min, Max int64 // of numbers, sizes in bytes, and times in nanoseconds; a Max of 0 is no limit
-	OrZero   bool  // whether 0 is also valid
+	Min, Max int64 // limits of Value, in ns for a duration; a Max of 0 is no limit
+	OrZero   bool  // whether 0 is valid although it is below Min
 
 	Needs []string // the flag has no effect if none of these is set; may be nil
-	// Secret says that the value is never printed. If the value is set by its environment variable,
-	// it does not show in the list of processes either.
+	// Secret means that the value is never printed. An operator can set it with an environment
+	// variable, so that it does not appear in the list of processes.
 	Secret bool
-	// NoCommand says that the option has an environment variable and a line in the configuration
-	// file, but no flag. On the command line, the value is part of the URL in another flag.
+	// NoCommand means that the option can be set with an environment variable or in the
+	// configuration file, but has no flag. On the command line, the value is part of the URL in
+	// another flag.
 	NoCommand bool
 }
 
@@ -38,7 +40,7 @@ type FlagGroup struct {
 	Flags []Flag
 }
 
-// Flags returns the flags of c. Their defaults are the values of c.
+// Flags returns the flags of c. The defaults are the current values of c.
 func (c *Config) Flags() []FlagGroup {
 	ns := func(d time.Duration) int64 { return int64(d) }
 	return []FlagGroup{
@@ -260,7 +262,7 @@ func (f Flag) check() error {
 	return nil
 }
 
-// A choice is a flag whose value is one of several words.
+// A choice is the value of a flag that must be one of several words.
 type choice struct {
 	value *string
 	words []string
@@ -276,7 +278,7 @@ func (c *choice) String() string {
 	return *c.value
 }
 
-// Type returns the type's name in the help text.
+// Type returns the name of the type for the help text.
 func (*choice) Type() string { return "word" }
 
 // Set sets the word, or returns an error if it is not one of c.words.
@@ -289,7 +291,8 @@ func (c *choice) Set(word string) error {
 	return nil
 }
 
-// join returns words as a list with commas, and with last before the last word.
+// join returns a list of words separated by commas. The word in last, such as "or", comes before
+// the last one.
 func join(words []string, last string) string {
 	if len(words) < 2 {
 		return strings.Join(words, "")

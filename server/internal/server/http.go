@@ -15,19 +15,19 @@ import (
 // maxHeaderBytes is the maximum size of a request's head. A browser sends about 1 KiB.
 const maxHeaderBytes = 16 << 10
 
-// Without these limits, a client without any token could make net/http hold much memory for each
-// connection. It could send a frame of 1 MiB, or a body that no handler reads.
+// These limits keep a client without a token from making net/http hold much memory for a
+// connection. Otherwise a client could send a frame of 1 MiB, or a body that no handler reads.
 const (
-	// http2Frame is the maximum size of a frame that a client may send, in bytes. It is the
-	// smallest maximum that HTTP/2 allows, and suffices for any body.
+	// http2Frame is the maximum size in bytes of a frame that a client may send. HTTP/2 does not
+	// allow a smaller maximum. Larger frames are not needed.
 	http2Frame = 16 << 10
 
-	// http2Body is the maximum number of bytes of bodies that a connection may send before a
-	// handler reads them. It lets a publisher with a round trip of 100 ms send up to 20 Mbit/s.
+	// http2Body is the maximum number of body bytes that a connection may send before a handler
+	// reads them. It lets a publisher with a round trip of 100 ms send up to 20 Mbit/s.
 	http2Body = 256 << 10
 
-	// http2Streams is the maximum number of concurrent requests of a connection. Each request holds
-	// memory, so this is the smallest maximum that HTTP/2 recommends. Browsers open fewer.
+	// http2Streams is the maximum number of concurrent requests of a connection. It is the smallest
+	// maximum that HTTP/2 recommends, because each request takes memory. Browsers open fewer.
 	http2Streams = 100
 )
 
@@ -43,8 +43,8 @@ func (s *Server) httpServer(h http.Handler, requests *memory.Loans) *http.Server
 		ReadHeaderTimeout: s.cfg.HeaderTimeout,
 		IdleTimeout:       s.cfg.IdleTimeout,
 		// WriteTimeout limits the time for a whole short response, and for the data that net/http
-		// sends after a handler has returned. Streams and files limit the time without progress
-		// instead. Profiles may take longer than WriteTimeout.
+		// sends after a handler has returned. Handlers of streams and files replace it with a limit
+		// for the time without progress. Handlers of profiles extend it.
 		WriteTimeout:   s.cfg.StallTimeout,
 		MaxHeaderBytes: maxHeaderBytes,
 		ErrorLog:       log.New(errorLog{s.log}, "", 0),
@@ -54,19 +54,19 @@ func (s *Server) httpServer(h http.Handler, requests *memory.Loans) *http.Server
 			MaxReceiveBufferPerConnection: http2Body,
 			MaxReceiveBufferPerStream:     http2Body,
 			MaxConcurrentStreams:          http2Streams,
-			// If the client of an HTTP/2 connection accepts no data, all viewers and downloads of
-			// the connection are blocked. The connection is closed a little later than they are, so
-			// that the log contains the reason of each.
+			// If the client of an HTTP/2 connection accepts no data, all its viewers and downloads
+			// are blocked. They end first, and the connection is closed a little later, so that the
+			// log contains the reason for each.
 			WriteByteTimeout: s.cfg.StallTimeout + time.Second/2,
 		},
-		// ReadTimeout is not set, because the body of a published stream has no end. The handler of
-		// such a body limits the time without data.
+		// ReadTimeout is not set, because the body of a published stream has no end. The handler
+		// limits the time without data instead.
 	}
 }
 
-// limitBodies limits the cost of a body that no handler reads. Over HTTP/1, net/http reads some of
-// the body before it sends the response. Over HTTP/2, it keeps the body in memory. A handler that
-// reads a body sets its own deadline.
+// limitBodies returns a handler that limits the cost of a body that no handler reads. Over HTTP/1,
+// net/http reads some of the body before it sends the response. Over HTTP/2, it keeps the body in
+// memory. A handler that reads the body sets another deadline.
 func (s *Server) limitBodies(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
@@ -86,7 +86,7 @@ type errorLog struct{ log *slog.Logger }
 func (l errorLog) Write(p []byte) (int, error) {
 	level := slog.LevelWarn
 	if bytes.HasPrefix(p, []byte("http: TLS handshake error")) {
-		level = slog.LevelDebug // every port scan causes such errors
+		level = slog.LevelDebug // every port scan causes such an error
 	}
 	l.log.Log(context.Background(), level, strings.TrimSpace(string(p)))
 	return len(p), nil

@@ -13,15 +13,14 @@ import (
 	"github.com/millrace-io/millrace/server/internal/ops"
 )
 
-// Listeners are the listeners of a Server. Main is never nil, the others may be.
+// Listeners are the listeners of a Server. Only Main must not be nil.
 type Listeners struct {
 	Main  net.Listener
 	Admin net.Listener
 	RTMP  net.Listener
-	RTMPS net.Listener // without TLS, which the Server adds
+	RTMPS net.Listener // a listener without TLS; the Server adds TLS
 }
 
-// close closes all listeners.
 func (l *Listeners) close() {
 	for _, ln := range []net.Listener{l.Main, l.Admin, l.RTMP, l.RTMPS} {
 		if ln != nil {
@@ -30,14 +29,14 @@ func (l *Listeners) close() {
 	}
 }
 
-// fields returns pointers to the listeners, by name. systemd and the process that this one replaces
-// use the same names.
+// fields returns pointers to the listeners by name. systemd and a process that passes its listeners
+// to this one use the same names.
 func (l *Listeners) fields() map[string]*net.Listener {
 	return map[string]*net.Listener{"main": &l.Main, "admin": &l.Admin, "rtmp": &l.RTMP,
 		"rtmps": &l.RTMPS}
 }
 
-// Named returns the listeners that are not nil, by the names that Run uses.
+// Named returns the listeners that are not nil. Run expects the same names.
 func (l *Listeners) Named() map[string]net.Listener {
 	named := make(map[string]net.Listener)
 	for name, ln := range l.fields() {
@@ -48,8 +47,8 @@ func (l *Listeners) Named() map[string]net.Listener {
 	return named
 }
 
-// openListeners takes over the listeners in given, and opens the others of cfg. After an error, the
-// caller must close l.
+// openListeners takes ownership of the listeners in given, and opens the other listeners of cfg.
+// The caller takes ownership of l, even if there is an error.
 func openListeners(cfg *Config, given map[string]net.Listener) (l Listeners, err error) {
 	fields := l.fields()
 	for name, ln := range given {
@@ -95,8 +94,8 @@ func openListeners(cfg *Config, given map[string]net.Listener) (l Listeners, err
 	return l, nil
 }
 
-// network returns the network for listening at address. It is "tcp4" for an IPv4 address, so that
-// 0.0.0.0 does not include IPv6.
+// network returns the network to pass to net.Listen for address. It is "tcp4" for an IPv4 address,
+// so that 0.0.0.0 does not include IPv6.
 func network(address string) string {
 	host, _, _ := net.SplitHostPort(address)
 	if ip, err := netip.ParseAddr(host); err == nil && ip.Is4() {
@@ -105,12 +104,13 @@ func network(address string) string {
 	return "tcp"
 }
 
-// listensAt reports whether a listener at a may have been opened for the configured address.
+// listensAt reports whether a, the address of a listener, can be the result of listening at the
+// configured address.
 func listensAt(a net.Addr, address string) bool {
 	tcp, ok := a.(*net.TCPAddr)
 	host, port, err := net.SplitHostPort(address)
 	if !ok || err != nil {
-		return !ok // a Unix socket of systemd, or no configured address
+		return !ok // a Unix socket from systemd, or no configured address
 	}
 	if number, err := net.LookupPort("tcp", port); err != nil || number != tcp.Port && number != 0 {
 		return false
@@ -119,14 +119,14 @@ func listensAt(a net.Addr, address string) bool {
 	switch {
 	case host == "":
 		return tcp.IP.IsUnspecified()
-	case ip == nil: // a host name, which may resolve to this address
+	case ip == nil: // a host name, which may resolve to a
 		return host != "localhost" || tcp.IP.IsLoopback()
 	}
 	return ip.Equal(tcp.IP)
 }
 
-// listenError returns err, an error of listening at the address of a flag, with advice for the
-// user.
+// listenError returns the error to report if listening at the address of a flag has failed with
+// err. It contains advice for the user.
 func listenError(flag, address string, err error) error {
 	host, port, _ := net.SplitHostPort(address)
 	n, notANumber := strconv.Atoi(port)
@@ -146,7 +146,7 @@ func listenError(flag, address string, err error) error {
 		flag, net.JoinHostPort(host, strconv.Itoa(n%math.MaxUint16+1)))
 }
 
-// rtmpPort returns the port of an RTMP listener, for display on the page. It returns the zero Port
+// rtmpPort returns the port of an RTMP listener, which the page displays. It returns the zero Port
 // if ln is nil or not a TCP listener.
 func rtmpPort(ln net.Listener) ops.Port {
 	if ln != nil {

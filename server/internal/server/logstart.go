@@ -67,7 +67,7 @@ func (s *Server) logStart(l Listeners) {
 	}
 }
 
-// warnOfTokens logs a warning for each token that clients must escape in a URL.
+// warnOfTokens logs a warning for each token that must be escaped in a URL.
 func (s *Server) warnOfTokens(cfg *Config) {
 	for _, t := range []struct{ flag, token string }{
 		{"publish-token", cfg.PublishToken}, {"read-token", cfg.ReadToken},
@@ -81,14 +81,14 @@ func (s *Server) warnOfTokens(cfg *Config) {
 }
 
 // changedInURL reports whether token contains characters that have a meaning in a URL, or that a
-// program reading a URL may change.
+// program may change when it reads a URL.
 func changedInURL(token string) bool {
 	return strings.HasSuffix(token, "/") || strings.ContainsFunc(token, func(r rune) bool {
 		return r <= ' ' || r >= 0x7f || strings.ContainsRune("+%&;#?\"'<>\\^`{|}[]", r)
 	})
 }
 
-// isWithin reports whether path is dir or lies in it.
+// isWithin reports whether path is dir or a path below dir.
 func isWithin(path, dir string) bool {
 	path, err1 := filepath.Abs(path)
 	dir, err2 := filepath.Abs(dir)
@@ -96,8 +96,8 @@ func isWithin(path, dir string) bool {
 	return err1 == nil && err2 == nil && err == nil && filepath.IsLocal(rel)
 }
 
-// pageLink returns the address of the page for a browser on this machine: not every browser opens
-// 0.0.0.0.
+// pageLink returns the URL of the page for a browser on this machine. a is the address of the main
+// listener. Not every browser opens 0.0.0.0, so the URL has 127.0.0.1 instead.
 func (s *Server) pageLink(a net.Addr) string {
 	host := a.String()
 	if tcp, ok := a.(*net.TCPAddr); ok && (len(tcp.IP) == 0 || tcp.IP.IsUnspecified()) {

@@ -13,13 +13,12 @@ import (
 	"github.com/millrace-io/millrace/server/internal/conn/proxy"
 )
 
-// addressLimits returns the limits for each client address.
 func (c *Config) addressLimits() address.Limits {
 	return address.Limits{Connections: c.MaxAddressConnections, Viewers: c.MaxAddressViewers,
 		Bytes: c.MaxAddressBytes}
 }
 
-// clients determines the addresses of the clients of all listeners, and applies the limits of each
+// clients finds out the addresses of the clients of all listeners, and applies the limits per
 // address.
 type clients struct {
 	trusted   atomic.Pointer[proxy.Trusted]
@@ -27,10 +26,10 @@ type clients struct {
 	refusals  *access.Refusals
 
 	headerTimeout time.Duration
-	draining      context.Context // its end closes connections without a request
+	draining      context.Context // when it ends, RTMP connections without a request are closed
 }
 
-// newClients returns the clients for cfg. cfg was checked.
+// newClients returns the clients for cfg, which must have been checked.
 func newClients(draining context.Context, cfg *Config, refusals *access.Refusals) *clients {
 	s := &clients{
 		addresses: address.New(cfg.addressLimits()), refusals: refusals,
@@ -40,18 +39,18 @@ func newClients(draining context.Context, cfg *Config, refusals *access.Refusals
 	return s
 }
 
-// setLimits sets the trusted proxies and the limits of each address. cfg was checked.
+// setLimits sets the trusted proxies and the limits per address. cfg must have been checked.
 func (s *clients) setLimits(cfg *Config) {
 	trusted, _ := proxy.ParseTrusted(cfg.TrustedProxies)
 	s.trusted.Store(&trusted)
 	s.addresses.SetLimits(cfg.addressLimits())
 }
 
-// behindProxies returns a listener that accepts the connections of ln, which may come through
-// proxies. It takes ownership of ln.
+// behindProxies returns a listener for the connections that ln accepts. They may come through
+// proxies. main is true for the main listener. behindProxies takes ownership of ln.
 func (s *clients) behindProxies(ln net.Listener, main bool) net.Listener {
 	cfg := proxy.Config{Trusted: &s.trusted, Timeout: s.headerTimeout, Addresses: s.addresses}
-	if main { // net/http logs no faulty connections, and closes idle ones at shutdown
+	if main { // net/http does not log faulty connections, but closes idle ones at shutdown
 		cfg.Refused = func(peer net.Addr, why error) {
 			s.refusals.Note(access.Reader, why, "client", peer.String())
 		}
@@ -61,8 +60,9 @@ func (s *clients) behindProxies(ln net.Listener, main bool) net.Listener {
 	return proxy.Listen(ln, cfg)
 }
 
-// withClientAddr sets the RemoteAddr of requests through a trusted proxy to the address of the
-// client. From all other requests, it removes the headers that only a trusted proxy may set.
+// withClientAddr returns a handler that sets the RemoteAddr of a request through a trusted proxy to
+// the address of the client. It removes the headers that only a trusted proxy may set from all
+// other requests.
 func (s *clients) withClientAddr(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if c := requestConn(r); c == nil || !c.Trusted() {
@@ -74,7 +74,8 @@ func (s *clients) withClientAddr(next http.Handler) http.Handler {
 	})
 }
 
-// withAddressLimits refuses the requests of addresses that have reached their limits.
+// withAddressLimits returns a handler that refuses requests of addresses that have reached their
+// limits.
 func (s *clients) withAddressLimits(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := requestConn(r)
@@ -100,8 +101,8 @@ func (s *clients) withAddressLimits(next http.Handler) http.Handler {
 			err = address.Of(r.Context()).Check()
 		}
 		if err != nil {
-			// All requests of the connection are refused. Over HTTP/2, too, the client must open
-			// another connection.
+			// All further requests of the connection would be refused as well. The client must open
+			// another connection, also over HTTP/2.
 			if c.Above() != nil {
 				w.Header().Set("Connection", "close")
 			}
@@ -113,7 +114,8 @@ func (s *clients) withAddressLimits(next http.Handler) http.Handler {
 }
 
 // proxied returns the account of the client for which a trusted proxy sends the request. The caller
-// must release it. If there is no such client, the account is nil.
+// must release the account. The account is nil if the request is the proxy's own or the client has
+// no limits.
 func (s *clients) proxied(r *http.Request) (*address.Account, error) {
 	client, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil || s.trusted.Load().Has(client.Addr()) { // the request is the proxy's own

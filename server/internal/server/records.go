@@ -12,11 +12,11 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live/record"
 )
 
-// recordings records streams to files. A nil recordings records nothing.
+// recordings records streams to files. A nil recordings does not record.
 type recordings struct{ *record.Archive }
 
-// openRecords opens the directory of recordings, and sets streams to record there. It returns nil
-// if cfg names no directory. The caller must call close.
+// openRecords opens the directory of recordings, and changes streams so that they are recorded
+// there. It returns nil if cfg names no directory. The caller must call close.
 func openRecords(cfg *Config, gate *access.Gate, streams *live.Config) (*recordings, error) {
 	if cfg.Record == "" {
 		return nil, nil
@@ -47,7 +47,7 @@ func openRecords(cfg *Config, gate *access.Gate, streams *live.Config) (*recordi
 	return &recordings{archive}, nil
 }
 
-// await waits until the directory belongs to this process, see Config.Successor.
+// await waits until this process may use the directory. See Config.Successor.
 func (r *recordings) await(ctx context.Context) error {
 	if r == nil {
 		return nil
@@ -58,16 +58,16 @@ func (r *recordings) await(ctx context.Context) error {
 	return nil
 }
 
-// recorded reports whether pattern matches the name of a stream. pattern was checked. Its wildcards
-// also match slashes.
+// recorded reports whether pattern matches the name of a stream. Its wildcards also match slashes.
+// pattern must have been checked.
 func recorded(pattern, name string) bool {
-	const slash = ":" // never part of a name
+	const slash = ":" // not allowed in a name
 	ok, _ := path.Match(strings.ReplaceAll(pattern, "/", slash),
 		strings.ReplaceAll(name, "/", slash))
 	return ok
 }
 
-// close waits until the recordings are on disk, or ctx ends.
+// close returns when all recordings are on disk. It returns an error if ctx ends first.
 func (r *recordings) close(ctx context.Context) error {
 	if r == nil {
 		return nil

@@ -4,15 +4,15 @@ import (
 	"github.com/millrace-io/millrace/server/internal/access"
 )
 
-// Reloadable lists the flags that Reload applies.
+// Reloadable lists the flags that Reload applies. Other flags need a restart.
 var Reloadable = []string{
 	"publish-token", "read-token", "admin-token", "token-key", "cors", "trusted-proxies",
 	"max-streams", "max-viewers", "max-stream-viewers", "max-downloads", "max-uploads",
 	"max-connections", "max-address-connections", "max-address-viewers", "max-address-bytes",
 }
 
-// Reload applies the tokens and limits of cfg. cfg was checked. Reload also reads the keys of
-// signed tokens again, and the certificate's files if they have changed. Running streams and
+// Reload applies the tokens and limits of cfg, which must have been checked. It also reads the keys
+// of signed tokens again, and the certificate's files if they have changed. Running streams and
 // transfers continue. Reload must not be called before the server has called Config.Ready.
 func (s *Server) Reload(cfg *Config) {
 	next := *s.gate.Policy()

@@ -13,7 +13,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/streamname"
 )
 
-// connContext returns a context from which handlers get the connection and its account.
+// connContext returns the context of the requests of a connection. It contains the connection, and
+// the account of the client's address.
 func connContext(ctx context.Context, c net.Conn) context.Context {
 	ctx = tcpconn.NewContext(ctx, c)
 	if p := proxy.Of(c); p != nil {
@@ -22,7 +23,7 @@ func connContext(ctx context.Context, c net.Conn) context.Context {
 	return ctx
 }
 
-// requestConn returns the proxy.Conn of a request, or nil if it has none.
+// requestConn returns the proxy.Conn of a request, or nil if there is none.
 func requestConn(r *http.Request) *proxy.Conn {
 	return proxy.Of(tcpconn.FromContext(r.Context()))
 }

@@ -38,8 +38,8 @@ func (s *Server) routes(observer *ops.Observer) http.Handler {
 		s.clients.withAddressLimits(s.gate.Protect(all))))
 }
 
-// besideNames serves requests for streams and blobs, and passes all others to next. A ServeMux
-// cannot serve streams and blobs, because it would redirect a name such as a//b.
+// besideNames returns a handler that serves streams and blobs, and passes all other requests to
+// next. A ServeMux cannot serve streams and blobs, because it redirects a name such as a//b.
 func (s *Server) besideNames(live *web.Service, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if key, ok := strings.CutPrefix(r.URL.Path, store.BlobsPath); ok {
@@ -52,8 +52,8 @@ func (s *Server) besideNames(live *web.Service, next http.Handler) http.Handler 
 	})
 }
 
-// cleanPaths redirects requests for a path with empty or dot segments to the clean path, and passes
-// requests for a clean path to next. A ServeMux redirects too, but escapes the path twice.
+// cleanPaths returns a handler that redirects a path with empty or dot segments to the clean path.
+// It passes other requests to next. A ServeMux redirects, too, but escapes the path twice.
 func cleanPaths(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		escaped := r.URL.EscapedPath()
@@ -72,8 +72,8 @@ func cleanPaths(next http.Handler) http.Handler {
 	})
 }
 
-// openHealth passes requests for /healthz to all, and other requests to limited. Monitors that
-// request /healthz cannot send a token.
+// openHealth returns a handler that passes requests for /healthz to all, and other requests to
+// limited. Requests for /healthz need no token, because monitors cannot send one.
 func openHealth(all, limited http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/healthz" {

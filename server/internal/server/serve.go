@@ -17,9 +17,9 @@ import (
 	"github.com/millrace-io/millrace/server/internal/rtmp"
 )
 
-// Run opens the listeners of the configuration and serves until ctx ends, see Serve. given contains
-// listeners by their names: main, admin, rtmp and rtmps. Run uses these listeners instead of
-// opening its own, and takes ownership of them.
+// Run opens the listeners of the configuration and serves until ctx ends, like Serve. given may
+// contain listeners that are already open, by name: main, admin, rtmp and rtmps. Run takes
+// ownership of them and does not open these again.
 func (s *Server) Run(ctx context.Context, given map[string]net.Listener) error {
 	l, err := openListeners(&s.cfg, given)
 	if err != nil {
@@ -29,17 +29,17 @@ func (s *Server) Run(ctx context.Context, given map[string]net.Listener) error {
 	return s.Serve(ctx, l)
 }
 
-// ErrReplaced is the cause of the end of Serve's context if another process has taken over the
+// ErrReplaced is the cause with which Serve's context ends if another process has taken over the
 // listeners.
 var ErrReplaced = errors.New("another process has taken the listeners over")
 
-// acceptedPause is how long this process still serves requests of connections that it has accepted
-// before another process took over the listeners. In this time clients send their first request.
+// acceptedPause is how long a replaced process still waits for the first requests of the
+// connections that it has accepted.
 const acceptedPause = time.Second
 
-// Serve takes ownership of the listeners and serves until ctx ends. Then it stops accepting
-// connections, ends the publishers, and lets viewers receive their queued frames. It returns nil
-// within the drain timeout. If a listener fails, it returns an error.
+// Serve takes ownership of the listeners and serves until ctx ends. It then stops accepting
+// connections, ends the publishers, and lets viewers receive their queued frames. This takes at
+// most about the drain timeout, and Serve returns nil. If a listener fails, Serve returns an error.
 func (s *Server) Serve(ctx context.Context, l Listeners) error {
 	ctx, s.stopServing = context.WithCancel(ctx)
 	defer s.stopServing()
@@ -91,7 +91,7 @@ func (s *Server) Serve(ctx context.Context, l Listeners) error {
 	l.close()
 	if context.Cause(ctx) == ErrReplaced {
 		for _, srv := range servers {
-			srv.SetKeepAlivesEnabled(false) // further requests must reach the other process
+			srv.SetKeepAlivesEnabled(false) // further requests must reach the new process
 		}
 		time.Sleep(acceptedPause)
 	}
@@ -120,11 +120,11 @@ func (s *Server) observer(l *Listeners) *ops.Observer {
 	return o
 }
 
-// newRTMPService returns the RTMP service of a listener at the address at. It takes ownership of
-// config, which is nil without TLS.
+// newRTMPService returns the RTMP service of a listener with the address at. It takes ownership of
+// config. config is nil for a service without TLS.
 func (s *Server) newRTMPService(at net.Addr, config *tls.Config) *rtmp.Service {
 	if config != nil {
-		config.SessionTicketsDisabled = true // rtmpdump takes a TLS 1.3 ticket for an error
+		config.SessionTicketsDisabled = true // rtmpdump treats a TLS 1.3 session ticket as an error
 	}
 	return &rtmp.Service{
 		Acceptor: s.acceptor, Gate: s.gate, Refusals: s.refusals, Handshakes: &s.handshakes,
@@ -144,8 +144,8 @@ func (s *Server) serveMain(main *http.Server, ln net.Listener) error {
 	return main.ServeTLS(ln, "", "")
 }
 
-// shutDown ends everything in an order in which nothing is lost: first the publishers, and then the
-// viewers, after they have received the remaining frames. Downloads may continue for the same time.
+// shutDown ends everything in an order that loses no data. The publishers end first. The viewers
+// end after they have received the remaining frames. Downloads may continue for the same time.
 func (s *Server) shutDown(servers []*http.Server) {
 	began := time.Now()
 	s.log.Info("shutting down", "streams", s.hub.Stats().Streams, "viewers", s.hub.Viewers(),
@@ -156,8 +156,8 @@ func (s *Server) shutDown(servers []*http.Server) {
 	s.node.drain()
 	s.hub.AskToReconnect(ctx)
 	s.hub.Close()
-	// The process that replaces this one waits for the directory of recordings. So the recordings
-	// are closed in parallel, without waiting for viewers.
+	// The recordings are closed in parallel, without waiting for viewers, because a process that
+	// replaces this one waits for the directory of recordings.
 	recorded := make(chan struct{})
 	go func() {
 		defer close(recorded)
@@ -179,7 +179,7 @@ func (s *Server) shutDown(servers []*http.Server) {
 	}
 	s.hub.Drain(ctx)
 	closing.Wait()
-	limit.Await(s.log, "downloads", files) // returns soon, because all connections are closed
+	limit.Await(s.log, "downloads", files) // ends soon, because all connections are closed
 	limit.Await(s.log, "blobs", blobs)
 	if err := s.closeStores(ctx); err != nil {
 		s.log.Error("the files, blobs or recordings are not closed", "reason", err)

@@ -32,11 +32,11 @@ type Server struct {
 	node     *clusterNode // nil without a cluster
 	started  time.Time
 
-	// gate controls the main and the RTMP listeners. Reload replaces its policy, and Serve sets
-	// whether other machines can reach the main listener.
+	// gate decides who may use the main and the RTMP listeners. Reload replaces its policy. Serve
+	// sets whether other machines can reach the main listener.
 	gate *access.Gate
-	// operator controls the admin listener. Reading there requires the operator's token. Serve sets
-	// its policy.
+	// operator decides who may use the admin listener. Reading requires the operator's token. Serve
+	// sets its policy.
 	operator *access.Gate
 	hook     *hook.Client // nil without a hook
 	origins  *access.Origins
@@ -47,9 +47,9 @@ type Server struct {
 	handshakes  rtmp.Handshakes
 	connections connections
 
-	stopServing context.CancelFunc // ends Serve as SIGTERM does; set by Serve
+	stopServing context.CancelFunc // ends Serve, as SIGTERM does; set by Serve
 
-	draining context.Context // ends when publishing ends, at the shutdown
+	draining context.Context // ends when the shutdown begins
 	drain    context.CancelFunc
 }
 
@@ -124,7 +124,8 @@ func New(cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// openHook returns a client of the hook, or nil if cfg names no hook. The caller must close it.
+// openHook returns a client for the hook of cfg, or nil if cfg names no hook. The caller must close
+// it.
 func openHook(cfg *Config) (*hook.Client, error) {
 	if cfg.Hook == "" {
 		return nil, nil
@@ -134,8 +135,8 @@ func openHook(cfg *Config) (*hook.Client, error) {
 	})
 }
 
-// AwaitRecords waits until the directory of recordings, if there is one, belongs to this process,
-// see Config.Successor.
+// AwaitRecords waits until this process may use the directory of recordings, if there is one. See
+// Config.Successor.
 func (s *Server) AwaitRecords(ctx context.Context) error { return s.records.await(ctx) }
 
 // closeStores closes the stores of files and blobs, the recordings, the node and the hook. The

@@ -6,7 +6,6 @@ import (
 	"github.com/millrace-io/millrace/server/internal/store"
 )
 
-// downloads returns the configuration of downloads.
 func (c *Config) downloads() store.DownloadConfig {
 	return store.DownloadConfig{Max: c.MaxDownloads, StallTimeout: c.StallTimeout, Unsent: c.Unsent,
 		Log: c.Log}
@@ -36,7 +35,7 @@ func openBlobs(
 		Downloads: cfg.downloads(),
 	}
 	switch {
-	case cfg.Blobs != "": // cfg was checked: Redis is not set then
+	case cfg.Blobs != "": // cfg was checked, so Redis is not set
 	case cfg.Redis == "":
 		return nil, nil
 	default:

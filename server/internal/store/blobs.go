@@ -22,44 +22,43 @@ import (
 )
 
 const (
-	// BlobsPath is the path of the blobs.
+	// BlobsPath is the prefix of the paths of blobs.
 	BlobsPath = "/blobs/"
 
 	blobMethods = "GET, HEAD, PUT, DELETE"
 
-	// pingTimeout is how long the start of the server waits for Redis. If Redis does not answer in
-	// that time, the server starts anyway, because streams and files do not need Redis.
+	// pingTimeout is how long the start of the server waits for Redis. After that the server starts
+	// anyway, because streams and files do not need Redis.
 	pingTimeout = 2 * time.Second
 )
 
-// errNoBlobs is the response at BlobsPath if no store is configured.
+// errNoBlobs is the response to requests for blobs if no store is configured.
 const errNoBlobs = "no blobs are kept here: that takes millrace serve --blobs DIR, or --redis URL"
 
-// BlobsConfig configures the store of the blobs and the limits of transfers. Either Dir or Redis is
-// set.
+// BlobsConfig configures the store for blobs and the limits of transfers. Exactly one of Dir and
+// Redis is set.
 type BlobsConfig struct {
-	Dir         string // a directory
-	Successor   bool   // another process, which this process replaces, still uses the directory
+	Dir         string // directory of the blobs
+	Successor   bool   // see server.Config.Successor
 	Redis       *redis.UniversalOptions
 	RedisPrefix string // prefix of the blobs' keys in Redis
 
-	MaxBytes      int64         // maximum length of a value
+	MaxBytes      int64         // maximum length of a blob
 	MaxUploads    int           // maximum number of concurrent uploads
-	UploadTimeout time.Duration // an upload that sends nothing for this time is ended
+	UploadTimeout time.Duration // an upload ends if it sends nothing for this time
 	Downloads     DownloadConfig
 }
 
-// Blobs serves values under keys to clients, and stores the values that they upload. A nil Blobs
-// has no values.
+// Blobs serves blobs to clients, and stores the blobs that they upload. A nil Blobs has no blobs.
 type Blobs struct {
 	gate     *access.Gate // decides who may write
 	refusals *access.Refusals
 	log      *slog.Logger
 	store    blob.Store
-	where    string // name of the store, for the log
+	where    string // description of the store for the log
 
-	maxBytes int64         // maximum length of a value
-	silence  time.Duration // an upload that sends nothing for this time is ended
+	maxBytes int64         // maximum length of a blob
+	silence  time.Duration // an upload ends if it sends nothing for this time
 
 	downloads *downloads
 	uploads   *limit.Limiter
@@ -67,10 +66,10 @@ type Blobs struct {
 	answered statusCounts
 	received atomic.Int64 // bytes of uploads
 
-	sendfile, splice, copied atomic.Int64 // bytes sent, by the way of sending
+	sendfile, splice, copied atomic.Int64 // bytes sent with each method
 }
 
-// OpenBlobs opens the store and returns its Blobs. The caller must call Close.
+// OpenBlobs opens the store of cfg. The caller must call Close on the result.
 func OpenBlobs(cfg BlobsConfig, gate *access.Gate, refusals *access.Refusals,
 	budget *answer.Budget) (*Blobs, error) {
 	b := &Blobs{
@@ -105,7 +104,7 @@ func OpenBlobs(cfg BlobsConfig, gate *access.Gate, refusals *access.Refusals,
 
 func tooManyUploads(limit int) error { return tooMany("blobs", "received", limit, "uploads") }
 
-// Serve answers requests for all paths below BlobsPath. key is the path without BlobsPath.
+// Serve serves all requests below BlobsPath. key is the path after BlobsPath.
 func (b *Blobs) Serve(w http.ResponseWriter, r *http.Request, key string) {
 	if b == nil {
 		refuse.WriteAndClose(w, r, http.StatusNotFound, errNoBlobs)
@@ -127,7 +126,6 @@ func (b *Blobs) Serve(w http.ResponseWriter, r *http.Request, key string) {
 	}
 }
 
-// get answers GET and HEAD requests.
 func (b *Blobs) get(w *statusWriter, r *http.Request, key string) {
 	if err := b.downloads.acquire(); err != nil {
 		b.refuse(w, r, err)
@@ -152,11 +150,10 @@ func (b *Blobs) get(w *statusWriter, r *http.Request, key string) {
 	b.splice.Add(sent.Splice)
 	b.copied.Add(sent.Copied)
 	if err != nil {
-		panic(http.ErrAbortHandler) // shows the client that the body is incomplete
+		panic(http.ErrAbortHandler) // so that the client sees that the body is incomplete
 	}
 }
 
-// write answers PUT and DELETE requests.
 func (b *Blobs) write(w *statusWriter, r *http.Request, key string) {
 	if err := b.gate.Policy().CheckPublish(r, ""); err != nil {
 		b.refusals.NoteRequest(access.Writer, r, err)
@@ -169,8 +166,8 @@ func (b *Blobs) write(w *statusWriter, r *http.Request, key string) {
 	}
 }
 
-// change answers PUT and DELETE requests of clients that may write. If it returns an error, the
-// caller must send the response. By then, change has released its place among the uploads.
+// change serves PUT and DELETE requests of clients that may write. If it returns an error, the
+// caller must send the response. The request then no longer counts as an upload.
 func (b *Blobs) change(w http.ResponseWriter, r *http.Request, key string) error {
 	if err := b.downloads.admit(b.uploads); err != nil {
 		return err
@@ -178,7 +175,7 @@ func (b *Blobs) change(w http.ResponseWriter, r *http.Request, key string) error
 	defer b.uploads.Release()
 	answer.Of(r).GiveBack()
 	control := http.NewResponseController(w)
-	_ = control.SetWriteDeadline(time.Time{}) // receiving the body may take longer
+	_ = control.SetWriteDeadline(time.Time{}) // the body may take longer
 	defer func() { _ = control.SetWriteDeadline(time.Now().Add(b.downloads.stall)) }()
 	if r.Method == http.MethodPut {
 		return b.put(w, r, key)
@@ -190,7 +187,7 @@ func (b *Blobs) change(w http.ResponseWriter, r *http.Request, key string) error
 	return nil
 }
 
-// put answers PUT requests. If it returns an error, it has not sent a response.
+// put serves PUT requests. If it returns an error, the caller must send the response.
 func (b *Blobs) put(w http.ResponseWriter, r *http.Request, key string) error {
 	h := r.Header
 	put := blob.Put{Limit: b.maxBytes, Only: blob.ConditionOf(h)}
@@ -209,8 +206,8 @@ func (b *Blobs) put(w http.ResponseWriter, r *http.Request, key string) error {
 	case r.ContentLength > put.Limit:
 		return &blob.TooLargeError{Limit: put.Limit}
 	}
-	// The condition is checked before the body is requested (Expect: 100-continue), and again when
-	// the body has been received.
+	// The condition is checked twice: before the client sends the body (Expect: 100-continue), and
+	// when all of it has arrived.
 	ctx := blob.ContextOf(r)
 	if err := b.store.Check(ctx, key, put.Only); err != nil {
 		return err
@@ -234,8 +231,8 @@ func (b *Blobs) put(w http.ResponseWriter, r *http.Request, key string) error {
 	return nil
 }
 
-// An upload is the body of a PUT request. A Read fails if no byte arrives for the duration idle.
-// The total duration of the upload is not limited.
+// An upload is the body of a PUT request. idle is the time limit for a Read. There is no limit for
+// the whole upload.
 type upload struct {
 	io.Reader
 	control  *http.ResponseController
@@ -255,8 +252,8 @@ func (u *upload) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// refuse sends the refusal for err. A status of 503 means that nothing was changed, and that the
-// client may try again.
+// refuse sends the response for err. Status 503 means that nothing was changed and the client may
+// try again.
 func (b *Blobs) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	refused := blobRefusal(err)
 	if refused.Status >= http.StatusInternalServerError {
@@ -267,8 +264,7 @@ func (b *Blobs) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	refuse.WriteAndClose(w, r, refuse.SetHeader(w.Header(), refused), refused.Reason)
 }
 
-// blobRefusal returns the refusal for err. Its reason contains no address and no path of the
-// server.
+// blobRefusal returns the refusal for err. The reason contains no addresses or paths of the server.
 func blobRefusal(err error) *refuse.Refusal {
 	var large *blob.TooLargeError
 	status, reason := http.StatusInternalServerError, "the store has failed"
@@ -297,7 +293,7 @@ func blobRefusal(err error) *refuse.Refusal {
 }
 
 // SetLimits sets the maximum numbers of concurrent downloads and uploads. If a limit is lowered,
-// the transfers above it continue.
+// running transfers continue.
 func (b *Blobs) SetLimits(downloads, uploads int) {
 	if b != nil {
 		b.downloads.setLimit(downloads)
@@ -305,8 +301,8 @@ func (b *Blobs) SetLimits(downloads, uploads int) {
 	}
 }
 
-// Drain refuses new requests, and returns a channel that is closed when all present requests have
-// ended.
+// Drain makes b refuse new requests, and returns a channel that is closed when all running requests
+// have ended.
 func (b *Blobs) Drain() <-chan struct{} {
 	idle := make(chan struct{})
 	if b == nil {
@@ -338,7 +334,7 @@ func (b *Blobs) Close() error {
 	return b.store.Close()
 }
 
-// BlockBytes returns the size of the memory blocks that transfers hold, in bytes.
+// BlockBytes returns the size in bytes of the memory blocks that transfers use.
 func (b *Blobs) BlockBytes() int64 {
 	if b == nil {
 		return 0
@@ -349,15 +345,15 @@ func (b *Blobs) BlockBytes() int64 {
 // Where returns a description of the store, for the log.
 func (b *Blobs) Where() string { return b.where }
 
-// BlobsStats are the counters of Blobs.
+// BlobsStats has the counters of Blobs.
 type BlobsStats struct {
-	// Requests counts the answered requests by the class of the status ("1xx" to "5xx").
+	// Requests has the number of answered requests for each class of status ("1xx" to "5xx").
 	Requests                 map[string]int64
-	Sendfile, Splice, Copied int64 // bytes sent
+	Sendfile, Splice, Copied int64 // bytes sent with each method
 	Received                 int64 // bytes of uploads
 	Downloads, Uploads       int   // at present
-	Refused, RefusedUploads  int64 // over the limit of concurrent transfers
-	// Stalled counts the downloads that were ended because the client accepted no data.
+	Refused, RefusedUploads  int64 // transfers refused because of the limits
+	// Stalled is the number of downloads that ended because the client accepted no data.
 	Stalled int64
 	Redis   *redisbuf.Stats // nil if the store is not in Redis
 }

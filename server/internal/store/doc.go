@@ -1,6 +1,6 @@
-// Package store serves files at /files/ and blobs at /blobs/. It limits concurrent transfers,
-// disconnects clients that stall, and counts transfers. Package chunk serves the files, and package
-// blob stores the values.
+// Package store serves files at /files/ and blobs at /blobs/. It limits and counts transfers, and
+// disconnects clients that accept no data. Package chunk sends the files, and package blob stores
+// the blobs.
 //
-// [Files] and [Blobs] are nil if they are not configured. Requests then get status 404.
+// A [Files] or [Blobs] that is not configured is nil. It answers requests with status 404.
 package store

@@ -19,36 +19,35 @@ import (
 )
 
 const (
-	// writeStep and readFromStep are the number of bytes that a client must accept within the stall
-	// timeout, in addition to the kernel's buffers. writeStep is for Write. readFromStep is for
-	// sendfile and splice, and is larger because each step costs a system call.
+	// A client must accept writeStep or readFromStep bytes within the stall timeout, in addition to
+	// the bytes in the kernel's buffers. writeStep is for Write. readFromStep is for sendfile and
+	// splice. It is larger because each step costs a system call.
 	writeStep    = 16 << 10
 	readFromStep = 256 << 10
 
-	copyStep = 32 << 10 // bytes read at a time when Write must send them
+	copyStep = 32 << 10 // bytes to read at a time for Write
 
-	// downloadsShare determines how much memory downloads may hold: the memory budget divided by
-	// downloadsShare.
+	// Downloads may use the memory budget divided by downloadsShare.
 	downloadsShare = 4
-	// downloadAfter is how long one step of a download may take. If a step takes longer, the
-	// download may be ended to make room for a new one.
+	// downloadAfter is how long a step of a download may take before the download may be ended to
+	// make room for a new one.
 	downloadAfter = 10 * time.Second
 )
 
 // DownloadConfig configures the limits of downloads.
 type DownloadConfig struct {
 	Max          int           // maximum number of concurrent downloads; others get status 503
-	StallTimeout time.Duration // time in which a client must accept some data
-	Unsent       int           // bytes that the kernel may hold unsent for a download
+	StallTimeout time.Duration // a client must accept some data within this time
+	Unsent       int           // limit for unsent bytes of a download in the kernel
 	Log          *slog.Logger
 }
 
-// downloads limits and counts the downloads of files or of blobs.
+// downloads limits and counts downloads, either of files or of blobs.
 type downloads struct {
-	*limit.Limiter                // limits the requests that are being answered
-	things         string         // the downloads' name in messages: "files" or "blobs"
+	*limit.Limiter                // limits the concurrent downloads
+	things         string         // "files" or "blobs", for messages
 	blocks         *millrace.Pool // account of the memory blocks for copies
-	stalled        atomic.Int64   // number of downloads ended because the client accepted no data
+	stalled        atomic.Int64   // downloads that ended because the client accepted no data
 
 	budget *answer.Budget
 	log    *slog.Logger
@@ -67,12 +66,12 @@ func newDownloads(things string, cfg DownloadConfig, budget *answer.Budget) *dow
 
 func (d *downloads) setLimit(n int) { d.SetLimit(n, tooMany(d.things, "sent", n, "downloads")) }
 
-// acquire admits a download, or returns the reason for refusing it. An admitted download must call
-// Release at its end.
+// acquire admits a download, or returns an error. The caller must call Release at the end of the
+// download.
 func (d *downloads) acquire() error { return d.admit(d.Limiter) }
 
-// admit admits a transfer, or returns the reason for refusing it. An admitted transfer must call
-// l.Release at its end.
+// admit admits a transfer, or returns an error. The caller must call l.Release at the end of the
+// transfer.
 func (d *downloads) admit(l *limit.Limiter) error {
 	if err := d.budget.Memory.Admit(); err != nil {
 		return err
@@ -80,27 +79,27 @@ func (d *downloads) admit(l *limit.Limiter) error {
 	return l.Acquire()
 }
 
-// A progressResponse is a response with a write deadline that advances as the client accepts data.
-// Its total duration is not limited.
+// A progressResponse is a response that fails if the client accepts no data for some time. There is
+// no limit for the whole response.
 type progressResponse struct {
 	http.ResponseWriter
 	blocks  *millrace.Pool
 	ctx     context.Context
 	account *address.Account // account of the client's address
-	loan    *memory.Loan     // memory that the download holds
+	loan    *memory.Loan     // memory of the download
 	limit   time.Duration
-	due     time.Time // the write deadline; zero before the first step
-	stalled bool      // whether a step did not end in time
+	due     time.Time // the write deadline; zero before the first write
+	stalled bool      // whether the client has not accepted a step in time
 }
 
 // Unwrap returns the wrapped response, for http.ResponseController.
 func (p *progressResponse) Unwrap() http.ResponseWriter { return p.ResponseWriter }
 
-// extend moves the write deadline to the end of a new stall timeout. If the deadline was moved
-// shortly before, extend leaves it, because over HTTP/2 setting it costs a message.
+// extend moves the write deadline to one stall timeout from now. It does nothing if the deadline
+// was moved a short time ago, because each move costs a message over HTTP/2.
 func (p *progressResponse) extend() {
 	if !p.loan.Renew() {
-		return // the download was ended to make room; its deadline has passed
+		return // the download was ended to make room, and its deadline has passed
 	}
 	due := time.Now().Add(p.limit)
 	if due.Sub(p.due) > p.limit/8 {
@@ -128,7 +127,7 @@ func (p *progressResponse) Write(b []byte) (n int, err error) {
 	}
 }
 
-// ReadFrom copies src to the response in steps. Each step has its own io.LimitedReader, because
+// ReadFrom copies src to the response in steps. Each step needs an io.LimitedReader, because
 // sendfile and splice require one.
 func (p *progressResponse) ReadFrom(src io.Reader) (total int64, err error) {
 	rf, ok := p.ResponseWriter.(io.ReaderFrom)
@@ -157,11 +156,11 @@ func (p *progressResponse) ReadFrom(src io.Reader) (total int64, err error) {
 	return total, nil
 }
 
-// begin returns the response that the download is written to. If other downloads hold all the
-// memory of downloads, begin returns a [refuse.Refusal]. Otherwise the caller must call end. begin
-// limits the bytes that the kernel holds unsent. Without that limit, the socket would have a buffer
-// of megabytes. It would accept more bytes only when a third of the buffer is free, which a slow
-// client may not reach within the stall timeout. Copies use memory of d.blocks.
+// begin returns the response to which a download is written. If other downloads use all memory for
+// downloads, it returns a [refuse.Refusal]. If there is no error, the caller must call end. begin
+// also limits the unsent bytes in the kernel. Otherwise the socket would buffer megabytes, and
+// accept more bytes only after a third of them has been sent. A slow client may need longer than
+// the stall timeout for that.
 func (d *downloads) begin(w http.ResponseWriter, r *http.Request) (*progressResponse, error) {
 	holds, limit := int64(answer.RequestBytes), int64(0)
 	if !kernelSends(r) {
@@ -184,8 +183,8 @@ func (d *downloads) begin(w http.ResponseWriter, r *http.Request) (*progressResp
 	}, nil
 }
 
-// end ends a download. If its client stalled, end also logs and counts the download, and makes the
-// kernel discard the bytes that it has not sent.
+// end ends a download. If the client has accepted no data for too long, end logs and counts that,
+// and makes the kernel discard the unsent bytes.
 func (d *downloads) end(p *progressResponse, r *http.Request) {
 	p.loan.Done()
 	if !p.stalled {
@@ -199,8 +198,8 @@ func (d *downloads) end(p *progressResponse, r *http.Request) {
 	}
 }
 
-// downloadConn returns the TCP connection on which r arrived. It returns nil if other requests
-// share the connection, or if it is not TCP.
+// downloadConn returns the TCP connection of r. It returns nil if other requests may share the
+// connection, or if it is not a TCP connection.
 func downloadConn(r *http.Request) *net.TCPConn {
 	c := tcpconn.FromContext(r.Context())
 	if c == nil || r.ProtoMajor != 1 {
@@ -209,12 +208,12 @@ func downloadConn(r *http.Request) *net.TCPConn {
 	return tcpconn.Of(c)
 }
 
-// kernelSends reports whether the request arrived over HTTP/1 without TLS. Only then can the kernel
-// send a file.
+// kernelSends reports whether the kernel can send a file in response to r. That requires HTTP/1
+// without TLS.
 func kernelSends(r *http.Request) bool { return r.TLS == nil && r.ProtoMajor == 1 }
 
-// tooMany returns the refusal of a transfer above the limit. things and done describe the
-// transfers, and flag names the limit.
+// tooMany returns the refusal of a transfer because of a limit. things and done describe the
+// transfers, and flag is the flag of the limit without "--max-".
 func tooMany(things, done string, limit int, flag string) error {
 	return refuse.New(http.StatusServiceUnavailable,
 		"%d %s are being %s already, as many as --max-%s allows", limit, things, done, flag).

@@ -12,19 +12,19 @@ import (
 	"github.com/millrace-io/millrace/server/internal/refuse"
 )
 
-// FilesPath is the path of the files.
+// FilesPath is the prefix of the paths of files.
 const FilesPath = "/files/"
 
-// errNoRoot is the response at FilesPath if no directory is configured.
+// errNoRoot is the response to requests for files if no directory is configured.
 const errNoRoot = "no files are served here: that takes millrace serve --root DIR"
 
-// FilesConfig configures which files are served, and how.
+// FilesConfig configures the directory of the files, and how they are served.
 type FilesConfig struct {
-	Root          string // the directory of the files
-	Listing       bool   // directories without an index.html are listed
-	Precompressed bool   // name.br, name.zst or name.gz is sent for name to clients that accept it
-	// DropBehind is a length in bytes. Responses of at least this length leave the page cache as it
-	// was. 0 means that no response does.
+	Root          string // directory of the files
+	Listing       bool   // list directories without an index.html
+	Precompressed bool   // send name.br, name.zst or name.gz for name if the client accepts it
+	// DropBehind is a length in bytes. A response of at least this length does not stay in the page
+	// cache. 0 means that all responses may stay.
 	DropBehind int64
 	Downloads  DownloadConfig
 }
@@ -33,17 +33,17 @@ type FilesConfig struct {
 type Files struct {
 	downloads *downloads
 	log       *slog.Logger
-	listing   bool // directories without an index.html are listed
+	listing   bool // whether directories without an index.html are listed
 	root      *os.Root
 	handler   *chunk.FileHandler
-	answer    http.Handler // calls handler with the path without FilesPath
+	answer    http.Handler // passes the path after FilesPath to handler
 
 	answered statusCounts
 }
 
-// OpenFiles opens the directory and returns its Files. The caller must call Close.
+// OpenFiles opens the directory of cfg. The caller must call Close on the result.
 func OpenFiles(cfg FilesConfig, budget *answer.Budget) (*Files, error) {
-	// Recordings have playlists with this extension.
+	// The playlists of recordings have this extension.
 	if err := mime.AddExtensionType(".m3u8", "application/vnd.apple.mpegurl"); err != nil {
 		return nil, err
 	}
@@ -66,12 +66,12 @@ func OpenFiles(cfg FilesConfig, budget *answer.Budget) (*Files, error) {
 		opts = append(opts, chunk.DropBehind(cfg.DropBehind))
 	}
 	f.handler = chunk.FileServer(root, opts...)
-	// StripPrefix leaves the slash at the start of the path.
+	// StripPrefix keeps the slash at the start of the path.
 	f.answer = http.StripPrefix(FilesPath[:len(FilesPath)-1], f.handler)
 	return f, nil
 }
 
-// ServeHTTP answers GET and HEAD requests for /files/NAME.
+// ServeHTTP serves GET and HEAD requests for /files/NAME.
 func (f *Files) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if f == nil {
 		refuse.Write(w, http.StatusNotFound, errNoRoot)
@@ -92,7 +92,7 @@ func (f *Files) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.answer.ServeHTTP(p, r)
 }
 
-// served counts and logs a request. The file handler calls it after each request.
+// served counts and logs a request. The file handler calls it at the end of each request.
 func (f *Files) served(r *http.Request, sent chunk.Report, status int) {
 	f.answered.add(status)
 	log := f.log
@@ -111,8 +111,8 @@ func (f *Files) served(r *http.Request, sent chunk.Report, status int) {
 	log.Log(r.Context(), slog.LevelDebug, "file served", attrs...)
 }
 
-// SetLimit sets the maximum number of concurrent downloads. If the limit is lowered, the downloads
-// above it continue.
+// SetLimit sets the maximum number of concurrent downloads. If it is lowered, running downloads
+// continue.
 func (f *Files) SetLimit(n int) {
 	if f != nil {
 		f.downloads.setLimit(n)
@@ -127,8 +127,8 @@ func (f *Files) Held() int {
 	return f.downloads.Held()
 }
 
-// Drain refuses new requests, and returns a channel that is closed when all present requests have
-// ended.
+// Drain makes f refuse new requests, and returns a channel that is closed when all running requests
+// have ended.
 func (f *Files) Drain() <-chan struct{} {
 	if f == nil {
 		none := make(chan struct{})
@@ -146,8 +146,8 @@ func (f *Files) Close() error {
 	return f.root.Close()
 }
 
-// Offer returns a word for the files served at FilesPath: nothing ("off"), files without directory
-// listings ("named"), or files with directory listings ("listed").
+// Offer returns a word for what f serves: nothing ("off"), files without directory listings
+// ("named"), or files with directory listings ("listed").
 func (f *Files) Offer() string {
 	switch {
 	case f == nil:
@@ -158,7 +158,7 @@ func (f *Files) Offer() string {
 	return "named"
 }
 
-// BlockBytes returns the size of the memory blocks that downloads hold, in bytes.
+// BlockBytes returns the size in bytes of the memory blocks that downloads use.
 func (f *Files) BlockBytes() int64 {
 	if f == nil {
 		return 0
@@ -166,12 +166,12 @@ func (f *Files) BlockBytes() int64 {
 	return f.downloads.blocks.Stats().InUse
 }
 
-// FilesStats are the counters of Files.
+// FilesStats has the counters of Files.
 type FilesStats struct {
-	Requests  map[string]int64 // answered requests by the class of the status
+	Requests  map[string]int64 // answered requests by class of status ("1xx" to "5xx")
 	Sent      chunk.Report
 	Downloads int   // at present
-	Refused   int64 // over the limit of concurrent downloads
+	Refused   int64 // refused because of the limit
 	Stalled   int64 // ended because the client accepted no data
 }
 

@@ -20,7 +20,7 @@ func (c *statusCounts) byClass() map[string]int64 {
 	return counts
 }
 
-// A statusWriter remembers the status of the final response.
+// A statusWriter records the status of the final response.
 type statusWriter struct {
 	http.ResponseWriter
 	status int

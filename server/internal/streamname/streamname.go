@@ -1,7 +1,7 @@
 // Package streamname checks the names of streams, and extracts them from paths.
 //
-// Below /live/, a stream is at NAME, NAME.flv and NAME.mp4, and the objects of its HLS are at
-// NAME/OBJECT. No path belongs to two streams.
+// Below /live/, a stream is at NAME, NAME.flv and NAME.mp4. Its HLS playlists and segments, which
+// are called objects, are at NAME/OBJECT. A path never belongs to two streams.
 package streamname
 
 import (
@@ -12,17 +12,18 @@ import (
 	"github.com/millrace-io/millrace/server/internal/refuse"
 )
 
-// A name has 1 to maxParts parts, separated by slashes. Each part consists of nameBytes. The last
-// part names the stream; the parts before it may name an application, a tenant or an event.
+// A name has 1 to maxParts parts, separated by slashes. Each part consists of the characters in
+// nameBytes. The last part names the stream. The parts before it may name an application, a tenant
+// or an event.
 const (
 	maxParts = 4
-	// maxName is the maximum length of a name in bytes. It has room for four parts with a UUID and
-	// words, and keeps Redis keys and log lines short.
+	// maxName is the maximum length of a name in bytes. Four parts with a UUID and some words fit
+	// into it, and Redis keys and log lines stay short.
 	maxName   = 128
 	nameBytes = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-"
 )
 
-// Path is the HTTP path below which the streams are.
+// Path is the prefix of the HTTP paths of streams.
 const Path = "/live/"
 
 // The extensions that select the format of a stream.
@@ -31,9 +32,8 @@ const (
 	MP4 = ".mp4"
 )
 
-// Check returns an error if name is malformed. It also returns an error if the stream could not be
-// watched, because the end of its name has another meaning in a path. The error is a
-// [refuse.Refusal].
+// Check returns a [refuse.Refusal] if name is malformed, or if it ends like the path of a format or
+// of an HLS object. A stream with such a name could not be watched.
 func Check(name string) error {
 	bad := func(format string, args ...any) error {
 		return refuse.New(http.StatusBadRequest, "bad stream name "+format,
@@ -55,7 +55,7 @@ func Check(name string) error {
 	if _, ext := CutExt(name); ext != "" {
 		return bad("%q: an ending of .flv or .mp4 asks for a format", name)
 	}
-	// Refuse the name: with the extension MP4 it would be the path of an init segment.
+	// With the extension MP4, the name would be the path of an HLS init segment.
 	if _, object := Split(name + MP4); object != "" {
 		return bad("%q: the HLS of a stream has such names", name)
 	}
@@ -65,8 +65,8 @@ func Check(name string) error {
 	return nil
 }
 
-// CutExt returns path without the extension that selects a format, and the extension, or "" if path
-// has none.
+// CutExt splits path into a name and the extension that selects a format. If path has no such
+// extension, ext is "".
 func CutExt(path string) (name, ext string) {
 	for _, ext := range []string{FLV, MP4} {
 		if name, ok := strings.CutSuffix(path, ext); ok {
@@ -76,9 +76,9 @@ func CutExt(path string) (name, ext string) {
 	return path, ""
 }
 
-// Split splits path, which is below /live/, into the name of a stream and an object of its HLS. If
-// path contains no object, name is the whole path, which may end with an extension. The name is not
-// checked.
+// Split splits path, a path below /live/, into the name of a stream and the name of an HLS object.
+// If path contains no object, object is "" and name is the whole path, which may have an extension.
+// Split does not check the name.
 func Split(path string) (name, object string) {
 	i := strings.LastIndexByte(path, '/')
 	if i < 0 || !isObject(path[i+1:]) {
@@ -87,7 +87,7 @@ func Split(path string) (name, object string) {
 	return path[:i], path[i+1:]
 }
 
-// isObject reports whether word has the form of the name of an HLS object.
+// isObject reports whether word has the form of an HLS object's name.
 func isObject(word string) bool {
 	if strings.HasSuffix(word, ".m3u8") || strings.HasSuffix(word, ".m4s") {
 		return true
@@ -96,8 +96,8 @@ func isObject(word string) bool {
 	return ok && o.Kind == hls.KindInit
 }
 
-// Published returns the name of the stream that is published at NAME or NAME.flv. The same path
-// serves to publish the stream and to watch it. The error is a [refuse.Refusal].
+// Published returns the name of the stream to publish at path, which is NAME or NAME.flv, as for a
+// viewer. The error is a [refuse.Refusal].
 func Published(path string) (string, error) {
 	name, ext := CutExt(path)
 	if ext == MP4 {
@@ -106,8 +106,8 @@ func Published(path string) (string, error) {
 	return name, Check(name)
 }
 
-// Of returns the name of the stream at NAME, NAME.flv, NAME.mp4 or NAME/OBJECT. The name is not
-// checked.
+// Of returns the name of the stream at NAME, NAME.flv, NAME.mp4 or NAME/OBJECT. It does not check
+// the name.
 func Of(path string) string {
 	name, object := Split(path)
 	if object == "" {
@@ -116,8 +116,8 @@ func Of(path string) string {
 	return name
 }
 
-// InPath returns the name of the stream that an HTTP path belongs to, or "" if it belongs to none.
-// The name is not checked.
+// InPath returns the name of the stream in an HTTP path, or "" if the path is not below /live/. It
+// does not check the name.
 func InPath(path string) string {
 	below, ok := strings.CutPrefix(path, Path)
 	if !ok {

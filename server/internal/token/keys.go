@@ -17,30 +17,30 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// Keys sign and verify tokens. The first key signs, and every key verifies. To replace a key, add
-// the new key, and remove the old one after its tokens have expired.
+// Keys are keys that sign and verify tokens. The first key signs, and all keys verify. To replace a
+// key, add the new key, and remove the old one after its tokens have expired.
 type Keys []key
 
 type key struct {
-	id      string // the kid of its tokens
+	id      string // kid of the tokens that the key signs
 	method  jwt.SigningMethod
 	private any // nil if the key only verifies
 	public  any
 }
 
 const (
-	minSecret = 32 // bytes; HMAC-SHA256 is not stronger than its key
+	minSecret = 32 // bytes; HMAC-SHA256 is only as strong as its key
 	maxSecret = 256
 	maxKeys   = 16
 )
 
-// maxKeyFile is the maximum size of a key file in bytes, far more than maxKeys keys need.
+// maxKeyFile is the maximum size of a key file in bytes. maxKeys keys need much less.
 const maxKeyFile = 64 << 10
 
-// ReadKeys reads the keys of a file. Each line is KID ALG KEY. Empty lines and lines that begin
-// with # are ignored. ReadKeys refuses a file that all users of the machine may write, because each
-// of them could add a key and sign tokens. It accepts a file that all users may read, because
-// containers mount secrets with that mode.
+// ReadKeys reads a key file. Each line is KID ALG KEY. Empty lines and lines that begin with # are
+// ignored. ReadKeys refuses a file that all users of the machine may write, because each of them
+// could add a key and sign tokens. It accepts a file that all users may read, because containers
+// mount secrets with that mode.
 func ReadKeys(file string) (Keys, error) {
 	f, err := os.Open(file)
 	if err != nil {
@@ -50,7 +50,7 @@ func ReadKeys(file string) (Keys, error) {
 	if info, err := f.Stat(); err != nil {
 		return nil, err
 	} else if mode := info.Mode().Perm(); mode&0o002 != 0 && runtime.GOOS != "windows" {
-		// Windows has no such file modes.
+		// The mode is not checked on Windows, which has no such modes.
 		return nil, fmt.Errorf(
 			"%s has mode %#o: all users may write it, so take that right away (chmod o-w)", file,
 			mode)
@@ -102,8 +102,8 @@ func parseKeys(text string) (Keys, error) {
 	return keys, nil
 }
 
-// parseKey returns the key of a line. Its errors quote no word of the line, because each word may
-// be a secret.
+// parseKey returns the key of a line. Its errors do not quote any word of the line, because each
+// word may be a secret.
 func parseKey(id, alg, text string) (key, error) {
 	switch alg {
 	case "HS256":
@@ -154,8 +154,8 @@ func (k Keys) Sign(t Token) (string, error) {
 	return text, err
 }
 
-// Verify returns the token in text if a key of k has signed it and it is valid at the time now,
-// with a tolerance of Leeway.
+// Verify returns the token in text. One of the keys must have signed the token, and it must be
+// valid at the time now, with a tolerance of Leeway.
 func (k Keys) Verify(text string, now time.Time) (Token, error) {
 	switch {
 	case len(text) > maxToken:
@@ -175,15 +175,17 @@ func (k Keys) Verify(text string, now time.Time) (Token, error) {
 	if err != nil {
 		return Token{}, err
 	}
-	// The method comes from the key. t.Method comes from the token's header and must not be used.
+	// The method must come from the key. t.Method comes from the token's header, which cannot be
+	// trusted.
 	if err := key.method.Verify(parts[0]+"."+parts[1], t.Signature, key.public); err != nil {
 		return Token{}, fmt.Errorf("the token is not signed with this server's key %q", key.id)
 	}
 	return read(claims, now)
 }
 
-// find returns the key with the kid in header. If header has no kid, and k has only one key, find
-// returns that key. It refuses a header with another alg than the key's, or with crit.
+// find returns the key with the kid in a token's header. If the header has no kid and there is only
+// one key, find returns that key. It returns an error if the header has crit, or an alg other than
+// the key's.
 func (k Keys) find(header map[string]any) (key, error) {
 	kid, named := header["kid"]
 	i := slices.IndexFunc(k, func(key key) bool { return key.id == kid })
@@ -201,14 +203,14 @@ func (k Keys) find(header map[string]any) (key, error) {
 		return key{}, fmt.Errorf("the token's alg is %.20q, and its key %q is for %s",
 			fmt.Sprint(alg), k[i].id, k[i].method.Alg())
 	}
-	if _, ok := header["crit"]; ok { // must be refused if unknown: RFC 7515, 4.1.11
+	if _, ok := header["crit"]; ok { // unknown extensions must be refused: RFC 7515, 4.1.11
 		return key{}, errors.New(
 			"the token's header has crit, and this server knows no extensions: leave it out")
 	}
 	return k[i], nil
 }
 
-// NewKey returns a line for the key file, with a random secret. Its kid begins with the date.
+// NewKey returns a line for the key file, with a random secret. The kid begins with the date.
 func NewKey() string {
 	var b [minSecret]byte
 	_, _ = rand.Read(b[:]) // never fails

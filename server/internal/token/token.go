@@ -2,8 +2,8 @@
 // A token grants one right to one stream, or to all streams that match a pattern, until it expires.
 // docs/access.md lists the claims.
 //
-// The key file assigns each key its algorithm. A token with another alg is refused, so that the
-// header of a token never chooses the algorithm (RFC 8725).
+// The key file assigns an algorithm to each key. A token with another alg is refused, so that the
+// token's header cannot choose the algorithm (RFC 8725).
 package token
 
 import (
@@ -26,36 +26,36 @@ const (
 )
 
 const (
-	// maxToken is the maximum length of a token in bytes. The length matters because HLS playlists
-	// repeat the token in each address.
+	// maxToken is the maximum length of a token in bytes. It is limited because HLS playlists
+	// repeat the token in each URL.
 	maxToken = 1 << 10
 
 	// Leeway is the tolerated difference between the clocks of the issuer and of the server.
 	Leeway = 30 * time.Second
 
-	// audience is the server's name in the claim aud. A token that is only for other audiences must
-	// be refused (RFC 7519, 4.1.3).
+	// audience is the name of the server in the claim aud. A token that is only for other audiences
+	// must be refused (RFC 7519, 4.1.3).
 	audience = "millrace"
 
 	// maxTime is the end of the year 9999, in seconds since 1970. A larger exp is refused, because
-	// it is in milliseconds, as from JavaScript's Date.now(), and the token would practically never
-	// expire.
+	// it is probably in milliseconds, as from JavaScript's Date.now(). The token would practically
+	// never expire.
 	maxTime = 253402300799
 )
 
 // A Token is the content of a signed token.
 type Token struct {
 	Right Right
-	// Stream is a stream's name or a pattern: "tenant/*" means all names that begin with "tenant/",
-	// and "*" means all names.
+	// Stream is the name of a stream or a pattern. "tenant/*" means all names that begin with
+	// "tenant/", and "*" means all names.
 	Stream  string
 	Expires time.Time
 }
 
-// streamBytes are the bytes that names and patterns may contain.
+// streamBytes has the bytes that may be in a name or pattern.
 const streamBytes = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-/*"
 
-// check returns an error if no server accepts the token.
+// check returns an error if servers would refuse the token.
 func (t Token) check() error {
 	beginning, isPattern := strings.CutSuffix(t.Stream, "*")
 	switch {
@@ -76,8 +76,8 @@ func (t Token) check() error {
 	return nil
 }
 
-// Is reports whether text has the form of a JWT: two objects and a signature, each in base64url,
-// with dots between them. It checks the alphabet because package base64 ignores line breaks, and a
+// Is reports whether text has the form of a JWT: two objects and a signature in base64url,
+// separated by dots. It checks the alphabet, because package base64 ignores line breaks, and a
 // token must have only one encoding.
 func Is(text string) bool {
 	const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_."
@@ -87,8 +87,9 @@ func Is(text string) bool {
 
 var parser = jwt.NewParser(jwt.WithStrictDecoding())
 
-// read returns the token with the verified claims, if it is valid at the time now. It checks exp
-// and nbf itself, because the errors of the library do not contain the times.
+// read returns the token with these claims, if it is valid at the time now. The signature must have
+// been verified. read checks exp and nbf, because the errors of the library do not contain the
+// times.
 func read(claims jwt.MapClaims, now time.Time) (Token, error) {
 	expires, err := seconds(claims, "exp")
 	if err != nil {
@@ -113,7 +114,7 @@ func read(claims jwt.MapClaims, now time.Time) (Token, error) {
 				"the claim aud does not name this server: leave it out, or add %q", audience)
 		}
 	}
-	right, _ := claims["right"].(string) // check refuses the empty string
+	right, _ := claims["right"].(string) // check refuses an empty right
 	stream, _ := claims["stream"].(string)
 	t := Token{Right: Right(right), Stream: stream, Expires: expires}
 	if err := t.check(); err != nil {
@@ -122,7 +123,7 @@ func read(claims jwt.MapClaims, now time.Time) (Token, error) {
 	return t, nil
 }
 
-// seconds returns the time in the claim called name.
+// seconds returns the time in the claim with this name.
 func seconds(claims jwt.MapClaims, name string) (time.Time, error) {
 	if s, ok := claims[name].(float64); ok && s >= 1 && s <= maxTime {
 		return time.Unix(int64(s), 0).UTC(), nil
@@ -138,12 +139,12 @@ func Decode(text string) (header, claims []byte, err error) {
 	if errors.Is(err, jwt.ErrTokenMalformed) {
 		return nil, nil, err
 	}
-	header, _ = json.Marshal(t.Header) // cannot fail, because it was parsed from JSON
+	header, _ = json.Marshal(t.Header) // cannot fail, because the header was parsed from JSON
 	claims, _ = json.Marshal(t.Claims)
 	return header, claims, nil
 }
 
-// Allow returns nil if t grants the right to the stream called name.
+// Allow returns nil if t grants right for the stream with this name.
 func (t Token) Allow(right Right, name string) error {
 	beginning, isPattern := strings.CutSuffix(t.Stream, "*")
 	switch {

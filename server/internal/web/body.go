@@ -15,22 +15,22 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live/ingest"
 )
 
-// A publishBody is the body of a publisher's request. It can also answer the request.
+// A publishBody is the body of a publisher's request, and also sends the response.
 type publishBody interface {
 	io.Reader
-	// answer answers and ends the request.
+	// answer sends the response and ends the request.
 	answer(status int, contentType string, text []byte)
 }
 
-// A connBody reads a publisher's connection, which was taken over from net/http.
+// A connBody reads the body from a publisher's connection. net/http no longer uses this connection.
 type connBody struct {
 	io.Reader
 	conn ingest.Conn
 }
 
-// newConnBody takes over the connection of r. It returns nil and does nothing if that is not
-// possible, as with TLS and HTTP/2. It does the same if the connection should not be taken over, as
-// with a small latency limit.
+// newConnBody takes over the connection of r from net/http. It returns nil and does nothing in two
+// cases: if that is not possible, as with TLS or HTTP/2, or if it has no advantage, as with a small
+// latency limit.
 func (d Handler) newConnBody(w http.ResponseWriter, r *http.Request, p *live.Publisher) *connBody {
 	if r.ProtoMajor != 1 || r.TLS != nil || !ingest.ByClock(d.cfg.Latency) {
 		return nil
@@ -42,7 +42,7 @@ func (d Handler) newConnBody(w http.ResponseWriter, r *http.Request, p *live.Pub
 	early, _ := buffered.Reader.Peek(buffered.Reader.Buffered())
 	if len(early) == 0 && r.ProtoAtLeast(1, 1) &&
 		strings.EqualFold(r.Header.Get("Expect"), "100-continue") {
-		// If this write fails, the first read will fail, too.
+		// If this write fails, the first read fails as well.
 		_, _ = io.WriteString(conn, "HTTP/1.1 100 Continue\r\n\r\n")
 	}
 	b := &connBody{conn: p.Ingest(conn)}
@@ -55,14 +55,14 @@ func (d Handler) newConnBody(w http.ResponseWriter, r *http.Request, p *live.Pub
 	return b
 }
 
-// bodyBuffer is how many bytes of a chunked body are read at a time. An encoder at 5 Mbit/s sends
-// this many bytes in 50 ms.
+// bodyBuffer is how many bytes of a chunked body are read at a time. An encoder sends this many
+// bytes in 50 ms at 5 Mbit/s.
 const bodyBuffer = 32 << 10
 
 func (b *connBody) answer(status int, contentType string, text []byte) {
 	conn, err := b.conn.Release()
 	if err != nil {
-		return // the connection is closed
+		return // the connection has been closed
 	}
 	defer conn.Close()
 	_ = conn.SetDeadline(time.Now().Add(tcpconn.LingerTime))
@@ -74,12 +74,12 @@ func (b *connBody) answer(status int, contentType string, text []byte) {
 	}
 }
 
-// A handlerBody is a request's body that is read through net/http.
+// A handlerBody is the body of a request that net/http reads.
 type handlerBody struct {
 	*ingest.Reader
 	w     http.ResponseWriter
 	r     *http.Request
-	write time.Duration // limits the time to write the answer
+	write time.Duration // time limit for writing the response
 }
 
 func (d Handler) newHandlerBody(w http.ResponseWriter, r *http.Request,
@@ -90,7 +90,7 @@ func (d Handler) newHandlerBody(w http.ResponseWriter, r *http.Request,
 }
 
 func (b *handlerBody) answer(status int, contentType string, text []byte) {
-	b.Stop() // the reader must not use the ResponseWriter after the handler has returned
+	b.Stop() // so that nothing uses the ResponseWriter after the handler has returned
 	_ = http.NewResponseController(b.w).SetWriteDeadline(time.Now().Add(b.write))
 	h := b.w.Header()
 	h.Set("Content-Type", contentType)

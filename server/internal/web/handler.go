@@ -1,9 +1,9 @@
-// Package web serves live streams over HTTP at /live/. It has three kinds of clients: publishers,
-// which send a body; viewers of FLV, MP4 or bytes; and players of HLS.
+// Package web serves live streams over HTTP at /live/. It serves publishers, which send a stream as
+// the body of a request, viewers of FLV, MP4 or bytes, and HLS players.
 //
-// A [Service] answers requests. Before that it asks the gate, which decides whether the client may
-// publish or watch. A [Handler] publishes and watches. HLS players get the HLS of this node, of
-// another node, or of a store.
+// A [Service] serves all requests. It first asks the gate whether the client may publish or watch.
+// A [Handler] then publishes or watches the stream. HLS players get HLS from this node, from
+// another node, or from a store.
 package web
 
 import (
@@ -22,8 +22,8 @@ type Handler struct {
 // New returns a Handler for the streams of h.
 func New(h *live.Hub) Handler { return Handler{h, h.Config()} }
 
-// noWriteLimit removes the time limit of the whole answer, because a stream may last forever. While
-// a client publishes or watches, each silence is limited instead.
+// noWriteLimit removes the time limit for writing a response, because a stream may last forever.
+// While a client publishes or watches, the time without data is limited instead.
 func noWriteLimit(w http.ResponseWriter) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
 }

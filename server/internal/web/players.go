@@ -23,14 +23,14 @@ import (
 	"github.com/millrace-io/millrace/server/internal/streamname"
 )
 
-// players serves players of HLS, with streams of this node and of other nodes.
+// players serves HLS players. The streams may be on this node or on other nodes.
 type players struct {
 	cfg   Config
 	hls   live.HLS
 	peers live.Peers
 }
 
-// serve answers GET and HEAD requests for /live/NAME/OBJECT.
+// serve serves GET and HEAD requests for /live/NAME/OBJECT.
 func (s *players) serve(w http.ResponseWriter, r *http.Request, name, object string) {
 	s.cfg.Origins.Allow(w.Header(), r)
 	noWriteLimit(w) // a request may wait for the next part
@@ -57,13 +57,12 @@ func (s *players) serve(w http.ResponseWriter, r *http.Request, name, object str
 	}
 }
 
-// playerSeed is the seed of a hash of credentials. The hash distinguishes players with the same
-// address.
+// playerSeed is the seed of the hash that distinguishes HLS players with the same address.
 var playerSeed = maphash.MakeSeed()
 
-// admitPlayer counts a player of HLS at its first request for a playlist. If several players have
-// the same address, they are distinguished by the stream and the token. If there is a hook, it is
-// asked about each player, and all credentials that a player shows distinguish it.
+// admitPlayer counts an HLS player when it requests its first playlist. account is the account of
+// its address. Players with the same address are distinguished by the stream and by their
+// credentials (see Gate.Shown).
 func (s *players) admitPlayer(account *address.Account, r *http.Request, name,
 	object string) error {
 	begins := object == hlslive.MasterName
@@ -76,7 +75,7 @@ func (s *players) admitPlayer(account *address.Account, r *http.Request, name,
 	return account.Player(h.Sum64(), begins)
 }
 
-// serveHere serves the HLS that this node makes.
+// serveHere serves HLS that this node makes.
 func (s *players) serveHere(w http.ResponseWriter, r *http.Request, name, object string) error {
 	switch {
 	case object == hlslive.MasterName:
@@ -104,7 +103,7 @@ func (s *players) serveMedia(w http.ResponseWriter, r *http.Request, name, objec
 	if err != nil {
 		return err
 	}
-	// Everyone who requests a certain part gets the same answer, so the answer may be cached for
+	// A response with a certain part is the same for all players, so that a cache may keep it for
 	// longer.
 	fresh := time.Second
 	switch {
@@ -119,7 +118,7 @@ func (s *players) serveMedia(w http.ResponseWriter, r *http.Request, name, objec
 // playlistType is the media type of HLS playlists.
 const playlistType = "application/vnd.apple.mpegurl"
 
-// servePlaylist answers with a playlist that a cache may keep for the duration fresh.
+// servePlaylist sends a playlist. fresh is how long a cache may keep it.
 func (s *players) servePlaylist(w http.ResponseWriter, r *http.Request, list *hlslive.Playlist,
 	fresh time.Duration) error {
 	if s.wantsGzip(r) {
@@ -128,16 +127,15 @@ func (s *players) servePlaylist(w http.ResponseWriter, r *http.Request, list *hl
 	return s.writePlaylist(w, r, list.Text, false, fresh)
 }
 
-// wantsGzip reports whether a playlist is sent with gzip. It returns false if a query must be added
-// to the addresses in the playlist.
+// wantsGzip reports whether to send a playlist with gzip. A playlist cannot be compressed in
+// advance if a query must be added to its URLs.
 func (s *players) wantsGzip(r *http.Request) bool {
 	return chunk.AcceptsEncoding(r.Header["Accept-Encoding"], "gzip") &&
 		s.cfg.Gate.AddedQuery(r) == ""
 }
 
-// writePlaylist answers with body, which is the text of a playlist. If zip is set, body is that
-// text compressed with gzip. If writePlaylist returns an error, it is a [refuse.Refusal], and
-// nothing was written.
+// writePlaylist sends body, the text of a playlist. If zip is set, body is compressed with gzip. If
+// writePlaylist returns an error, it is a [refuse.Refusal], and nothing has been sent.
 func (s *players) writePlaylist(w http.ResponseWriter, r *http.Request, body []byte, zip bool,
 	fresh time.Duration) error {
 	query := s.cfg.Gate.AddedQuery(r)
@@ -164,14 +162,13 @@ func (s *players) writePlaylist(w http.ResponseWriter, r *http.Request, body []b
 	w.WriteHeader(http.StatusOK)
 	if r.Method != http.MethodHead {
 		address.Of(r.Context()).Add(int64(len(body)))
-		_, _ = w.Write(body) // an error means that the client has hung up
+		_, _ = w.Write(body) // an error means that the client has gone
 	}
 	return nil
 }
 
-// setFresh sets Cache-Control, so that a cache may keep the answer for the duration fresh. If
-// everyone may read and the request has no token, the cache may be a shared one. setFresh appends
-// the values in more to the header.
+// setFresh sets Cache-Control. fresh is how long a cache may keep the response. The cache may be a
+// shared one if IsPublic allows it. more is added to the end of the header.
 func (s *players) setFresh(w http.ResponseWriter, r *http.Request, fresh time.Duration,
 	more string) {
 	who := "public"
@@ -181,7 +178,7 @@ func (s *players) setFresh(w http.ResponseWriter, r *http.Request, fresh time.Du
 	w.Header().Set("Cache-Control", who+", max-age="+strconv.Itoa(int(fresh/time.Second))+more)
 }
 
-// addQuery returns the playlist text with query added to every address.
+// addQuery adds query to every URL in the text of a playlist, and returns the result.
 func addQuery(text []byte, query string) []byte {
 	var b bytes.Buffer
 	query = "?" + query
@@ -205,8 +202,7 @@ func addQuery(text []byte, query string) []byte {
 	return b.Bytes()
 }
 
-// objectFresh is how long a cache may keep a segment. The content of a segment with a given name
-// never changes.
+// objectFresh is how long a cache may keep a segment. A segment never changes.
 const objectFresh = time.Hour
 
 func (s *players) serveObject(w http.ResponseWriter, r *http.Request, name, object string) error {
@@ -223,8 +219,8 @@ func (s *players) serveObject(w http.ResponseWriter, r *http.Request, name, obje
 	return s.writeObject(w, r, object, &body)
 }
 
-// writeObject answers with the bytes of an object. It borrows body, and may shorten or empty it. If
-// writeObject returns an error, it is a [refuse.Refusal], and nothing was written.
+// writeObject sends the bytes of an HLS object. It borrows body, and may remove bytes from it. If
+// writeObject returns an error, it is a [refuse.Refusal], and nothing has been sent.
 func (s *players) writeObject(w http.ResponseWriter, r *http.Request, object string,
 	body *millrace.Chain) error {
 	if err := answer.Of(r).Resume(0); err != nil {
@@ -249,10 +245,10 @@ func (s *players) writeObject(w http.ResponseWriter, r *http.Request, object str
 	return nil
 }
 
-// chainStep is how many bytes of a Chain a client must accept within each stall timeout.
+// A client must accept chainStep bytes within the stall timeout.
 const chainStep = 256 << 10
 
-// sendChain sends c. If the client has hung up or accepts nothing, it panics with
+// sendChain sends c. If the client has gone or accepts no data, it panics with
 // http.ErrAbortHandler.
 func (s *players) sendChain(w http.ResponseWriter, r *http.Request, c *millrace.Chain) {
 	var step millrace.Chain
@@ -276,20 +272,20 @@ func (s *players) sendChain(w http.ResponseWriter, r *http.Request, c *millrace.
 			_, err = step.WriteTo(w)
 		}
 		if err != nil {
-			panic(http.ErrAbortHandler) // abort, because the answer is incomplete
+			panic(http.ErrAbortHandler) // because the response is incomplete
 		}
 	}
 }
 
-// A chainBody is the body of an answer. Over HTTP/1 without TLS, net/http passes it to the TCP
-// connection, which calls WriteTo. WriteTo then sends the pieces in one writev.
+// A chainBody is the body of a response. Over HTTP/1 without TLS, net/http passes it to the TCP
+// connection, which calls WriteTo. WriteTo sends all pieces of the chain with one writev.
 type chainBody struct {
 	*millrace.Chain
-	tcp *net.TCPConn // nil if the answer is not written to a plain TCP connection
+	tcp *net.TCPConn // nil if the client does not use plain TCP
 }
 
-// Read copies bytes to p. net/http reads the first 512 bytes of the body in this way, because it
-// sniffs them. They are sent with the response header.
+// Read copies bytes to p. net/http reads the first 512 bytes of a body in this way to detect its
+// type. They are sent together with the response header.
 func (b chainBody) Read(p []byte) (int, error) {
 	n := b.CopyTo(p)
 	b.Discard(n)
@@ -301,7 +297,7 @@ func (b chainBody) Read(p []byte) (int, error) {
 
 // WriteTo writes all of b to w.
 func (b chainBody) WriteTo(w io.Writer) (int64, error) {
-	// If w has SetNoDelay, it is tcp in another type of package net.
+	// If w has SetNoDelay, it is tcp, wrapped in another type of package net.
 	if _, ok := w.(interface{ SetNoDelay(bool) error }); ok && b.tcp != nil {
 		w = b.tcp
 	}

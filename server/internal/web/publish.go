@@ -7,11 +7,11 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live"
 )
 
-// Publish relays the body of a POST or PUT. The stream's name is name. Publish answers at the end.
-// If it returns an error, it is a [refuse.Refusal]. The body was then not read, and the caller
-// answers. If the connection is plain HTTP/1 and can be read by the clock, Publish takes over the
-// connection and returns at once. The buffers and the stack of net/http then need not live as long
-// as the stream.
+// Publish relays the body of a POST or PUT as the stream called name, and sends the response at the
+// end. If Publish returns an error, it is a [refuse.Refusal]. The body has not been read then, and
+// the caller must send the response. Over HTTP/1 without TLS, Publish usually takes over the
+// connection and returns at once. This frees the buffers and the goroutine of net/http while the
+// stream lasts.
 func (d Handler) Publish(w http.ResponseWriter, r *http.Request, name string,
 	terms live.Terms) error {
 	p, err := d.hub.Open(name, r.RemoteAddr, terms)
@@ -26,7 +26,7 @@ func (d Handler) Publish(w http.ResponseWriter, r *http.Request, name string,
 	return nil
 }
 
-// receive publishes a body, and answers the request at the end.
+// receive publishes body as a stream, and sends the response at the end.
 func receive(p *live.Publisher, body publishBody) {
 	defer p.Answered()
 	if err := p.Run(func() error { return p.ReadBody(body) }); err != nil {
@@ -36,7 +36,7 @@ func receive(p *live.Publisher, body publishBody) {
 	}
 	report, err := json.Marshal(p.Summary())
 	if err != nil {
-		panic(err) // impossible: a Summary has only numbers and checked strings
+		panic(err) // a Summary has only numbers and checked strings
 	}
 	body.answer(http.StatusOK, "application/json", append(report, '\n'))
 }

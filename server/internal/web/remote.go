@@ -16,7 +16,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/refuse"
 )
 
-// newRequest returns a player's request as it is sent to another node.
+// newRequest returns the request that is sent to another node for a player's request.
 func (s *players) newRequest(r *http.Request, name, object string) (q cluster.HLSRequest,
 	err error) {
 	_, isObject := hls.ParseObject(object)
@@ -39,13 +39,13 @@ func (s *players) newRequest(r *http.Request, name, object string) (q cluster.HL
 	return q, nil
 }
 
-// serveElsewhere serves HLS from another node or the store. It is called after serveHere has failed
-// with err. If serveElsewhere fails, too, it returns the reason.
+// serveElsewhere serves HLS from another node or the store. It is called if serveHere has failed
+// with err. If serveElsewhere fails as well, it returns the error to send to the client.
 func (s *players) serveElsewhere(w http.ResponseWriter, r *http.Request, name, object string,
 	err error) error {
 	elsewhere := errors.Is(err, hlslive.ErrElsewhere)
 	_, fromNode := access.NodeOf(r)
-	if elsewhere && fromNode { // the other node then looks up the owner again
+	if elsewhere && fromNode { // the other node then asks again who owns the stream
 		return refuse.New(http.StatusMisdirectedRequest, "this node does not own the stream %q",
 			name)
 	}
@@ -70,7 +70,7 @@ func (s *players) serveElsewhere(w http.ResponseWriter, r *http.Request, name, o
 		if err = s.serveHere(w, r, name, object); err == nil || time.Now().After(deadline) {
 			return err
 		}
-		sleep.For(ctx, 50*time.Millisecond) // the stream is just starting or ending here
+		sleep.For(ctx, 50*time.Millisecond) // the stream is beginning or ending on this node
 	}
 	if err != nil {
 		stored, ok := s.cfg.Remote.Load(ctx, &q)
@@ -87,8 +87,9 @@ func (s *players) serveElsewhere(w http.ResponseWriter, r *http.Request, name, o
 	return s.writeAnswer(w, r, object, &out)
 }
 
-// writeAnswer writes another node's response. It borrows out, and may shorten or empty the body of
-// out. If writeAnswer returns an error, it is a [refuse.Refusal], and nothing was written.
+// writeAnswer sends the response of another node to the client. It borrows out, and may remove
+// bytes from its body. If writeAnswer returns an error, it is a [refuse.Refusal], and nothing has
+// been sent.
 func (s *players) writeAnswer(w http.ResponseWriter, r *http.Request, object string,
 	out *cluster.Object) error {
 	if err := answer.Of(r).Resume(0); err != nil {

@@ -13,18 +13,18 @@ import (
 	"github.com/millrace-io/millrace/server/internal/streamname"
 )
 
-// A Config has the parts that a Service uses.
+// A Config has the parts of the server that a Service uses.
 type Config struct {
 	Hub      *live.Hub
 	Gate     *access.Gate
 	Origins  *access.Origins
 	Budget   *answer.Budget
 	Refusals *access.Refusals
-	// Gets the HLS of streams that other nodes own; nil without a cluster.
+	// Remote gets HLS of streams that other nodes own. It is nil without a cluster.
 	Remote *cluster.RemoteHLS
 }
 
-// A Service serves publishers, viewers and players of HLS at /live/.
+// A Service serves publishers, viewers and HLS players at /live/.
 type Service struct {
 	cfg     Config
 	handler Handler
@@ -37,8 +37,7 @@ func NewService(cfg Config) *Service {
 		hls: players{cfg, live.NewHLS(cfg.Hub), live.NewPeers(cfg.Hub)}}
 }
 
-// Serve answers all requests for /live/NAME and /live/NAME/OBJECT. at is the part of the path after
-// /live/.
+// Serve serves all requests for /live/NAME and /live/NAME/OBJECT. at is the path after /live/.
 func (s *Service) Serve(w http.ResponseWriter, r *http.Request, at string) {
 	name, object := streamname.Split(at)
 	read := r.Method == http.MethodGet || r.Method == http.MethodHead
@@ -60,8 +59,8 @@ func (s *Service) Serve(w http.ResponseWriter, r *http.Request, at string) {
 	}
 }
 
-// allowPlayers answers OPTIONS requests. A browser sends such a request before a player on another
-// site may send custom headers. The answer allows the player to watch, and nothing else.
+// allowPlayers serves OPTIONS requests. Browsers send them for players on other sites that use
+// custom headers. The response allows such players to watch, but not to publish.
 func (s *Service) allowPlayers(w http.ResponseWriter, r *http.Request, allow string) {
 	h := w.Header()
 	h.Set("Allow", allow)
@@ -73,7 +72,7 @@ func (s *Service) allowPlayers(w http.ResponseWriter, r *http.Request, allow str
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// publish answers POST and PUT requests for /live/NAME. The body is the stream.
+// publish serves POST and PUT requests for /live/NAME. The body is the stream.
 func (s *Service) publish(w http.ResponseWriter, r *http.Request, path string) {
 	name, err := streamname.Published(path)
 	if err == nil {
@@ -94,7 +93,7 @@ func (s *Service) publish(w http.ResponseWriter, r *http.Request, path string) {
 	}
 }
 
-// watch answers GET and HEAD requests for /live/NAME, NAME.flv and NAME.mp4.
+// watch serves GET and HEAD requests for /live/NAME, NAME.flv and NAME.mp4.
 func (s *Service) watch(w http.ResponseWriter, r *http.Request, name string) {
 	s.cfg.Origins.Allow(w.Header(), r)
 	noWriteLimit(w)
@@ -110,7 +109,8 @@ func (s *Service) watch(w http.ResponseWriter, r *http.Request, name string) {
 	}
 }
 
-// publishAs calls Handler.Publish. If there is a hook, the hook determines the name of the stream.
+// publishAs asks the hook, if there is one, about the publisher and the public name of the stream,
+// and calls Handler.Publish.
 func (s *Service) publishAs(w http.ResponseWriter, r *http.Request, name string) error {
 	name, terms, err := s.cfg.Gate.Ask(r.Context(),
 		s.cfg.Gate.Question(hook.Publish, r, name, "http"))
@@ -123,7 +123,8 @@ func (s *Service) publishAs(w http.ResponseWriter, r *http.Request, name string)
 	return err
 }
 
-// watchAs calls Handler.Watch. If there is a hook, the hook determines the name of the stream.
+// watchAs asks the hook, if there is one, about the viewer and the public name of the stream, and
+// calls Handler.Watch.
 func (s *Service) watchAs(w http.ResponseWriter, r *http.Request, path string) (err error) {
 	var terms live.Terms
 	if s.cfg.Gate.HasHook() {

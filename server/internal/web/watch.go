@@ -13,10 +13,10 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live/rendition"
 )
 
-// Watch answers a GET or HEAD request for a stream. name is the stream's name, to which .flv or
-// .mp4 may be added. An error is a [refuse.Refusal], which the caller answers, or the error of the
-// request's context. Over HTTP/1, Watch takes over the connection and returns at once. Otherwise it
-// returns when the viewer has ended.
+// Watch serves a GET or HEAD request for the stream called name, which may have the extension .flv
+// or .mp4. Over HTTP/1, Watch takes over the connection and returns at once. Otherwise it returns
+// when the viewer has ended. If it returns an error, the caller must send the response. The error
+// is a [refuse.Refusal] or the error of the request's context.
 func (d Handler) Watch(w http.ResponseWriter, r *http.Request, name string,
 	terms live.Terms) error {
 	want, err := parseWatchRequest(r, name)
@@ -27,9 +27,10 @@ func (d Handler) Watch(w http.ResponseWriter, r *http.Request, name string,
 	return d.watch(w, r, want)
 }
 
-// WatchNode is like Watch, but the client is another node with the address node. That node gets
-// only streams that this node owns. The response header has the epoch of the ownership. When this
-// node loses the stream or shuts down, it cuts off the response, as if the connection had failed.
+// WatchNode is like Watch, but serves another node, which has the address node. It serves only
+// streams that this node owns. The response header contains the epoch, a number that identifies
+// this ownership. When this node loses the stream or shuts down, the response ends as if the
+// connection had failed.
 func (d Handler) WatchNode(w http.ResponseWriter, r *http.Request, name, node string) error {
 	want, err := parseWatchRequest(r, name)
 	if err == nil {
@@ -55,8 +56,8 @@ func (d Handler) watch(w http.ResponseWriter, r *http.Request, want live.WatchRe
 	if err != nil {
 		return err
 	}
-	// After Hijack, the handler's stack and the buffers of net/http need not live as long as the
-	// viewer. Data that the client has sent after its request are ignored.
+	// Hijack frees the goroutine and the buffers of net/http while the viewer is served. Any data
+	// that the client has sent after its request is ignored.
 	conn, _, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		serveWriter(viewers, v, w, r)
@@ -68,14 +69,14 @@ func (d Handler) watch(w http.ResponseWriter, r *http.Request, want live.WatchRe
 	return nil
 }
 
-// setFormat sets the headers of a viewer's response.
 func setFormat(h http.Header, f rendition.Format) {
 	h.Set("Content-Type", f.ContentType())
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
 }
 
-// setHeader calls setFormat. If v is another node, it also sets the epoch of the ownership.
+// setHeader sets the headers of a viewer's response. If the viewer is another node, they include
+// the epoch, a number that identifies this node's ownership of the stream.
 func setHeader(h http.Header, v *live.Viewer) {
 	setFormat(h, v.Format())
 	if epoch := v.Epoch(); epoch != 0 {
@@ -83,8 +84,8 @@ func setHeader(h http.Header, v *live.Viewer) {
 	}
 }
 
-// appendHead appends the response header and the head of the stream to the bytes that a viewer gets
-// first. The viewer's connection must have been taken over.
+// appendHead appends the response header and the beginning of the stream to the bytes that a viewer
+// gets first. to must use a hijacked connection.
 func appendHead(to *fanout.Viewer, v *live.Viewer, h http.Header, chunked bool) {
 	h.Set("Connection", "close")
 	setHeader(h, v)
@@ -100,11 +101,11 @@ func appendHead(to *fanout.Viewer, v *live.Viewer, h http.Header, chunked bool) 
 	to.Append(v.Head())
 }
 
-// maxInput limits the total bytes that a viewer may send after its request.
+// maxInput is the maximum number of bytes that a viewer may send after its request.
 const maxInput = 64 << 10
 
-// drainInput reads from the connection until the viewer hangs up. It ignores all input, including
-// further requests.
+// drainInput reads and ignores the input of a viewer, including further requests, until the viewer
+// disconnects.
 func drainInput(to *fanout.Viewer, conn net.Conn) {
 	var p [64]byte
 	for drained := 0; ; {
@@ -119,7 +120,7 @@ func drainInput(to *fanout.Viewer, conn net.Conn) {
 	}
 }
 
-// serveWriter serves v through its ResponseWriter until v has ended.
+// serveWriter serves v with the ResponseWriter w until v has ended.
 func serveWriter(viewers live.Admission, v *live.Viewer, w http.ResponseWriter, r *http.Request) {
 	setHeader(w.Header(), v)
 	conn := fanout.NewResponseConn(w)
@@ -128,7 +129,7 @@ func serveWriter(viewers live.Admission, v *live.Viewer, w http.ResponseWriter, 
 	to.Append(v.Head())
 	defer context.AfterFunc(r.Context(), func() { to.End(fanout.HungUp) })()
 	if !viewers.Serve(v) {
-		// Panic, because the viewer would otherwise see a proper end of the stream.
+		// Without this panic, the viewer would see a regular end of the stream.
 		panic(http.ErrAbortHandler)
 	}
 }

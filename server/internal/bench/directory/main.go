@@ -1,14 +1,14 @@
-// Command directory sends Redis the commands of a cluster's nodes, to measure their cost.
+// Command directory sends the commands of cluster nodes to Redis, to measure their cost.
 //
 //	directory redis://HOST:PORT
 //
-// It reads tasks from its standard input, one a line, and answers each with a line: "ok", or an
-// error. It ends with its input.
+// It reads tasks from standard input, one per line, and writes a line for each: "ok" or an error.
+// It ends when the input ends.
 //
 //	claim N      claims streams, N times
 //	renew N      renews N leases, 500 in a pipeline
-//	lookup N     looks the owners of streams up, N times
-//	hear N       has 50 nodes hear heartbeats, N times in all
+//	lookup N     looks up the owners of streams, N times
+//	hear N       sends heartbeats until 50 nodes have received N of them in total
 //	await NAME   waits until a stream has an owner
 package main
 
@@ -33,11 +33,11 @@ import (
 )
 
 const (
-	prefix    = "millrace:"     // of keys, and
-	lease     = 5 * time.Second // both the defaults of millrace serve
+	prefix    = "millrace:"     // default of millrace serve
+	lease     = 5 * time.Second // default of millrace serve
 	node      = "http://127.0.0.1:1"
-	streams   = 500 // and leases in a pipeline
-	listeners = 50  // that each heartbeat is delivered to
+	streams   = 500 // also the number of leases in a pipeline
+	listeners = 50  // number of nodes that receive each heartbeat
 	patience  = time.Minute
 )
 
@@ -54,7 +54,7 @@ func main() {
 	}
 }
 
-// serve does the tasks that it reads from in, and answers them on out.
+// serve executes the tasks in the lines of in, and writes the results to out.
 func serve(ctx context.Context, address string, in io.Reader, out io.Writer) error {
 	redis, err := cluster.OpenRedis(address, "", prefix, lease)
 	if err != nil {
@@ -141,7 +141,7 @@ func (d directory) lookup(ctx context.Context, n int) error {
 	return nil
 }
 
-// hear has n heartbeats delivered in all.
+// hear sends heartbeats until the nodes have received n of them in total.
 func (d directory) hear(ctx context.Context, n int) error {
 	ctx, stop := context.WithCancel(ctx)
 	var hearing sync.WaitGroup
@@ -166,7 +166,7 @@ func (d directory) hear(ctx context.Context, n int) error {
 		if _, err := d.redis.Renew(ctx, node); err != nil {
 			return err
 		}
-		if i%100 == 0 { // Redis disconnects nodes that hear too slowly
+		if i%100 == 0 { // Redis disconnects a node that reads too slowly
 			if err := until(ctx, &heard, i*listeners); err != nil {
 				return err
 			}
@@ -175,7 +175,7 @@ func (d directory) hear(ctx context.Context, n int) error {
 	return until(ctx, &heard, n/listeners*listeners)
 }
 
-// until waits until n has become least.
+// until waits until n has reached least.
 func until(ctx context.Context, n *atomic.Int64, least int) error {
 	for began := time.Now(); int(n.Load()) < least; {
 		if time.Since(began) > patience || !sleep.For(ctx, time.Millisecond) {

@@ -1,4 +1,4 @@
-// Package address limits how much of a server one client address can use.
+// Package address limits how much one client address can use of a server.
 package address
 
 import (
@@ -16,25 +16,24 @@ import (
 )
 
 const (
-	// burst determines how much an address may use at once: as much as its rate allows in this
-	// time. It is needed because a web page or an HLS segment arrives in one piece, and all viewers
-	// in an office may open a stream in the same minute.
+	// An address may use as much at once as its rate allows during burst. This is necessary because
+	// a web page or an HLS segment arrives in one piece, and because all viewers in an office may
+	// open a stream in the same minute.
 	burst = 5 * time.Second
 
-	// refuseAfter determines how much an address may use above its rate before its requests are
-	// refused: as much as the rate allows in this time. Downloads already slow down at burst, so
-	// that one download does not block other requests of its address. Viewers are not slowed down.
+	// The requests of an address are refused if it is above its rate by as much as the rate allows
+	// during refuseAfter. Downloads already slow down at burst, so that one download does not block
+	// other requests of its address. Viewers are not slowed down.
 	refuseAfter = 2 * burst
 
-	// mostAhead limits how much is counted above the rate of an address: as much as the rate allows
-	// in this time. So it limits how long an address is still refused after its traffic has
-	// stopped.
+	// Use above the rate is counted only up to as much as the rate allows during mostAhead. This
+	// limits how long an address is still refused after its traffic has stopped.
 	mostAhead = 3 * burst
 
-	// maxIdle limits the number of remembered addresses without a connection. Each takes some 200
-	// bytes. Above the limit, the addresses that have been idle longest are forgotten. This does
-	// little harm, because a limit per address does not stop a client that changes its address that
-	// often.
+	// maxIdle is the maximum number of addresses that are remembered without a connection. Each
+	// takes about 200 bytes. Above the limit, the addresses that have been idle for longest are
+	// forgotten. This does little harm, because limits per address cannot stop a client that
+	// changes its address so often.
 	maxIdle = 64 << 10
 )
 
@@ -45,20 +44,21 @@ type Limits struct {
 	Bytes       int64 // bytes per second
 }
 
-// refused returns the refusal of a client because of a limit of its address. The client may retry
-// after the given time.
+// refused returns the refusal of a client because of a limit of its address. after is the time
+// after which the client may retry.
 func refused(after time.Duration, format string, args ...any) *refuse.Refusal {
 	return refuse.New(http.StatusTooManyRequests, format, args...).For(refuse.Address).After(after)
 }
 
-// A Table has the accounts of all addresses that have a connection, or have reached a limit.
+// A Table has the accounts of all addresses that have a connection, or have recently exceeded their
+// rate.
 type Table struct {
 	start  time.Time
 	limits atomic.Pointer[Limits]
 
 	mu       lock.Mutex
 	accounts map[netip.Addr]*Account
-	idle     list.List // of *Account: those without holders; the most recently held one is last
+	idle     list.List // *Account without connections; the last one was released last
 }
 
 // New returns an empty Table.
@@ -68,11 +68,11 @@ func New(l Limits) *Table {
 	return t
 }
 
-// SetLimits replaces the limits. If a limit becomes lower, connections above it stay. Connections
-// without an account do not get one.
+// SetLimits replaces the limits. If a limit is lowered, existing connections above the limit stay.
+// Existing connections without an account do not get one.
 func (t *Table) SetLimits(l Limits) { t.limits.Store(&l) }
 
-// An Account counts the use of one address. A nil Account has no limits.
+// An Account counts what one address uses. A nil Account has no limits.
 type Account struct {
 	// Invariants, while table.mu is not held:
 	//
@@ -81,32 +81,33 @@ type Account struct {
 
 	table *Table
 	key   netip.Addr
-	bytes atomic.Int64  // time at which the sent bytes will be within the rate; see Table.now
-	turn  chan struct{} // held by the download that waits for its next bytes
+	bytes atomic.Int64  // when the sent bytes will be within the rate; see Table.now
+	turn  chan struct{} // held by the download that waits until it may send more
 
 	// Guarded by table.mu.
 	held    int
 	place   *list.Element // element in table.idle, or nil
-	viewers int64         // time at which the new viewers will be within the rate
-	waiting int           // requests between StartRequest and EndRequest
+	viewers int64         // when the new viewers will be within the rate; see Table.now
+	waiting int           // number of requests between StartRequest and EndRequest
 
-	sessions map[uint64]int64 // known HLS players, with their expiry times; at most maxSessions
+	sessions map[uint64]int64 // expiry times of the known HLS players by id; at most maxSessions
 }
 
 const (
-	// sessionTime is how long an HLS player without requests stays known.
+	// sessionTime is how long an HLS player is remembered after its last request.
 	sessionTime = time.Minute
-	// maxSessions limits the known HLS players of an address. Each request of any further player
-	// counts as a new viewer.
+	// maxSessions is the maximum number of HLS players that are remembered per address. If there
+	// are more, each request of a player that is not remembered counts as a new viewer.
 	maxSessions = 1024
 )
 
-// FairShare is how many connections an address may have before it must give up connections for new
-// clients of other addresses.
+// If a connection must be closed to make room for another one, an address with up to FairShare
+// connections is treated like an address with one connection.
 const FairShare = 8
 
-// Key returns the address under which a client is counted. An IPv4 address is unchanged. For an
-// IPv6 address it is the /64 network, because one client may have all of that network.
+// Key returns the address by which a client is counted. An IPv4 address is unchanged. For an IPv6
+// address, Key returns the /64 network, because one client may have all addresses of such a
+// network.
 func Key(a netip.Addr) netip.Addr {
 	if a = a.Unmap().WithZone(""); a.Is4() {
 		return a
@@ -118,9 +119,9 @@ func Key(a netip.Addr) netip.Addr {
 	return p.Addr()
 }
 
-// Acquire returns the account of an address for a new connection, or a [refuse.Refusal]. The caller
-// must call Release on the account. The account is nil if there are no limits, and for programs on
-// this machine.
+// Acquire returns the account of an address for a new connection. The caller must call Release on
+// the account. The account is nil if there are no limits, or if the client is on this machine. If
+// the address has too many connections, the error is a [refuse.Refusal].
 func (t *Table) Acquire(a netip.Addr) (*Account, error) {
 	l := *t.limits.Load()
 	if l == (Limits{}) || !a.IsValid() || a.Unmap().IsLoopback() {
@@ -146,7 +147,7 @@ func (t *Table) Acquire(a netip.Addr) (*Account, error) {
 	return acct, nil
 }
 
-// Release ends what Acquire began.
+// Release must be called once for each account that Acquire has returned.
 func (a *Account) Release() {
 	if a == nil {
 		return
@@ -157,7 +158,7 @@ func (a *Account) Release() {
 	if a.held--; a.held > 0 {
 		return
 	}
-	// If the account has nothing to remember, it is removed.
+	// The account is not needed any more if its use is within the rates.
 	if at := t.now(); a.viewers <= at && a.bytes.Load() <= at {
 		delete(t.accounts, a.key)
 		return
@@ -170,8 +171,8 @@ func (a *Account) Release() {
 	}
 }
 
-// viewerRate returns the address's limit of new viewers per second (0 means none), or the
-// [refuse.Refusal] of Check.
+// viewerRate returns the limit of new viewers per second, or 0 if there is none. It returns the
+// error of Check if there is one.
 func (a *Account) viewerRate() (rate int, err error) {
 	if a == nil {
 		return 0, nil
@@ -179,7 +180,8 @@ func (a *Account) viewerRate() (rate int, err error) {
 	return a.table.limits.Load().Viewers, a.Check()
 }
 
-// Viewer admits a new viewer, or returns a [refuse.Refusal].
+// Viewer counts a new viewer. If the address must not have a new viewer now, it returns a
+// [refuse.Refusal].
 func (a *Account) Viewer() error {
 	rate, err := a.viewerRate()
 	if err != nil || rate == 0 {
@@ -190,7 +192,7 @@ func (a *Account) Viewer() error {
 	return a.addViewer(rate)
 }
 
-// addViewer is Viewer for callers that hold table.mu.
+// addViewer is Viewer without the checks. table.mu is held.
 func (a *Account) addViewer(rate int) error {
 	at := a.table.now()
 	after := max(a.viewers, at) + cost(1, int64(rate))
@@ -202,9 +204,9 @@ func (a *Account) addViewer(rate int) error {
 	return nil
 }
 
-// Player is Viewer for a request of an HLS player. All requests with the same id count as one
-// viewer. If the player sends no request for a minute, the next one counts again. begins says that
-// this is the player's first request.
+// Player counts a request of an HLS player, like Viewer. All requests with the same id count as one
+// viewer. If the player sends no request for a minute, its next request counts as a new viewer.
+// begins must be true for the player's first request.
 func (a *Account) Player(id uint64, begins bool) error {
 	rate, err := a.viewerRate()
 	if err != nil || rate == 0 {
@@ -230,9 +232,9 @@ func (a *Account) Player(id uint64, begins bool) error {
 	return nil
 }
 
-// StartRequest counts a request that may wait for a long time, or returns a [refuse.Refusal]. The
-// request counts until EndRequest. The limit is that of connections, because one HTTP/2 connection
-// carries many requests.
+// StartRequest counts a request that may wait for a long time, until EndRequest is called. If too
+// many requests are waiting, it returns a [refuse.Refusal]. The limit is Limits.Connections,
+// because an HTTP/2 connection can carry many waiting requests.
 func (a *Account) StartRequest() error {
 	if a == nil {
 		return nil
@@ -249,7 +251,7 @@ func (a *Account) StartRequest() error {
 	return nil
 }
 
-// EndRequest ends what StartRequest began.
+// EndRequest must be called when a request that StartRequest has counted no longer waits.
 func (a *Account) EndRequest() {
 	if a == nil {
 		return
@@ -291,8 +293,8 @@ func (a *Account) Add(n int64) {
 	}
 }
 
-// Pace waits until the address may receive more bytes, or ctx ends. Then it counts n bytes. Waiting
-// calls continue one after the other.
+// Pace waits until the address may receive more bytes, and then counts n bytes. It stops waiting if
+// ctx ends. If several calls for an address wait, they continue one after the other.
 func (a *Account) Pace(ctx context.Context, n int64) {
 	if a == nil {
 		return
@@ -319,7 +321,8 @@ func (a *Account) wait() time.Duration {
 	return time.Duration(a.bytes.Load() - a.table.now() - int64(burst))
 }
 
-// cost returns the time that n units take at a rate per second, at most mostAhead.
+// cost returns the time in nanoseconds that n units take at rate units per second. It is at most
+// mostAhead.
 func cost(n, rate int64) int64 {
 	seconds := float64(n) / float64(rate)
 	return int64(min(seconds, mostAhead.Seconds()) * float64(time.Second))
@@ -331,7 +334,7 @@ type Stats struct {
 	Idle int // remembered addresses without a connection
 }
 
-// Stats returns how many addresses t holds, with and without a connection.
+// Stats returns the numbers of addresses in t.
 func (t *Table) Stats() Stats {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -340,13 +343,13 @@ func (t *Table) Stats() Stats {
 
 type contextKey struct{}
 
-// A Holder returns its account. It may create the account when Account is called.
+// A Holder has an account. Account may create the account when it is called.
 type Holder interface{ Account() *Account }
 
 // Account implements [Holder].
 func (a *Account) Account() *Account { return a }
 
-// NewContext returns a context from which Of returns the account of h.
+// NewContext returns a context for which Of returns the account of h.
 func NewContext(ctx context.Context, h Holder) context.Context {
 	return context.WithValue(ctx, contextKey{}, h)
 }

@@ -8,7 +8,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/lock"
 )
 
-// A Limiter admits a limited number of holders at a time, and refuses others with an error.
+// A Limiter limits the number of concurrent holders. A holder is an operation between Acquire and
+// Release.
 type Limiter struct {
 	// Invariants while mu is not held:
 	//
@@ -26,24 +27,25 @@ type Limiter struct {
 	empty   chan struct{}
 }
 
-// New returns a Limiter for at most limit holders. Acquire returns the error full at the limit, and
-// the error ending after Close.
+// New returns a Limiter for at most limit holders. If there are limit holders, Acquire returns the
+// error full. After Close, it returns the error ending.
 func New(limit int, full, ending error) *Limiter {
 	return &Limiter{limit: limit, full: full, ending: ending, empty: make(chan struct{})}
 }
 
-// SetLimit replaces the arguments limit and full of New. If the limit becomes lower, the present
-// holders stay.
+// SetLimit replaces the arguments limit and full of New. If the limit is lowered, existing holders
+// stay.
 func (l *Limiter) SetLimit(limit int, full error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.limit, l.full = limit, full
 }
 
-// Acquire admits a holder, which must call Release later, or returns the error of the refusal.
+// Acquire adds a holder. The caller must call Release when the operation ends. If the holder is
+// refused, Acquire returns an error.
 func (l *Limiter) Acquire() error { return l.acquire(false) }
 
-// Force is Acquire without the limit. It is for a few privileged holders.
+// Force is like Acquire, but ignores the limit. It is for a few privileged holders.
 func (l *Limiter) Force() error { return l.acquire(true) }
 
 func (l *Limiter) acquire(above bool) error {
@@ -60,7 +62,7 @@ func (l *Limiter) acquire(above bool) error {
 	return nil
 }
 
-// Release ends what Acquire or Force began.
+// Release removes a holder that Acquire or Force has added.
 func (l *Limiter) Release() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -77,14 +79,15 @@ func (l *Limiter) Held() int {
 	return l.held
 }
 
-// Refused returns the number of holders that were refused at the limit so far.
+// Refused returns how many holders were refused because of the limit.
 func (l *Limiter) Refused() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.refused
 }
 
-// Close refuses new holders. It returns a channel that is closed when the last holder has released.
+// Close makes Acquire and Force refuse all further holders. It returns a channel that is closed
+// when there are no holders any more.
 func (l *Limiter) Close() <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -97,12 +100,12 @@ func (l *Limiter) Close() <-chan struct{} {
 	return l.empty
 }
 
-// Grace is how long goroutines may take to end when nothing delays them. A publisher's goroutine
-// reads its connection once per latency bound, which is at most a second.
+// Grace is how long goroutines may take to end if nothing delays them. A publisher's goroutine may
+// notice the end of the server only after the latency limit, which is at most a second.
 const Grace = 3 * time.Second
 
-// Await waits until done is closed, but at most for Grace, because a bug must not keep the process
-// from ending.
+// Await waits until done is closed. It waits no longer than Grace, because a bug must not prevent
+// the process from ending. who names the goroutines for the log.
 func Await(log *slog.Logger, who string, done <-chan struct{}) {
 	grace := time.NewTimer(Grace)
 	defer grace.Stop()

@@ -11,21 +11,21 @@ import (
 )
 
 const (
-	maxV1 = 107 // the longest version 1 header in bytes, according to the protocol
-	minV2 = 16  // the bytes of a version 2 header up to its length field, inclusive
+	maxV1 = 107 // maximum length of a version 1 header in bytes, from the specification
+	minV2 = 16  // length of a version 2 header up to the end of its length field
 
-	// maxV2 limits the length of a version 2 header in bytes. The addresses in a header have at
-	// most 216 bytes, and the other fields some hundred.
+	// maxV2 is the maximum length of a version 2 header in bytes. The addresses in a header have at
+	// most 216 bytes, and the other fields have some hundred.
 	maxV2 = 4 << 10
 )
 
 func init() {
-	// nginx writes "TCP6" with an IPv4 address if its own side of the connection is IPv6.
+	// nginx sends "TCP6" with an IPv4 address if its side of the connection is IPv6.
 	proxyproto.V1AcceptIPv4InTCP6 = true
 }
 
-// headerLen returns the length of the header at the start of p, or 0 if p does not start with a
-// header. If p is too short to decide, more is true.
+// headerLen returns the length of the PROXY header at the start of p, or 0 if p does not start with
+// a header. If more bytes are needed to decide this, more is true.
 func headerLen(p []byte) (n int, more bool, err error) {
 	v1, v2 := []byte("PROXY "), proxyproto.SIGV2
 	switch {
@@ -51,8 +51,8 @@ func headerLen(p []byte) (n int, more bool, err error) {
 	return 0, false, nil
 }
 
-// parseHeader returns the client's address from a complete header. If the proxy sent the header for
-// its own connection, such as a health check, it returns nil.
+// parseHeader returns the client's address from a complete header. It returns nil if the proxy made
+// the connection for itself, for example for a health check.
 func parseHeader(p []byte) (net.Addr, error) {
 	h, err := proxyproto.Read(bufio.NewReaderSize(bytes.NewReader(p), len(p)))
 	if err != nil {

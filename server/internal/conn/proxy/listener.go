@@ -19,26 +19,26 @@ import (
 // Config configures the connections of a Listener.
 type Config struct {
 	Trusted   *atomic.Pointer[Trusted]
-	Timeout   time.Duration // time limit for the arrival of the header
+	Timeout   time.Duration // time limit for receiving the header
 	Addresses *address.Table
-	// When this context ends, connections stop waiting for a header; nil means never.
+	// When Ends ends, connections stop waiting for a header. If it is nil, they wait until Timeout.
 	Ends context.Context
 
-	// Refused is called for a connection that is closed because of its header. It may be nil.
+	// Refused is called when a connection is closed because of its header. It may be nil.
 	Refused func(peer net.Addr, why error)
 }
 
-// A Listener accepts connections that may begin with a header of the PROXY protocol. TCP
-// connections are returned as *Conn.
+// A Listener accepts connections that may begin with a PROXY header. It returns TCP connections as
+// *Conn.
 type Listener struct {
 	net.Listener
 	cfg Config
 }
 
-// Listen returns a Listener over ln, which it takes ownership of.
+// Listen returns a Listener for the connections that ln accepts. It takes ownership of ln.
 func Listen(ln net.Listener, cfg Config) *Listener { return &Listener{ln, cfg} }
 
-// Accept implements net.Listener. It does not wait for a header.
+// Accept implements net.Listener. It does not wait for the PROXY header.
 func (l *Listener) Accept() (net.Conn, error) {
 	c, err := l.Listener.Accept()
 	if tcp, ok := c.(*net.TCPConn); ok {
@@ -52,46 +52,46 @@ func newConn(tcp *net.TCPConn, cfg *Config) *Conn {
 	peer := AddrOf(c.remote)
 	if c.trusted = cfg.Trusted.Load().Has(peer); !c.trusted {
 		c.direct = true
-		c.open(peer) // here, so that a client that sends nothing is counted too
+		c.open(peer) // now, so that a client that sends nothing counts as well
 	}
 	return c
 }
 
-// A Conn is a TCP connection whose RemoteAddr is the client address that a proxy has forwarded. The
-// first call of RemoteAddr, Read or Err waits until the header has arrived, or until it is certain
-// that there is none. If the peer is a trusted proxy, Above, Trusted and Account wait too. Conn
-// reads no bytes beyond the header. So after that wait, the TCPConn may be used in place of c,
-// except for Close.
+// A Conn is a TCP connection that may come through a proxy. Its RemoteAddr is the client's address.
+// The first call of RemoteAddr, Read or Err waits until the PROXY header has arrived, or until it
+// is certain that there is none. If the peer is a trusted proxy, Above, Trusted and Account wait as
+// well. A Conn reads no bytes after the header. After the wait, the TCPConn may therefore be used
+// instead of the Conn, except for Close.
 type Conn struct {
 	*net.TCPConn
 	cfg    *Config
 	direct bool // whether the peer is the client
 
-	once    sync.Once // guards the fields below, unless the peer is the client
+	once    sync.Once // guards the fields below, unless direct is true
 	remote  net.Addr
 	trusted bool
-	above   error // error if the connection exceeds a limit of its address
+	above   error // error if the client's address has too many connections
 
-	err error // why the connection is closed; set under once
+	err error // reason why the connection was closed; set in once
 
 	mu      lock.Mutex
 	closed  bool
-	account *address.Account // nil if it has no limits
-	kept    *address.Account // the account of the request that has taken over the connection
+	account *address.Account // the account of the client's address; nil if there are no limits
+	kept    *address.Account // account of the request that has hijacked the connection, or nil
 
-	// State for the HTTP server.
+	// Used by the HTTP server.
 	Hijacked  atomic.Bool
-	IdleSince atomic.Int64 // start of the wait for a request, in ns; 0 while it serves one
+	IdleSince atomic.Int64 // when the wait for a request began, in Unix ns; 0 during a request
 }
 
-// badHeader returns the refusal of a connection with an invalid PROXY header.
+// badHeader returns the refusal of a connection because of its PROXY header.
 func badHeader(why error) *refuse.Refusal {
 	return refuse.New(0, "PROXY header: %v", why).For(refuse.Proxy)
 }
 
 var errUntrusted = badHeader(errors.New("the peer is not among --trusted-proxies"))
 
-// await waits for the header.
+// await waits until the PROXY header was read, and returns the reason if the connection was closed.
 func (c *Conn) await() error {
 	var refused *refuse.Refusal
 	c.once.Do(func() {
@@ -106,7 +106,7 @@ func (c *Conn) await() error {
 			c.remote = client
 			c.trusted = c.cfg.Trusted.Load().Has(AddrOf(client))
 		}
-		if c.direct || c.trusted { // the connection is already counted, or it carries many clients
+		if c.direct || c.trusted { // already counted, or a connection of many clients
 			return
 		}
 		c.open(AddrOf(c.remote))
@@ -117,7 +117,7 @@ func (c *Conn) await() error {
 	return c.err
 }
 
-// open counts the connection towards the limits of address a.
+// open counts the connection for the address a, and stores the result in c.account and c.above.
 func (c *Conn) open(a netip.Addr) {
 	account, err := c.cfg.Addresses.Acquire(a)
 	if c.above = err; err != nil {
@@ -132,7 +132,8 @@ func (c *Conn) open(a netip.Addr) {
 	c.account = account
 }
 
-// readHeader returns the client's address from the header, or nil if there is no header.
+// readHeader reads the PROXY header, and returns the client's address. It returns nil if there is
+// no header or no address in it.
 func (c *Conn) readHeader() (client net.Addr, err error) {
 	_ = c.SetReadDeadline(time.Now().Add(c.cfg.Timeout))
 	cut := func() bool { return true }
@@ -159,11 +160,10 @@ func (c *Conn) readHeader() (client net.Addr, err error) {
 	return client, nil
 }
 
-// Direct reports whether the peer is itself the client. If so, Above, Trusted and Account do not
-// wait.
+// Direct reports whether the peer is the client. If so, Above, Trusted and Account do not wait.
 func (c *Conn) Direct() bool { return c.direct }
 
-// identify waits until the client is known.
+// identify waits until the client's address is known.
 func (c *Conn) identify() {
 	if !c.direct {
 		_ = c.await()
@@ -176,14 +176,15 @@ func (c *Conn) RemoteAddr() net.Addr {
 	return c.remote
 }
 
-// Above returns an error if the client's address has too many connections, and nil otherwise. The
-// caller must refuse requests with that error.
+// Above returns an error if the client's address has too many connections. The caller must then
+// refuse requests with that error.
 func (c *Conn) Above() error {
 	c.identify()
 	return c.above
 }
 
-// Trusted reports whether the peer, or the client that its header names, is a trusted proxy.
+// Trusted reports whether the peer, or the client that the PROXY header names, is a trusted proxy.
+// Such a connection may carry the requests of many clients.
 func (c *Conn) Trusted() bool {
 	c.identify()
 	return c.trusted
@@ -197,7 +198,7 @@ func (c *Conn) Account() *address.Account {
 	return c.account
 }
 
-// Err returns the reason why the connection was closed instead of being served, or nil.
+// Err returns the reason if the connection was closed because of its header, and otherwise nil.
 func (c *Conn) Err() error { return c.await() }
 
 // Read implements net.Conn.
@@ -208,7 +209,8 @@ func (c *Conn) Read(p []byte) (int, error) {
 	return c.TCPConn.Read(p)
 }
 
-// Keep makes Close also release a, the account of a request that has taken over the connection.
+// Keep makes Close release the account a, too. It is for a request that has hijacked the
+// connection.
 func (c *Conn) Keep(a *address.Account) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -232,11 +234,11 @@ func (c *Conn) Close() error {
 	return err
 }
 
-// NetConn returns the underlying connection. Its RemoteAddr is the address of the proxy.
+// NetConn returns the underlying connection. Its RemoteAddr may be the address of a proxy.
 func (c *Conn) NetConn() net.Conn { return c.TCPConn }
 
-// Of returns c if it is a Conn. If c is a TLS connection, Of returns the Conn underneath it. If
-// there is no Conn, it returns nil.
+// Of returns c if it is a *Conn, or the *Conn that c wraps, for example with TLS. Otherwise it
+// returns nil.
 func Of(c net.Conn) *Conn {
 	for {
 		switch over := c.(type) {

@@ -4,5 +4,5 @@ package proxy
 
 import "net"
 
-// peekHeader always returns 0: this system cannot peek at data without consuming it.
+// peekHeader returns 0, because this system cannot peek at data without consuming it.
 func peekHeader(*net.TCPConn) (int, error) { return 0, nil }

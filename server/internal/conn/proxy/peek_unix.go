@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// peekHeader waits until it is known whether the connection starts with a header. It returns the
-// header's length, or 0 if there is none. It consumes nothing.
+// peekHeader waits until it is known whether the connection starts with a PROXY header. It returns
+// the header's length, or 0 if there is no header. It does not consume any bytes.
 func peekHeader(c *net.TCPConn) (n int, err error) {
 	raw, err := c.SyscallConn()
 	if err != nil {
@@ -35,7 +35,7 @@ func peekHeader(c *net.TCPConn) (n int, err error) {
 			}
 			var more bool
 			n, more, err = headerLen(p[:got])
-			return !more // on false, RawConn.Read waits for more bytes and repeats
+			return !more // if false, RawConn.Read waits for more bytes and calls again
 		}
 	})
 	if read != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/conn/address"
 )
 
-// Trusted lists the addresses of proxies with trusted headers. The zero value is empty.
+// Trusted lists the addresses of the trusted proxies. The zero value is empty.
 type Trusted []netip.Prefix
 
 // ParseTrusted parses a comma-separated list of addresses and networks.
@@ -48,10 +48,10 @@ func (t Trusted) Has(a netip.Addr) bool {
 	return false
 }
 
-// Client returns the client of a request that a trusted proxy forwards. It is the last address in
-// X-Forwarded-For that is not trusted, because a client can forge the addresses before that one.
-// The result is invalid if the header has no address. If an entry is not an address, Client returns
-// the proxy that added the entry.
+// Client returns the client of a request that a trusted proxy has forwarded. It returns the last
+// address in X-Forwarded-For that is not a trusted proxy, because a client can forge all earlier
+// addresses. If it reaches an entry that is not an address, it returns the proxy that has added the
+// entry. If the header has no address, the result is invalid.
 func (t Trusted) Client(h http.Header) (client netip.AddrPort) {
 	lines := h["X-Forwarded-For"]
 	for i := len(lines) - 1; i >= 0; i-- {
@@ -84,7 +84,7 @@ func parseAddr(text string) (netip.AddrPort, bool) {
 	return netip.AddrPortFrom(a.Addr().Unmap().WithZone(""), a.Port()), err == nil
 }
 
-// KeyOf returns the key under which connections from a are counted; see [address.Key].
+// KeyOf returns the key by which connections from a are counted. See [address.Key].
 func KeyOf(a net.Addr) netip.Addr { return address.Key(AddrOf(a)) }
 
 // AddrOf returns the IP address of a, or the zero value if a has none.

@@ -12,7 +12,7 @@ import (
 )
 
 // file returns a duplicate of a listener's descriptor. It does not use the listener's File method,
-// because that would put the shared socket into blocking mode. Then accept would block in this
+// because that method puts the shared socket into blocking mode. Accept would then block in this
 // process and in the process that inherits the file.
 func file(ln net.Listener) (*os.File, error) {
 	conn, ok := ln.(syscall.Conn)

@@ -1,6 +1,6 @@
-// Package systemd implements the service's side of systemd's protocols: inherited listeners and
-// notifications. A process hands its listeners to its successor in the same way, with or without
-// systemd.
+// Package systemd implements the service's side of two systemd protocols: inherited listeners and
+// notifications. A process passes its listeners to its successor with the same protocol, even if
+// systemd is not used.
 package systemd
 
 import (
@@ -17,7 +17,7 @@ import (
 	"strings"
 )
 
-// The environment variables of sd_listen_fds(3) and sd_notify(3).
+// Environment variables of sd_listen_fds(3) and sd_notify(3).
 const (
 	listenPID    = "LISTEN_PID"
 	listenFDs    = "LISTEN_FDS"
@@ -27,23 +27,26 @@ const (
 
 const (
 	firstFD = 3 // number of the first inherited descriptor
-	// The last descriptor is a pipe on which a successor reports that it is ready.
+	// The name of the last descriptor if it is a pipe. A successor reports on the pipe that it is
+	// ready.
 	readyName = "successor"
 )
 
 // Inherited has the listeners and the pipe that this process inherited.
 type Inherited struct {
-	// Listeners has the listeners by their names in systemd's units. The caller owns the listeners.
+	// Listeners has the listeners by name. The names come from systemd's units or from the
+	// predecessor. The caller owns the listeners.
 	Listeners map[string]net.Listener
 
-	ready *os.File // nil if this process replaces no other
+	ready *os.File // nil if this process does not replace another one
 }
 
-// Inherit returns the inherited listeners. There may be none. It must be called only once.
+// Inherit returns the listeners and the pipe that this process has inherited, if any. It must be
+// called only once.
 func Inherit() (*Inherited, error) {
 	in := &Inherited{Listeners: make(map[string]net.Listener)}
-	// Only systemd sets this variable, because a predecessor does not know the process ID of its
-	// successor in advance.
+	// Only systemd sets LISTEN_PID. A predecessor cannot, because it does not know its successor's
+	// process ID in advance.
 	if pid := os.Getenv(listenPID); pid != "" && pid != strconv.Itoa(os.Getpid()) ||
 		os.Getenv(listenFDs) == "" {
 		return in, nil
@@ -60,8 +63,7 @@ func Inherit() (*Inherited, error) {
 			in.ready = f
 			break
 		}
-		// FileListener duplicates the descriptor. The duplicate is not inherited by child
-		// processes.
+		// FileListener duplicates the descriptor. Child processes do not inherit the duplicate.
 		ln, err := net.FileListener(f)
 		_ = f.Close()
 		if err == nil && in.Listeners[name] != nil {
@@ -78,7 +80,7 @@ func Inherit() (*Inherited, error) {
 // Succeeds reports whether this process replaces another one.
 func (in *Inherited) Succeeds() bool { return in.ready != nil }
 
-// Ready tells the predecessor that this process is serving.
+// Ready reports that this process is serving, to the predecessor or otherwise to systemd.
 func (in *Inherited) Ready() error {
 	if in.ready == nil {
 		return Notify("READY=1")
@@ -87,8 +89,8 @@ func (in *Inherited) Ready() error {
 	return errors.Join(err, in.ready.Close())
 }
 
-// Notify sends a state to systemd, in the format of sd_notify(3). It does nothing if systemd has
-// not requested notifications.
+// Notify sends state to systemd, in the format of sd_notify(3). It does nothing if systemd has not
+// requested notifications.
 func Notify(state string) error {
 	name := os.Getenv(notifySocket)
 	if name == "" {
@@ -102,9 +104,10 @@ func Notify(state string) error {
 	return errors.Join(err, conn.Close())
 }
 
-// Succeed starts cmd as the successor of this process, passes it the listeners, and waits until the
-// successor is ready. If cmd exits before it is ready, or ctx ends, Succeed kills cmd, and this
-// process keeps its listeners. A successor that is ready no longer depends on this process.
+// Succeed starts cmd as the successor of this process, passes it the listeners, and waits until it
+// is ready. If cmd exits early, or if ctx ends first, Succeed kills cmd and returns an error. This
+// process keeps its listeners in any case. A successor that is ready does not need this process any
+// more.
 func Succeed(ctx context.Context, cmd *exec.Cmd, listeners map[string]net.Listener) error {
 	ready, itsReady, err := os.Pipe()
 	if err != nil {
@@ -136,7 +139,7 @@ func Succeed(ctx context.Context, cmd *exec.Cmd, listeners map[string]net.Listen
 	_ = itsReady.Close()
 	defer context.AfterFunc(ctx, func() { _ = cmd.Process.Kill() })()
 	if _, err := io.ReadFull(ready, make([]byte, len("ready"))); err == nil {
-		return nil // without Wait, because this process exits first
+		return nil // no Wait, because this process exits first
 	}
 	_ = cmd.Process.Kill()
 	if err := cmd.Wait(); err != nil {

@@ -6,15 +6,16 @@ import (
 	"time"
 )
 
-// LingerTime is the time limit for sending a final answer and for Linger after it.
+// LingerTime is the time limit for sending a final response, and then for Linger.
 const LingerTime = 500 * time.Millisecond
 
-// lingerBytes is the largest number of bytes that Linger reads.
+// lingerBytes is the maximum number of bytes that Linger reads.
 const lingerBytes = 1 << 20
 
-// Linger reads from conn for a short time after the last answer, until the client closes it. If the
-// server closed a connection with unread bytes at once, the kernel would reset it, and the client
-// would see the reset instead of the answer.
+// Linger must be called after the last response, before the server closes conn. It reads from conn
+// until the client closes it, but only for a short time. If the server closed conn while there are
+// unread bytes, the kernel would reset the connection, and the client would see the reset instead
+// of the response.
 func Linger(conn net.Conn) {
 	half, ok := conn.(interface{ CloseWrite() error })
 	if ok && half.CloseWrite() == nil {

@@ -8,8 +8,8 @@ import (
 	"net"
 )
 
-// Of returns the TCP connection underneath c, or nil if there is none. The result may be c itself.
-// Of unwraps TLS and [proxy.Conn]. Use the result to get and set TCP options, but not to read or
+// Of returns c if it is a TCP connection, or the TCP connection that c wraps with TLS or as a
+// [proxy.Conn]. Otherwise it returns nil. Use the result only for TCP options, not to read or
 // write.
 func Of(c net.Conn) *net.TCPConn {
 	for {
@@ -23,16 +23,16 @@ func Of(c net.Conn) *net.TCPConn {
 	return tcp
 }
 
-// Plain returns c itself if c is a TCP connection. If c is a [proxy.Conn], Plain returns the TCP
-// connection that c wraps. If c is anything else, such as a TLS connection, Plain returns nil. The
-// result may be read from and written to, but the caller must close c, not the result.
+// Plain returns c if it is a TCP connection, or the TCP connection that c wraps as a [proxy.Conn].
+// Otherwise, for example for a TLS connection, it returns nil. The caller may read from the result
+// and write to it, but must close c instead.
 func Plain(c net.Conn) *net.TCPConn {
 	switch c := c.(type) {
 	case *net.TCPConn:
 		return c
 	case interface {
 		NetConn() net.Conn
-		ReadFrom(io.Reader) (int64, error) // a TLS connection has no such method
+		ReadFrom(io.Reader) (int64, error) // not a method of a TLS connection
 	}:
 		tcp, _ := c.NetConn().(*net.TCPConn)
 		return tcp
@@ -42,7 +42,7 @@ func Plain(c net.Conn) *net.TCPConn {
 
 type connKey struct{}
 
-// NewContext returns a copy of ctx that carries c, for the requests that arrive on c.
+// NewContext returns a context with the connection c, for the requests on c.
 func NewContext(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, connKey{}, c)
 }

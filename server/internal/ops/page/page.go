@@ -1,8 +1,8 @@
 // Package page serves the web page at /, which lists the live streams and plays one of them. The
-// page is plain HTML, CSS and JavaScript, is embedded in the binary, and loads nothing from other
-// servers.
+// page consists of HTML, CSS and JavaScript that are embedded in the binary. It loads nothing from
+// other servers.
 //
-// The page polls api/streams, a JSON document from package ops, once a second.
+// Once a second, the page requests api/streams, a JSON document from package ops.
 package page
 
 import (
@@ -20,8 +20,9 @@ import (
 //go:embed assets
 var files embed.FS
 
-// policy allows the page to load resources only from this server, and to run no inline scripts,
-// because the page shows stream names, which publishers choose. Other pages may not frame the page.
+// policy allows the page to load resources only from this server, and to run no inline scripts.
+// This matters because the page shows stream names, which publishers choose. Other sites may not
+// show the page in a frame.
 const policy = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; object-src 'none'"
 
 type asset struct {
@@ -30,15 +31,15 @@ type asset struct {
 	body        []byte
 }
 
-// Handler serves the viewers' page at / and its assets under /page/. It answers GET and HEAD, and
-// 404 for every other path.
+// Handler returns the handler of the viewers' page at / and its assets under /page/. It answers GET
+// and HEAD requests. For every other path it returns status 404.
 func Handler() http.Handler { return handler("index.html", "admin.html") }
 
-// Admin returns the handler of the operator's page. The page lists clients, and can end streams,
-// viewers and the server. Otherwise the handler is like that of Handler.
+// Admin returns the handler of the operator's page. This page lists clients, and can end streams,
+// viewers and the server. Otherwise it is like the handler that Handler returns.
 func Admin() http.Handler { return handler("admin.html", "index.html") }
 
-// handler serves the page index at /. It does not serve the page other.
+// handler returns a handler with the page index at /. The page other is not served.
 func handler(index, other string) http.Handler {
 	assets := load(index, other)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -58,16 +59,16 @@ func handler(index, other string) http.Handler {
 		h.Set("Content-Security-Policy", policy)
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Referrer-Policy", "no-referrer")
-		// The browser must revalidate its copy each time, because a new binary has a new page at
-		// the same URLs. Add keeps the value "private" if the caller has set it.
+		// The browser must revalidate the page each time, because a new binary has another page at
+		// the same URL. Add keeps "private" if the caller has set it.
 		h.Add("Cache-Control", "no-cache")
 		h.Set("ETag", a.etag)
 		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(a.body))
 	})
 }
 
-// types lists the content types of the assets. It is used because the types of package mime depend
-// on the machine.
+// types has the content types of the assets. Package mime is not used, because its types depend on
+// the machine.
 var types = map[string]string{
 	".html": "text/html",
 	".css":  "text/css",
@@ -75,11 +76,11 @@ var types = map[string]string{
 	".svg":  "image/svg+xml",
 }
 
-// load returns the assets of the page index by URL path, without the page other.
+// load returns the assets by URL path. The page index is at /, and the page other is left out.
 func load(index, other string) map[string]asset {
 	entries, err := files.ReadDir("assets")
 	if err != nil {
-		panic(err) // the binary was built without the page
+		panic(err) // the binary has no assets
 	}
 	assets := make(map[string]asset)
 	for _, entry := range entries {

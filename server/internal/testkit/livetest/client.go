@@ -1,5 +1,5 @@
-// Package livetest publishes streams to a server under test and watches them, as encoders and
-// players do.
+// Package livetest publishes and watches streams of a server under test, as encoders and players
+// do.
 package livetest
 
 import (
@@ -14,18 +14,18 @@ import (
 	"github.com/millrace-io/millrace/internal/testkit/nettest"
 )
 
-// A Client makes requests to the server at Addr. It ends the test if it cannot create a request or
-// a connection.
+// A Client makes requests to the server at Addr. The test fails and ends if a request or a
+// connection cannot be created.
 type Client struct {
 	T    testing.TB
 	Addr string
 	Log  *nettest.LogBook // the server's log
 }
 
-// URL returns the address of path.
+// URL returns the URL of path on the server.
 func (c *Client) URL(path string) string { return "http://" + c.Addr + path }
 
-// Logged waits until one line of the server's log contains all of words.
+// Logged waits until the server's log has a line that contains all words.
 func (c *Client) Logged(words ...string) {
 	c.T.Helper()
 	nettest.Eventually(c.T, fmt.Sprintf("a log line with %q", words), func() bool {
@@ -44,7 +44,7 @@ func (c *Client) Logged(words ...string) {
 
 // A Response is a response with its complete body.
 type Response struct {
-	Status int // 0 if the request failed; the error is in Body then
+	Status int // 0 if the request failed; Body then has the error
 	Header http.Header
 	Body   string
 }
@@ -90,8 +90,8 @@ func (c *Client) Request(method, path, body string, header ...string) Response {
 	return c.Do(req)
 }
 
-// HTTP2 returns a client that speaks HTTP/2 without TLS. The client receives at most window bytes
-// of a response before they are read.
+// HTTP2 returns an HTTP/2 client without TLS. It receives at most window bytes of a response in
+// advance.
 func HTTP2(t testing.TB, window int) *http.Client {
 	t.Helper()
 	protocols := new(http.Protocols)
@@ -102,8 +102,8 @@ func HTTP2(t testing.TB, window int) *http.Client {
 	return &http.Client{Transport: tr}
 }
 
-// Dial opens a connection for a hand-written request, and writes head to it. Lines of head end with
-// "\n", which Dial replaces with "\r\n".
+// Dial opens a connection and writes head, a hand-written request. It replaces each "\n" in head
+// with "\r\n".
 func (c *Client) Dial(head string) net.Conn {
 	c.T.Helper()
 	conn := nettest.Dial(c.T, c.Addr, 0)

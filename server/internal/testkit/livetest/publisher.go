@@ -13,17 +13,17 @@ import (
 // A Publisher publishes a stream over HTTP with a chunked body, as encoders do.
 type Publisher struct {
 	t      testing.TB
-	Body   *io.PipeWriter // the body of the request
+	Body   *io.PipeWriter // body of the request
 	answer chan Response
 }
 
-// Publisher starts a publisher of the stream name, over HTTP/1.
+// Publisher starts to publish the stream with this name over HTTP/1.
 func (c *Client) Publisher(name string) *Publisher {
 	c.T.Helper()
 	return c.PublisherBy(http.DefaultClient, name)
 }
 
-// PublisherBy starts a publisher of the stream name, which sends its request with client.
+// PublisherBy starts to publish the stream with this name. client sends the request.
 func (c *Client) PublisherBy(client *http.Client, name string) *Publisher {
 	c.T.Helper()
 	r, w := io.Pipe()
@@ -41,7 +41,7 @@ func (c *Client) PublisherBy(client *http.Client, name string) *Publisher {
 	return p
 }
 
-// Send sends b.
+// Send writes b to the body.
 func (p *Publisher) Send(b []byte) {
 	p.t.Helper()
 	if _, err := p.Body.Write(b); err != nil {

@@ -27,14 +27,14 @@ type RTMP struct {
 	dec *rtmp.Decoder
 }
 
-// handshakeSize is the length of C1, C2, S1 and S2 in bytes.
+// handshakeSize is the length in bytes of each of C1, C2, S1 and S2.
 const handshakeSize = 1536
 
-// maxMessage is the maximum length of a message that the client accepts, in bytes.
+// maxMessage is the maximum length in bytes of a message from the server.
 const maxMessage = 16 << 20
 
-// NewRTMP performs the handshake on conn, and ends the test if it fails. It closes conn at the end
-// of the test.
+// NewRTMP performs the handshake on conn. If it fails, the test ends. conn is closed at the end of
+// the test.
 func NewRTMP(t testing.TB, conn net.Conn) *RTMP {
 	t.Helper()
 	_ = conn.SetDeadline(time.Now().Add(2 * nettest.Timeout))
@@ -63,16 +63,15 @@ func NewRTMP(t testing.TB, conn net.Conn) *RTMP {
 	return c
 }
 
-// ChunkSize sets the chunk size of the messages that the client sends from now on. The initial size
-// is 128 bytes.
+// ChunkSize sets the chunk size for further messages to the server. Initially it is 128 bytes.
 func (c *RTMP) ChunkSize(n int) {
 	c.t.Helper()
 	c.enc.SetChunkSize(&c.out, n)
 	c.flush()
 }
 
-// flush sends the pending messages. It ignores errors, because on a closed connection tests still
-// read the server's last messages.
+// flush sends the messages in out. It ignores errors, because tests read the server's last messages
+// after the connection was closed.
 func (c *RTMP) flush() { _, _ = c.out.WriteTo(c.Conn) }
 
 // Send sends a message. It returns an error if writing to the connection fails.
@@ -83,7 +82,6 @@ func (c *RTMP) Send(m rtmp.Message, body []byte) error {
 	return err
 }
 
-// make appends a message to the pending messages in out.
 func (c *RTMP) make(m rtmp.Message, body []byte) {
 	c.t.Helper()
 	var b millrace.Chain
@@ -93,8 +91,8 @@ func (c *RTMP) make(m rtmp.Message, body []byte) {
 	}
 }
 
-// Call sends a command on a message stream. The command consists of name, a transaction number and
-// values. The first of the values is null or an object, and the others are arguments.
+// Call sends a command on the message stream. The command consists of name, a number, and values.
+// The first value is null or an object. The others are arguments.
 func (c *RTMP) Call(stream uint32, name string, values ...any) {
 	c.t.Helper()
 	c.calls++
@@ -102,21 +100,20 @@ func (c *RTMP) Call(stream uint32, name string, values ...any) {
 	_ = c.Send(rtmp.Message{Type: rtmp.TypeCommand, ChunkStream: 3, Stream: stream}, body)
 }
 
-// Ping sends a ping request with the number v. The server answers with the same number.
+// Ping sends a ping request with the number v. The server's response has the same number.
 func (c *RTMP) Ping(v uint32) error {
 	c.ping(v)
 	_, err := c.out.WriteTo(c.Conn)
 	return err
 }
 
-// ping appends a ping request to out.
 func (c *RTMP) ping(v uint32) {
 	const request = 6
 	c.make(rtmp.Message{Type: rtmp.TypeUserControl, ChunkStream: 2},
 		binary.BigEndian.AppendUint32([]byte{0, request}, v))
 }
 
-// PingUntilItEnds sends ping requests, and reads no responses, until the server has closed the
+// PingUntilItEnds sends ping requests without reading the responses, until the server closes the
 // connection.
 func (c *RTMP) PingUntilItEnds() {
 	c.t.Helper()
@@ -135,7 +132,7 @@ func (c *RTMP) PingUntilItEnds() {
 	}
 }
 
-// Pong returns the number in the response to a Ping; ok is false for other messages.
+// Pong returns the number in the response to a Ping. If m is another message, ok is false.
 func (m *RTMPMessage) Pong() (v uint32, ok bool) {
 	const response = 7
 	if m.Type != rtmp.TypeUserControl || len(m.Body) != 6 || m.Body[1] != response {
@@ -150,7 +147,7 @@ type RTMPMessage struct {
 	Body []byte
 }
 
-// Command returns the values of a command, or nil for other messages.
+// Command returns the values in a command. If m is another message, it returns nil.
 func (m *RTMPMessage) Command() []any {
 	if m.Type != rtmp.TypeCommand {
 		return nil
@@ -159,8 +156,7 @@ func (m *RTMPMessage) Command() []any {
 	return values
 }
 
-// Status returns the level, code and description of an onStatus message; ok is false for other
-// messages.
+// Status returns the content of an onStatus message. If m is another message, ok is false.
 func (m *RTMPMessage) Status() (s Status, ok bool) {
 	values := m.Command()
 	if len(values) < 4 || values[0] != "onStatus" {
@@ -184,7 +180,8 @@ func (m *RTMPMessage) Status() (s Status, ok bool) {
 // A Status is the content of an onStatus message.
 type Status struct{ Level, Code, Description string }
 
-// Tag returns an audio, video or metadata message as an FLV tag. It returns nil for other messages.
+// Tag returns an audio, video or metadata message as an FLV tag. If m is another message, it
+// returns nil.
 func (m *RTMPMessage) Tag() []byte {
 	switch m.Type {
 	case rtmp.TypeAudio, rtmp.TypeVideo:
@@ -215,8 +212,8 @@ func (c *RTMP) Next() (*RTMPMessage, error) {
 	return &RTMPMessage{m, p}, nil
 }
 
-// await reads messages until wanted returns true for one, and returns that message. what names the
-// message if the test fails.
+// await reads messages up to the first one for which wanted returns true, and returns that message.
+// what describes the message in the error of the test.
 func (c *RTMP) await(what string, wanted func(m *RTMPMessage) bool) *RTMPMessage {
 	c.t.Helper()
 	for {
@@ -230,8 +227,8 @@ func (c *RTMP) await(what string, wanted func(m *RTMPMessage) bool) *RTMPMessage
 	}
 }
 
-// Connect connects to the application app and creates a message stream. more are further properties
-// of the connect command.
+// Connect connects to the application app and creates a message stream. The properties in more are
+// added to the connect command.
 func (c *RTMP) Connect(app string, more ...rtmp.Property) {
 	c.t.Helper()
 	c.Call(0, "connect", append(rtmp.Object{{Name: "app", Value: app},
@@ -242,7 +239,7 @@ func (c *RTMP) Connect(app string, more ...rtmp.Property) {
 	c.result("createStream")
 }
 
-// result reads messages up to the result of the last call.
+// result reads messages up to the result of the last Call.
 func (c *RTMP) result(what string) {
 	c.t.Helper()
 	c.await(what, func(m *RTMPMessage) bool {
@@ -251,20 +248,20 @@ func (c *RTMP) result(what string) {
 	})
 }
 
-// Publish requests to publish, and returns the first status.
+// Publish sends a publish request, and returns the first status that the server sends.
 func (c *RTMP) Publish(key string) Status {
 	c.t.Helper()
 	c.Call(rtmp.Stream, "publish", nil, key, "live")
 	return c.AwaitStatus()
 }
 
-// Play requests to play, and does not wait for a response.
+// Play sends a play request. It does not wait for a response.
 func (c *RTMP) Play(key string) {
 	c.t.Helper()
 	c.Call(rtmp.Stream, "play", nil, key)
 }
 
-// AwaitStatus reads messages up to the next onStatus.
+// AwaitStatus reads messages up to the next onStatus message.
 func (c *RTMP) AwaitStatus() (s Status) {
 	c.t.Helper()
 	c.await("a status", func(m *RTMPMessage) (ok bool) {
@@ -274,7 +271,7 @@ func (c *RTMP) AwaitStatus() (s Status) {
 	return s
 }
 
-// AwaitCode reads messages up to the next onStatus with the given code.
+// AwaitCode reads messages up to the next onStatus message with this code.
 func (c *RTMP) AwaitCode(code string) (s Status) {
 	c.t.Helper()
 	c.await(code, func(m *RTMPMessage) (ok bool) {
@@ -284,7 +281,7 @@ func (c *RTMP) AwaitCode(code string) (s Status) {
 	return s
 }
 
-// SendTags sends FLV tags as messages. It puts @setDataFrame before metadata, as encoders do.
+// SendTags sends FLV tags as messages. It adds @setDataFrame before metadata, as encoders do.
 func (c *RTMP) SendTags(tags ...[]byte) error {
 	c.t.Helper()
 	for _, tag := range tags {
@@ -307,13 +304,13 @@ func (c *RTMP) SendTags(tags ...[]byte) error {
 	return nil
 }
 
-// NextTag reads messages up to the next one that is a tag, and returns the tag.
+// NextTag reads messages up to the next tag, and returns the tag.
 func (c *RTMP) NextTag() []byte {
 	c.t.Helper()
 	return c.await("a tag", func(m *RTMPMessage) bool { return m.Tag() != nil }).Tag()
 }
 
-// Rest reads up to the end of the connection, and returns the tags and the statuses.
+// Rest reads messages until the connection ends, and returns the tags and statuses.
 func (c *RTMP) Rest() (tags [][]byte, statuses []Status) {
 	c.t.Helper()
 	for {
@@ -333,8 +330,7 @@ func (c *RTMP) Rest() (tags [][]byte, statuses []Status) {
 	}
 }
 
-// AwaitEnd reads until the connection ends, no matter with which error. The test fails if it does
-// not end.
+// AwaitEnd reads until the connection ends with any error. If it does not end, the test fails.
 func (c *RTMP) AwaitEnd() {
 	c.t.Helper()
 	for {
@@ -348,7 +344,7 @@ func (c *RTMP) AwaitEnd() {
 	}
 }
 
-// RTMPChunks returns a message encoded in chunks of size bytes.
+// RTMPChunks returns a message in chunks with at most size bytes of payload.
 func RTMPChunks(m rtmp.Message, body []byte, size int) []byte {
 	var enc rtmp.Encoder
 	defer enc.Release()

@@ -21,7 +21,7 @@ type Watcher struct {
 }
 
 // Watcher requests path and reads the head of the response. rcvbuf is the size of the connection's
-// receive buffer in bytes; 0 leaves it to the system.
+// receive buffer in bytes. 0 means the system's default.
 func (c *Client) Watcher(path string, rcvbuf int) *Watcher {
 	c.T.Helper()
 	w := c.Ask(path, rcvbuf)
@@ -29,20 +29,20 @@ func (c *Client) Watcher(path string, rcvbuf int) *Watcher {
 	return w
 }
 
-// Ask is like Watcher, but does not read the head of the response. Begin reads it.
+// Ask is like Watcher, but does not read the head of the response. Begin does that.
 func (c *Client) Ask(path string, rcvbuf int) *Watcher {
 	c.T.Helper()
 	return c.AskOn(nettest.Dial(c.T, c.Addr, rcvbuf), path)
 }
 
-// AskOn is like Ask, on the existing connection conn.
+// AskOn is like Ask, but uses the connection conn.
 func (c *Client) AskOn(conn net.Conn, path string) *Watcher {
 	_ = conn.SetDeadline(time.Now().Add(2 * nettest.Timeout))
 	fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: %s\r\n\r\n", path, c.Addr)
 	return &Watcher{t: c.T, Conn: conn, R: bufio.NewReader(conn)}
 }
 
-// Begin reads the head of the response, and ends the test if the status is not 200.
+// Begin reads the head of the response. If the status is not 200, the test ends.
 func (w *Watcher) Begin() {
 	w.t.Helper()
 	res, err := http.ReadResponse(w.R, nil)

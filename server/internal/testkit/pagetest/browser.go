@@ -14,34 +14,33 @@ import (
 	"github.com/millrace-io/millrace/internal/testkit/nettest"
 )
 
-// limit is the maximum lifetime of a browser, in case a test gets stuck.
+// limit is the maximum lifetime of a browser, in case a test hangs.
 const limit = 5 * time.Minute
 
-// Console collects the messages on the browser's console: messages of the page and messages of the
-// browser.
+// A Console collects the messages of the page and of the browser on the browser's console.
 type Console struct {
 	mu    sync.Mutex
 	lines []string
 }
 
-// Lines returns the messages collected so far. Each line has the form "error: text (address)".
+// Lines returns all messages so far. Each has the form "error: text (address)".
 func (c *Console) Lines() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.lines)
 }
 
-// Browser starts Chromium with a new profile and an empty tab. It stops Chromium at the end of the
-// test.
+// Browser starts Chromium with a new profile and an empty tab. Chromium is stopped at the end of
+// the test.
 func Browser(t testing.TB) (context.Context, *Console) {
 	t.Helper()
 	path := need.Program(t, "chromium", "chromium-browser", "google-chrome", "headless-shell")
 	options := append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.ExecPath(path),
-		// Chromium leaves files in TMPDIR, and listens there on a Unix socket.
+		// Chromium creates files and a Unix socket in TMPDIR.
 		chromedp.Env("TMPDIR="+nettest.PlainDir(t)),
-		// Chromium's sandbox does not work as root and in most containers. Only our own page is
-		// opened.
+		// Chromium's sandbox does not work as root, or in most containers. It is not needed,
+		// because the tests only open our pages.
 		chromedp.NoSandbox,
 		chromedp.IgnoreCertErrors, // test servers have self-signed certificates
 		chromedp.DisableGPU,
@@ -51,7 +50,7 @@ func Browser(t testing.TB) (context.Context, *Console) {
 	ctx, cancelTime := context.WithTimeout(context.Background(), limit)
 	ctx, cancelProcess := chromedp.NewExecAllocator(ctx, options...)
 	ctx, cancelTab := chromedp.NewContext(ctx)
-	if err := chromedp.Do(ctx); err != nil { // starts Chromium; a second try would panic
+	if err := chromedp.Do(ctx); err != nil { // starts Chromium; a second call would panic
 		cancelTab()
 		cancelProcess()
 		cancelTime()
@@ -79,8 +78,7 @@ func Browser(t testing.TB) (context.Context, *Console) {
 	return ctx, console
 }
 
-// Await evaluates a JavaScript expression in the tab until it is true. The test fails after 20
-// seconds.
+// Await waits until a JavaScript expression in the tab is true. The test fails after 20 seconds.
 func Await(t testing.TB, ctx context.Context, expression string) {
 	t.Helper()
 	if _, err := chromedp.Run(ctx, chromedp.Poll[bool](expression,

@@ -19,13 +19,13 @@ import (
 const (
 	hlsPackage = "hls.js@1.7.4"
 	hlsFile    = "package/dist/hls.min.js"
-	// hlsSum is the SHA-256 of the file.
+	// hlsSum is the SHA-256 of hlsFile.
 	hlsSum = "cfc70cc9e9fc63d071919e087670abc760c8fd1bc889b88588026e4d22193bbe"
 	hlsMax = 4 << 20
 )
 
-// HLSJS returns the script of hls.js, the HLS player of web pages. It fetches the script with npm
-// and keeps it in the user's cache, if there is one.
+// HLSJS returns the script of hls.js, an HLS player for web pages. It downloads the script with
+// npm, and stores it in the user's cache directory if there is one.
 func HLSJS(t testing.TB) []byte {
 	t.Helper()
 	cache, err := os.UserCacheDir()
@@ -51,10 +51,11 @@ func HLSJS(t testing.TB) []byte {
 	if got := sum(script); got != hlsSum {
 		t.Fatalf("%s of %s has the SHA-256 %s, want %s", hlsFile, hlsPackage, got, hlsSum)
 	}
-	// Another test may write the script at the same time. A rename keeps the file complete.
+	// Use a rename to keep the file complete, because another test may write the file at the same
+	// time.
 	part := filepath.Join(dir, "script")
 	if os.MkdirAll(filepath.Dir(kept), 0o755) == nil && os.WriteFile(part, script, 0o644) == nil {
-		// If the cache is on another file system, the rename fails, and the next test fetches the
+		// The rename fails if the cache is on another file system. The next test then downloads the
 		// script again.
 		_ = os.Rename(part, kept)
 	}
@@ -66,7 +67,7 @@ func sum(p []byte) string {
 	return hex.EncodeToString(s[:])
 }
 
-// unpack returns the contents of the file called name in the package at path.
+// unpack returns the content of a file in a package. path is the path of the package.
 func unpack(path, name string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {

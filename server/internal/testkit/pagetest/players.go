@@ -14,9 +14,9 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// playerPage plays streams with hls.js, each in a separate video element. Each player records its
-// latency four times a second. The function begin clears the records, so that the time before the
-// player plays steadily does not count.
+// playerPage is a page that plays streams with hls.js, each in a separate video element. It records
+// the latency of each player four times a second. The function begin deletes the records of a
+// player, so that they do not include the time before it plays steadily.
 const playerPage = `<!doctype html><script src="hls.js"></script><script>
 const players = {};
 function play(name, url, config) {
@@ -55,22 +55,21 @@ function report(name) {
 }
 </script><body>`
 
-// A Playback is what the page recorded of a player since begin was called.
+// A Playback contains the page's records of a player since begin was called.
 type Playback struct {
-	Time, From float64 // playback positions in seconds; From is that at begin
+	Time, From float64 // playback positions in seconds: now and at begin
 	Behind     []float64
 	Errors     []string // errors from which hls.js recovered
 	Fatal      []string
-	Waiting    int // number of times that the video ran out of data
+	Waiting    int // how often the video ran out of data
 	Width      int
 	Ended      bool // whether the video has reached the end of the stream
 	Pictures   int
 	Dropped    int
-	Target     float64 // hls.js's target latency in seconds
+	Target     float64 // target latency of hls.js in seconds
 }
 
-// Mistakes returns the errors, without the errors that occur when a busy machine leaves the browser
-// too little time.
+// Mistakes returns all errors except those that a browser has on a busy machine.
 func (p *Playback) Mistakes() (list []string) {
 	for _, e := range slices.Concat(p.Errors, p.Fatal) {
 		if !strings.Contains(e, "bufferStalledError") &&
@@ -88,7 +87,7 @@ func (p *Playback) String() string {
 		p.Fatal)
 }
 
-// spread returns the minimum, the maximum and the median as text.
+// spread formats the minimum, the maximum and the median of latencies in milliseconds.
 func spread(ms []float64) string {
 	if len(ms) == 0 {
 		return "unknown"
@@ -97,21 +96,21 @@ func spread(ms []float64) string {
 	return fmt.Sprintf("%.0f to %.0f ms, median %.0f ms,", s[0], s[len(s)-1], s[len(s)/2])
 }
 
-// A Players is a web page that plays streams with hls.js. Its origin is not that of the server
+// A Players is a web page that plays streams with hls.js. It is on another origin than the server
 // under test.
 type Players struct {
 	t   testing.TB
 	ctx context.Context
 }
 
-// reachTime is the additional time that a player may need on a busy machine.
+// reachTime is how much longer a player may take on a busy machine.
 const reachTime = 30 * time.Second
 
-// NewPlayers opens a page that plays streams. The page is closed at the end of the test.
+// NewPlayers opens a page that plays streams. It is closed at the end of the test.
 func NewPlayers(t testing.TB) *Players { return OpenPage(t, playerPage) }
 
-// OpenPage opens a page with the contents html. It may load hls.js from the address "hls.js". Its
-// origin is not that of the server under test. The page is closed at the end of the test.
+// OpenPage opens a page with the content html, which may load "hls.js". The page is on another
+// origin than the server under test. It is closed at the end of the test.
 func OpenPage(t testing.TB, html string) *Players {
 	t.Helper()
 	script := HLSJS(t)
@@ -132,7 +131,7 @@ func OpenPage(t testing.TB, html string) *Players {
 	return &Players{t, ctx}
 }
 
-// Eval returns the value of a JavaScript expression, as text.
+// Eval evaluates a JavaScript expression, and returns the value as text.
 func (p *Players) Eval(expression string) string {
 	p.t.Helper()
 	text, err := chromedp.Run(p.ctx, chromedp.Evaluate[string]("String("+expression+")"))
@@ -142,15 +141,15 @@ func (p *Players) Eval(expression string) string {
 	return text
 }
 
-// Play starts a player called name. config is the configuration of hls.js: the properties of a
+// Play starts a player with this name. config is the configuration of hls.js: the properties of a
 // JavaScript object, without the braces.
 func (p *Players) Play(name, url, config string) {
 	p.t.Helper()
 	p.Eval(fmt.Sprintf("play(%q, %q, {%s})", name, url, config))
 }
 
-// Reaches waits until the player has played more than the given seconds since begin was called in
-// the page. The test fails if that takes too long or the player has a fatal error.
+// Reaches waits until the player has played for more than the given seconds since begin was called.
+// The test fails if this takes too long, or if the player has a fatal error.
 func (p *Players) Reaches(name string, seconds float64) {
 	p.t.Helper()
 	deadline := time.Now().Add(reachTime + time.Duration(seconds)*time.Second)
@@ -166,7 +165,7 @@ func (p *Players) Reaches(name string, seconds float64) {
 	}
 }
 
-// Report returns the record of a player since begin was called in the page.
+// Report returns the records of a player since begin was called.
 func (p *Players) Report(name string) *Playback {
 	p.t.Helper()
 	r := new(Playback)

@@ -1,5 +1,4 @@
-// Package redisclient returns options for go-redis clients of the servers that package redistest
-// starts.
+// Package redisclient returns go-redis options for the servers that package redistest starts.
 package redisclient
 
 import (
@@ -8,8 +7,7 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// Options returns new options for a client of e. Timeouts and the other options have the defaults
-// of go-redis.
+// Options returns the options for a client of the server e.
 func Options(e redistest.Endpoint) *redis.Options {
 	return &redis.Options{
 		Network:                  e.Network,
@@ -20,8 +18,7 @@ func Options(e redistest.Endpoint) *redis.Options {
 	}
 }
 
-// ClusterOptions returns new options for a client of c. Timeouts and the other options have the
-// defaults of go-redis.
+// ClusterOptions returns the options for a client of the cluster c.
 func ClusterOptions(c *redistest.Cluster) *redis.ClusterOptions {
 	return &redis.ClusterOptions{Addrs: c.Addrs(), MaintNotificationsConfig: noMaintenance()}
 }
