@@ -38,7 +38,8 @@ import (
 //     the requested stream.
 //
 // A browser that opens a page with ?token=TOKEN gets a cookie. The requests, players and links of
-// the page then need no token. The cookie does not allow the browser to write.
+// the page then need no token. The cookie grants the right to read, and on the admin listener also
+// the operator's actions, which its page needs. It never allows the browser to publish or write.
 //
 // A client of the admin listener may use the operator's actions if it may read. If there is no
 // admin token, the listener must be a loopback listener. A page of another site may never use these

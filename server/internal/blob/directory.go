@@ -441,7 +441,10 @@ func (d *directory) Delete(_ context.Context, key string, only Condition) error 
 	if err := d.remove(at, only); err != nil {
 		return err
 	}
-	return d.sync(shardName(at.shard))
+	if err := d.sync(shardName(at.shard)); err != nil {
+		return fmt.Errorf("%w: %w", ErrUnsure, err)
+	}
+	return nil
 }
 
 func (d *directory) remove(at file, only Condition) error {
