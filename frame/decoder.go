@@ -111,9 +111,9 @@ type Decoder struct {
 	//	begun, sealed != nil: kept[:open] is plain, and the next chunk is kept[open:] and then the next bytes of r
 }
 
-// NewDecoder returns a Decoder of the frames in r. The Decoder borrows r and f as long as it is
-// used; there is nothing to close. After a frame is returned, r is positioned after it, unless a
-// later call failed. NewDecoder panics if a header is larger than the Reader's Size.
+// NewDecoder returns a Decoder of the frames in r. The Decoder borrows r and f while it is used;
+// there is nothing to close. After a frame is returned, r is positioned after it, unless a later
+// call failed. NewDecoder panics if a header is larger than the Reader's Size.
 func NewDecoder(r *millrace.Reader, f Format, opts ...Option) *Decoder {
 	d := &Decoder{r: r, f: f, size: f.HeaderSize(), maxPayload: defaultMaxPayload}
 	if d.size < 1 || d.size > r.Size() {

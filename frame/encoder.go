@@ -13,7 +13,7 @@ type Encoder struct {
 	head []byte // memory for a header
 }
 
-// NewEncoder returns an Encoder of frames of f, and borrows f as long as it is used.
+// NewEncoder returns an Encoder of frames of f, and borrows f while it is used.
 func NewEncoder(f Encoding) *Encoder { return &Encoder{f: f} }
 
 // Append appends a frame to dst: the header, with the payload's length filled in, and the payload

@@ -32,8 +32,8 @@ type Opener struct {
 }
 
 // NewOpener returns an Opener of the frames in r. The key of aead must not have been used before.
-// The options are those of a frame.Decoder. Their kinds come from [Header.Kind], and their limits
-// are sizes of plain text. The Opener borrows r as long as it is used; there is nothing to close.
+// An Opener has the options of a frame.Decoder. Their kinds come from [Header.Kind], and their
+// limits are sizes of plain text. The Opener borrows r while it is used; there is nothing to close.
 // NewOpener panics unless aead has nonces of 12 bytes and an overhead of 16.
 func NewOpener(r *millrace.Reader, aead cipher.AEAD, opts ...frame.Option) *Opener {
 	o := &Opener{f: sealedFormat{state: newCipherState(aead)}}

@@ -85,9 +85,9 @@ type header struct {
 	extended bool   // the timestamp was in the extended field of four bytes
 }
 
-// NewDecoder returns a Decoder that reads from r, and borrows r as long as it is used. The Size of
-// r must be at least 18; that of [millrace.NewReader] is 4096. For a message of more than
-// maxMessage bytes, Next returns a *LimitError. [Decoder.Release] releases unfinished messages.
+// NewDecoder returns a Decoder that reads from r, and borrows r while it is used. The Size of r
+// must be at least 18; that of [millrace.NewReader] is 4096. For a message of more than maxMessage
+// bytes, Next returns a *LimitError. [Decoder.Release] releases unfinished messages.
 func NewDecoder(r *millrace.Reader, maxMessage int) *Decoder {
 	d := &Decoder{r: r, pool: millrace.DefaultPool(), maxStreams: maxChunkStreams,
 		chunk: defaultChunkSize, copyBelow: copyBelow, streams: make(map[int]*chunkStream)}

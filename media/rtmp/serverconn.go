@@ -204,7 +204,7 @@ func (c *ServerConn) Paused() bool { return c.paused }
 // Next appends the body of the next audio, video or data message to dst, which then owns it. When
 // Paused changes, Next returns a message of TypeCommand without a body. It handles all other
 // messages itself. If the client ends the stream, the error is io.EOF. If the connection ends
-// before that, the error is io.ErrUnexpectedEOF. Other errors are those of [Decoder.Next].
+// before that, the error is io.ErrUnexpectedEOF. Other errors are from [Decoder.Next].
 func (c *ServerConn) Next(dst *millrace.Chain) (Message, error) {
 	for {
 		m, err := c.read()

@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// Ports below those of outgoing connections, which start at 32768 on Linux and at 49152 on macOS.
-// No outgoing connection can therefore take the port of a server that a test kills and starts
-// again.
+// Ports below the range of outgoing connections, which starts at 32768 on Linux and at 49152 on
+// macOS. No outgoing connection can therefore take the port of a server that a test kills and
+// starts again.
 const (
 	firstPort = 12000
 	lastPort  = 31999

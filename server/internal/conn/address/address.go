@@ -72,7 +72,7 @@ func New(l Limits) *Table {
 // Existing connections without an account do not get one.
 func (t *Table) SetLimits(l Limits) { t.limits.Store(&l) }
 
-// An Account counts what one address uses. A nil Account has no limits.
+// An Account counts the resources that an address uses. A nil Account has no limits.
 type Account struct {
 	// Invariants, while table.mu is not held:
 	//

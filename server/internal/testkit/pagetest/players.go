@@ -41,7 +41,7 @@ function begin(name) {
   p.behind.length = p.errors.length = p.waiting = 0;
   p.from = p.video.currentTime;
 }
-function jump(name) { // as a user does: hls.js plays faster only if it is less than a segment behind what it wants
+function jump(name) { // as a user does: hls.js plays faster only if it is less than a segment behind its target
   const p = players[name];
   if (p.hls.latency > 3 && p.hls.liveSyncPosition) p.video.currentTime = p.hls.liveSyncPosition;
 }
@@ -69,7 +69,7 @@ type Playback struct {
 	Target     float64 // target latency of hls.js in seconds
 }
 
-// Mistakes returns all errors except those that a browser has on a busy machine.
+// Mistakes returns all errors, except errors that a busy machine causes.
 func (p *Playback) Mistakes() (list []string) {
 	for _, e := range slices.Concat(p.Errors, p.Fatal) {
 		if !strings.Contains(e, "bufferStalledError") &&
