@@ -36,7 +36,7 @@ type Buffer interface {
 	SetStart(i int)
 	// Seal encrypts the frame, beginning at its start, in place, and appends the AEAD's tag. It
 	// borrows nonce and additionalData, which may be bytes of the frame before its start. Seal
-	// needs room for the tag, but at least 16 bytes. Without that room, it returns ErrFull and
+	// needs room for the tag, and at least 16 bytes. Without that room, it returns ErrFull and
 	// leaves the frame unchanged.
 	Seal(aead cipher.AEAD, nonce, additionalData []byte) error
 	// Open decrypts the frame, beginning at its start, in place, and removes the AEAD's tag. It
