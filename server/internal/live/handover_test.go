@@ -338,7 +338,8 @@ func TestClockNeverGoesBack(t *testing.T) {
 	})
 }
 
-// The clock runs as long as a publisher stays, beyond half of its 32 bits, and beyond all of them.
+// The clock of frames and of other tags runs as long as a publisher stays, beyond half of its 32
+// bits, and beyond all of them.
 func TestClockRunsForMonths(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHubTest(t, nil)
@@ -348,11 +349,14 @@ func TestClockRunsForMonths(t *testing.T) {
 		w.read()
 		const step = 1 << 28 // ms: three days
 		for i := range uint32(20) {
-			h.send(p, picture(true, i*step, 10))
+			h.send(p, picture(true, i*step, 10),
+				flvTag(flv.TypeScript, i*step+1, []byte("\x02\x00\x0aonCuePoint")))
 			tags := w.read()
-			if got, want := timeOf(tags[len(tags)-1]), 5000+i*step; got != want {
-				t.Fatalf("after %d days the clock is at %d ms, want %d", i*step/86_400_000, got,
-					want)
+			for k, want := range []uint32{5000 + i*step, 5001 + i*step} {
+				if got := timeOf(tags[len(tags)-2+k]); got != want {
+					t.Fatalf("after %d days tag %d has the time %d ms, want %d", i*step/86_400_000,
+						k, got, want)
+				}
 			}
 		}
 		w.v.Start().Cursor.Close()

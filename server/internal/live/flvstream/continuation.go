@@ -14,13 +14,15 @@ import (
 //
 // The zero value adjusts nothing. It only drops headers that are known already.
 type Continuation struct {
-	timed  bool   // the stream has a clock, because it has had a frame
-	last   uint32 // time of the last frame of earlier publishers; no tag gets an earlier time
+	timed bool // the stream has a clock, because it has had a frame
+	// Time of the last frame of earlier publishers; no tag gets an earlier time. After past, it is
+	// the time of the publisher's newest frame.
+	last   uint32
 	lastAt int64  // when that frame was published: monotonic, in ns
 	begun  bool   // the first frame has come, so shift is known
 	shift  uint32 // added to the publisher's timestamps
-	// A frame has come that is more than Interleave after last, so no later tag can be before last.
-	// last is not used any more, because timestamps wrap around.
+	// A frame has come that is more than Interleave after last. From then on, frames are no longer
+	// compared with last, because timestamps wrap around.
 	past     bool
 	needsKey bool // video is dropped up to the next keyframe
 }
@@ -89,6 +91,7 @@ func (n *Continuation) time(t *flv.Tag, at int64) uint32 {
 	case !n.begun:
 		return n.due(at)
 	case frame && n.past:
+		n.last = ts // so that later headers are compared with a time near theirs
 	case frame && ahead > Interleave:
 		n.past = true
 	case frame && ahead < -Interleave:
