@@ -41,7 +41,7 @@ func (p *Presence) Note(t flv.Tag) {
 		p.video.sent = true
 		if frame {
 			p.video.without = 0
-			p.audio.without += p.video.step(t.Timestamp)
+			p.audio.wait(p.video.step(t.Timestamp))
 		}
 	case flv.TypeAudio:
 		if !p.audio.sent {
@@ -49,7 +49,7 @@ func (p *Presence) Note(t flv.Tag) {
 		}
 		if frame {
 			p.audio.without = 0
-			p.video.without += p.audio.step(t.Timestamp)
+			p.video.wait(p.audio.step(t.Timestamp))
 		}
 	}
 }
@@ -63,6 +63,10 @@ func (p *trackPresence) step(at uint32) uint32 {
 	p.timed, p.last = true, at
 	return uint32(min(ahead, longestStep))
 }
+
+// wait adds ms to the time without this track. The sum stays far above every limit, because a track
+// that is absent for weeks would otherwise count as present when the sum overflows.
+func (p *trackPresence) wait(ms uint32) { p.without = min(p.without+ms, 1<<30) }
 
 // Absent reports whether the publisher does not send a track of the type t, or no longer sends it.
 func (p *Presence) Absent(t flv.Type) bool {

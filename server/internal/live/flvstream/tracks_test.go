@@ -70,3 +70,14 @@ func TestPresence(t *testing.T) {
 		}
 	}
 }
+
+// A track that is absent for weeks stays absent.
+func TestPresenceAfterWeeks(t *testing.T) {
+	var p Presence
+	for ms := uint64(0); ms < 3<<32; ms += longestStep { // 149 days
+		p.Note(flv.Tag{Type: flv.TypeAudio, Packet: flv.PacketFrame, Timestamp: uint32(ms)})
+		if ms > TrackWait && !p.Absent(flv.TypeVideo) {
+			t.Fatalf("after %d days without video, video is not absent", ms/86_400_000)
+		}
+	}
+}
