@@ -16,11 +16,11 @@ import "sync/atomic"
 // change the count:
 //
 //	bits 63..32  generation: how often this memory has gone back to its Pool
-//	bits 31..0   count: shares that are out; an idle block has the stock that its next owner will find
+//	bits 31..0   count: shares that are held; in an idle block, the shares of its next owner
 //
 // Only a holder of shares subtracts. The holder that brings the count to 0 is the block's only
 // owner, and advances the generation before the Pool can lend the block again. Because Go's atomics
-// are sequentially consistent, every access by an earlier holder happened before that.
+// are sequentially consistent, every access by an earlier holder happens before the next loan.
 //
 // Clone and Release rarely touch the count, because a Ref holds one or more of the counted shares.
 // Clone usually gives one of the Ref's shares to the new Ref. Release returns all shares of the Ref
@@ -32,8 +32,9 @@ type block struct {
 	pool  *Pool
 	class int8 // index into pool.classes, or oversize
 
-	// used is written only by the writer or by the holder of all the shares. The write is atomic
-	// when another holder may read used at the same time.
+	// used is the number of bytes in use at the start of buf. Only the block's writer sets it, or
+	// an owner that holds all shares of the block. The write is atomic if another holder of shares
+	// may read used at the same time.
 	used uint32
 	_    [cacheLine - 48]byte // the counts of two blocks are on different cache lines
 }
@@ -43,13 +44,13 @@ const (
 	// allocator aligns an object of this size to it.
 	cacheLine = 64
 
-	// stock is the number of shares that a holder adds to the count at once when it needs more
-	// shares.
+	// stock is the number of shares that are added to a block's share count at once. A Ref, Draft
+	// or Reader that needs more shares gets this many.
 	stock = 256
 
-	// countLimit is the maximum number of shares of one block. It is half of the range of the
-	// 32-bit count, so buy panics long before the count overflows into the generation. Eight
-	// million holders can each have added a stock.
+	// countLimit is the maximum number of shares (references) of one block. It is half of the range
+	// of the 32-bit share count. buy panics at this limit, long before the count overflows. Eight
+	// million owners can each have added 256 shares (stock).
 	countLimit = 1 << 31
 )
 
@@ -60,25 +61,26 @@ const oversize = -1
 func generation(state uint64) uint32 { return uint32(state >> 32) }
 func count(state uint64) uint32      { return uint32(state) }
 
-// lend marks the whole block as free to write and returns its generation. The new owner holds stock
-// shares.
+// lend prepares the block for a new owner, who may write to all of it and holds its first 256
+// shares (stock). It returns the block's generation, which counts how often the block has returned
+// to its Pool.
 func (b *block) lend() uint32 {
 	b.used = 0
 	return generation(b.state.Load())
 }
 
-// newBlock allocates a block for which lend has not been called yet.
+// newBlock allocates a block for p. The caller must call lend before the block is used.
 func newBlock(p *Pool, class int8, size int) *block {
 	b := &block{buf: make([]byte, size), pool: p, class: class}
 	b.state.Store(stock)
 	return b
 }
 
-// advice ends the text of a panic that may occur at an owner that made no mistake. The count alone
-// does not show which owner made the mistake.
+// advice is the end of the panic messages for blocks that were released too often. The panic may
+// occur in correct code, because the share count does not show which code released a block twice.
 const advice = "; build with -tags invariants to see where it was taken and released"
 
-// check panics if the block has returned to its Pool since lend returned gen.
+// check panics if the block has returned to its Pool since lend returned the generation gen.
 func (b *block) check(gen uint32) {
 	if generation(b.state.Load()) != gen {
 		panic("millrace: use of a share after its block went back to the pool" + advice)
@@ -92,8 +94,9 @@ func (b *block) buy(n uint32) {
 	}
 }
 
-// rejoin adds n to the share count for a caller that holds no share. It returns false if the block
-// has returned to its Pool since lend returned gen.
+// rejoin adds n to the share count of the block, for a caller that holds no share. gen is the
+// block's generation, which lend returned. If the block has returned to its Pool since lend was
+// called, rejoin returns false.
 func (b *block) rejoin(gen, n uint32) bool {
 	for {
 		s := b.state.Load()
@@ -106,18 +109,21 @@ func (b *block) rejoin(gen, n uint32) bool {
 	}
 }
 
-// setUsed sets used atomically, for a writer of a block that also has other holders.
+// setUsed atomically sets the number of bytes of the block that are in use. The block's writer
+// calls setUsed when other holders of shares may read the number at the same time.
 func (b *block) setUsed(n int) { atomic.StoreUint32(&b.used, uint32(n)) }
 
-// endsAt reports whether used is end. If it is, a caller that holds all the shares may write to
-// buf[end:]. While a Reader waits for a socket without a share, used is len(buf), so that no other
-// holder writes to the block.
+// endsAt reports whether the bytes in use end at offset end. If they do, a caller that holds all
+// shares of the block may write to buf[end:]. (A Reader that waits for a socket without holding a
+// share marks all of buf as in use, so that no other holder writes to it.)
 func (b *block) endsAt(end uint32) bool { return atomic.LoadUint32(&b.used) == end }
 
 // sole reports whether the caller's n shares are all the shares of the block.
 func (b *block) sole(n uint32) bool { return count(b.state.Load()) == n }
 
-// release returns n shares. When the last share is returned, the block returns to its Pool.
+// release gives back n shares of the block. When the last share is given back, the block returns to
+// its Pool. If the block has already returned to its Pool since lend returned the generation gen,
+// release panics.
 func (b *block) release(gen, n uint32) {
 	s := b.state.Load()
 	if generation(s) != gen {

@@ -2,9 +2,9 @@ package millrace
 
 import "fmt"
 
-// fewPieces is how many pieces a Chain holds without allocating. A packet that was read whole is
-// one piece, or two pieces if it continues in a second block. A header and a trailer that were
-// added make it three or four.
+// fewPieces is the number of pieces that a Chain holds without allocating memory. A received packet
+// has one or two pieces, because it may cross from one block into the next. A header and a trailer
+// add two.
 const fewPieces = 4
 
 // keepPieces is the maximum capacity of the list of pieces that an empty Chain keeps for its next
@@ -20,14 +20,17 @@ const appendBlock = 1 << 10
 // contiguous in one block, the Chain joins them to one piece. Packets that arrived one after the
 // other therefore often make only a few pieces.
 //
-// The zero Chain is empty and ready to use. A Chain is a plain value with one owner: after a copy,
-// only the copy may be used. Only one goroutine at a time may call its methods. Other Chains may
-// share the same bytes, and other goroutines may use those Chains at the same time.
+// The zero Chain is empty and ready to use.
 //
-// The owner releases the bytes with Release, Discard or WriteTo, or passes them on with Merge, Cut
-// or [Chain.Append] on another Chain. A released Chain is empty and may be filled again. With -tags
-// invariants, reading or sending from it before that panics. Offsets and lengths out of range
-// panic, as they do with slices.
+// A Chain is a plain value with one owner. After a copy, only the copy may be used. Only one
+// goroutine at a time may call the methods of a Chain. Two Chains that share bytes may be used on
+// two goroutines at the same time.
+//
+// The owner releases the bytes with Release, Discard or WriteTo, or moves them to another Chain
+// with Cut or Merge.
+//
+// A released Chain is empty and may be filled again. With -tags invariants, reading or sending from
+// it before that panics. Offsets and lengths out of range panic, as they do with slices.
 type Chain struct {
 	// Invariants:
 	//
@@ -71,9 +74,8 @@ func (c *Chain) Append(r *Ref) {
 	*r = Ref{}
 }
 
-// push is Append for a Ref that is valid and not empty. It takes the Ref by value, in registers,
-// because that is faster: a Ref that is written to memory field by field and then copied as a whole
-// stalls the processor.
+// push adds a Ref that is valid and not empty. It takes the Ref by value, because reading a Ref
+// that was just written to memory can stall the processor.
 func (c *Chain) push(r Ref) {
 	c.released.clear()
 	c.size += int(r.n)
@@ -96,8 +98,9 @@ func (c *Chain) push(r Ref) {
 	c.many = append(c.many, r)
 }
 
-// makeRoom makes room for one more piece when few has no free element at its end. It moves the
-// pieces to the start of few, or from few to many.
+// makeRoom makes room for one more piece when the array c.few is full at its end. It moves the
+// pieces to the start of c.few. If c.few has no room at its start either, it moves the pieces to
+// the slice c.many.
 func (c *Chain) makeRoom() {
 	if c.head > 0 {
 		n := copy(c.few[:], c.few[c.head:])
@@ -133,9 +136,10 @@ func (c *Chain) rewind() {
 	}
 }
 
-// AppendCopy adds a copy of p at the end. It borrows p. The copy goes into the room after the last
-// piece if c holds all the shares of that piece's block. The rest of p goes into a new block of
-// [DefaultPool].
+// AppendCopy adds a copy of p at the end. It borrows p.
+//
+// If nothing else uses the block of c's last piece, the copy first fills the free memory after that
+// piece. The rest goes into a new block of [DefaultPool].
 func (c *Chain) AppendCopy(p []byte) {
 	if len(p) == 0 {
 		return
@@ -151,8 +155,8 @@ func (c *Chain) AppendCopy(p []byte) {
 	c.push(d.Freeze(copy(d.Bytes(), p)))
 }
 
-// room returns the last piece and the free memory after it. It returns nil unless c holds all the
-// shares of that piece's block and the block has no writer.
+// room returns the last piece and the free memory after it, to which the caller may write. If
+// anything else uses the block of that piece, or if c is empty, room returns nil.
 func (c *Chain) room() (last *Ref, room []byte) {
 	pieces := c.pieces()
 	if len(pieces) == 0 {
@@ -166,7 +170,8 @@ func (c *Chain) room() (last *Ref, room []byte) {
 	return nil, nil
 }
 
-// extend appends the first n bytes of the slice that room returned to last.
+// extend adds n bytes to the last piece. The caller has called room and written the bytes to the
+// memory that room returned.
 func (c *Chain) extend(last *Ref, n int) {
 	last.blk.used += uint32(n)
 	last.n += uint32(n)
@@ -220,8 +225,10 @@ func (c *Chain) Cut(dst *Chain, n int) {
 	}
 }
 
-// Slice adds shares of the bytes [from, to) at the end of dst, which owns the shares. It borrows c
-// and copies nothing. It panics if dst is c or if the range is not within c.
+// Slice adds the bytes [from, to) of c at the end of dst, without copying them. dst owns the added
+// references to the memory and must release them. c keeps its bytes.
+//
+// Slice panics if dst is c or if the range is not within c.
 func (c *Chain) Slice(dst *Chain, from, to int) {
 	c.released.check()
 	c.inRange("Slice", from, to)
@@ -243,8 +250,8 @@ func (c *Chain) Slice(dst *Chain, from, to int) {
 	}
 }
 
-// Clone adds shares of all of c's bytes at the end of dst, which owns the shares. It borrows c and
-// copies nothing. It panics when dst is c.
+// Clone adds all bytes of c at the end of dst, without copying them. dst owns the added references
+// to the memory and must release them. c keeps its bytes. Clone panics if dst is c.
 func (c *Chain) Clone(dst *Chain) { c.Slice(dst, 0, c.size) }
 
 // Discard releases the first n bytes. It panics when c has fewer.
@@ -281,9 +288,9 @@ func (c *Chain) Release() {
 	c.rewind()
 }
 
-// find returns the index of the piece that holds the byte at offset at, and the byte's offset in
-// that piece. It requires 0 ≤ at < c.size. It searches from the nearer end of c, because most
-// callers read near one end.
+// find returns the index of the piece that holds a byte of c, and the byte's offset in that piece.
+// at is the byte's offset in c, and must be less than c.size and not negative. find searches from
+// the nearer end of c, because most callers read near one end.
 func (c *Chain) find(at int) (piece, off int) {
 	pieces := c.pieces()
 	if at < c.size/2 {

@@ -82,11 +82,13 @@ func (c *Chain) Bytes() []byte {
 	return c.pieces()[0].Bytes()
 }
 
-// ReadFrom appends the bytes of src until io.EOF, and returns their number. It borrows src. If src
-// is a [*Reader], ReadFrom takes over its blocks without copying. Otherwise it reads into the room
-// after the last piece, if c holds all the shares of that piece's block, and then into blocks of
-// [DefaultPool]. Bytes that arrived before an error stay in c. To limit the bytes of a source that
-// may not end, wrap it in an io.LimitedReader.
+// ReadFrom appends the bytes of src until io.EOF, and returns their number. It borrows src. Bytes
+// that arrived before an error stay in c. To limit the bytes of a source that may not end, wrap it
+// in an io.LimitedReader.
+//
+// If src is a [*Reader], ReadFrom takes over its blocks without copying. Otherwise it reads into
+// the free memory after the last piece, if nothing else uses that piece's block, and then into
+// blocks of [DefaultPool].
 func (c *Chain) ReadFrom(src io.Reader) (int64, error) {
 	if r, ok := src.(*Reader); ok {
 		return r.drainTo(c)
@@ -138,14 +140,18 @@ func fillBlock(src io.Reader, p []byte) (n int, err error) {
 	return n, err
 }
 
-// WriteTo writes c to w, which borrows the pieces, and releases the bytes that w has written. If it
-// returns an error, c holds exactly the unwritten bytes. Calling WriteTo again then sends nothing
-// twice.
+// WriteTo writes c to w and releases the bytes that w has written. It returns the number of written
+// bytes. After an error, c holds exactly the unwritten bytes, so a second WriteTo sends no byte
+// twice. w borrows the pieces for the time of each write.
 //
-// If w is a *net.TCPConn or *net.UnixConn, one writev sends up to 1024 pieces, the kernel's limit.
-// If w has a WriteByte, as *bytes.Buffer and *bufio.Writer do, each piece is one Write, because
-// short writes cost such a writer little. For any other writer, a piece shorter than 8 KiB is
-// copied together with the next ones, up to 16 KiB for each Write.
+// The number of writes depends on w:
+//
+//   - If w is a *net.TCPConn or *net.UnixConn, one writev sends up to 1024 pieces, the kernel's
+//     limit.
+//   - If w has a WriteByte method, as *bytes.Buffer and *bufio.Writer do, WriteTo calls Write once
+//     for each piece. Short writes cost such a writer little.
+//   - For any other writer, WriteTo copies pieces shorter than 8 KiB together with the next pieces,
+//     up to 16 KiB for each Write.
 func (c *Chain) WriteTo(w io.Writer) (int64, error) {
 	c.released.check()
 	switch w.(type) {
@@ -188,8 +194,8 @@ func (c *Chain) writePieces(w io.Writer, shortest int) (total int64, err error) 
 	return total, err
 }
 
-// vector holds the slices for one net.Buffers, for reuse. net.Buffers shortens rest as it writes;
-// all keeps the whole slice for the next call.
+// vector holds the slices for one writev. Vectors are reused. net.Buffers.WriteTo removes slices
+// from rest, and all keeps the memory for the next writev.
 type vector struct {
 	all  [][]byte
 	rest net.Buffers

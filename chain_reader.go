@@ -10,16 +10,19 @@ import (
 // be released meanwhile. It implements io.Reader, io.ReaderAt and io.Seeker. Several goroutines may
 // call ReadAt at once.
 type ChainReader struct {
-	// Invariants: 0 ≤ at, and 0 ≤ start ≤ at unless piece is unknown.
+	// at is the offset of the next byte to read, and start is the offset of the piece at which the
+	// search for that byte begins. Invariants: 0 ≤ at, and 0 ≤ start ≤ at unless piece is unknown.
+
 	c  *Chain
 	at int64
-	// The index of the piece where the next read starts its search: the piece that contains offset
-	// at, or an earlier piece. It may be unknown.
+	// The index of the piece at which the search for the next byte begins: the piece with that
+	// byte, or an earlier one. If the index is unknown, the search covers the whole Chain.
 	piece int
 	start int64 // offset in c of the piece's first byte
 }
 
-// unknown is the value of piece after a Seek.
+// unknown is the piece index of a ChainReader after a Seek. The next Read then searches for the
+// piece.
 const unknown = -1
 
 // Reader returns a ChainReader of c, positioned at the first byte. The ChainReader borrows c.

@@ -32,16 +32,16 @@ type Buffer interface {
 	// Truncate shortens the frame to n bytes. It panics if the frame is shorter.
 	Truncate(n int)
 	// SetStart makes Seal and Open leave the first i bytes of the frame, such as a header,
-	// unchanged. Every new frame starts at 0. SetStart panics if the frame is shorter than i.
+	// unencrypted. Every new frame has i = 0. SetStart panics if the frame is shorter than i.
 	SetStart(i int)
-	// Seal encrypts the frame, beginning at its start, in place, and appends the AEAD's tag. It
-	// borrows nonce and additionalData, which may be bytes of the frame before its start. Seal
-	// needs room for the tag, and at least 16 bytes. Without that room, it returns ErrFull and
-	// leaves the frame unchanged.
+	// Seal encrypts the frame in place, except for the bytes that SetStart excludes, and appends
+	// the AEAD's tag. It borrows nonce and additionalData, which may be among the excluded bytes.
+	// For the tag, Seal needs room for at least 16 bytes, even if the tag is shorter. Without that
+	// room, it returns ErrFull and leaves the frame unchanged.
 	Seal(aead cipher.AEAD, nonce, additionalData []byte) error
-	// Open decrypts the frame, beginning at its start, in place, and removes the AEAD's tag. It
-	// borrows nonce and additionalData as Seal does. If it returns the AEAD's error, the frame is
-	// truncated to its start.
+	// Open decrypts the frame in place, except for the bytes that SetStart excludes, and removes
+	// the AEAD's tag. It borrows nonce and additionalData, which may be among the excluded bytes.
+	// If it returns the AEAD's error, it truncates the frame to the excluded bytes.
 	Open(aead cipher.AEAD, nonce, additionalData []byte) error
 	// Droppable reports whether every Slice of the Buffer's own memory has been released.
 	Droppable() bool
@@ -87,8 +87,8 @@ func (f *frame) Truncate(n int) {
 	f.start = min(f.start, n)
 }
 
-// SetStart makes Seal and Open leave the first i bytes of the frame unchanged. Every new frame
-// starts at 0. SetStart panics if the frame is shorter than i.
+// SetStart makes Seal and Open leave the first i bytes of the frame, such as a header, unencrypted.
+// Every new frame has i = 0. SetStart panics if the frame is shorter than i.
 func (f *frame) SetStart(i int) {
 	if i < 0 || i > f.Len() {
 		panic(fmt.Sprintf("arena: SetStart(%d) in a frame of %d bytes", i, f.Len()))
@@ -96,12 +96,13 @@ func (f *frame) SetStart(i int) {
 	f.start = i
 }
 
-// body returns the part of the frame that Seal and Open process.
+// body returns the bytes of the frame from its start, which SetStart sets, to its end. The slice's
+// capacity extends to the frame's limit.
 func (f *frame) body() []byte { return f.mem[f.begin+f.start : f.end : f.limit] }
 
-// Open decrypts the frame, beginning at its start, in place, and removes the AEAD's tag. It borrows
-// nonce and additionalData, which may be bytes of the frame before its start. If it returns the
-// AEAD's error, the frame is truncated to its start.
+// Open decrypts the frame in place, except for the bytes that SetStart excludes, and removes the
+// AEAD's tag. It borrows nonce and additionalData, which may be among the excluded bytes. If it
+// returns the AEAD's error, it truncates the frame to the excluded bytes.
 func (f *frame) Open(aead cipher.AEAD, nonce, additionalData []byte) error {
 	body := f.body()
 	plain, err := aead.Open(body[:0], nonce, body, additionalData)
@@ -109,20 +110,21 @@ func (f *frame) Open(aead cipher.AEAD, nonce, additionalData []byte) error {
 	return err
 }
 
-// seal encrypts the body. The caller has already added sealRoom(aead) bytes to the frame for the
-// tag. seal removes the bytes that the AEAD does not use, or all of them if the AEAD panics.
+// seal encrypts the frame, except for the bytes that SetStart excludes. The caller has already
+// added sealRoom(aead) bytes to the frame for the tag. seal removes the bytes that the AEAD does
+// not use, or all of them if the AEAD panics.
 func (f *frame) seal(aead cipher.AEAD, nonce, additionalData []byte) {
 	f.end -= sealRoom(aead)
 	plain := f.body()
 	f.end = f.begin + f.start + len(aead.Seal(plain[:0], nonce, plain, additionalData))
 }
 
-// minTagRoom is the minimum number of bytes that seal needs after the plain text. AES-GCM writes
-// past a tag of less than 16 bytes when it seals (golang/go#80288). In a Pool, it would write into
-// another owner's frame.
+// minTagRoom is the minimum number of bytes that seal needs after the plain text. AES-GCM may write
+// 16 bytes there, even if its tag is shorter (golang/go#80288). In a Pool, the bytes after a
+// shorter tag may belong to another frame.
 const minTagRoom = 16
 
-// sealRoom returns the number of bytes that Seal needs after the frame.
+// sealRoom returns the number of bytes that Seal needs after the frame for the AEAD's tag.
 func sealRoom(aead cipher.AEAD) int {
 	if n := aead.Overhead(); n > 0 {
 		return max(n, minTagRoom)

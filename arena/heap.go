@@ -41,8 +41,9 @@ func (f *frame) grow(n int) {
 // returns len(p) and nil.
 func (h *Heap) Write(p []byte) (int, error) { return copy(h.Writable(len(p)), p), nil }
 
-// Seal encrypts the frame, beginning at its start, in place, and appends the AEAD's tag. It borrows
-// nonce and additionalData, which may be bytes of the frame before its start. It returns nil.
+// Seal encrypts the frame in place, except for the bytes that SetStart excludes, and appends the
+// AEAD's tag. It borrows nonce and additionalData, which may be among the excluded bytes. It always
+// returns nil.
 func (h *Heap) Seal(aead cipher.AEAD, nonce, additionalData []byte) error {
 	h.Writable(sealRoom(aead))
 	h.seal(aead, nonce, additionalData)
@@ -56,5 +57,6 @@ func (h *Heap) Take() Slice {
 	return s
 }
 
-// Droppable returns true, because a Heap has no memory of its own that a Slice could use.
+// Droppable reports whether every Slice of the Buffer's own memory has been released. For a Heap it
+// returns true, because each Slice has separate memory.
 func (h *Heap) Droppable() bool { return true }

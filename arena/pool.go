@@ -8,19 +8,28 @@ import (
 	"time"
 )
 
-// defaultSlots is small because most programs work on one frame at a time.
+// defaultSlots is the default number of slots. Each slot holds one unreleased frame. The number is
+// small because most programs work on one frame at a time.
 const defaultSlots = 8
 
-// A Pool is a Buffer that keeps its frames in memory that is allocated once. It belongs to one
-// goroutine at a time. The Slices that it returns belong to their owners, on any goroutine. Frames
-// never overlap, and each is contiguous.
+// A Pool is a Buffer that keeps its frames in memory that NewPool allocates once. Frames never
+// overlap, and each is contiguous.
 //
-// The Pool places a frame when its first byte is requested. It uses the first gap between frames
-// that is large enough, and searches from the last frame to the end of memory, then from the
-// beginning. If the frame is after all frames that have not been released, its mode is Back.
-// Otherwise its mode is Front. If there is no large enough gap, or no free slot, the Pool allocates
-// the frame on the heap (Alloc), unless it has [NoHeap]. The next frame is placed in the same way.
-// If a frame outgrows its gap, the Pool moves it to another.
+// A Pool belongs to one goroutine at a time. Take returns a frame as a [Slice], which belongs to
+// its owner and may be used on any goroutine.
+//
+// The Pool places a frame when its first byte is requested:
+//
+//   - It searches for a gap between the frames that have not been released. The search begins after
+//     the last frame, and continues at the beginning of the memory. The Pool uses the first gap
+//     that is large enough.
+//   - If there is no such gap, or all slots are in use (see [Slots]), it allocates the frame on the
+//     heap. With [NoHeap], the request fails instead. The next frame is placed in the same way,
+//     even after a frame on the heap.
+//   - If a frame outgrows its gap, the Pool moves the frame to another gap or to the heap.
+//
+// The frame's [Mode] is Alloc on the heap. It is Back if the frame is after all frames that have
+// not been released. Otherwise it is Front.
 //
 // Slices keep a Pool's memory reachable, so a Pool needs no Close.
 type Pool struct {
@@ -29,7 +38,8 @@ type Pool struct {
 	slots  []slot
 	// edge is before the first slot of the ring and after the last. It is never released.
 	edge slot
-	// The frame is placed after this slot. Between frames, prev is the slot of the last frame.
+	// The slot before the frame that is being written, in the order of memory. Between frames, prev
+	// is the slot of the last frame.
 	prev *slot
 	free *slot // slots that are not in the ring, linked by next
 	mode Mode
@@ -45,7 +55,7 @@ type Pool struct {
 	//	a slot is either in the ring or in free
 	//	prev is in the ring
 	//	placed, mode != Alloc: mem is memory, free is not empty,
-	//	                       and prev.end() ≤ begin ≤ limit ≤ from of the slot behind prev
+	//	                       and prev.end() ≤ begin ≤ limit ≤ from of the slot after prev
 	//	placed, mode == Alloc: mem is the frame's own
 	//	!placed: mem is memory, and begin = end = limit
 }
@@ -53,9 +63,9 @@ type Pool struct {
 // Option changes how a Pool works. Options panic if a value is out of range.
 type Option func(*Pool)
 
-// Slots sets the maximum number of Slices of the Pool's memory that are not released. It is at
-// least 1, and 8 by default. A slot takes 64 bytes. Choose more slots than the usual number of such
-// Slices, because the Pool checks every slot for each new frame when all are in use.
+// Slots sets the maximum number of unreleased Slices in the Pool's memory. It is at least 1, and 8
+// by default. A slot takes 64 bytes. Choose more slots than the usual number of unreleased Slices,
+// because the Pool checks every slot for each new frame when all are in use.
 func Slots(n int) Option {
 	if n < 1 {
 		panic(fmt.Sprintf("arena: Slots(%d): at least 1", n))
@@ -99,8 +109,8 @@ func NewPool(capacity int, opts ...Option) *Pool {
 	return p
 }
 
-// Mode returns the mode of the frame that is being written. Between frames, it returns the mode of
-// the last one.
+// Mode says where the Pool placed the frame that is being written: Front, Back or Alloc (see
+// [Pool]). If that frame is still empty, Mode returns the mode of the frame before it.
 func (p *Pool) Mode() Mode { return p.mode }
 
 // placed reports whether the frame has memory. A frame gets its memory when its first byte is
@@ -162,11 +172,10 @@ func (p *Pool) place(n int) bool {
 	return true
 }
 
-// findGap looks for a gap of at least n bytes. If it finds one, it sets prev to the slot before the
-// gap and returns true. It checks the gaps in the order of memory, beginning after prev, once
-// around the ring (Knuth's "next fit", The Art of Computer Programming, 2.5). It unlinks the
-// released slots on its way. If it unlinks prev, prev becomes the slot before, and the search
-// covers more slots.
+// findGap looks for a gap of at least n bytes, and unlinks released slots on its way. If it finds a
+// gap, it sets p.prev to the slot before the gap and returns true. The search begins at the gap
+// after p.prev and visits all gaps in the order of memory, once around (Knuth's "next fit", The Art
+// of Computer Programming, 2.5).
 func (p *Pool) findGap(n int) bool {
 	full := p.free == nil
 	for s := p.prev; ; {
@@ -174,7 +183,7 @@ func (p *Pool) findGap(n int) bool {
 			p.prev = s
 			return true
 		}
-		if s = s.next; s != p.prev {
+		if s = s.next; s != p.prev { // p.prev has moved back if it was unlinked
 			continue
 		}
 		if !full || p.free == nil {
@@ -184,8 +193,8 @@ func (p *Pool) findGap(n int) bool {
 	}
 }
 
-// clearGap unlinks released slots after s until a slot is free and n bytes fit after s. It reports
-// whether it succeeded.
+// clearGap makes a gap of n bytes after slot s, and provides a free slot for a frame in the gap. To
+// do so, it unlinks released slots after s. It reports whether it succeeded.
 func (p *Pool) clearGap(s *slot, n int) bool {
 	for p.free == nil || n > p.gapEnd(s)-s.end() {
 		if !s.next.released() {
@@ -196,7 +205,7 @@ func (p *Pool) clearGap(s *slot, n int) bool {
 	return true
 }
 
-// gapEnd returns the offset at which the gap after s ends.
+// gapEnd returns the end of the gap after the frame in slot s, as an offset in p.memory.
 func (p *Pool) gapEnd(s *slot) int {
 	if s.next == &p.edge {
 		return len(p.memory)
@@ -232,8 +241,7 @@ func (p *Pool) Take() Slice {
 	return frame
 }
 
-// takeSlot moves a free slot into the ring, after prev, and returns a Slice of the frame in that
-// slot.
+// takeSlot stores the frame that is being written in a free slot and returns a Slice for that slot.
 func (p *Pool) takeSlot() Slice {
 	s, before := p.free, p.prev
 	after := before.next
@@ -267,10 +275,10 @@ func (p *Pool) Write(b []byte) (int, error) {
 	return copy(to, b), nil
 }
 
-// Seal encrypts the frame, beginning at its start, in place, and appends the AEAD's tag. It borrows
-// nonce and additionalData, which may be bytes of the frame before its start. Seal needs room for
-// the tag, but at least 16 bytes. Without that room, it returns ErrFull and leaves the frame
-// unchanged.
+// Seal encrypts the frame in place, except for the bytes that SetStart excludes, and appends the
+// AEAD's tag. It borrows nonce and additionalData, which may be among the excluded bytes. For the
+// tag, Seal needs room for at least 16 bytes, even if the tag is shorter. Without that room, it
+// returns ErrFull and leaves the frame unchanged.
 func (p *Pool) Seal(aead cipher.AEAD, nonce, additionalData []byte) error {
 	room := sealRoom(aead)
 	nonce, additionalData = p.aside(nonce, room), p.aside(additionalData, room)

@@ -24,9 +24,9 @@ type Slice struct {
 	//	len(slot.data) > 0
 }
 
-// A slot holds one frame that Take returned. The slots in use form a ring in the order of their
-// memory, together with the Pool's edge. A released slot stays in the ring until the Pool needs the
-// slot or the memory around it.
+// A slot holds one frame that Take returned. The slots in use form a ring, in the order of their
+// frames in memory. The Pool's edge connects the last slot of the ring to the first. A released
+// slot stays in the ring until the Pool needs the slot or the memory around it.
 //
 // A slot fills a cache line, because goroutines that release neighbouring slots would otherwise
 // wait for each other.
@@ -45,7 +45,8 @@ type slot struct {
 	//	end() ≤ next.from
 }
 
-// never is the value of due for a frame on the heap.
+// never is the time from which Promote may move a frame that is already on the heap. It is the
+// latest possible time, so that Promote never moves the frame again.
 const never = math.MaxInt64
 
 // released reports whether the owner has released the frame.

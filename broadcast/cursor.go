@@ -41,12 +41,12 @@ type Cursor struct {
 	news *Watcher // the same as wait, for Close
 
 	next int64 // next frame to return, or the first lost frame
-	off  int64 // log offset of the first byte of frame next
+	off  int64 // offset of the first byte of frame next in ring.log
 
 	joining  bool // the cursor waits for its first keyframe
 	starting bool // the cursor starts or has moved: the next frame comes after its preamble
-	// The preamble of the first batch of a cursor with FromHead. The cursor holds a reference to it
-	// until then.
+	// The preamble for the first batch of a cursor with FromHead. The cursor holds a reference to
+	// the preamble until the first batch, the first move or Close.
 	headPreamble *preamble
 	given        uint64 // id of the last preamble that was returned
 
@@ -62,24 +62,29 @@ type Batch struct {
 	Frames int // number of whole frames
 	Bytes  int // number of bytes added to the chain
 
-	// Preamble is the length, in bytes, of the preamble with which the batch's bytes begin.
+	// Preamble is the length of the preamble in bytes. If it is not 0, the added bytes begin with a
+	// preamble: the data that a reader needs before a keyframe (see [Ring.SetPreamble]).
 	Preamble int
 
-	// Info is the Info of the last frame. With [BatchFrames](1) it is the only frame.
+	// Info is the publisher's information about the last frame (Frame.Info). With [BatchFrames](1),
+	// the batch has no other frame.
 	Info any
 
 	// More reports whether the next Take does not have to wait: there are more frames, or the
 	// stream has ended.
 	More bool
 
-	// Missed is the loss directly before these frames. If Frames is 0, it is the loss before the
-	// end of the stream.
+	// Missed is the loss directly before the frames of this batch. If the batch has no frames,
+	// Missed is the loss before the end of the stream.
 	Missed Missed
 }
 
-// Cursor returns a new cursor. Its owner ends it with Close. The cursor starts at the newest
-// keyframe, after the preamble of that keyframe. If the ring has no keyframe, or no longer has all
-// frames after it, the cursor waits for the next keyframe. On a closed ring it starts at the end.
+// Cursor returns a new cursor. Its owner ends it with Close.
+//
+// By default, the cursor starts at the newest keyframe, and its first batch begins with the
+// preamble of that keyframe (see [Ring.SetPreamble]). If the ring does not keep a keyframe and all
+// frames after it, the cursor waits for the next keyframe. On a closed ring, the cursor starts at
+// the end.
 func (r *Ring) Cursor(opts ...CursorOption) *Cursor {
 	c := &Cursor{
 		ring: r,
@@ -112,8 +117,9 @@ func (r *Ring) Cursor(opts ...CursorOption) *Cursor {
 	return c
 }
 
-// canRead reports whether c can take a frame before frame upto, now or after a move to the newest
-// keyframe. r.mu is held.
+// canRead reports whether c can take a frame with a number less than upto. If c waits for a
+// keyframe or has lost its next frame, that frame is the newest keyframe. Otherwise it is c's next
+// frame. r.mu is held.
 func (c *Cursor) canRead(upto int64) bool {
 	r := c.ring
 	if c.joining || c.stuck() != NotMissed {
@@ -122,8 +128,8 @@ func (c *Cursor) canRead(upto int64) bool {
 	return c.next < upto
 }
 
-// stuck returns the reason why c can never take the frame at c.next, or NotMissed if it can. r.mu
-// is held.
+// stuck returns the reason why c can never take its next frame, Evicted or Refused, or NotMissed if
+// c can take it. r.mu is held.
 func (c *Cursor) stuck() Reason {
 	l := &c.ring.frames
 	switch {
@@ -135,11 +141,13 @@ func (c *Cursor) stuck() Reason {
 	return NotMissed
 }
 
-// behind reports whether there is a keyframe after c.next to move to. r.mu is held.
+// behind reports whether c can move forward to a keyframe: whether the newest keyframe is after c's
+// next frame. r.mu is held.
 func (c *Cursor) behind() bool { return c.ring.keyOK && c.ring.key > c.next }
 
-// late returns the Reason of the allowance that c exceeds, or NotMissed. The ring must still keep
-// frame c.next. r.mu is held.
+// late returns the Reason for which c must move to the newest keyframe: LagBytes, LagFrames or
+// LagTime if c lags more than its option of that kind allows, or NotMissed if it does not. The ring
+// must still keep c's next frame. r.mu is held.
 func (c *Cursor) late(now int64) Reason {
 	r, o := c.ring, &c.opts
 	switch {
@@ -153,8 +161,9 @@ func (c *Cursor) late(now int64) Reason {
 	return NotMissed
 }
 
-// advance moves c to the newest keyframe if the rules of Cursor require a move and there is such a
-// keyframe. r.mu is held.
+// advance moves c to the newest keyframe if c waits for its first keyframe, has lost its next
+// frame, or lags more than MaxLagBytes, MaxLagFrames or MaxLagTime allows. If there is no keyframe
+// to move to, c stays where it is. r.mu is held.
 func (c *Cursor) advance(now int64) {
 	r := c.ring
 	if c.joining {
@@ -187,8 +196,8 @@ func (c *Cursor) begin() {
 	c.moveTo(c.ring.key, c.ring.frames.begin(c.ring.key))
 }
 
-// lose moves c to the frame with the number next, which begins at log offset off, and counts the
-// frames before it as lost. r.mu is held.
+// lose moves c to the frame with the number next and counts the frames before it as lost. off is
+// the offset of the frame's first byte in the ring's log. r.mu is held.
 func (c *Cursor) lose(next, off int64, why Reason) {
 	c.note(why)
 	frames, bytes := next-c.next, off-c.off
@@ -198,7 +207,7 @@ func (c *Cursor) lose(next, off int64, why Reason) {
 	c.moveTo(next, off)
 }
 
-// note stores why the frame at c.next is lost and when it was published. It does nothing if c
+// note stores why c's next frame is lost and when that frame was published. It does nothing if c
 // already has a loss to report. It must be called before the frame's record is removed. r.mu is
 // held.
 func (c *Cursor) note(why Reason) {
@@ -208,7 +217,8 @@ func (c *Cursor) note(why Reason) {
 	}
 }
 
-// moveTo moves c to the frame with the number next, which begins at log offset off. r.mu is held.
+// moveTo moves c to the frame with the number next. off is the offset of the frame's first byte in
+// the ring's log. r.mu is held.
 func (c *Cursor) moveTo(next, off int64) {
 	c.next, c.off = next, off
 	c.ring.lowest = min(c.ring.lowest, next)
@@ -254,10 +264,13 @@ func (c *Cursor) Take(dst *millrace.Chain) (b Batch, err error) {
 	return b, nil
 }
 
-// Next is Take for a reader that waits for no other events. It first waits for the ring's next
-// signal, so that frames within [Latency] of each other form one batch. On its first call, and if
-// the last Batch had More set, it waits only if there are no new frames. If ctx ends first, Next
-// returns ctx.Err(). A batch without frames reports a loss at the end of the stream.
+// Next waits for frames and adds shares of them to dst, as [Cursor.Take] does. It is for a reader
+// that waits for no other events.
+//
+// Usually, Next first waits for the ring's next signal, so that frames that are published within
+// [Latency] of each other form one batch. On the first call, and after a Batch with More set, Next
+// waits only if there are no new frames. If ctx ends first, Next returns ctx.Err(). A batch without
+// frames reports a loss at the end of the stream.
 func (c *Cursor) Next(ctx context.Context, dst *millrace.Chain) (Batch, error) {
 	if c.wait == nil {
 		c.wait = c.watch()
@@ -278,7 +291,8 @@ func (c *Cursor) Next(ctx context.Context, dst *millrace.Chain) (Batch, error) {
 	}
 }
 
-// watch returns the Watcher for Next. Cursor.Close signals and stops it.
+// watch returns a new Watcher, on which Next waits for frames. Cursor.Close stops the Watcher and
+// ends the wait.
 func (c *Cursor) watch() *Watcher {
 	w := c.ring.Watch()
 	c.ring.mu.Lock()
@@ -294,7 +308,7 @@ func (c *Cursor) watch() *Watcher {
 // drained reports whether c has taken everything that it can take from a closed ring. r.mu is held.
 func (c *Cursor) drained() bool { return c.joining || c.next == c.ring.frames.head }
 
-// give adds a batch that begins with frame c.next to dst. The frame must be readable. r.mu is held.
+// give adds the next batch of frames to dst. c's next frame must be readable. r.mu is held.
 func (c *Cursor) give(dst *millrace.Chain) (b Batch) {
 	r := c.ring
 	pre := c.headPreamble
@@ -322,8 +336,9 @@ func (c *Cursor) give(dst *millrace.Chain) (b Batch) {
 	return b
 }
 
-// fit returns the number of the first frame after the batch that begins with frame c.next. The
-// batch has at most room pieces, unless its first frame has more. r.mu is held.
+// fit returns the number of the first frame after the batch that begins with c's next frame. room
+// is the maximum number of pieces of memory in the batch. If the first frame alone has more pieces,
+// the batch has more, too. r.mu is held.
 func (c *Cursor) fit(room int) int64 {
 	l := &c.ring.frames
 	begin := l.at(c.next).firstPiece
@@ -338,16 +353,16 @@ func (c *Cursor) fit(room int) int64 {
 	return n
 }
 
-// Lag says how far a cursor is behind the head.
+// Lag says how much of the stream a cursor has not taken yet.
 type Lag struct {
 	Bytes  int64
 	Frames int
 	Time   time.Duration // time since the publication of the first frame not taken, even a lost one
 }
 
-// Lag returns how far c is behind the head. Lost frames count until Take reports them. The lag of a
-// reader that takes nothing therefore keeps growing, even though the ring moves its cursor (see
-// [Stats]). A cursor that waits for its first keyframe has no lag.
+// Lag returns how much of the stream c has not taken yet. Lost frames count until Take reports
+// them. The lag of a reader that takes nothing therefore keeps growing, even though the ring moves
+// its cursor (see [Stats]). A cursor that waits for its first keyframe has no lag.
 func (c *Cursor) Lag() Lag {
 	r := c.ring
 	r.mu.Lock()
@@ -376,7 +391,8 @@ func (c *Cursor) Close() {
 	}
 }
 
-// end closes c and returns the Watcher of Next, or nil.
+// end closes c. It returns the Watcher that Next waits for, or nil if there is none or c was
+// already closed.
 func (c *Cursor) end() (news *Watcher) {
 	r := c.ring
 	r.mu.Lock()

@@ -10,15 +10,17 @@ import (
 // without allocating.
 const segmentPieces = 4
 
-// A segment is a Chain with some consecutive bytes of the log.
+// A segment is a part of a byteLog. Its Chain holds consecutive bytes of the stream.
 type segment struct {
 	chain      millrace.Chain
 	start, end int64 // log offsets of the chain's first byte and end
 }
 
-// A byteLog keeps the bytes of the frames. Their offsets count from the start of the stream. The
-// log is a queue of small chains instead of one chain, so that the cost of sharing a range does not
-// depend on the length of the log. It keeps empty segments for reuse.
+// A byteLog keeps the bytes of all frames in a Ring. An offset in the log counts from the start of
+// the stream.
+//
+// The bytes are in a queue of segments, each with a small Chain. With one long Chain, finding a
+// byte in the middle would be slow.
 type byteLog struct {
 	// Invariants:
 	//
@@ -35,10 +37,12 @@ type byteLog struct {
 	pieces uint32 // number of pieces appended so far, modulo 2^32
 }
 
-// firstSegments is the initial length of the queue, usually enough for firstRecords frames.
+// firstSegments is the initial length of a byteLog's queue of segments. It is usually enough for
+// the first 256 frames (firstRecords).
 const firstSegments = firstRecords / segmentPieces
 
-// at returns a pointer to the queue's element for live segment i.
+// at returns a pointer to the place of segment i in the queue. Segment 0 is the oldest one in the
+// log.
 func (l *byteLog) at(i int) **segment {
 	i += l.first
 	if i >= len(l.queue) {
@@ -47,9 +51,10 @@ func (l *byteLog) at(i int) **segment {
 	return &l.queue[i]
 }
 
-// append moves p's bytes to the end of the log and returns the range of pieces that contain them.
-// If the bytes follow the log's last byte in the same block, they extend the last piece, unless the
-// piece ends a full segment. The caller has made room for p.
+// append moves p's bytes to the end of the log. It returns the numbers of the pieces of memory that
+// now contain these bytes, from firstPiece to before lastPiece. If p's bytes directly follow the
+// log's last byte in memory, the log's last piece usually grows instead of a new one being added.
+// The caller has made room for p.
 func (l *byteLog) append(p *millrace.Chain) (firstPiece, lastPiece uint32) {
 	if p.Len() == 0 {
 		return l.here()
@@ -81,8 +86,8 @@ func (l *byteLog) append(p *millrace.Chain) (firstPiece, lastPiece uint32) {
 	return first, l.pieces
 }
 
-// here returns the range of pieces for a frame without bytes. The range includes the last piece,
-// because the next frame may extend that piece, and keptPieces must not be too low.
+// here returns the range of piece numbers for a frame without bytes. The range contains only the
+// log's last piece. The next frame may extend that piece, so the piece must be counted as kept.
 func (l *byteLog) here() (firstPiece, lastPiece uint32) { return l.pieces - 1, l.pieces }
 
 // bytesOf returns the total length of p's first pieces. The argument pieces is their number.
@@ -98,7 +103,8 @@ func bytesOf(p *millrace.Chain, pieces int) int {
 	return n
 }
 
-// lastSegment returns the last segment. If that segment is full, it appends a new one.
+// lastSegment returns the last segment of the log. If that segment already has four pieces of
+// memory (segmentPieces), lastSegment first appends a new one.
 func (l *byteLog) lastSegment() *segment {
 	if l.count > 0 {
 		if s := *l.at(l.count - 1); s.chain.Pieces() < segmentPieces {
@@ -130,7 +136,8 @@ func (l *byteLog) take() *segment {
 	return s
 }
 
-// share appends shares of the log's bytes [from, to) to dst. The log must still have these bytes.
+// share appends the bytes [from, to) of the log to dst, without copying them. from and to are
+// offsets in the log, which must still keep these bytes. dst owns the added references.
 func (l *byteLog) share(dst *millrace.Chain, from, to int64) {
 	if from == to {
 		return
@@ -145,8 +152,8 @@ func (l *byteLog) share(dst *millrace.Chain, from, to int64) {
 	}
 }
 
-// drop releases the bytes before offset. It panics if the publisher has released a published chain.
-// The log can still be used after that panic, without that segment.
+// drop releases the bytes before offset. If the publisher has released a chain after publishing it,
+// drop panics. The segment with that chain is then gone, and the rest of the log can still be used.
 func (l *byteLog) drop(offset int64) {
 	for l.count > 0 {
 		s := l.queue[l.first]

@@ -8,19 +8,23 @@ import (
 const (
 	// defaultMaxBytes has room for a GOP of ten seconds at 13 Mbit/s.
 	defaultMaxBytes = 16 << 20
-	// defaultMaxFrames is so large that real streams reach MaxBytes first. A still image with one
-	// video frame a second has a long GOP: x264 makes every 250th frame a keyframe by default. In
-	// those 250 seconds there are 12,000 audio frames, with 4 MB.
+	// defaultMaxFrames is the default of MaxFrames, the maximum number of frames in a ring. It is
+	// so large that most streams reach the limit of the bytes (MaxBytes) first.
+	//
+	// Even a still image with one video frame a second stays below it. x264 makes every 250th frame
+	// a keyframe by default, and about 12,000 audio frames with 4 MB belong to these 250 seconds.
 	defaultMaxFrames = 16384
-	// A ring may keep one piece for every pieceBytes of MaxBytes. A Reader puts more than that into
-	// a block, unless each frame arrives alone.
+	// A ring may keep one contiguous piece of memory for every 1024 bytes (pieceBytes) of MaxBytes.
+	// Usually it has fewer pieces, because each is larger. Pieces are smaller if each frame arrives
+	// alone.
 	pieceBytes = 1 << 10
-	// maxBytePieces is the maximum number of pieces that MaxBytes allows. It limits their memory to
-	// 12 MiB in programs that set MaxBytes so high that it is no limit.
+	// maxBytePieces is the maximum number of contiguous pieces of memory that MaxBytes allows in a
+	// ring. It keeps the list of pieces below 12 MiB in programs that set MaxBytes so high that it
+	// is no limit.
 	maxBytePieces = 1 << 18
 
-	// maxRoom is the maximum of MaxFrames. That many frames need 640 MiB of records and 740 MiB of
-	// pieces.
+	// maxRoom is the maximum of MaxFrames. A ring with that many frames needs 640 MiB for the
+	// records of its frames, and 740 MiB for the list of its pieces of memory.
 	maxRoom = 1 << 24
 
 	// defaultLagTime is longer than the delay from a packet loss, a Wi-Fi roam or a short
@@ -46,9 +50,11 @@ type options struct {
 	latency   time.Duration
 }
 
-// MaxBytes limits the bytes of the frames that the ring keeps. The default is 16 MiB, a GOP of ten
-// seconds at 13 Mbit/s. Only the frames' own bytes count, even if the frames keep larger blocks in
-// memory. Preambles do not count.
+// MaxBytes limits the total length of the frames that the ring keeps. The default is 16 MiB, which
+// is ten seconds of video at 13 Mbit/s.
+//
+// Only the bytes of the frames count, and not the unused rest of the memory blocks that contain
+// them. Preambles (see [Ring.SetPreamble]) do not count.
 func MaxBytes(n int64) Option {
 	atLeast("MaxBytes", n, 1)
 	return func(o *options) { o.maxBytes = n }
@@ -57,10 +63,10 @@ func MaxBytes(n int64) Option {
 // MaxFrames limits the number of frames that the ring keeps. The default is 16384, and the maximum
 // is 1 << 24.
 //
-// MaxFrames and MaxBytes together also limit the number of contiguous pieces of memory (see
-// [millrace.Chain.Pieces]). The limit is MaxFrames, or one piece for each KiB of MaxBytes (of at
-// most 256 MiB), whichever is more. Frames that follow each other in one block usually form one
-// piece.
+// The ring also limits the number of contiguous pieces of memory that hold the frames (see
+// [millrace.Chain.Pieces]). This limit is MaxFrames or MaxBytes/1024, whichever is more. For this
+// limit, MaxBytes counts as at most 256 MiB. Frames that follow each other in one block usually
+// form one piece.
 //
 // A frame costs a record of 40 bytes, and 16 bytes more in a ring with Infos. A piece costs 46
 // bytes. With the default limits, that is up to 1.4 MB. The memory for records and pieces doubles
@@ -103,9 +109,12 @@ type cursorOptions struct {
 	batchPieces int
 }
 
-// FromHead starts the cursor at the next frame to be published, keyframe or not. The current
-// preamble comes before that frame. Without FromHead, a cursor starts at the newest keyframe, or at
-// the next one if the ring has none.
+// FromHead starts the cursor at the next frame that is published, even if it is not a keyframe. The
+// cursor's first batch begins with the ring's preamble at the time of the call to [Ring.Cursor]
+// (see [Ring.SetPreamble]).
+//
+// Without FromHead, a cursor starts at the newest keyframe, or at the next one if the ring has
+// none.
 func FromHead() CursorOption {
 	return func(o *cursorOptions) { o.from = fromHead }
 }
@@ -117,30 +126,36 @@ func FromNextKey() CursorOption {
 	return func(o *cursorOptions) { o.from = fromNextKey }
 }
 
-// MaxLagBytes is the cursor's allowance in bytes; 0 is no limit. The default is half of the ring's
-// MaxBytes, so that a slow reader moves to a keyframe before the ring evicts the reader's next
-// frames.
+// MaxLagBytes limits the number of bytes that a cursor may lag; 0 is no limit. A cursor that lags
+// more moves to the newest keyframe (see [Cursor]). The default is half of the ring's MaxBytes, so
+// that a slow reader moves to a keyframe before the ring evicts the reader's next frames.
 func MaxLagBytes(n int64) CursorOption {
 	atLeast("MaxLagBytes", n, 0)
 	return func(o *cursorOptions) { o.lagBytes = n }
 }
 
-// MaxLagFrames is the cursor's allowance in frames; 0 is no limit. The default is half of the
-// ring's MaxFrames, as for MaxLagBytes.
+// MaxLagFrames limits the number of frames that a cursor may lag; 0 is no limit. A cursor that lags
+// more moves to the newest keyframe (see [Cursor]). The default is half of the ring's MaxFrames, so
+// that a slow reader moves to a keyframe before the ring evicts the reader's next frames.
 func MaxLagFrames(n int) CursorOption {
 	atLeast("MaxLagFrames", int64(n), 0)
 	return func(o *cursorOptions) { o.lagFrames = n }
 }
 
-// MaxLagTime is the cursor's allowance in time; 0 is no limit. The time counts from the publication
-// of the first frame that the cursor has not taken. The default is 10 seconds.
+// MaxLagTime limits the time that a cursor may lag; 0 is no limit. The time counts from the
+// publication of the first frame that the cursor has not taken. A cursor that lags more moves to
+// the newest keyframe (see [Cursor]). The default is 10 seconds.
 func MaxLagTime(d time.Duration) CursorOption {
 	atLeast("MaxLagTime", int64(d), 0)
 	return func(o *cursorOptions) { o.lagTime = d }
 }
 
-// BatchBytes limits the bytes of the frames in one batch. The default is 256 KiB. A larger frame is
-// a batch of one frame. A preamble does not count. A batch also ends at 64 pieces of memory.
+// BatchBytes limits the total length of the frames in one batch. The default is 256 KiB. If one
+// frame is longer, the batch contains only that frame. The preamble (see [Ring.SetPreamble]) does
+// not count.
+//
+// A batch is also limited to 64 contiguous pieces of memory (see [millrace.Chain.Pieces]), unless
+// its first frame has more.
 func BatchBytes(n int) CursorOption {
 	atLeast("BatchBytes", int64(n), 1)
 	return func(o *cursorOptions) { o.batchBytes = int64(n) }

@@ -2,9 +2,13 @@ package broadcast
 
 import "github.com/millrace-io/millrace"
 
-// A preamble is the data that a reader needs before a keyframe. These hold a reference to it: the
-// ring, while the preamble is current; the record of each keyframe published under it; and each
-// cursor with FromHead that has not taken anything yet. Ring.mu guards all fields.
+// A preamble is the data that a reader needs before a keyframe. It counts the references to it:
+//
+//   - The ring holds one while the preamble is current.
+//   - The record of each keyframe that was published with this preamble holds one.
+//   - Each cursor with FromHead holds one until its first batch or its first move.
+//
+// Ring.mu guards all fields.
 type preamble struct {
 	chain millrace.Chain
 	id    uint64 // counts from 1

@@ -23,13 +23,17 @@ const (
 	hole // a frame that Publish refused; it has no bytes, and no reader reads past it
 )
 
-// records holds the records of the frames [tail, head) that the ring keeps. The frames are numbered
-// from 0 in the order of Publish. The records are in a circular array, which is doubled when it is
-// full.
+// records holds the records of the frames that the ring keeps, in a circular array that is doubled
+// when it is full. The frames are numbered from 0 in the order of Publish. The ring keeps the
+// frames from number tail to before number head.
 //
-// Invariants: 0 ≤ head-tail ≤ min(limit, len(recs)), and len(recs) is a power of two; frame n is
-// recs[n%len(recs)], and len(infos) is 0 or len(recs); the frames' offsets do not decrease, and
-// start ≤ end of frame tail.
+// Invariants:
+//
+//   - 0 ≤ head-tail ≤ min(limit, len(recs))
+//   - len(recs) is a power of two, and len(infos) is 0 or len(recs).
+//   - The record of frame n is recs[n%len(recs)].
+//   - The log offset at which a frame ends is never less than that of the frame before it. For
+//     frame tail, it is not less than start.
 type records struct {
 	recs       []record
 	infos      []any // Infos of the frames, in the same order; nil until a frame has one
@@ -38,8 +42,8 @@ type records struct {
 	start      int64 // log offset of the first byte of frame tail
 }
 
-// firstRecords is the initial number of records. It is enough for two seconds of video and audio, a
-// usual GOP.
+// firstRecords is the number of frames for which a new ring allocates records. It is enough for two
+// seconds of video and audio, a usual GOP.
 const firstRecords = 256
 
 func newRecords(limit int) records {
@@ -50,7 +54,7 @@ func newRecords(limit int) records {
 func (l *records) count() int { return int(l.head - l.tail) }
 func (l *records) full() bool { return l.count() == l.limit }
 
-// at returns the record of frame n. It requires tail ≤ n < head.
+// at returns the record of frame n. The ring must keep frame n.
 func (l *records) at(n int64) *record { return &l.recs[n&int64(len(l.recs)-1)] }
 
 // begin returns the log offset of the first byte of frame n. It requires tail ≤ n ≤ head.
@@ -82,7 +86,7 @@ func (l *records) grow() {
 	}
 }
 
-// info returns the Info of frame n. It requires tail ≤ n < head.
+// info returns the publisher's information about frame n (Frame.Info). The ring must keep frame n.
 func (l *records) info(n int64) any {
 	if l.infos == nil {
 		return nil
@@ -90,7 +94,8 @@ func (l *records) info(n int64) any {
 	return l.infos[n&int64(len(l.infos)-1)]
 }
 
-// setInfo sets the Info of frame n. It requires tail ≤ n < head.
+// setInfo stores the publisher's information about frame n (Frame.Info). The ring must keep frame
+// n.
 func (l *records) setInfo(n int64, info any) {
 	if l.infos == nil {
 		if info == nil {

@@ -24,13 +24,13 @@ type Frame struct {
 // All methods may be called from any goroutine. One goroutine at a time should call Publish and
 // SetPreamble, because their order is the order of the stream.
 //
-// The ring keeps the frames from the newest keyframe to the head for late joiners. It also keeps
-// the frames that a cursor within its allowance has not taken. In any case it keeps at most
-// MaxBytes and MaxFrames.
+// The ring keeps the newest keyframe and all frames after it for new cursors. It also keeps the
+// frames that a cursor has not taken, as long as the cursor does not lag too much (see [Cursor]).
+// In any case it keeps at most MaxBytes and MaxFrames.
 type Ring struct {
-	// mu guards all fields but opts, epoch and watchers. Publish holds it while it adds one frame
-	// and drops others, and sometimes while it checks each cursor. Take holds it while it shares
-	// one batch. No goroutine holds it while it waits, sends or wakes others.
+	// mu guards all fields but opts and epoch, which never change, and watchers, which has a mutex.
+	// It is held only for short operations, and never during a wait, a send or a signal to the
+	// watchers.
 	mu sync.Mutex
 
 	opts  options
@@ -78,8 +78,9 @@ func New(opts ...Option) *Ring {
 	return r
 }
 
-// now returns the time since epoch. It does not change after the ring is closed, so that a reader
-// that takes the last frames does not exceed its MaxLagTime.
+// now returns the time since the ring was created, in nanoseconds. After Close, it returns the time
+// of Close, so that a reader that takes the last frames does not exceed its MaxLagTime. r.mu is
+// held.
 func (r *Ring) now() int64 {
 	if r.closed {
 		return r.closedAt
@@ -87,14 +88,15 @@ func (r *Ring) now() int64 {
 	return int64(time.Since(r.epoch))
 }
 
-// Publish adds a frame at the head. It takes ownership of p, which is left empty, even if Publish
-// returns an error. Publish waits for no reader, except while a Take shares its batch. It allocates
-// only when the ring keeps more frames than ever before (see [MaxFrames]).
+// Publish adds a frame after the newest one. It takes ownership of p, which is left empty, even if
+// Publish returns an error. Publish never waits for a reader to take frames; it waits only while a
+// Take shares a batch under the ring's lock. It allocates memory only when the ring keeps more
+// frames than ever before (see [MaxFrames]).
 //
-// On a closed ring, the error is ErrClosed. For a frame that would not fit even into an empty ring,
-// the error is *FrameTooLargeError. The rest of the frame's GOP is then unusable: readers get the
-// frames before it and continue at the next keyframe, and Missed reports Refused. The ring stays
-// usable.
+// If the ring is closed, the error is ErrClosed. If the frame would not fit even into an empty
+// ring, the error is a *FrameTooLargeError, and the ring stays usable. Readers then cannot use the
+// rest of that frame's GOP. They get the frames before the refused frame and continue at the next
+// keyframe, where Batch.Missed reports the loss with the Reason Refused.
 func (r *Ring) Publish(p *millrace.Chain, f Frame) error {
 	defer p.Release()
 	announce, err := r.publish(p, f)
@@ -104,8 +106,8 @@ func (r *Ring) Publish(p *millrace.Chain, f Frame) error {
 	return err
 }
 
-// publish adds the frame, and reports whether the caller must signal the watchers. With an error, p
-// is unchanged.
+// publish adds the frame with the bytes of p to the ring, and reports whether the caller must
+// signal the watchers. If it returns an error, it leaves p unchanged.
 func (r *Ring) publish(p *millrace.Chain, f Frame) (announce bool, err error) {
 	size, pieces := int64(p.Len()), p.Pieces()
 	r.mu.Lock()
@@ -152,7 +154,8 @@ func (r *Ring) refuse(now int64) {
 	r.cutGroup()
 }
 
-// cutGroup makes new readers wait for the next keyframe, because the newest GOP is incomplete.
+// cutGroup makes new cursors wait for the next keyframe, because the newest GOP (keyframe and
+// frames after it) is incomplete. r.mu is held.
 func (r *Ring) cutGroup() {
 	if r.keyOK {
 		r.keyOK = false
@@ -160,8 +163,8 @@ func (r *Ring) cutGroup() {
 	}
 }
 
-// makeRoom evicts the oldest frames until there is room for size bytes in the given number of
-// pieces. r.mu is held.
+// makeRoom evicts the oldest frames until the ring has room for a frame of size bytes that consists
+// of the given number of contiguous pieces of memory. r.mu is held.
 func (r *Ring) makeRoom(size int64, pieces int) {
 	evicted := false
 	for r.frames.full() || r.kept()+size > r.opts.maxBytes ||
@@ -177,11 +180,11 @@ func (r *Ring) makeRoom(size int64, pieces int) {
 	}
 }
 
-// evict drops the oldest frame's record. Cursors at that frame note the loss now, while the time of
-// publication is still known, and move at their next Take. If the frame is before r.lowest, no
-// cursor is at it, and evict checks none. r.mu is held. The caller drops the log's bytes.
+// evict removes the record of the oldest frame. The cursors at that frame store the loss and the
+// frame's time of publication. They move at their next Take. The caller drops the frame's bytes
+// from r.log. r.mu is held.
 func (r *Ring) evict() {
-	if n := r.frames.tail; n >= r.lowest {
+	if n := r.frames.tail; n >= r.lowest { // otherwise, no cursor is at frame n
 		r.lowest = r.frames.head
 		for _, c := range r.cursors {
 			switch {
@@ -220,7 +223,8 @@ func (r *Ring) Evict(age time.Duration, all bool) (bytes int64) {
 // kept returns the number of bytes of the kept frames. r.mu is held.
 func (r *Ring) kept() int64 { return r.log.end - r.frames.start }
 
-// keptPieces returns the number of pieces that contain the kept frames. r.mu is held.
+// keptPieces returns the number of contiguous pieces of memory that contain the kept frames. r.mu
+// is held.
 func (r *Ring) keptPieces() int {
 	if r.frames.count() == 0 {
 		return 0
@@ -228,14 +232,16 @@ func (r *Ring) keptPieces() int {
 	return int(r.log.pieces - r.frames.at(r.frames.tail).firstPiece)
 }
 
-// forget removes the oldest frame's record. r.mu is held. The caller drops the log's bytes.
+// forget removes the record of the oldest frame. The caller drops the frame's bytes from r.log.
+// r.mu is held.
 func (r *Ring) forget() {
 	rec := r.frames.pop()
 	rec.pre.drop()
 }
 
-// trim moves the cursors that exceed their allowance. Then it drops the frames that no cursor or
-// late joiner needs. r.mu is held.
+// trim moves the cursors that lag too much to the newest keyframe. Then it drops the oldest frames,
+// up to the first one that a cursor will take. It does not drop the newest keyframe and the frames
+// after it, which new cursors need, unless the ring is closed. r.mu is held.
 func (r *Ring) trim(now int64) {
 	need := r.frames.head
 	if r.keyOK && !r.closed {
@@ -256,14 +262,15 @@ func (r *Ring) trim(now int64) {
 	r.log.drop(r.frames.start)
 }
 
-// SetPreamble sets the data that a reader needs before any later keyframe. It takes ownership of p,
-// which is left empty. An empty p means that readers need no preamble. Keyframes that are already
-// published keep their preamble.
+// SetPreamble sets the preamble: the data that a reader needs before a keyframe, such as the codec
+// configuration. It applies to keyframes that are published later. Earlier keyframes keep their
+// preamble. If p is empty, later keyframes have no preamble.
 //
-// A reader gets the preamble only when it starts or moves. If the other readers need the data as
-// well, publish it as a frame, too.
+// SetPreamble takes ownership of p, which is left empty. On a closed ring, it only releases p.
 //
-// On a closed ring, SetPreamble only releases p.
+// A reader gets the preamble when its cursor starts, and when its cursor moves forward to a
+// keyframe (see [Cursor]). Other readers do not get it. If they need the data as well, also publish
+// it as a frame.
 func (r *Ring) SetPreamble(p *millrace.Chain) {
 	var pre *preamble
 	if p.Len() > 0 {

@@ -10,7 +10,8 @@ type Stats struct {
 	// keyframe and all frames after it.
 	Start bool
 
-	// Info is the Info of the newest frame, or nil if none is kept.
+	// Info is the publisher's information about the newest frame (Frame.Info). If the ring keeps no
+	// frames, Info is nil.
 	Info any
 
 	Cursors  int // number of open cursors
@@ -26,9 +27,13 @@ type Stats struct {
 	// frames. New readers must then wait for the next keyframe.
 	GroupsCut uint64
 
-	// Lost counts the losses of all cursors, by Reason. A loss is counted when the cursor moves,
-	// and Missed reports it in the reader's next batch. A cursor moves in Take. If its reader takes
-	// nothing, the cursor moves when a keyframe is published while it exceeds its allowance.
+	// Lost counts the losses of all cursors, by Reason. A cursor loses frames when it moves past
+	// them to the newest keyframe or, in a closed ring, to the end. The loss is counted at that
+	// time, and the reader's next batch reports it as Batch.Missed.
+	//
+	// A cursor moves in Cursor.Take. If its reader does not call Take, the cursor moves when a
+	// keyframe is published while the cursor lags more than MaxLagBytes, MaxLagFrames or MaxLagTime
+	// allows.
 	Lost [reasons]struct{ Moves, Frames, Bytes uint64 }
 }
 

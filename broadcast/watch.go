@@ -15,7 +15,8 @@ type Watcher struct {
 	index int // index in ring.watchers.list; stopped after Stop
 }
 
-// stopped is the index of a Watcher after Stop.
+// stopped is the value of a Watcher's index field after Stop. The Watcher is then no longer in the
+// ring's list.
 const stopped = -1
 
 // watchers holds the Watchers of a ring. It has its own mutex, because each goroutine that is woken
@@ -41,9 +42,9 @@ func (w *Watcher) signal() {
 	}
 }
 
-// Watch returns a new Watcher. Its owner ends it with Stop. Call Take on the cursors before the
-// first wait, because C gets no signal for earlier frames. If the ring is closed, C has a signal at
-// once.
+// Watch returns a new Watcher. Its owner ends it with Stop. The Watcher's channel C signals only
+// frames that are published after Watch, so call Take on each cursor before you first wait for C.
+// If the ring is closed, C has a signal at once.
 func (r *Ring) Watch() *Watcher {
 	ch := make(chan struct{}, 1)
 	w := &Watcher{C: ch, c: ch, ring: r}
@@ -58,8 +59,8 @@ func (r *Ring) Watch() *Watcher {
 	return w
 }
 
-// Stop ends the signals. C may still have an earlier signal. Stop may be called from any goroutine,
-// and more than once.
+// Stop ends the Watcher: its channel C gets no more signals. A signal that was sent before Stop may
+// still be in C. Stop may be called from any goroutine, and more than once.
 func (w *Watcher) Stop() {
 	s := &w.ring.watchers
 	s.mu.Lock()
@@ -75,8 +76,8 @@ func (w *Watcher) Stop() {
 	w.index = stopped
 }
 
-// announceSoon is called for a new frame. It reports whether the caller must signal the watchers
-// now. If not, the timer signals them later. r.mu is held.
+// announceSoon is called for a new frame. It reports whether the caller must signal the Watchers
+// now. Otherwise the timer signals them later. r.mu is held.
 func (r *Ring) announceSoon(now int64) bool {
 	if r.opts.latency == 0 {
 		return true
@@ -88,8 +89,8 @@ func (r *Ring) announceSoon(now int64) bool {
 	return false
 }
 
-// announce reports whether there are frames that the watchers have not been signalled for, and
-// stops the timer. The caller then signals the watchers. r.mu is held.
+// announce reports whether frames were published without a signal to the Watchers, and stops the
+// timer for that signal. The caller then signals the Watchers. r.mu is held.
 func (r *Ring) announce() bool {
 	if r.due == 0 {
 		return false
@@ -99,8 +100,9 @@ func (r *Ring) announce() bool {
 	return true
 }
 
-// Flush signals the watchers at once for the frames that [Latency] delays. The publisher calls it
-// when it will publish nothing for a while.
+// Flush signals all Watchers at once if frames were published without a signal. (With the option
+// [Latency], Publish delays the signal.) The publisher calls Flush when it will publish nothing for
+// a while.
 func (r *Ring) Flush() {
 	r.mu.Lock()
 	waiting := r.announce()
@@ -110,11 +112,12 @@ func (r *Ring) Flush() {
 	}
 }
 
-// expire is called when the timer fires. It signals the watchers if frames are due.
+// expire is called by the ring's timer. It signals the watchers if published frames have waited for
+// the time that [Latency] sets.
 func (r *Ring) expire() {
 	r.mu.Lock()
-	// The ring may have been flushed or closed since the timer fired, and the timer may have been
-	// set again.
+	// Flush or Close may have signalled the watchers already, and a later frame may have started
+	// the timer again. Then the time of the next signal (r.due) is 0 or in the future.
 	late := r.due != 0 && r.now() >= r.due && r.announce()
 	r.mu.Unlock()
 	if late {

@@ -19,7 +19,8 @@ type acceptance struct {
 
 const others = "*" // the name for all encodings that the headers do not name
 
-// acceptNames has the names of the encodings of precompressed files, and identity and others.
+// acceptNames lists the encodings of precompressed files, and the names "identity" (no encoding)
+// and "*" (all encodings that are not named).
 var acceptNames = [...]string{"br", "zstd", "gzip", identity, others}
 
 // parseAccept parses the values of Accept-Encoding headers (RFC 9110, section 12.5.3). It ignores
@@ -83,12 +84,14 @@ func (h acceptance) weight(name string) float64 {
 }
 
 // AcceptsEncoding reports whether a client accepts an encoding with at least the same weight as no
-// encoding. The argument values are the values of the request's Accept-Encoding headers, and name
-// is br, zstd or gzip. Without such a header, the result is false, because the client has not
+// encoding. Its arguments are the values of the request's Accept-Encoding headers, and br, zstd or
+// gzip. If the request has no such header, the result is false, because the client has not
 // requested an encoding.
 func AcceptsEncoding(values []string, name string) bool { return parseAccept(values).takes(name) }
 
-// takes implements AcceptsEncoding for the headers that h was parsed from.
+// takes reports whether the client accepts an encoding with at least the same weight as no
+// encoding. name is br, zstd or gzip. If the request has no Accept-Encoding header, the result is
+// false.
 func (h acceptance) takes(name string) bool {
 	w := h.weight(name)
 	return !h.absent && w > 0 && w >= h.weight(identity)

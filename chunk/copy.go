@@ -41,29 +41,43 @@ var errBadCount = errors.New("chunk: the writer returned an invalid count")
 // Report says how many bytes were moved, and how. At the end of src, Copy returns no error.
 //
 // The kernel moves the bytes wherever io.Copy lets it: from a file or a connection to a TCP
-// connection, from a TCP connection to a Unix socket, and from a file or a connection to a file.
-// The kernel also moves them if middleware wraps the response. If dst is an http.ResponseWriter
-// without ReadFrom, Copy looks for ReadFrom in the result of Unwrap() http.ResponseWriter. Then dst
-// writes the header, and the inner response sends the body, so the wrapper does not see the body.
-// Copy does not bypass a wrapper that encodes the body. It recognizes such a wrapper by a
-// Content-Encoding, a Vary: Accept-Encoding, or a changed Content-Length in the header. A wrapper
-// that must see the body has ReadFrom, or no Unwrap.
+// connection, from a file or a TCP connection to a Unix socket, and from a file or a connection to
+// a file. If the kernel cannot move the bytes, Copy uses the WriteTo of src or the ReadFrom of dst,
+// or copies through a pooled block.
+//
+// # Middleware
+//
+// If dst is an http.ResponseWriter without ReadFrom, it may be a middleware's wrapper. Copy calls
+// the wrapper's method Unwrap() http.ResponseWriter to find the inner response, which has ReadFrom.
+// The wrapper writes the header. Then the kernel sends the body through the inner response, so the
+// wrapper does not see the body.
+//
+// If a wrapper must see the body, it needs a ReadFrom method or no Unwrap method. Copy also sends
+// the body through the wrapper if the wrapper seems to encode it. The signs are a Content-Encoding,
+// a Vary: Accept-Encoding or a changed Content-Length in the header.
+//
+// # Content-Length
 //
 // If the response has no Content-Length and src is a regular file or memory, Copy sets
 // Content-Length to the length of src, because the kernel moves only bodies with a Content-Length.
-// To write more after src, write the header first. If src is longer than the Content-Length, Copy
-// sends no more than that and returns http.ErrContentLength. If src is a file and shorter, the
-// error is io.ErrUnexpectedEOF. Copy does not count bytes that were written to the response before.
+// To write more after src, write the header first.
 //
-// In all other cases Copy uses the WriteTo of src or the ReadFrom of dst, or copies through a
-// pooled block.
+// If src is longer than the Content-Length, Copy sends only as many bytes as the Content-Length and
+// returns http.ErrContentLength. If src is a file and shorter, the error is io.ErrUnexpectedEOF.
+// Copy does not count bytes that were written to the response before.
+//
+// # The end of ctx
 //
 // When ctx ends, Copy returns ctx's error. To end a blocked Read or Write, Copy sets a deadline in
 // the past with SetReadDeadline of src and SetWriteDeadline of dst (for a response, as
-// http.ResponseController does). Afterwards it removes the deadline, so the caller must set its own
-// again. On an incomplete response the deadline stays, so that the connection is not used again. If
-// src or dst has no such method, Copy returns after the current Read or Write. Copy sets no
-// deadlines before ctx ends.
+// http.ResponseController does). If src or dst has no such method, Copy returns after the current
+// Read or Write.
+//
+// Copy sets no deadlines before ctx ends. Before it returns, it removes the deadlines that it has
+// set, so the caller must set its own again. On an incomplete response the deadline stays, so that
+// the connection is not used again.
+//
+// # Errors
 //
 // After an error, a file src is positioned directly after the bytes that dst has accepted. From any
 // other src, Copy may have read more bytes than dst has accepted.
@@ -130,12 +144,14 @@ func (c *copying) to(dst io.Writer, src io.Reader) error {
 	return c.blocks(dst, src)
 }
 
-// wayBetween returns the field of c.report for the bytes, if the kernel moves them in io.Copy.
-// Otherwise it returns nil. It does not cover a regular file that is copied to TCP or to a file.
+// wayBetween returns a pointer to the counter in c.report for a copy from src to dst with io.Copy:
+// Sendfile or Splice. If the kernel does not move the bytes in that copy, wayBetween returns nil.
+// It also returns nil for a regular file that is copied to a TCP connection or to a file, because
+// Copy does not use io.Copy for those.
 func (c *copying) wayBetween(dst io.Writer, src io.Reader) *int64 {
 	inner, limit := unlimited(src)
 	_, toUnix := dst.(*net.UnixConn)
-	// io.Copy needs WriteTo for this, which a LimitedReader does not have.
+	// io.Copy sends to a Unix socket with the WriteTo method of src, and a LimitedReader has none.
 	toUnix = toUnix && limit == math.MaxInt64
 	switch src := inner.(type) {
 	case *os.File:
@@ -173,8 +189,9 @@ func isStream(conn any) bool {
 	return addr != nil && addr.Network() == "unix"
 }
 
-// kernelOnly reports whether the WriteTo and ReadFrom of x pay only if the kernel moves the bytes.
-// Otherwise these methods allocate a buffer.
+// kernelOnly reports whether x is a connection or a file. The WriteTo and ReadFrom methods of these
+// types allocate a buffer if the kernel cannot move the bytes, so Copy does not call the methods
+// then.
 func kernelOnly(x any) bool {
 	switch x.(type) {
 	case *net.TCPConn, *net.UnixConn, *os.File:
@@ -192,8 +209,8 @@ func isSeekable(f *os.File) bool {
 	return err == nil
 }
 
-// unlimited returns the Reader in an io.LimitedReader, and its limit. For any other src, it returns
-// src and no limit.
+// unlimited returns src and no limit. If src is an io.LimitedReader, it returns the Reader in it,
+// and its limit.
 func unlimited(src io.Reader) (io.Reader, int64) {
 	if l, ok := src.(*io.LimitedReader); ok {
 		return l.R, max(l.N, 0)
@@ -216,8 +233,8 @@ func (f *countedFile) Read(p []byte) (int, error) {
 
 func (f *countedFile) SyscallConn() (syscall.RawConn, error) { return f.file.SyscallConn() }
 
-// sendFile sends the rest of the file c.file with rf's ReadFrom. If src limits the file, sendFile
-// respects the limit.
+// sendFile sends the file c.file with rf's ReadFrom, from its current position to its end. If src
+// is an io.LimitedReader, sendFile sends at most as many bytes as that limit.
 func (c *copying) sendFile(rf io.ReaderFrom, src io.Reader) error {
 	counted := countedFile{file: c.file}
 	limited := io.LimitedReader{R: &counted, N: math.MaxInt64}
@@ -251,8 +268,8 @@ func (c *copying) fileToFile(dst *os.File, src io.Reader) error {
 			l.N -= n
 		}
 		left -= n
-		// The standard library has copied the bytes without copy_file_range, and read more than it
-		// wrote.
+		// Here, the standard library has copied the bytes without copy_file_range, and has read
+		// more bytes than it wrote.
 		if read := asked - step.N; err != nil && read > n {
 			_, _ = c.file.Seek(n-read, io.SeekCurrent)
 		}
@@ -442,7 +459,8 @@ func (c *copying) begin(dst io.Writer, src io.Reader) {
 	}
 }
 
-// interrupt sets the deadlines. It runs in its own goroutine when ctx ends.
+// interrupt sets deadlines in the past on the source and the destination of Copy, which end a
+// blocked Read or Write. It is called in a separate goroutine when the context of Copy ends.
 func (i *interruption) interrupt() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -453,7 +471,8 @@ func (i *interruption) interrupt() {
 
 func (i *interruption) setDeadlines(read, write time.Time) {
 	if i.src != nil {
-		// This fails for a src or dst without deadlines, such as a regular file.
+		// Setting a deadline fails if the source or the destination has none, as a regular file.
+		// That error does not matter.
 		_ = i.src.SetReadDeadline(read)
 	}
 	if i.dst != nil {
@@ -461,8 +480,9 @@ func (i *interruption) setDeadlines(read, write time.Time) {
 	}
 }
 
-// stop removes the deadlines that interrupt has set. The deadline of an incomplete response stays,
-// because net/http could otherwise end the body as if it were complete.
+// stop ends the effect of the context on Copy, and removes the deadlines that were set when the
+// context ended. If a response is incomplete, its write deadline stays. Otherwise net/http could
+// end the body as if it were complete.
 func (i *interruption) stop(complete bool) {
 	if i.unhook == nil || i.unhook() {
 		return

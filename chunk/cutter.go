@@ -5,14 +5,16 @@ import "bytes"
 // A Cutter finds the ends of records in a stream. A [Reader] cuts its chunks there. [Lines] and
 // [JSON] return Cutters, and a [CutFunc] is one.
 //
-// One Cutter may serve any number of Readers at a time, because each Reader keeps the state in a
-// scan.
+// One Cutter may serve any number of Readers at a time, because each Reader stores the state of the
+// search itself.
 type Cutter interface {
 	// cut returns the length of the longest sequence of whole records at the start of w.data, but
-	// of at most w.limit bytes. If the first record does not end within w.limit bytes, cut returns
-	// that record's length. The length may be known before the whole record has arrived, and is
-	// then more than len(w.data). If it is not known, cut returns 0. If no record can begin like
-	// w.data, cut returns a negative number. w.data is not empty.
+	// of at most w.limit bytes. w.data is not empty.
+	//
+	// If the first record does not end within w.limit bytes, cut returns that record's length. The
+	// length may be known before the whole record has arrived, and is then more than len(w.data).
+	// If the length is not known, cut returns 0. If no record can begin like w.data, cut returns a
+	// negative number.
 	//
 	// cut sets w.seen to the number of bytes that it need not see again, and w.state to the state
 	// for its next call. If it returns a length up to len(w.data), the Reader removes that many
@@ -30,20 +32,25 @@ type Cutter interface {
 //
 // Invariant: 0 ≤ seen ≤ len(data).
 type scan struct {
-	// data starts at the start of a record. It is valid until cut or whole returns, and must not be
-	// changed.
+	// data begins where a record begins. The Cutter may use it until its method returns, and must
+	// not change it.
 	data []byte
 	seen int // number of bytes that the last cut need not see again
-	// The Cutter's state, 0 at the start of the stream. Only the Cutter uses it.
+	// A number that the Cutter may store from one call of cut to the next. It is 0 at the start of
+	// the stream.
 	state int
 	limit int // maximum number of bytes in a chunk, unless a record is longer
 }
 
-// CutFunc makes a Cutter from a function that returns the length in bytes of the first record in
-// data, which is not empty. If the length is not known yet, the function returns 0. If the length
-// is known from the record's start, the result may be more than len(data). If no record can begin
-// like data, the result is negative. Examples are records that end with a zero byte, and records
-// that begin with their length:
+// CutFunc makes a Cutter from a function that finds the end of the first record in data. data is
+// not empty. The function returns:
+//
+//   - the length of the record in bytes. If the length is known from the record's start, it may be
+//     more than len(data).
+//   - 0, if the length is not known yet.
+//   - a negative number, if no record can begin like data.
+//
+// Examples are records that end with a zero byte, and records that begin with their length:
 //
 //	chunk.CutFunc(func(data []byte) int { return bytes.IndexByte(data, 0) + 1 })
 //	chunk.CutFunc(func(data []byte) int {
@@ -54,9 +61,11 @@ type scan struct {
 //	})
 //
 // The Reader calls the function once for each record. If the last record is incomplete, it calls
-// the function again, from the record's start, when more bytes have arrived. A source that ends
-// within a record is an error. The function is called on one goroutine at a time, but not always
-// the same one. It borrows data and must not call the Reader.
+// the function again, from the record's start, when more bytes have arrived. If the source ends
+// within a record, the Reader returns an error.
+//
+// The function is called on one goroutine at a time, but not always the same one. It borrows data
+// and must not call the Reader.
 type CutFunc func(data []byte) int
 
 func (f CutFunc) cut(w *scan) (end int) {
@@ -74,10 +83,12 @@ func (f CutFunc) cut(w *scan) (end int) {
 	return end
 }
 
-// whole returns false, because such a record ends where the function says.
+// whole returns false: at the end of the source, bytes for which the function has found no end are
+// an incomplete record.
 func (CutFunc) whole(*scan) bool { return false }
 
-// anywhere is the Cutter of a Reader without the option At. It may cut after each byte.
+// anywhere is a Cutter that may cut after each byte. A Reader uses it if the option [At] sets no
+// other Cutter.
 type anywhere struct{}
 
 func (anywhere) cut(w *scan) int {

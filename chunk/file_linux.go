@@ -7,7 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// versionOf returns the version of the file that info describes.
+// versionOf returns the size, the times of the last changes, the device and the inode of the file
+// that info describes. A changed file differs in at least one of them.
 func versionOf(info os.FileInfo) fileVersion {
 	st := info.Sys().(*syscall.Stat_t) // documented in package os
 	return fileVersion{
@@ -25,7 +26,8 @@ func dropFromCache(f *os.File, from, to int64) {
 	if err != nil {
 		return
 	}
-	// The call is only advice to the kernel, so errors are ignored.
+	// Fadvise only tells the kernel that the pages are no longer needed. Its errors are ignored,
+	// because the file can be used in any case.
 	_ = raw.Control(func(fd uintptr) {
 		_ = unix.Fadvise(int(fd), from, to-from, unix.FADV_DONTNEED)
 	})

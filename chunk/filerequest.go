@@ -48,7 +48,8 @@ func newServedFile(f *os.File, info os.FileInfo) *servedFile {
 	return &servedFile{countedFile: countedFile{file: f}, size: info.Size()}
 }
 
-// Seek implements io.Seeker.
+// Seek moves the file's position, like os.File.Seek. It needs no system call to move from the start
+// of the file to its end and back.
 func (f *servedFile) Seek(offset int64, whence int) (int64, error) {
 	if !f.moved && offset == 0 && whence != io.SeekCurrent {
 		if f.atEnd = whence == io.SeekEnd; f.atEnd {
@@ -60,7 +61,7 @@ func (f *servedFile) Seek(offset int64, whence int) (int64, error) {
 	return f.file.Seek(offset, whence)
 }
 
-// Read implements io.Reader.
+// Read reads from the file, like os.File.Read.
 func (f *servedFile) Read(p []byte) (int, error) {
 	if f.atEnd {
 		return 0, io.EOF
@@ -69,7 +70,8 @@ func (f *servedFile) Read(p []byte) (int, error) {
 	return f.countedFile.Read(p)
 }
 
-// SyscallConn implements syscall.Conn, which the kernel's sendfile needs.
+// SyscallConn returns the file's connection to the operating system, with which the kernel's
+// sendfile reads the file.
 func (f *servedFile) SyscallConn() (syscall.RawConn, error) {
 	f.moved = true
 	return f.countedFile.SyscallConn()
@@ -133,7 +135,9 @@ func (x *fileRequest) clientSeesLength() bool {
 	return x.r.ProtoMajor == 1 && x.head.length != "" && headOf(x.Header()) == x.head
 }
 
-// WriteHeader implements http.ResponseWriter.
+// WriteHeader sends the response's status and header. If it sends a whole file in an encoded form,
+// it first adds the Content-Length. It also stores the status and the headers that describe the
+// body.
 func (x *fileRequest) WriteHeader(status int) {
 	if x.status == 0 {
 		x.status = status
@@ -147,7 +151,7 @@ func (x *fileRequest) WriteHeader(status int) {
 	x.ResponseWriter.WriteHeader(status)
 }
 
-// Write implements io.Writer.
+// Write writes a part of the response body. net/http passes the body of a file to ReadFrom instead.
 func (x *fileRequest) Write(p []byte) (int, error) {
 	if x.status == 0 {
 		x.WriteHeader(http.StatusOK)
@@ -155,8 +159,8 @@ func (x *fileRequest) Write(p []byte) (int, error) {
 	return x.ResponseWriter.Write(p)
 }
 
-// ReadFrom sends the body of a file, or of several ranges of it, if src is the LimitedReader that
-// net/http makes.
+// ReadFrom sends the body of a file, or of several ranges of it. net/http passes the body as an
+// io.LimitedReader. ReadFrom copies any other src with Write.
 func (x *fileRequest) ReadFrom(src io.Reader) (int64, error) {
 	body, ok := src.(*io.LimitedReader)
 	if !ok {
@@ -216,8 +220,9 @@ func (x *fileRequest) sendAndDrop(rf io.ReaderFrom, body *io.LimitedReader) erro
 	return nil
 }
 
-// destination returns the io.ReaderFrom that sends the file: the response, or a response that it
-// wraps, or a copiedBody.
+// destination returns the response with ReadFrom through which the kernel can send the file. It is
+// the request's response, or one that a middleware has wrapped. If there is none, destination
+// returns a copiedBody, which copies the bytes through memory.
 func (x *fileRequest) destination() io.ReaderFrom {
 	if rf, ok := x.ResponseWriter.(io.ReaderFrom); ok {
 		return rf
@@ -230,7 +235,8 @@ func (x *fileRequest) destination() io.ReaderFrom {
 	return copiedBody{x.ResponseWriter}
 }
 
-// A copiedBody is a response that copies the body through its Write.
+// A copiedBody sends a body with the Write method of a response. The bytes are copied through
+// memory, because the kernel cannot send them directly.
 type copiedBody struct{ w http.ResponseWriter }
 
 func (b copiedBody) ReadFrom(src io.Reader) (int64, error) {

@@ -53,11 +53,11 @@ func checkRegular(info os.FileInfo) error {
 	return nil
 }
 
-// openedFiles is the file system for the redirects and lists of net/http: the regular files and
-// directories under the root.
+// openedFiles is an http.FileSystem of the regular files and directories under the root. An
+// http.FileServer uses it to redirect requests and to list directories.
 type openedFiles struct{ fileRoot }
 
-// Open implements http.FileSystem.
+// Open opens the file or directory with the given path, which begins with a slash.
 func (o openedFiles) Open(name string) (http.File, error) {
 	f, _, err := o.fileRoot.open(rootName(name))
 	if err == errDirectory {
@@ -77,7 +77,8 @@ func rootName(clean string) string {
 	return clean[1:]
 }
 
-// standardError returns an error for which net/http answers with the status statusOf(err).
+// standardError converts an error from opening a file to an error for net/http, which answers
+// fs.ErrNotExist with status 404, fs.ErrPermission with 403, and other errors with 500.
 func standardError(err error) error {
 	switch statusOf(err) {
 	case http.StatusNotFound:

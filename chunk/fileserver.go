@@ -39,7 +39,8 @@ type FileHandler struct {
 	standard      http.Handler // for redirects and lists of directories
 	listing       bool
 	precompressed bool
-	// The argument of DropBehind in bytes, or 0.
+	// The length in bytes from which a response is dropped from the page cache (see DropBehind), or
+	// 0 to drop none.
 	dropFrom int64
 	served   func(r *http.Request, sent Report, status int) // may be nil
 
@@ -60,22 +61,27 @@ func Listing(on bool) FileOption {
 }
 
 // Precompressed makes the handler serve name.br, name.zst or name.gz instead of name to a client
-// that accepts the encoding. The Content-Type is that of name. If the client accepts several
-// encodings, it gets the one with the highest weight. If their weights are equal, the order is br,
-// zstd, gzip. The handler ignores an encoded file that is older than name, in whole seconds. If the
-// client refuses name (identity;q=0) and accepts no encoded file, the answer is 406.
+// that accepts the encoding. The Content-Type is that of name.
 //
-// Precompressed is off by default, because name.gz could be a different file. Do not set an ETag in
-// a middleware then: all encodings of a name would have the same ETag, and clients could not tell
-// them apart.
+// If the client accepts several encodings, it gets the one with the highest weight. If their
+// weights are equal, the order is br, zstd, gzip. If the client refuses name (identity;q=0) and
+// accepts no encoded file, the answer is 406. The handler ignores an encoded file that is older
+// than name, in whole seconds.
+//
+// Precompressed is off by default, because name.gz could be a different file. If you use
+// Precompressed, do not set an ETag in a middleware: all encodings of a name would have the same
+// ETag, and clients could not tell them apart.
 func Precompressed() FileOption {
 	return func(h *FileHandler) { h.precompressed = true }
 }
 
-// DropBehind keeps responses of at least this many bytes from filling the page cache. While the
-// handler sends a file, it drops the part that was sent (posix_fadvise), in steps of 8 MiB. It
-// drops nothing while another such response sends the same file. The last bytes may stay in the
-// cache, because the socket still uses them. DropBehind works on Linux only. It is off by default.
+// DropBehind keeps responses of at least this many bytes from filling the page cache. It works on
+// Linux only. It is off by default.
+//
+// While the handler sends a file, it drops the sent part of the file from the page cache
+// (posix_fadvise), in steps of 8 MiB. While DropBehind also applies to another response that sends
+// the same file, the handler drops nothing. The last bytes may stay in the cache, because the
+// socket still uses them.
 func DropBehind(bytes int64) FileOption {
 	if bytes < 1 {
 		panic(fmt.Sprintf("chunk: DropBehind(%d) is below 1", bytes))

@@ -10,8 +10,9 @@ package chunk
 // or word, JSON must see the next byte. That byte does not count for [MaxRecord].
 func JSON() Cutter { return jsonValues{} }
 
-// jsonValues is the Cutter of JSON. The low jsonModeBits bits of scan.state are the mode (jsonPlain
-// to jsonScalar). The other bits count the open brackets.
+// jsonValues is the Cutter that the function JSON returns. Its state (scan.state) is one number.
+// The low two bits (jsonModeBits) are the mode: jsonPlain, jsonString, jsonEscaped or jsonScalar.
+// The other bits count the open brackets.
 type jsonValues struct{}
 
 const (
@@ -26,9 +27,9 @@ const (
 	jsonModes    = jsonBracket - 1
 )
 
-// These tables classify a byte outside of brackets, within brackets, and in a string. A table
-// lookup for each byte is faster than searching eight bytes at a time, or in masks of 64, because
-// relevant bytes are only a few bytes apart in JSON.
+// Each table classifies a byte: jsonTop outside of brackets, jsonNested within brackets, and
+// jsonText in a string. Looking up each byte is faster than searching several bytes at a time,
+// because quotes, brackets and backslashes are only a few bytes apart in JSON.
 var (
 	jsonTop = [256]uint8{' ': isSpace, '\t': isSpace, '\r': isSpace, '\n': isSpace, '"': isQuote,
 		'{': isOpen, '[': isOpen}
@@ -45,7 +46,8 @@ const (
 	isEscape
 )
 
-// cut sets end to each position between two values, up to the limit.
+// cut returns the position after the last value that ends within w.limit bytes. If the first value
+// is longer, cut returns the position after that value, or 0 if the value has no end yet.
 func (jsonValues) cut(w *scan) (end int) {
 	p, i, state := w.data, w.seen, w.state
 	for {
@@ -78,8 +80,9 @@ func (jsonValues) cut(w *scan) (end int) {
 
 func (jsonValues) whole(w *scan) bool { return w.state == 0 || w.state == jsonScalar }
 
-// beginValue handles p[i], which is between two values. It treats a closing bracket there as part
-// of a word.
+// beginValue processes the byte p[i], which is outside of any JSON value: a space, or the first
+// byte of a value. It returns the position of the next byte to process, and the scan's new state. A
+// closing bracket counts as part of a word.
 func beginValue(p []byte, i int) (next, state int) {
 	switch jsonTop[p[i]] {
 	case isSpace:
@@ -92,8 +95,9 @@ func beginValue(p []byte, i int) (next, state int) {
 	return i, jsonScalar
 }
 
-// endValue scans from p[i], which is within brackets or in a string. It returns the position after
-// the value's end, or the end of p. It does not check that brackets match.
+// endValue scans the rest of a JSON value from p[i], which is within brackets or in a string. It
+// returns the position after the value's end, or len(p) if the end is not in p, and the scan's new
+// state. It does not check that brackets match.
 func endValue(p []byte, i, state int) (next, after int) {
 	open, inString := state&^jsonModes, state&jsonModes != jsonPlain
 	if state&jsonModes == jsonEscaped {
@@ -126,8 +130,9 @@ func endValue(p []byte, i, state int) (next, after int) {
 	}
 }
 
-// endString scans from p[i], which is in a string. It returns the position after the string's end,
-// or the end of p.
+// endString scans the rest of a JSON string from p[i]. It returns the position after the string's
+// end and jsonPlain. If the end is not in p, it returns len(p) and either jsonString or, after a
+// backslash, jsonEscaped.
 func endString(p []byte, i int) (next, mode int) {
 	for i < len(p) {
 		class := jsonText[p[i]]

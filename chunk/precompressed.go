@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// An encoding is an encoding of precompressed files.
+// An encoding is a compression format that a precompressed file may have, such as gzip.
 type encoding struct {
 	name string // name in Accept-Encoding
 	ext  string // extension of the encoded file
@@ -23,10 +23,10 @@ type encodedFile struct {
 	info os.FileInfo
 }
 
-// openEncoded opens the encoded file of name that the client prefers to the file itself. If there
-// is none, found.file is nil. The caller closes the file. plain reports whether the client accepts
-// the file itself. openEncoded ignores an encoded file that is older than the file, because it was
-// made from another version.
+// openEncoded opens the precompressed file, such as name.gz, that the client prefers to the file
+// with the given name. The caller closes found.file, which is nil if there is no such precompressed
+// file. A precompressed file that is older than the original file is ignored, because it was made
+// from another version. plain reports whether the client also accepts the original file.
 func (d fileRoot) openEncoded(name string, of os.FileInfo, accept []string) (found encodedFile,
 	plain bool) {
 	wanted, plain := choose(parseAccept(accept), encodings)

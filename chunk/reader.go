@@ -82,16 +82,19 @@ func Size(bytes int) ReaderOption {
 	return func(r *Reader) { r.size = bytes }
 }
 
-// Depth sets how many chunks the Reader may be ahead of Next. The chunk that is being read counts,
-// too. The chunks hold up to Depth blocks of Size, and larger ones for longer records. The default
-// is 3, which makes up for a source that is late by the time that the work on three chunks takes.
-// With the default sizes, a Reader holds up to 192 KiB.
+// Depth sets how many chunks the Reader may read ahead of Next, including the chunk that is being
+// read. The default is 3. Three chunks make up for a pause of the source that is as long as the
+// work on three chunks.
+//
+// The chunks hold up to Depth blocks of Size, and larger blocks for longer records. With the
+// default sizes, a Reader holds up to 192 KiB.
 func Depth(chunks int) ReaderOption {
 	inRange("Depth", chunks, mostBytes)
 	return func(r *Reader) { r.depth = chunks }
 }
 
-// At makes the Reader cut chunks at the ends that c finds. Without At, it cuts anywhere.
+// At makes the Reader cut chunks only where a record ends. c finds the ends of the records. Without
+// At, the Reader cuts anywhere.
 func At(c Cutter) ReaderOption {
 	if c == nil {
 		panic("chunk: At(nil)")
@@ -99,18 +102,20 @@ func At(c Cutter) ReaderOption {
 	return func(r *Reader) { r.cutter = c }
 }
 
-// MaxRecord sets the maximum length of a record in bytes, its end included. If a record is longer,
-// the Reader fails with a [RecordError]. The default is 1 MiB, the largest block that a Pool keeps:
-// a peer that sends a longer record has probably forgotten the end, or wants to exhaust the memory.
-// The maximum is 1 GiB. A limit below Size has the effect of Size, because the Reader never refuses
-// a record that fits into a chunk.
+// MaxRecord sets the maximum length of a record in bytes, including its end. The default is 1 MiB,
+// and the maximum is 1 GiB. If a record is longer, the Reader fails with a [RecordError]: a peer
+// that sends such a record has probably forgotten the end, or wants to exhaust the memory.
+//
+// A record that fits into one chunk is always accepted, even if it is longer than MaxRecord. The
+// size of a chunk is Size or, with [TunedBy], the Tuner's largest chunk.
 func MaxRecord(bytes int) ReaderOption {
 	inRange("MaxRecord", bytes, mostBytes)
 	return func(r *Reader) { r.limit = bytes }
 }
 
-// TunedBy makes t control the Reader instead of [Size] and [Depth]. A new chunk size applies to the
-// next block. The bytes that Next returns are counted as work done.
+// TunedBy makes t control the Reader's chunk size and depth, instead of [Size] and [Depth]. A new
+// chunk size applies to the next block. The Tuner counts the bytes that Next returns, to measure
+// how fast the program works.
 func TunedBy(t *Tuner) ReaderOption {
 	if t == nil {
 		panic("chunk: TunedBy(nil)")
@@ -148,15 +153,18 @@ func NewReader(src io.Reader, opts ...ReaderOption) *Reader {
 	return r
 }
 
-// Next returns the next chunk, which the caller owns and releases. It is never empty.
+// Next returns the next chunk, which the caller owns and releases. The chunk is never empty. If
+// Next returns an error, there is nothing to release.
 //
-// If ctx ends, Next returns ctx's error; the bytes that have arrived stay, and the next call
-// continues. Next returns an error of the source, such as io.EOF, after all bytes that arrived
-// before the error, and again on every later call. There is one exception: if the error's Timeout
-// method reports true, such as for a deadline, Next returns the error once. The Reader then keeps
-// the incomplete record, and the next Next continues. If a record cannot be cut, the error is a
-// [*RecordError]. If src.Read panics, Next panics with the same value. With an error there is
-// nothing to release.
+// If ctx ends, Next returns ctx's error. The bytes that have arrived are kept for the next call.
+//
+// If the source returns an error, such as io.EOF, Next first returns all bytes that arrived before
+// the error. Then it returns the error, and returns it again on every later call. If the error's
+// Timeout method reports true, as for a deadline, Next returns the error only once. The Reader
+// keeps an incomplete record, and the following call continues.
+//
+// If a record cannot be cut, the error is a [*RecordError]. If src.Read panics, Next panics with
+// the same value.
 //
 // If ctx ends while the source's Read is blocked, and the source has SetReadDeadline, the Reader
 // ends the Read with a deadline in the past. Afterwards it removes the deadline, so the caller must
@@ -216,10 +224,12 @@ func (r *Reader) takeFirst() millrace.Ref {
 	return first
 }
 
-// Chunks lends the chunks one after the other. Each is valid until the loop's body ends. At the end
-// of the source, the sequence ends. After any other error, it ends with a nil chunk and that error.
-// Errors are as for [Reader.Next]. When ctx ends, the goroutine that reads ahead ends at once, even
-// during an iteration. After a break, another loop or Next continues with the next chunk.
+// Chunks lends the chunks one after the other. Each is valid until the loop's body ends. After a
+// break, another loop or Next continues with the next chunk.
+//
+// At the end of the source, the sequence ends. After any other error, it ends with a nil chunk and
+// that error. Errors are as for [Reader.Next]. When ctx ends, the goroutine that reads ahead ends
+// at once, even during an iteration.
 func (r *Reader) Chunks(ctx context.Context) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		stop := context.AfterFunc(ctx, func() {
@@ -250,7 +260,7 @@ func lend(ref millrace.Ref, yield func([]byte, error) bool) bool {
 	return yield(ref.Bytes(), nil)
 }
 
-// wait waits for a call of notify or the end of ctx. r.mu is held, and released while waiting.
+// wait waits for a signal of notify or the end of ctx. r.mu is held, and released while waiting.
 func (r *Reader) wait(ctx context.Context) {
 	if r.waiting {
 		panic("chunk: Next while another goroutine is in it")
@@ -265,8 +275,8 @@ func (r *Reader) wait(ctx context.Context) {
 	r.waiting = false
 }
 
-// notify ends the wait of Next. If Next has just stopped waiting, its next wait ends at once. r.mu
-// is held.
+// notify wakes Next if it is waiting. Next must expect to be woken without a new chunk or error,
+// because an earlier signal may still be in r.wake. r.mu is held.
 func (r *Reader) notify() {
 	if !r.waiting {
 		return
@@ -277,11 +287,13 @@ func (r *Reader) notify() {
 	}
 }
 
-// closeGrace is the longest time that Close waits for a Read after a deadline has ended that Read.
+// closeGrace is the longest time that Close waits for a blocked Read to return after Close has set
+// a deadline in the past.
 const closeGrace = time.Second
 
-// readAhead starts the goroutine if necessary. If the goroutine is about to end because of
-// interrupt, it continues instead. r.mu is held.
+// readAhead starts the goroutine that reads ahead of Next, unless it is running or the source has
+// returned an error. If interrupt has asked the goroutine to end and it is still running, the
+// goroutine continues instead. r.mu is held.
 func (r *Reader) readAhead() {
 	r.stopping = false
 	if r.running || r.pendingErr != nil || r.finalErr != nil {
@@ -312,8 +324,8 @@ func (r *Reader) run() {
 	}
 }
 
-// ended runs when the goroutine ends, even if src.Read panics or calls runtime.Goexit. r.mu is
-// held; ended unlocks it.
+// ended runs when the goroutine that reads ahead ends, even if src.Read panics or calls
+// runtime.Goexit. r.mu is held; ended unlocks it.
 func (r *Reader) ended() {
 	v := recover()
 	if !r.leaving {
@@ -328,8 +340,8 @@ func (r *Reader) ended() {
 	r.mu.Unlock()
 }
 
-// interrupt makes the goroutine end. If the source has deadlines, interrupt ends a blocked Read.
-// r.mu is held.
+// interrupt makes the goroutine that reads ahead end. If the source has deadlines, interrupt ends a
+// blocked Read. r.mu is held.
 func (r *Reader) interrupt() {
 	if !r.running {
 		return
@@ -397,7 +409,8 @@ var (
 	noDeadline time.Time
 )
 
-// wakerOf returns src, or the Reader that src limits, if it is a waker. Otherwise it returns nil.
+// wakerOf returns src if it has SetReadDeadline. If src is an io.LimitedReader, wakerOf checks the
+// Reader in it. Otherwise it returns nil.
 func wakerOf(src io.Reader) waker {
 	if l, ok := src.(*io.LimitedReader); ok {
 		return wakerOf(l.R)

@@ -12,9 +12,10 @@ const (
 	// Then the Reader fails with io.ErrNoProgress, as bufio does.
 	maxEmptyReads = 100
 
-	// If records must be returned early and fill at most 1/earlyPart of their block, the Reader
-	// copies them to a small block and continues to fill the large one. Otherwise each small chunk
-	// of a slow source would keep a whole block in use.
+	// If Next is waiting, the Reader returns records before their block is full. If the records
+	// fill at most 1/earlyPart of the block, the Reader copies them to a small block and continues
+	// to fill the large one. Otherwise each small chunk of a slow source would keep a whole block
+	// in use.
 	earlyPart = 8
 )
 
@@ -49,7 +50,8 @@ func (r *Reader) readUnlocked(p []byte) (n int, err error) {
 	return r.src.Read(p)
 }
 
-// retune applies the Tuner's setting to the next block. r.mu is held.
+// retune takes the chunk size and the depth for the next block from the Tuner, if the Reader has
+// one. r.mu is held.
 func (r *Reader) retune() {
 	if r.tuner != nil {
 		now := r.tuner.setting.Load()
@@ -57,9 +59,11 @@ func (r *Reader) retune() {
 	}
 }
 
-// target returns the memory for the source's next bytes. If the block is full, target takes a
-// larger one. If the record has reached its limit, target returns r.probe, one byte outside of the
-// block, so that overrun can check whether the record continues.
+// target returns the memory for the next Read of the source: the free memory of the block, or of a
+// larger block if the block is full.
+//
+// If the incomplete record already has the maximum length (r.limit), target returns the single byte
+// r.probe instead. If the Read fills r.probe, the record is too long, or its end is only now known.
 func (r *Reader) target() []byte {
 	f := &r.filling
 	if f.start == f.end {
@@ -74,9 +78,10 @@ func (r *Reader) target() []byte {
 	return f.buf[f.end:]
 }
 
-// blockFor returns the size of the block for a record that has more than have bytes. If need is not
-// 0, it is the record's length. Otherwise the size doubles, so that each byte of a long record is
-// copied at most twice on average.
+// blockFor returns the size of the block for a record that has not arrived completely. have is the
+// number of its bytes that have arrived, and need is its length, or 0 if the length is not known.
+// If the length is not known, the size is doubled until it is more than have, so that each byte of
+// a long record is copied at most twice on average.
 func (r *Reader) blockFor(have, need int) int {
 	if need > r.size {
 		return need
@@ -121,10 +126,11 @@ func (r *Reader) arrived(p []byte, n int, err error) {
 	}
 }
 
-// overrun processes the byte in r.probe, the first byte beyond the record's limit. Usually the
-// result is an error. But some Cutters need the next byte to find a record's end, such as JSON
-// after a number. overrun therefore copies the record and that byte to a larger block for the
-// Cutter.
+// overrun processes the byte in r.probe, the first byte after a record of the maximum length.
+// Usually the record is too long, which is an error.
+//
+// Some Cutters find a record's end only with the next byte, such as JSON after a number. overrun
+// therefore first passes the record with that byte to the Cutter, in a larger block.
 func (r *Reader) overrun() {
 	f := &r.filling
 	f.carry(r.pool, f.data(), r.limit+1)
@@ -227,7 +233,8 @@ func (r *Reader) giveAll(err error) {
 	r.finalErr = err
 }
 
-// push appends the next n bytes to the queue as a chunk. The bytes are part of whole.
+// push appends the next n bytes to the queue as a chunk. whole contains all bytes of the block that
+// have arrived.
 func (r *Reader) push(whole *millrace.Ref, n int) {
 	f := &r.filling
 	r.queue = append(r.queue, whole.Slice(f.start, f.start+n))
@@ -264,7 +271,8 @@ type filling struct {
 
 	offset int64 // offset of buf[start] in the source
 	scan   scan  // the Cutter's view of buf[start:end]
-	// The number of bytes that had arrived when the Cutter last found no end, or 0.
+	// The number of bytes that had arrived when the Cutter last found no whole record, or 0. The
+	// Cutter is not called again before more bytes have arrived.
 	asked int
 	need  int // length of the first record, or 0 if it is not known
 }
@@ -275,7 +283,8 @@ func (f *filling) data() []byte { return f.buf[f.start:f.end] }
 // full reports whether the block has no room for the source's next bytes.
 func (f *filling) full() bool { return f.end == len(f.buf) }
 
-// look returns the Cutter's input for the current bytes and limit.
+// look returns the input for the Cutter: the bytes that have arrived and are not in a chunk yet.
+// limit is the maximum number of bytes in a chunk.
 func (f *filling) look(limit int) *scan {
 	f.scan.data, f.scan.limit = f.data(), limit
 	return &f.scan
@@ -289,8 +298,8 @@ func (f *filling) cut(n int) {
 	f.asked, f.need = 0, 0
 }
 
-// carry replaces the block by a new one that begins with rest. The new block has size bytes, which
-// must be more than len(rest).
+// carry replaces the block by a new one of size bytes. It copies rest, the bytes that are not in a
+// chunk yet, to the start of the new block. The size must be more than len(rest).
 func (f *filling) carry(p *millrace.Pool, rest []byte, size int) {
 	block := p.Get(size)
 	f.buf = block.Bytes()[:size]

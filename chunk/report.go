@@ -4,12 +4,19 @@ import "fmt"
 
 // A Report says how many bytes were moved, and how.
 //
-// The bytes of a file that is sent to a connection or a response are counted exactly: as Copied if
-// they passed through this process's memory, and otherwise as Sendfile. All other bytes are counted
-// by the types of src and dst, as the standard library moves them on Linux. Between two regular
-// files they are CopyFileRange. From a connection to another connection, a file or a response with
-// a Content-Length they are Splice. A connection that is copied to a response over TLS is therefore
-// counted as Splice, although its bytes are copied to be encrypted.
+// If a regular file is sent to a TCP connection or a response, its bytes are counted exactly: as
+// Copied if they passed through this process's memory, and otherwise as Sendfile.
+//
+// In all other cases, the bytes are counted by the types of the source and the destination. In
+// these cases, the standard library lets the kernel move them on Linux:
+//
+//   - From a regular file to a regular file, they are CopyFileRange.
+//   - From a connection to a TCP connection, a file, or a response with a Content-Length, they are
+//     Splice. This is so even for a response over TLS, where the bytes are copied to be encrypted.
+//   - To a Unix socket, the bytes of a TCP connection are Splice, and those of a regular file are
+//     Sendfile. If the source is an io.LimitedReader, they are Copied.
+//
+// All other bytes are Copied.
 type Report struct {
 	// Bytes = Sendfile + Splice + CopyFileRange + Copied
 	Bytes         int64
@@ -41,14 +48,15 @@ func (r Report) FastPath() error {
 	return fmt.Errorf("chunk: %d of %d bytes were copied through memory", r.Copied, r.Bytes)
 }
 
-// add adds n to Bytes and to *way, another field of the Report.
+// add adds n bytes to r.Bytes and to the counter that way points to, such as &r.Copied.
 func (r *Report) add(way *int64, n int64) {
 	*way += n
 	r.Bytes += n
 }
 
-// addFile counts n bytes of a file. This process has read the first read bytes, and the kernel has
-// sent the others.
+// addFile counts n bytes of a file that was sent. read is the number of bytes that this process has
+// read from the file. They are counted as Copied. The kernel has sent the others, which are counted
+// as Sendfile.
 func (r *Report) addFile(n, read int64) {
 	copied := min(n, read)
 	r.add(&r.Copied, copied)

@@ -48,15 +48,16 @@ func within[T any](w http.ResponseWriter) (found T, ok bool) {
 	return found, false
 }
 
-// A bodyReader is a response with ReadFrom.
+// A bodyReader is an http.ResponseWriter with ReadFrom, through which the kernel can send the body.
 type bodyReader interface {
 	http.ResponseWriter
 	io.ReaderFrom
 }
 
-// unwrapBody returns the response that the body can be sent through with ReadFrom: w, or a response
-// that w wraps. For a wrapped response, it first makes w write the header. It returns nil if no
-// response has ReadFrom, or if w has changed the handler's header, head.
+// unwrapBody returns the response through which the body can be sent with ReadFrom: w, or a
+// response that w wraps. For a wrapped response, it first makes w write the header. It returns nil
+// if no response has ReadFrom. It also returns nil if w has changed the headers that describe the
+// body; head is their value as the handler has set them.
 func unwrapBody(w http.ResponseWriter, head bodyHead) io.ReaderFrom {
 	inner, ok := within[bodyReader](w)
 	if !ok || http.ResponseWriter(inner) != w && !passes(w, inner, head) {
@@ -65,13 +66,14 @@ func unwrapBody(w http.ResponseWriter, head bodyHead) io.ReaderFrom {
 	return inner
 }
 
-// passes reports whether w has written the handler's header, head, to inner without changing it.
+// passes makes w write its header to the wrapped response inner. It reports whether w has left the
+// headers that describe the body unchanged. head is their value as the handler has set them.
 func passes(w, inner http.ResponseWriter, head bodyHead) bool {
 	_, err := w.Write(nil) // many wrappers write the header with the first Write
 	return err == nil && headOf(w.Header()) == head && headOf(inner.Header()) == head
 }
 
-// A plainResponse hides the ReadFrom of a response, so that a source with WriteTo uses Write.
+// A plainResponse is an http.ResponseWriter without ReadFrom, so that the body is sent with Write.
 type plainResponse struct{ http.ResponseWriter }
 
 // WriteString implements io.StringWriter.

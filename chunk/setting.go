@@ -4,7 +4,8 @@ const (
 	defaultSize  = 64 << 10 // see Size
 	defaultDepth = 3        // see Depth
 
-	// mostBytes limits sizes, so that twice the size is still possible.
+	// mostBytes is the maximum size in bytes that an option such as Size or MaxRecord accepts. A
+	// block's size can be doubled below this maximum without an overflow.
 	mostBytes = 1 << 30
 
 	// The limits of a Tuner.
@@ -17,7 +18,8 @@ const (
 	mostDepth   = 16
 )
 
-// A Setting holds the values that a [Tuner] adjusts.
+// A Setting holds the three values that a [Tuner] adjusts: the number of workers, the size of a
+// chunk, and the number of chunks that are read ahead.
 type Setting struct {
 	Workers   int // number of workers that may be at work
 	ChunkSize int // size of a chunk in bytes, as set by Size

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// tunerInterval is the time between two samples. It is long enough for hundreds of chunks, and for
-// many ticks of a coarse processor clock.
+// tunerInterval is the time between two measurements of a Tuner. In that time, a program processes
+// hundreds of chunks, and even a coarse processor clock advances many times.
 const tunerInterval = 250 * time.Millisecond
 
 // A Tuner adjusts three values while a program works: the number of workers, the size of the
@@ -29,7 +29,7 @@ type Tuner struct {
 	// Counters since the last sample:
 	moved   atomic.Int64 // bytes that were processed
 	starved atomic.Int64 // number of times that Next waited for the source
-	stuffed atomic.Int64 // number of times that a source waited for Next, with Depth chunks ready
+	stuffed atomic.Int64 // number of times that reading paused because Depth chunks were ready
 
 	mu      sync.Mutex // guards the fields below
 	rules   tuning
@@ -47,9 +47,9 @@ type Tuner struct {
 // range.
 type TunerOption func(*Tuner)
 
-// Between limits the Setting that the Tuner chooses. The default least is 1 worker, chunks of 4 KiB
-// and a depth of 1. The default most is 16 workers per processor, chunks of 1 MiB and a depth of
-// 16.
+// Between sets the minimum and the maximum of each value in the Setting that the Tuner chooses. By
+// default, the minimum is 1 worker, chunks of 4 KiB and a Depth of 1. The default maximum is 16
+// workers per processor, chunks of 1 MiB and a Depth of 16.
 func Between(least, most Setting) TunerOption {
 	if least.within(Setting{1, 1, 1}, most) != least ||
 		most.within(least, Setting{1 << 16, mostBytes, 1 << 16}) != most {
@@ -58,8 +58,9 @@ func Between(least, most Setting) TunerOption {
 	return func(t *Tuner) { t.rules.least, t.rules.most = least, most }
 }
 
-// NewTuner returns a Tuner. It begins with two workers per processor, chunks of 64 KiB and a depth
-// of 3, within the limits. It adjusts nothing until Run is called.
+// NewTuner returns a Tuner. Its first Setting is two workers per processor, chunks of 64 KiB and a
+// Depth of 3, within the limits that [Between] sets. The Setting does not change until Run is
+// called.
 func NewTuner(opts ...TunerOption) *Tuner {
 	processors := runtime.GOMAXPROCS(0)
 	t := &Tuner{moves: make(map[string]uint64), rules: tuning{
@@ -78,15 +79,17 @@ func NewTuner(opts ...TunerOption) *Tuner {
 	return t
 }
 
-// apply copies the setting of the rules to t.setting and wakes waiting workers. mu is held, or t is
-// not shared yet.
+// apply makes the current Setting visible to the Readers, and wakes the workers that wait in
+// Acquire. mu is held, or t is not shared yet.
 func (t *Tuner) apply() {
 	now := t.rules.now
 	t.setting.Store(&now)
 	t.room.Broadcast()
 }
 
-// observe processes a sample. It returns the name of the rule that changed the setting, or "".
+// observe processes the measurements of one interval. If it changes the Setting because of a rule,
+// it returns the rule's name. If it reverts a change that did not pay, it returns "not_paid". If it
+// does not change the Setting, it returns "".
 func (t *Tuner) observe(s sample) (why string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -97,18 +100,21 @@ func (t *Tuner) observe(s sample) (why string) {
 	return why
 }
 
-// Stats returns the current setting, and how often each rule has changed the setting, by the rule's
-// name. Reverted steps are counted as "not_paid".
+// Stats returns the current Setting, and how often the Tuner has changed it. The changes are
+// counted by the name of the rule that caused them (see docs/chunk.md). The count for "not_paid" is
+// the number of changes that the Tuner has reverted because they had no benefit.
 func (t *Tuner) Stats() (now Setting, moves map[string]uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.rules.now, maps.Clone(t.moves)
 }
 
-// Acquire waits until fewer workers are at work than the setting allows, and counts the caller as
-// one more. [Tuner.Release] ends the caller's work. If ctx ends first, Acquire returns ctx's error,
-// and there is nothing to release. When the setting falls, workers that are at work continue. New
-// workers wait in Acquire until enough others have released.
+// Acquire waits until fewer workers are at work than the Setting allows, and counts the caller as
+// one more worker. [Tuner.Release] ends the caller's work. If ctx ends first, Acquire returns ctx's
+// error, and there is nothing to release.
+//
+// If the Tuner reduces the number of workers, the workers that are at work continue. New workers
+// wait in Acquire until enough of them have called Release.
 func (t *Tuner) Acquire(ctx context.Context) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -146,9 +152,11 @@ func (t *Tuner) Release() {
 	t.room.Signal()
 }
 
-// Run samples the process every 250 ms and adjusts the setting, until ctx ends. The number of
-// processors is GOMAXPROCS, which follows the limit of a cgroup. Memory is the memory of the Go
-// runtime, as GOMEMLIMIT counts it. One goroutine at a time may call Run.
+// Run measures the process every 250 ms and adjusts the Setting (workers, chunk size and depth),
+// until ctx ends. One goroutine at a time may call Run.
+//
+// The Tuner takes the number of processors from GOMAXPROCS, which follows the processor limit of a
+// cgroup. It measures the memory of the Go runtime, as GOMEMLIMIT counts it.
 func (t *Tuner) Run(ctx context.Context) {
 	tick := time.NewTicker(tunerInterval)
 	defer tick.Stop()
@@ -162,7 +170,8 @@ func (t *Tuner) Run(ctx context.Context) {
 	}
 }
 
-// sample returns the measurements since the previous call.
+// sample measures the process. It returns the memory in use, and the processor time, the waits and
+// the processed bytes since the previous call.
 func (t *Tuner) sample() sample {
 	memory := [2]metrics.Sample{{Name: "/memory/classes/total:bytes"},
 		{Name: "/memory/classes/heap/released:bytes"}}

@@ -14,12 +14,13 @@ type sample struct {
 	moved      int64         // bytes that were processed
 	waited     int64         // number of times that Acquire had to wait
 	starved    int64         // number of times that a Reader's Next waited for its source
-	// Number of times that a source waited for Next, with Depth chunks ready.
+	// Number of times that a Reader stopped reading because Depth chunks were waiting for Next.
 	stuffed int64
 }
 
-// A rule is a condition and a step to another setting. The texts when, then and kept are its row in
-// docs/chunk.md.
+// A rule consists of a condition, a step that changes the Setting, and a condition for keeping the
+// step. Each rule is a row of the table in docs/chunk.md: the strings when, then and kept are the
+// row's text.
 type rule struct {
 	name, when, then, kept string
 
@@ -28,8 +29,8 @@ type rule struct {
 	pays func(now, before *measure, best float64) bool
 }
 
-// tunerRules are tried in this order. The first rule is different: its step follows a single sample
-// and is always kept.
+// tunerRules lists the Tuner's rules in the order in which it tries them. The rule memory_full is
+// an exception: the Tuner applies it after a single measurement, and never reverts it.
 var tunerRules = []rule{
 	{"memory_full", "memory above 90 % of GOMEMLIMIT",
 		"depth × 1/2 down to 2, then chunks, then workers", "always",
@@ -60,7 +61,8 @@ const (
 
 	freeShare, busyShare = 0.70, 0.85 // of the processors; between the two, workers do not change
 	roomShare, fullShare = 0.75, 0.90 // of the memory limit; above roomShare, nothing grows
-	// Bytes a second. A process that leaks this fast fills a gigabyte in two minutes.
+	// The growth of memory, in bytes a second, above which the rule memory_grows applies. At this
+	// rate, a process fills a gigabyte in less than two minutes.
 	mostGrowth = 10e6
 	tolerance  = 0.05 // share of a speed that holds may lose, and that faster must gain
 	certainty  = 2    // faster requires a difference of this many standard errors
@@ -73,12 +75,14 @@ const (
 	sureEnough    = 0.025 // largest standard error of the speed, relative to the speed
 	leastPatience = 16    // windows of rest after all rules were tried; doubled each time
 	mostPatience  = 1 << 12
-	// If the load changes, the rest is shortened to patience/changePatience windows.
+	// When all rules have been tried, the Tuner pauses. If the load changes during the pause, the
+	// Tuner shortens the rest of the pause to 1/changePatience of the next pause.
 	changePatience = 32
 	leastBusyDepth = 2 // keeps both a source and a worker busy
 )
 
-// measure summarizes the samples of a window, in which the setting did not change.
+// measure summarizes the measurements of several consecutive intervals, in which the Setting did
+// not change.
 type measure struct {
 	speed, spread float64 // speed in bytes a second, and its standard error
 	share         float64 // share of the processors in use
@@ -99,8 +103,8 @@ func halfChunks(s *Setting)   { s.ChunkSize /= 2 }
 func halfDepth(s *Setting)    { s.Depth = max(s.Depth/2, min(s.Depth, leastBusyDepth)) }
 func fewerWorkers(s *Setting) { s.Workers -= max(s.Workers/4, 1) }
 
-// lessMemory are the steps of the rule memory_full, in the order of their cost in speed. The rule
-// takes the first step that the limits allow.
+// lessMemory lists changes of a Setting that save memory, beginning with the change that costs the
+// least speed. If memory is nearly full, the Tuner makes the first change that its limits allow.
 var lessMemory = []func(s *Setting){halfDepth, halfChunks, fewerWorkers}
 
 func faster(now, before *measure, _ float64) bool {
@@ -108,8 +112,8 @@ func faster(now, before *measure, _ float64) bool {
 	return now.speed > before.speed+max(tolerance*before.speed, chance)
 }
 
-// holds reports whether the speed is at least 95 % of the best speed so far. Comparing only with
-// the speed before the step would let many small losses add up.
+// holds reports whether the speed after a change of the Setting is at least 95 % of the best speed
+// so far. A comparison with only the speed before the change would let many small losses add up.
 func holds(now, before *measure, best float64) bool {
 	return now.speed >= (1-tolerance)*max(best, before.speed)
 }
@@ -118,29 +122,31 @@ func growsLess(now, before *measure, _ float64) bool {
 	return now.growth <= max(mostGrowth, 0.75*before.growth)
 }
 
-// isOther reports whether the load has changed between the measures before and m of the same
-// setting.
+// isOther reports whether the load of the process has changed between two measures of the same
+// Setting: before, the earlier one, and m.
 func (m *measure) isOther(before *measure) bool {
 	chance := 2 * certainty * math.Hypot(m.spread, before.spread)
 	return math.Abs(m.speed-before.speed) > max(otherSpeed*before.speed, chance) ||
 		math.Abs(m.share-before.share) > otherShare || m.waited != before.waited
 }
 
-// tuning chooses the setting. It applies one step to home, the setting that it last kept, and
-// measures the result. This is a trial of the step: at its end, tuning keeps the step or reverts it.
-// tuning has no clock and no goroutine:
+// tuning chooses the Setting of a Tuner, by trial:
 //
-//	settle ──▶ look (a window of samples) ──▶ try a step ──▶ settle ──▶ look ──▶ keep it, or take it back
+//   - After each change of the Setting, it skips a few samples.
+//   - Then it measures the process over several samples, called a window.
+//   - If the condition of a rule is true, it applies the step of that rule. This begins a trial.
+//   - After another window, it keeps the step if the measurement shows the result that the rule
+//     requires. Otherwise, it reverts the step, and does not try that rule again in this round.
+//   - A round ends when all rules have been tried. Then tuning pauses until the next round.
 //
-// A round tries each rule with a true condition. A rule that does not pay is barred until the next
-// round. When all rules have been tried, tuning rests.
+// tuning has no clock and no goroutine. The Tuner calls observe for each sample.
 type tuning struct {
 	least, most Setting
 	limit       int64 // memory limit in bytes; math.MaxInt64 for none
 
-	home   Setting // the setting without the step on trial; least ≤ home ≤ most
-	now    Setting // home, or home with a step on trial
-	trial  int     // index of the rule that is on trial
+	home   Setting // the Setting without the step of a trial; least ≤ home ≤ most
+	now    Setting // home, or home with the step of a trial
+	trial  int     // index of the rule that is being tried
 	before measure // measure of home before the trial
 	usual  measure // measure of home since the load changed; its speed is 0 if unknown
 	best   float64 // best speed since the load changed
@@ -154,8 +160,9 @@ type tuning struct {
 	patience int      // number of windows of the next rest; 1 ≤ patience ≤ mostPatience
 }
 
-// observe processes a sample. If it changes the setting, it returns the name of the rule, or
-// notPaid for a reverted step. Otherwise it returns "".
+// observe processes a sample. If it changes the Setting because of a rule, it returns the rule's
+// name. If it reverts a step at the end of a trial, it returns "not_paid". If it does not change
+// the Setting, it returns "".
 func (t *tuning) observe(s sample) (why string) {
 	from := t.now
 	if s.elapsed <= 0 {
@@ -192,8 +199,9 @@ func (t *tuning) decide(s sample) (why string) {
 	return t.look(&m)
 }
 
-// shrink reduces the setting because memory is short. If a step on trial needs more memory, shrink
-// reverts that step. Otherwise it takes a step of lessMemory.
+// shrink changes the Setting to save memory, because the process is near its memory limit. If a
+// step is being tried and needs more memory, shrink reverts that step. Otherwise it halves Depth,
+// or else the chunk size, or else removes workers.
 func (t *tuning) shrink() {
 	if t.now.memory() <= t.home.memory() {
 		t.home = t.now
@@ -204,17 +212,19 @@ func (t *tuning) shrink() {
 	t.now, t.usual = t.home, measure{}
 }
 
-// moved returns home with step applied, within the limits.
+// moved returns t.home with a step applied, within the Tuner's limits (t.least and t.most). t.home
+// is the Setting without the step of a trial.
 func (t *tuning) moved(step func(s *Setting)) Setting {
 	next := t.home
 	step(&next)
 	return next.within(t.least, t.most)
 }
 
-// judge keeps the step on trial if it paid. Otherwise it reverts the step.
+// judge ends a trial. It keeps the step that was tried if measure m shows the result that the rule
+// requires, and returns true. Otherwise it reverts the step and returns false.
 func (t *tuning) judge(m *measure) (paid bool) {
 	// While memory grows, do not keep a step that needs more memory. Otherwise the rule
-	// memory_grows would try to undo that step next.
+	// memory_grows, which saves memory, would undo the step next.
 	tooMuch := m.growth > mostGrowth && t.now.memory() > t.home.memory()
 	if tooMuch || !tunerRules[t.trial].pays(m, &t.before, t.best) {
 		t.barred[t.trial] = true
@@ -227,8 +237,9 @@ func (t *tuning) judge(m *measure) (paid bool) {
 	return true
 }
 
-// look evaluates a measure of home. If the condition of a rule is true, look begins a trial of its
-// step and returns the rule's name.
+// look chooses the next step from a measure of the current Setting, when no step is being tried. If
+// the condition of a rule is true, look begins a trial of that rule's step and returns the rule's
+// name. Otherwise it returns "".
 func (t *tuning) look(m *measure) (why string) {
 	if t.usual.speed == 0 || m.isOther(&t.usual) {
 		t.usual, t.best = *m, m.speed
@@ -253,7 +264,9 @@ func (t *tuning) look(m *measure) (why string) {
 	return ""
 }
 
-// try begins a trial of rule k if its condition is true and there is enough memory for its step.
+// try changes the Setting by the step of rule k, to try that step. It does so only if the rule's
+// condition is true for m, the step has not been reverted in this round, and there is enough
+// memory. It reports whether it has changed the Setting.
 func (t *tuning) try(k int, m *measure) bool {
 	if t.barred[k] || !tunerRules[k].asks(m) {
 		return false

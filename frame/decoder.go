@@ -15,7 +15,8 @@ const defaultMaxPayload = 1 << 20
 
 const (
 	// maxLimit is the largest limit that an Option accepts: 1 GiB. The size of a frame therefore
-	// fits into an int on every machine. A longer payload can be read from the Reader, as a stream.
+	// fits into an int on every machine. A program with larger payloads reads them in pieces from
+	// the millrace.Reader, without a Decoder.
 	maxLimit = 1 << 30
 
 	// firstGrant is the memory, in bytes, that a Decoder allocates for a frame before any of the
@@ -27,8 +28,8 @@ const (
 	// Then the read fails with io.ErrNoProgress, as in bufio.
 	maxEmptyReads = 100
 
-	// maxKept is the capacity, in bytes, that the slice kept may have from one frame to the next.
-	// It is enough for a header.
+	// maxKept is the maximum capacity, in bytes, of a buffer that a Decoder keeps for its next
+	// frame. It is enough for a header.
 	maxKept = 256
 )
 
@@ -112,8 +113,9 @@ type Decoder struct {
 }
 
 // NewDecoder returns a Decoder of the frames in r. The Decoder borrows r and f while it is used;
-// there is nothing to close. After a frame is returned, r is positioned after it, unless a later
-// call failed. NewDecoder panics if a header is larger than the Reader's Size.
+// there is nothing to close. When Next or NextInto returns a frame, the next byte of r is the first
+// one after the frame. After a failed call, r may be within a frame. NewDecoder panics if a header
+// is larger than the Reader's Size.
 func NewDecoder(r *millrace.Reader, f Format, opts ...Option) *Decoder {
 	d := &Decoder{r: r, f: f, size: f.HeaderSize(), maxPayload: defaultMaxPayload}
 	if d.size < 1 || d.size > r.Size() {
@@ -166,16 +168,19 @@ func (d *Decoder) readChain(dst *millrace.Chain, n int) error {
 	return nil
 }
 
-// NextInto reads the next frame, header and payload, into buf and takes it from buf as a Slice,
-// which the caller owns and releases. The frame is contiguous. If the Format is a Sealed, NextInto
-// decrypts the frame. If buf is not empty, its bytes come before the frame in the Slice.
+// NextInto reads the next frame, header and payload, into buf. It returns the frame as buf.Take
+// does: as a Slice, which the caller owns and releases. The frame is contiguous. NextInto reads
+// large payloads from the source directly into buf's memory.
 //
-// Errors are as for [Decoder.Next]. If buf has no room, the error is arena.ErrFull. After any error
-// buf is unchanged. The Decoder keeps the part of the frame that has arrived, and the next call
-// continues with it, in this Buffer or another. If buf is a Pool with NoHeap, set MaxPayload below
-// its capacity, because a larger frame never fits.
+// If the Format implements [Sealed], NextInto decrypts the frame. If buf already has bytes, they
+// come before the frame in the Slice.
 //
-// NextInto reads large payloads from the source directly into buf's memory.
+// Errors are as for [Decoder.Next]. If buf has no room, the error is arena.ErrFull. After any
+// error, buf is unchanged, and the Decoder keeps the part of the frame that has arrived. The next
+// call continues with that part, in the same Buffer or another.
+//
+// If buf is a Pool with NoHeap, set MaxPayload below the Pool's capacity, because a larger frame
+// never fits.
 func (d *Decoder) NextInto(buf arena.Buffer) (arena.Slice, Header, error) {
 	if err := d.begin(); err != nil {
 		return arena.Slice{}, Header{}, err
@@ -219,9 +224,9 @@ func (d *Decoder) assemble(buf arena.Buffer, base int) error {
 	return nil
 }
 
-// gather reads until buf has n bytes of the frame, after the first base bytes. It requests memory
-// from buf in steps. The first step is firstGrant. Each later step is as large as the part of the
-// frame that has arrived.
+// gather reads until buf has n bytes of the frame. base is the number of bytes in buf before the
+// frame. gather requests memory from buf in steps: 4 KiB first (firstGrant), and then each time as
+// much as has already arrived.
 func (d *Decoder) gather(buf arena.Buffer, base, n int) error {
 	for have := buf.Len() - base; have < n; {
 		if err := d.await(n - have); err != nil {
@@ -342,7 +347,7 @@ func (d *Decoder) finish() Header {
 	return d.header
 }
 
-// interrupted returns the error for the caller of Next or NextInto after err interrupted a frame.
+// interrupted returns the error that Next or NextInto reports if err occurs within a frame.
 func (d *Decoder) interrupted(err error) error {
 	expired := d.deadline.expired(err)
 	d.deadline.disarm()

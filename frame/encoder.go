@@ -30,13 +30,15 @@ func (e *Encoder) Append(dst *millrace.Chain, h Header, payload *millrace.Chain)
 	return nil
 }
 
-// Assemble builds a frame in place. It reserves room for the header in buf and calls write, which
-// adds the payload to buf with Write or Writable. Then it fills in the header and takes the frame
-// from buf as a Slice, which the caller owns and releases. The function write borrows buf and must
-// not call Take. If buf is not empty at first, its bytes come before the frame in the Slice.
+// Assemble builds a frame in buf and returns it as a Slice, which the caller owns and releases. If
+// buf already has bytes, they come before the frame in the Slice.
 //
-// The error is that of write or of the Encoding, or arena.ErrFull if there is no room for the
-// header. If Assemble returns an error, buf is unchanged.
+// Assemble reserves room for the header and calls the function write, which adds the payload to buf
+// with Write or Writable. Then Assemble fills in the header. The function write borrows buf and
+// must not call Take.
+//
+// If write or the Encoding returns an error, Assemble returns that error. If buf has no room for
+// the header, the error is arena.ErrFull. After an error, buf is unchanged.
 func (e *Encoder) Assemble(buf arena.Buffer, h Header,
 	write func(buf arena.Buffer) error) (arena.Slice, error) {
 	base, size := buf.Len(), e.f.HeaderSize()

@@ -26,10 +26,11 @@ type Encoding interface {
 	AppendHeader(dst []byte, h Header) ([]byte, error)
 }
 
-// A Sealed is a Format with encrypted frames. A frame is an encrypted header, and then the payload
-// in encrypted chunks. HeaderSize is the size of the encrypted header. The Decoder calls Parse,
-// which decrypts the header, once for each frame. The Payload that Parse returns is the size of the
-// plain text.
+// A Sealed is a Format with encrypted frames. Each frame has an encrypted header and then the
+// payload in encrypted chunks.
+//
+// HeaderSize returns the size of the encrypted header. The Decoder calls Parse once for each frame.
+// Parse decrypts the header and returns the size of the decrypted payload in Header.Payload.
 //
 // A Sealed belongs to one Decoder, because its state depends on the frames that it has decrypted.
 type Sealed interface {

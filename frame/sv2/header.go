@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// HeaderSize is the size of a header, in bytes.
+	// HeaderSize is the size of the header of a Stratum V2 message, in bytes, before encryption.
 	HeaderSize = 6
 
 	// MaxPayload is the largest payload that a header can announce.
@@ -44,8 +44,9 @@ func ParseHeader(p []byte) (Header, error) {
 }
 
 // Append appends the header's six bytes to dst, which it borrows, and returns the longer slice. If
-// Length is not 0 to MaxPayload, the error is a *frame.LimitError. If ExtensionType has more than
-// 15 bits, it is another error. With an error, Append returns dst unchanged.
+// Length is negative or more than MaxPayload, it returns a *frame.LimitError. If ExtensionType has
+// more than 15 bits, it returns an error of another type. With an error, Append returns dst
+// unchanged.
 func (h Header) Append(dst []byte) ([]byte, error) {
 	extension := h.ExtensionType
 	if extension >= channelBit {
@@ -72,8 +73,8 @@ func (h Header) ChannelID(payload []byte) (uint32, bool) {
 	return binary.LittleEndian.Uint32(payload), true
 }
 
-// Kind returns the message's kind for frame.MaxKind: the extension and the message type, without
-// the channel bit.
+// Kind returns a number that stands for the message's extension and message type. It is the kind
+// for the option frame.MaxKind. It is the same whether Channel is set or not.
 func (h Header) Kind() uint32 { return uint32(h.ExtensionType)<<8 | uint32(h.MessageType) }
 
 // Frame returns h as the Header that a frame.Encoder needs.
@@ -88,7 +89,8 @@ func (h Header) Frame() frame.Header {
 // maxKind is the highest Kind: 15 bits of extension type and 8 bits of message type.
 const maxKind = channelBit<<8 - 1
 
-// channelInfo is the value of frame.Header.Info for a message with Channel set.
+// channelInfo is the frame.Header.Info of a message for a channel (see Header.Channel). For other
+// messages, Info is 0.
 const channelInfo = 1
 
 // HeaderOf returns the message header that the frame.Header f stands for, the reverse of
@@ -102,12 +104,12 @@ func HeaderOf(f frame.Header) Header {
 	}
 }
 
-// Format is the frame.Encoding of plain messages. It has no state.
+// Format is the frame.Encoding of Stratum V2 messages without encryption. It has no state.
 type Format struct{}
 
 var _ frame.Encoding = Format{}
 
-// HeaderSize returns HeaderSize.
+// HeaderSize returns the size of a message header in bytes, the constant HeaderSize.
 func (Format) HeaderSize() int { return HeaderSize }
 
 // Parse parses a header. It borrows p.
@@ -116,9 +118,11 @@ func (Format) Parse(p []byte) (frame.Header, error) {
 	return h.Frame(), err
 }
 
-// AppendHeader appends the header of f to dst, which it borrows, and returns the longer slice.
-// Errors are as for [Header.Append]. If f.Kind has more than 23 bits, AppendHeader returns dst
-// unchanged and another error.
+// AppendHeader appends the header for f to dst, which it borrows, and returns the longer slice.
+//
+// If f.Payload is negative or more than MaxPayload, it returns a *frame.LimitError. If f.Kind has
+// more than 23 bits (15 for the extension and 8 for the message type), it returns an error of
+// another type. With an error, AppendHeader returns dst unchanged.
 func (Format) AppendHeader(dst []byte, f frame.Header) ([]byte, error) {
 	if f.Kind > maxKind {
 		return dst, fmt.Errorf(

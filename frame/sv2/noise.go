@@ -60,7 +60,8 @@ func newCipherState(aead cipher.AEAD) cipherState {
 	return cipherState{aead: aead}
 }
 
-// left reports whether the key may be used that many more times.
+// left reports whether the key may still be used for the given number of encryptions or
+// decryptions.
 func (c *cipherState) left(calls int) bool { return uint64(calls) <= math.MaxUint64-c.n }
 
 // nonce returns the nonce for the next use of the key and counts that use. The slice is valid until

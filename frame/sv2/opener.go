@@ -32,28 +32,32 @@ type Opener struct {
 }
 
 // NewOpener returns an Opener of the frames in r. The key of aead must not have been used before.
-// An Opener has the options of a frame.Decoder. Their kinds come from [Header.Kind], and their
-// limits are sizes of plain text. The Opener borrows r while it is used; there is nothing to close.
-// NewOpener panics unless aead has nonces of 12 bytes and an overhead of 16.
+// The Opener borrows r while it is used; there is nothing to close. NewOpener panics unless aead
+// has nonces of 12 bytes and an overhead of 16.
+//
+// opts are the options of a frame.Decoder. For the options that limit a payload, the size is that
+// of the decrypted payload. The kind of a frame for frame.MaxKind is that of [Header.Kind].
 func NewOpener(r *millrace.Reader, aead cipher.AEAD, opts ...frame.Option) *Opener {
 	o := &Opener{f: sealedFormat{state: newCipherState(aead)}}
 	o.d = frame.NewDecoder(r, &o.f, opts...)
 	return o
 }
 
-// NextInto reads the next frame into buf, decrypts it in place, and takes it from buf as a Slice,
-// which the caller owns and releases. The Slice is contiguous: the HeaderSize bytes of the plain
-// header, and then the payload. If buf is not empty, its bytes come before the frame. NextInto
-// allocates memory as bytes arrive.
+// NextInto reads the next frame into buf, decrypts it in place, and returns it as a Slice, which
+// the caller owns and releases. The frame is contiguous: HeaderSize bytes of decrypted header, and
+// then the decrypted payload. If buf already has bytes, they come before the frame in the Slice.
+// NextInto allocates memory only as bytes arrive.
 //
-// Errors are as for frame.Decoder.NextInto, and also *TagError and ErrNonces. If NextInto returns
-// an error, buf is unchanged.
+// Errors are as for frame.Decoder.NextInto. In addition, the error is a *TagError if the AEAD
+// cannot decrypt the header or a chunk, and ErrNonces if the key has been used too often. After an
+// error, buf is unchanged.
 func (o *Opener) NextInto(buf arena.Buffer) (arena.Slice, Header, error) {
 	s, f, err := o.d.NextInto(buf)
 	return s, HeaderOf(f), err
 }
 
-// sealedFormat implements frame.Sealed for one direction of a connection.
+// sealedFormat decrypts the frames of one direction of a connection. It is the frame.Sealed of an
+// Opener's Decoder.
 type sealedFormat struct {
 	state  cipherState
 	header [HeaderSize]byte

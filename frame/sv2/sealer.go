@@ -17,17 +17,19 @@ type Sealer struct {
 // unless aead has nonces of 12 bytes and an overhead of 16.
 func NewSealer(aead cipher.AEAD) *Sealer { return &Sealer{newCipherState(aead)} }
 
-// Seal builds an encrypted frame in place. It reserves room for the header in buf and calls write,
-// which adds the payload to buf with Write or Writable. Then it fills in h.Length, encrypts header
-// and payload, and takes the frame from buf as a Slice, which the caller owns and releases. The
-// function write borrows buf and must not call Take. If buf is not empty at first, its bytes come
-// before the frame, unchanged.
+// Seal builds an encrypted frame in buf and returns it as a Slice, which the caller owns and
+// releases. If buf already has bytes, they come before the frame in the Slice, unchanged.
 //
-// A payload of up to 65,519 bytes stays where it was written. Seal moves a longer payload once, to
-// make room between its chunks.
+// Seal reserves room for the header and calls the function write, which adds the payload to buf
+// with Write or Writable. Then Seal sets h.Length, and encrypts header and payload in place. The
+// function write borrows buf and must not call Take.
 //
-// The error is that of write or of [Header.Append], arena.ErrFull if there is no room, or
-// ErrNonces. If Seal returns an error, buf is unchanged and the key has not been used.
+// A payload of up to 65,519 bytes stays where it was written. A longer payload is encrypted in
+// several chunks, and Seal moves it once, to make room for the AEAD's tag after each chunk.
+//
+// If write or [Header.Append] returns an error, Seal returns that error. If buf has no room for the
+// encrypted frame, the error is arena.ErrFull. If the key has been used too often, the error is
+// ErrNonces. After an error, buf is unchanged and the key has not been used.
 func (s *Sealer) Seal(buf arena.Buffer, h Header, write func(buf arena.Buffer) error) (arena.Slice,
 	error) {
 	base := buf.Len()

@@ -42,11 +42,18 @@ type run struct {
 var errAllEnded = errors.New("all publishers or all viewers have ended")
 
 // Run applies the load of cfg to the server and returns a report. It ends after the ramp, the
-// settling time and cfg.Duration. It ends earlier if ctx ends (the report is then marked as
-// interrupted), or if all publishers or all viewers have ended. If the load was not as requested,
-// Run returns an error as well as the report: cfg is invalid, a publisher was refused or ended
-// early, no viewer received anything, or all viewers have ended. Run calls progress every
-// progressInterval, on its own goroutine; progress may be nil.
+// settling time and cfg.Duration. It ends earlier if all publishers or all viewers have ended, or
+// if ctx ends. If ctx ended, the report is marked as interrupted.
+//
+// If the load was not as requested, Run returns an error as well as the report. These are the
+// reasons:
+//
+//   - cfg is invalid.
+//   - A publisher was refused or ended early.
+//   - No viewer received anything.
+//   - All viewers have ended.
+//
+// Run calls progress every progressInterval, on its own goroutine. progress may be nil.
 func Run(ctx context.Context, cfg Config, progress func(Progress)) (Report, error) {
 	cfg = cfg.WithDefaults()
 	if err := cfg.Check(); err != nil {

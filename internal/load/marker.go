@@ -1,7 +1,8 @@
 package load
 
-// A marker is the number and the time of sending in the first bytes of a tag. Its digits are base
-// 128 with the top bit set, so that no byte is zero: H.264 would require an escape for 00 00 0x.
+// A marker identifies a tag: it contains the number of the stream, the number of the tag, and the
+// time of sending. It is stored in the first bytes of the tag's payload. Its digits are base 128
+// with the top bit set, so that no byte is zero: H.264 would require an escape for 00 00 0x.
 type marker struct {
 	stream int // number of the publisher
 	// The number of the tag in the stream, from 1. Sequence headers and metadata have no number.
@@ -18,8 +19,10 @@ const (
 	sentDigits   = 10
 	markerLen    = len(magic) + streamDigits + seqDigits + sentDigits
 
-	// The offset of the marker in a payload. Before it is an AAC header of two bytes, or an AVC
-	// header of five bytes, a length of four bytes, and the type and size of an SEI.
+	// The offset of the marker, which contains a tag's number and time of sending, in the tag's
+	// payload. In audio, the marker comes after an AAC header of two bytes. In video, it comes
+	// after an AVC header of five bytes, a length of four bytes, and the three bytes that begin an
+	// SEI message.
 	audioMarkerAt = 2
 	videoMarkerAt = 5 + 4 + 3
 )
@@ -32,7 +35,8 @@ func (m marker) put(p []byte) {
 	putDigits(p[n:n+sentDigits], uint64(m.sent))
 }
 
-// findMarker returns the marker in the first bytes of a payload.
+// findMarker returns the marker of a tag, which contains the tag's number and time of sending. head
+// is the first bytes of the tag's payload. If they contain no marker, findMarker returns false.
 func findMarker(kind byte, head []byte) (m marker, ok bool) {
 	at := audioMarkerAt
 	if kind == Video {

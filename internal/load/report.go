@@ -27,7 +27,7 @@ type Report struct {
 	Generator *Usage `json:"generator,omitempty"`
 }
 
-// Publishers has the totals of all publishers.
+// Publishers holds the totals of all publishers.
 type Publishers struct {
 	Wanted    int   `json:"wanted"`
 	Connected int   `json:"connected"`
@@ -39,8 +39,11 @@ type Publishers struct {
 	Ended map[string]int `json:"ended,omitempty"` // number of early ends, by reason
 }
 
-// Viewers has the totals of a group of viewers. Lost, Jumps, Repeated and Latency are known only if
-// the tags contain this package's numbers. If Numbered is not set, they are null in JSON.
+// Viewers holds the totals of a group of viewers.
+//
+// Lost, Jumps, Repeated and Latency are known only if a publisher of this package sent the tags,
+// because such tags contain a number and the time of sending. If they are not known, Numbered is
+// not set, and they are null in JSON.
 type Viewers struct {
 	Wanted    int   `json:"wanted"`
 	Connected int   `json:"connected"`
@@ -50,14 +53,15 @@ type Viewers struct {
 	Lost      int64 `json:"lost"`     // tags that were not received
 	Jumps     int64 `json:"jumps"`    // number of gaps in the tags' numbers
 	Repeated  int64 `json:"repeated"` // tags that arrived twice or out of order
-	// Gap is the time between arrivals that the viewer had to wait for. Latency is the time from
-	// the publisher's write to the arrival of the last byte.
+	// Gap is the time from the arrival of one tag to the arrival of the next, if the viewer had to
+	// wait for the next tag. Latency is the time from the publisher's write of a tag to the arrival
+	// of the tag's last byte.
 	Gap     Spread         `json:"gap"`
 	Latency Spread         `json:"latency"`
 	Ended   map[string]int `json:"ended,omitempty"` // number of early ends, by reason
 }
 
-// MarshalJSON implements json.Marshaler.
+// MarshalJSON encodes v. If Numbered is not set, Lost, Jumps, Repeated and Latency are null.
 func (v Viewers) MarshalJSON() ([]byte, error) {
 	type plain Viewers
 	if v.Numbered {
@@ -117,7 +121,8 @@ func (r *run) progress(elapsed time.Duration) Progress {
 	}
 }
 
-// mark has the counters at the start or the end of the measurement.
+// mark holds the number of received bytes, and the resource use of the server and of this process,
+// at the start or the end of the measurement.
 type mark struct {
 	at     time.Time
 	bytes  int64

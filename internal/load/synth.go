@@ -55,7 +55,8 @@ func NewSynth(stream, bitRate int, keyInterval time.Duration) *Synth {
 	return s
 }
 
-// Headers returns the first tags: metadata and decoder configurations. They have no marker.
+// Headers returns the first tags: metadata and decoder configurations. They contain no number and
+// no time of sending.
 func (s *Synth) Headers(bitRate int) []Tag {
 	return []Tag{
 		{Kind: Script, Payload: metadata(bitRate)},
@@ -75,8 +76,8 @@ func (s *Synth) soundDue() time.Duration {
 	return time.Duration(s.sounds*soundSamples) * time.Second / soundRate
 }
 
-// Next returns the next tag. Its marker has now as the time of sending. The payload is valid until
-// the next call.
+// Next returns the next tag, which contains its number and now, the time of sending. The payload is
+// valid until the next call.
 func (s *Synth) Next(now time.Time) Tag {
 	s.seq++
 	m := marker{stream: s.stream, seq: s.seq, sent: now.UnixNano()}
@@ -94,8 +95,9 @@ func (s *Synth) Next(now time.Time) Tag {
 	return t
 }
 
-// Verify checks every byte of the payload of a tag from a Synth with the same arguments. It returns
-// the tag's number and its time of sending. The number of a header is 0.
+// Verify checks every byte of a tag's payload. The tag must come from a Synth that was created with
+// the same arguments as s. Verify returns the tag's number and its time of sending. For metadata
+// and decoder configurations (see Headers), the number is 0.
 func (s *Synth) Verify(kind byte, payload []byte) (seq uint64, sent time.Time, err error) {
 	m, ok := findMarker(kind, payload)
 	if !ok {
@@ -124,7 +126,8 @@ const (
 	interPicture = 0x27
 )
 
-// appendPayload appends the payload of the tag with the marker m.
+// appendPayload appends the payload of a tag to p. kind is Audio or Video. m contains the number of
+// the tag and the time of sending. key is set for a keyframe.
 func (s *Synth) appendPayload(p []byte, kind byte, m marker, key bool) []byte {
 	noise := s.noise[m.seq%noiseShift:]
 	if kind == Audio {

@@ -75,18 +75,23 @@ func (v *viewer) arrive(at time.Time) {
 	v.gapFrom = at
 }
 
-// closeGap measures the last gap, which has no end. It may be the longest of all.
+// closeGap measures the time since the last tags arrived, when no more tags will arrive. It may be
+// the longest time between arrivals.
 func (v *viewer) closeGap() {
 	if !v.gapFrom.IsZero() {
 		v.group.gap.raise(time.Since(v.gapFrom))
 	}
 }
 
-// number checks the number of a tag, and measures the tag's age. It starts with the first keyframe,
-// because a server may hold back video until then, but send audio. It does not measure the age of
-// tags from before the viewer joined, because the server replays them. It ignores tags from before
-// the load began, because a server may still send the stream of an earlier load with other numbers.
-// It does not ignore them if another program publishes.
+// number checks the number of a tag for lost and repeated tags, and measures the tag's age.
+//
+// It ignores tags before the first keyframe, because a server may hold back video until then, but
+// send audio. It also ignores tags that were sent before the load began, because a server may still
+// send the stream of an earlier load with other numbers. If another program publishes
+// (Config.NoPublish), such tags are checked.
+//
+// The age of tags that were sent before the viewer joined is not measured, because the server
+// replays them.
 func (v *viewer) number(m marker, a *Arrival) {
 	if m.sent < v.load.began && !v.load.cfg.NoPublish {
 		return

@@ -17,5 +17,6 @@ func (*Guard) Start(cmd *exec.Cmd) error {
 	return cmd.Start()
 }
 
-// Release must be called when the process has ended.
+// Release does nothing on Linux. On every system, call it when the process that Start started has
+// ended.
 func (*Guard) Release() {}

@@ -16,7 +16,8 @@ type Guard struct {
 	pipe  io.Closer
 }
 
-// Start starts cmd. Release must be called when the process has ended.
+// Start starts cmd, and a shell that will kill cmd when this process ends. Call Release when cmd's
+// process has ended.
 func (g *Guard) Start(cmd *exec.Cmd) error {
 	if err := cmd.Start(); err != nil {
 		return err
@@ -35,7 +36,8 @@ func (g *Guard) Start(cmd *exec.Cmd) error {
 	return err
 }
 
-// Release ends the shell, which would otherwise later kill another process with the same number.
+// Release ends the Guard's shell. Call it when the process that Start started has ended. Without
+// Release, the shell would later kill another process with the same process ID.
 func (g *Guard) Release() {
 	_ = g.shell.Process.Kill()
 	_ = g.shell.Wait()

@@ -54,8 +54,8 @@ func (m *Media) checkSkip(r *report) {
 	}
 }
 
-// fill completes the delta update m with the skipped segments of prev. It returns false if prev
-// does not have them.
+// fill adds the segments that the delta update m skips. It takes them from prev, the playlist
+// before m, and returns false if prev does not have them.
 func (m *Media) fill(prev *Media) bool {
 	if prev == nil || m.Sequence < prev.first() || m.Sequence+uint64(m.Skipped) > prev.Open.MSN {
 		return false
@@ -101,8 +101,9 @@ func compareSegments(prev, m *Media, r *report) {
 					p.Discontinuity, s.Discontinuity)
 			}
 		}
-		// As long as the last segment has no parts, tags may be missing, and a discontinuity may
-		// belong to the segment before it.
+		// Do not compare a segment that had neither a URI nor parts in the earlier playlist. Its
+		// tags may have been missing there, and a discontinuity may belong to the segment before
+		// it.
 		if p.URI != "" || len(p.Parts) > 0 {
 			dated := !s.Date.IsZero() && !p.Date.IsZero() && !s.Date.Equal(p.Date)
 			if dated || s.Map != p.Map || s.Break != p.Break && msn != m.first() {

@@ -30,12 +30,14 @@ type Client struct {
 	// with its parts.
 	Verify int
 
-	// Output receives initialization sections and media in order, unless it is nil. If a Write
-	// fails, Run returns its error.
+	// If Output is not nil, the Client writes initialization sections and media to it, in order. If
+	// a Write fails, Run returns its error.
 	Output io.Writer
-	// Object is called with each object that is written to Output, unless it is nil.
+	// If Object is not nil, the Client calls it with each initialization section, part and segment,
+	// in order, before it writes the object to Output.
 	Object func(Object)
-	// Playlist is called with the number of each media playlist, from 1, unless it is nil.
+	// If Playlist is not nil, the Client calls it for each media playlist that it has received. The
+	// argument counts the playlists, from 1.
 	Playlist func(number int)
 }
 
@@ -49,7 +51,8 @@ const (
 	SegmentObject Kind = "segment"
 )
 
-// An Object is an object that a Client has received. Data is valid until the callback returns.
+// An Object is an initialization section, a part or a segment that a Client has received. Data is
+// valid until the function in Client.Object returns.
 type Object struct {
 	Kind  Kind
 	URI   string
@@ -60,8 +63,13 @@ type Object struct {
 }
 
 // Run follows the stream until its playlist or ctx ends, and then returns nil. It returns an error
-// if it cannot continue: there is no connection or no playlist, a reload does not wait, or Output
-// fails. Other mistakes of the server are in Stats.
+// if it cannot continue:
+//
+//   - There is no connection or no playlist.
+//   - The server answers a blocking playlist reload at once, without a new part.
+//   - Output fails.
+//
+// Other mistakes of the server are in Stats.
 func (c *Client) Run(ctx context.Context) (Stats, error) {
 	f := newFollower(c)
 	err := f.run(ctx)
@@ -72,7 +80,8 @@ func (c *Client) Run(ctx context.Context) (Stats, error) {
 	return f.stats, err
 }
 
-// A follower is the state of one call of Run.
+// A follower reads and checks a stream for one call of Client.Run, and holds the state of that
+// call.
 type follower struct {
 	Client
 	checker *Checker
@@ -205,7 +214,8 @@ func (f *follower) reload(ctx context.Context, m *Media) (*Media, error) {
 	}
 	next := f.media(text)
 	if now, n := next.Next(); !next.Ended && (now < msn || now == msn && n <= part) {
-		// The publisher is silent. After a while the server may answer anyway.
+		// The server has answered the request without a new part. It may do so if the publisher has
+		// sent nothing for at least a target duration.
 		if time.Since(begin) >= m.Target {
 			return next, nil
 		}
@@ -428,7 +438,8 @@ func (f *follower) fetch(ctx context.Context, uri string) ([]byte, error) {
 	return data, nil
 }
 
-// remember stores a checksum of each n-th object, for fetchAgain.
+// remember stores the checksum of an object that fetchAgain will fetch a second time. If Verify is
+// n, every n-th object is such an object.
 func (f *follower) remember(uri string, data []byte) {
 	f.fetched++
 	if f.Verify > 0 && f.fetched%f.Verify == 0 && f.again.uri == "" {
@@ -436,7 +447,8 @@ func (f *follower) remember(uri string, data []byte) {
 	}
 }
 
-// fetchAgain fetches the remembered object again, after a few playlists.
+// fetchAgain fetches an object a second time and compares it with the checksum of the first time.
+// It does so a few playlists after the first time.
 func (f *follower) fetchAgain(ctx context.Context) error {
 	if f.again.after--; f.again.uri == "" || f.again.after > 0 {
 		return nil
@@ -506,8 +518,9 @@ func (f *follower) startHint(ctx context.Context, uri string) {
 	}()
 }
 
-// takeHint returns the part at uri if there is a hintRequest for it. It waits for the part.
-// Otherwise it returns nil.
+// takeHint returns the part at uri if the Client has requested it early, because a playlist
+// announced it with a preload hint. takeHint waits for the part. If there is no such request, or if
+// the server did not send the part, takeHint returns nil.
 func (f *follower) takeHint(uri string) ([]byte, error) {
 	h := f.hint
 	if h == nil || h.uri != uri {
@@ -527,7 +540,7 @@ func (f *follower) takeHint(uri string) ([]byte, error) {
 	return h.data, nil
 }
 
-// dropHint ends the hintRequest, if there is one.
+// dropHint cancels the request for an announced part, if there is one, and waits for its end.
 func (f *follower) dropHint() {
 	if f.hint != nil {
 		f.hint.cancel()

@@ -42,7 +42,8 @@ func (p Problem) String() string {
 	return s + ": " + p.Text
 }
 
-// Must returns the problems that violate more than a recommendation.
+// Must returns the problems that violate a requirement. It leaves out the problems that violate
+// only a recommendation.
 func Must(ps []Problem) []Problem {
 	return slices.DeleteFunc(slices.Clone(ps), func(p Problem) bool { return p.Should })
 }
@@ -53,7 +54,8 @@ func Without(ps []Problem, rules ...string) []Problem {
 		func(p Problem) bool { return slices.Contains(rules, p.Rule) })
 }
 
-// A Rule is a rule that a Checker or a Client checks.
+// A Rule is a requirement or recommendation for a playlist or a server, which a Checker or a Client
+// checks.
 type Rule struct {
 	Section string // section of draft-pantos-hls-rfc8216bis
 	Should  bool

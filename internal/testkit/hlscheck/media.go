@@ -19,7 +19,8 @@ type Media struct {
 	hintLine, skipLine int
 }
 
-// head has the values that must be the same in all playlists of a stream.
+// head holds the values that must not change during a stream: the version, the target durations of
+// segments and parts, and the server control.
 type head struct {
 	Version                 int
 	Target, PartTarget      time.Duration
@@ -52,7 +53,8 @@ type Part struct {
 // Next returns the media sequence number and the index of the next part.
 func (m *Media) Next() (msn uint64, part int) { return m.Open.MSN, len(m.Open.Parts) }
 
-// first returns the media sequence number of the first segment, which a Checker may have filled in.
+// first returns the media sequence number of the first segment in m.Segments. In a delta update, a
+// Checker may have added that segment.
 func (m *Media) first() uint64 { return m.Open.MSN - uint64(len(m.Segments)) }
 
 // Segment returns the complete or open segment with the given media sequence number, or nil.
@@ -66,8 +68,9 @@ func (m *Media) Segment(msn uint64) *Segment {
 	return nil
 }
 
-// maker returns the prefix that all names of one run of a server have. It is empty if the playlist
-// has no hint and has not ended, because another run of the server may continue it.
+// maker returns the prefix of the URIs of segments and parts, up to the first "-". It is different
+// for each run of the server. If the playlist has no preload hint and has not ended, maker returns
+// "", because another run of the server may continue the playlist.
 func (m *Media) maker() string {
 	name := m.Hint
 	if m.Ended && len(m.Segments) > 0 {
@@ -81,7 +84,8 @@ func makerOf(name string) string {
 	return maker
 }
 
-// maker returns the prefix of the names of s, which must have a URI or a part.
+// maker returns the prefix of the segment's URIs, up to the first "-". It is different for each run
+// of the server. The segment must have a URI or a part.
 func (s *Segment) maker() string {
 	if s.URI == "" {
 		return makerOf(s.Parts[0].URI)
@@ -92,7 +96,8 @@ func (s *Segment) maker() string {
 // Duration returns the total duration of the complete segments.
 func (m *Media) Duration() time.Duration { return segmentsDuration(m.Segments) }
 
-// toEnd returns the time from the start of a segment to the end of the last part.
+// toEnd returns the time from the start of the segment with media sequence number msn to the end of
+// the last part.
 func (m *Media) toEnd(msn uint64) time.Duration {
 	return segmentsDuration(m.Segments[msn-m.first():]) + partsDuration(m.Open.Parts)
 }
@@ -120,8 +125,8 @@ func (s *Segment) hasAllParts() bool {
 	return s.Duration-partsDuration(s.Parts) <= partsTolerance(len(s.Parts))
 }
 
-// number sets the sequence numbers of the segments. It also sets the Map of segments that inherit
-// it.
+// number sets the media sequence number and the discontinuity sequence number of each segment. If a
+// segment has no EXT-X-MAP, it gets the Map of the segment before it.
 func (m *Media) number() {
 	s := Segment{MSN: m.Sequence - 1, Discontinuity: m.Discontinuities}
 	next := func(n *Segment) {
@@ -205,8 +210,8 @@ func parseMedia(text string, r *report) *Media {
 	return m
 }
 
-// check checks the rules that do not depend on an earlier playlist. A delta update must be
-// complete.
+// check checks the rules that do not depend on an earlier playlist. If m is a delta update, the
+// skipped segments must have been added before.
 func (m *Media) check(r *report) {
 	all := m.Segments
 	if len(m.Open.Parts) > 0 {
@@ -286,9 +291,9 @@ func (m *Media) check(r *report) {
 	}
 }
 
-// checkParts checks the parts of a segment. The time from the end of the segment to the end of the
-// last complete one is toEnd. If trimmed is set, the segment before has no parts, and the first
-// parts of this segment may have been removed.
+// checkParts checks the parts of a segment. toEnd is the time from the end of this segment to the
+// end of the last complete segment. trimmed means that the previous segment has no parts, so that
+// the first parts of this segment may have been removed.
 func (m *Media) checkParts(s *Segment, toEnd time.Duration, trimmed bool, r *report) {
 	if len(s.Parts) == 0 {
 		return

@@ -12,7 +12,7 @@ type box struct {
 	body []byte
 }
 
-// boxes splits data into boxes. It returns an error if data has more than whole boxes.
+// boxes splits data into boxes. It returns an error if data does not end with a complete box.
 func boxes(data []byte) ([]box, error) {
 	var bs []box
 	for len(data) > 0 {

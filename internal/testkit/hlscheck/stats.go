@@ -47,7 +47,7 @@ func (d Durations) String() string {
 	return fmt.Sprintf("%d: %v min, %v mean, %v max", d.N, d.Min, d.Mean(), d.Max)
 }
 
-// String returns the numbers and the problems.
+// String returns the Client's counters, the number of problems of each rule, and the problems.
 func (s Stats) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b,

@@ -8,9 +8,13 @@ import (
 	"time"
 )
 
-// The tags that Millrace writes in media and multivariant playlists. A word in capitals is an
-// attribute of the tag; it is required if it ends with !. The word once means that the tag may
-// occur once in a playlist. Any other word is a form of the tag's value.
+// The tags that Millrace writes in media playlists and multivariant playlists. The string for a tag
+// is a list of words:
+//
+//   - "once" means that the tag may occur only once in a playlist.
+//   - A word in capitals is an attribute of the tag. If it ends with "!", the tag must have that
+//     attribute.
+//   - Any other word is the type of the tag's value: integer, extinf or date.
 var (
 	mediaTags = map[string]string{
 		"EXTM3U":                       "once",
@@ -37,7 +41,8 @@ var (
 	}
 )
 
-// forms maps each form of a value or an attribute to its syntax.
+// forms holds the syntax of tag values and attributes, as regular expressions. Its keys are the
+// names of attributes, and the types integer, extinf and date of a tag's value.
 var forms = func() map[string]*regexp.Regexp {
 	const (
 		integer = `\d{1,16}`
@@ -112,7 +117,8 @@ func parseLines(text string, tags map[string]string, r *report) (lines []line) {
 	return lines
 }
 
-// parse parses the value of a tag. It reports whether the value has one of the forms.
+// parse parses the value of a tag, and reports whether it is valid. form is the type of the value,
+// or the list of the tag's attributes.
 func (l *line) parse(form []string) bool {
 	if len(form) == 0 {
 		return l.value == ""

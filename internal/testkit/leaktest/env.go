@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// listVar is the name of the file in which package need lists skipped tests. It is the only
-// variable of Millrace that tests inherit.
+// listVar is the environment variable with the name of the file in which package need lists skipped
+// tests. It is the only variable of Millrace that tests inherit.
 const listVar = "MILLRACE_NEEDS"
 
 // isolate makes the tests independent of the caller's environment. It unsets the variables of
@@ -46,11 +46,11 @@ func isolate() (dir string, err error) {
 	return dir, os.Setenv("TMPDIR", dir)
 }
 
-// homeName is the name of that new directory in TMPDIR.
+// homeName is the name of the directory for HOME that isolate creates in TMPDIR.
 const homeName = "home"
 
-// files lists the temporary files in dir. After fuzzing it lists nothing, because fuzzing kills its
-// workers in the middle of an input.
+// files lists the temporary files in dir. While fuzzing, it returns an empty list. Fuzzing ends by
+// killing its worker processes, and a killed process cannot remove its files.
 func files(dir string) string {
 	if f := flag.Lookup("test.fuzz"); f != nil && f.Value.String() != "" {
 		return ""

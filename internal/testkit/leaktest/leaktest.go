@@ -28,8 +28,8 @@ var grace = 10 * time.Second
 // code is 1 if there are leaks, and otherwise 0. Main does not check failed tests for leaks,
 // because a test that stops in the middle releases nothing.
 //
-// The tests and their child processes do not inherit the caller's variables of Millrace. TMPDIR is
-// a directory that Main removes.
+// The tests and their child processes do not inherit the caller's environment variables that begin
+// with MILLRACE_, except MILLRACE_NEEDS. TMPDIR is a new directory, which Main removes.
 func Main(m *testing.M) {
 	dir, err := isolate()
 	if err != nil {

@@ -81,12 +81,12 @@ func Missing(t testing.TB, what string) {
 	t.Skip("needs " + what)
 }
 
-// listEnv is the name of the file that scripts/needs lists at the end of a run. If it is not set,
-// skipped tests are not listed.
+// listEnv is the environment variable with the name of the file that scripts/needs lists at the end
+// of a run. If it is not set, skipped tests are not listed.
 const listEnv = "MILLRACE_NEEDS"
 
-// record appends a line to that file. If it cannot write the line, the line is missing, but no test
-// fails.
+// record appends a line to the file that the environment variable MILLRACE_NEEDS names. If it
+// cannot write the line, the line is missing, but no test fails.
 func record(line string) {
 	name := os.Getenv(listEnv)
 	if name == "" {

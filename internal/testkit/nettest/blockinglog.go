@@ -13,7 +13,8 @@ type BlockingLog struct {
 	*logState
 }
 
-// A logState is shared by all handlers of one log.
+// A logState records whether a BlockingLog blocks, and which messages had to wait. A BlockingLog
+// shares it with the handlers that WithAttrs and WithGroup return.
 type logState struct {
 	mu      sync.Mutex
 	blocked chan struct{} // closed when the log continues; nil if the log does not block
@@ -60,7 +61,7 @@ func (b *BlockingLog) Block() (goOn func()) {
 	})
 }
 
-// Holds reports whether a message that contains text has waited.
+// Holds reports whether the blocked log has made a message that contains text wait.
 func (b *BlockingLog) Holds(text string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -19,7 +19,8 @@ type Link struct {
 	limit int64 // maximum length of a connection's response, in bytes
 }
 
-// NewLink returns a Link to the server at an address. The Link is closed when the test ends.
+// NewLink returns a Link that forwards connections to the server at the address to, and can break
+// them. The Link is closed when the test ends.
 func NewLink(t testing.TB, to string) *Link {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -48,7 +49,7 @@ func NewLink(t testing.TB, to string) *Link {
 // Address returns the address of the link.
 func (l *Link) Address() string { return l.ln.Addr().String() }
 
-// Limit makes each later connection end after n bytes of response.
+// Limit makes each connection that is opened later end after n bytes of response.
 func (l *Link) Limit(n int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

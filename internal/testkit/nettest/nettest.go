@@ -34,7 +34,8 @@ func MkdirPlain() (string, error) {
 	return os.MkdirTemp(parent, "millrace")
 }
 
-// PlainDir calls MkdirPlain and removes the directory when the test ends.
+// PlainDir creates a directory with a short path that needs no quotes, as MkdirPlain does. It
+// removes the directory when the test ends.
 func PlainDir(t testing.TB) string {
 	t.Helper()
 	dir, err := MkdirPlain()
@@ -55,7 +56,7 @@ type LogBook struct {
 	b  bytes.Buffer
 }
 
-// Write implements io.Writer.
+// Write appends a copy of p to the log.
 func (l *LogBook) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -105,9 +106,9 @@ func TCPPair(t testing.TB, small bool) (sender, receiver *net.TCPConn) {
 	return sender, receiver
 }
 
-// Dial opens a connection. If rcvbuf is not 0, the receive buffer has that size in bytes, and
-// segments are small: otherwise the kernel would wait until a whole segment fits, a fifth of a
-// second each time.
+// Dial opens a TCP connection, which is closed when the test ends. If rcvbuf is not 0, it is the
+// size of the receive buffer in bytes, and Dial limits the segments to 536 bytes. Larger segments
+// would not fit into a small buffer, and the kernel would wait a fifth of a second each time.
 func Dial(t testing.TB, addr string, rcvbuf int) *net.TCPConn {
 	t.Helper()
 	d := net.Dialer{Control: func(_, _ string, raw syscall.RawConn) (err error) {

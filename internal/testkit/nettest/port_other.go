@@ -2,8 +2,8 @@
 
 package nettest
 
-// reserve reports whether a port is free. It does not reserve the port, because on these systems a
-// server could not listen on it then.
+// reserve reports whether a port of 127.0.0.1 is free. It does not reserve the port, because on
+// systems other than Linux, a server could not listen on a reserved port.
 func reserve(port int) (release func(), ok bool) {
 	return func() {}, canListen(port)
 }

@@ -111,7 +111,8 @@ func (c *Cluster) form(t testing.TB, masters int) {
 	}
 }
 
-// A view is the list of all slots and their owners, as one node sees it.
+// A view lists the ranges of hash slots in a Redis cluster, each with its master and its replicas,
+// as one node reports them.
 type view []owned
 
 // owned is a range of slots, both ends included, with the ids of the master and of its live
@@ -132,7 +133,8 @@ func (v view) owner(slot int) string {
 	return ""
 }
 
-// view returns the view of a node. It returns an error if the node does not serve all slots.
+// view returns the ranges of hash slots, each with its master and its replicas, as node s reports
+// them. It returns an error if the node reports that not all slots are served.
 func (s *Server) view(ctx context.Context) (v view, err error) {
 	info, err := s.fields(ctx, "CLUSTER", "INFO")
 	if err != nil {
@@ -180,7 +182,8 @@ func dict(reply any) map[string]any {
 	return m
 }
 
-// awaitView waits until all running nodes have the same view and asItIsToBe returns true for it.
+// awaitView waits until all running nodes report the same masters and replicas for all slots, and
+// the function asItIsToBe returns true for that view.
 func (c *Cluster) awaitView(t testing.TB, what string, asItIsToBe func(view) bool) (v view) {
 	t.Helper()
 	await(t, "the cluster "+what, func(ctx context.Context) error {

@@ -11,7 +11,8 @@ import (
 	"testing"
 )
 
-// Answer is the answer of a [Hostile] to one request.
+// An Answer is the reply of a [Hostile], a fake server for tests of clients, to one request. Its
+// bytes need not be a valid reply. After the bytes, the server may end the connection.
 type Answer struct {
 	bytes string
 	close bool
@@ -27,8 +28,8 @@ func (a Answer) ThenClose() Answer {
 	return a
 }
 
-// Hostile is a server that answers requests with the Answers of a script, in order, whatever the
-// requests are. After the end of the script, it closes a connection when a request arrives.
+// Hostile is a server that answers requests with the Answers of a script, in order, regardless of
+// the requests. After the end of the script, it closes a connection when a request arrives.
 //
 // A client's greeting does not use Answers of the script: Hostile answers HELLO, AUTH, SELECT,
 // CLIENT, READONLY, READWRITE and ASKING as Redis does.
@@ -41,7 +42,8 @@ type Hostile struct {
 	requests []string
 }
 
-// StartHostile starts a Hostile with a script. It is closed when the test ends.
+// StartHostile starts a fake server that replies to requests with the given Answers, in order. The
+// server is closed when the test ends.
 func StartHostile(t testing.TB, script ...Answer) *Hostile {
 	t.Helper()
 	h := &Hostile{script: slices.Clone(script)}
@@ -52,22 +54,24 @@ func StartHostile(t testing.TB, script ...Answer) *Hostile {
 // Endpoint returns the Endpoint of h.
 func (h *Hostile) Endpoint() Endpoint { return Endpoint{Network: "tcp", Addr: h.Addr()} }
 
-// Script replaces the rest of the script.
+// Script replaces the Answers that the server has not sent yet.
 func (h *Hostile) Script(script ...Answer) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.script, h.always = slices.Clone(script), nil
 }
 
-// Always replaces the script with one Answer to all requests.
+// Always makes the server send the same Answer to all requests, in place of the Answers of its
+// script.
 func (h *Hostile) Always(a Answer) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.script, h.always = nil, &a
 }
 
-// Requests returns the requests so far, without greetings. The words of a request are separated by
-// spaces, and each has at most 64 bytes.
+// Requests returns the requests so far, except commands such as HELLO and AUTH that begin a
+// connection (see [Hostile]). The words of a request are separated by spaces. Only the first 64
+// bytes of each word are kept.
 func (h *Hostile) Requests() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -101,7 +105,8 @@ func (h *Hostile) talk(conn net.Conn) {
 	}
 }
 
-// next returns the answer to a request that is not a greeting.
+// next stores a request for Requests and returns the Answer to it. words is the command and its
+// arguments.
 func (h *Hostile) next(words []string) Answer {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -117,8 +122,8 @@ func (h *Hostile) next(words []string) Answer {
 	return a
 }
 
-// greeting returns the answer to a command of a client's greeting. It returns false for any other
-// command.
+// greeting returns the answer to a command with which a client begins a connection, such as HELLO
+// or AUTH. It returns false for any other command.
 func greeting(words []string) (a Answer, ok bool) {
 	switch strings.ToUpper(words[0]) {
 	case "HELLO":
@@ -132,7 +137,8 @@ func greeting(words []string) (a Answer, ok bool) {
 	return Answer{}, false
 }
 
-// keptBytes is the maximum number of bytes of a word that a [Hostile] stores.
+// keptBytes is the maximum number of bytes that are kept of each word of a request: of the command,
+// and of each argument.
 const keptBytes = 64
 
 // readRequest reads a request, which is an array of bulk strings. It returns the first keptBytes
