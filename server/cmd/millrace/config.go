@@ -103,8 +103,8 @@ func bind(f *pflag.FlagSet, flag server.Flag) {
 	}
 }
 
-// addTo adds the flags to cmd, with a help text that lists them in groups. The flags in own are
-// added to the last group.
+// addTo adds the flags to cmd and sets a help text that lists the flags in groups. own contains
+// further flags, which become a part of the last group.
 func (c *serveConfig) addTo(cmd *cobra.Command, own *pflag.FlagSet) {
 	cmd.Flags().SortFlags = false
 	cmd.InitDefaultHelpFlag()
@@ -202,8 +202,8 @@ func (c *serveConfig) unknownVariables(env []string) (names []string) {
 	return names
 }
 
-// set sets a flag to value, and records from as the place where it was set. name is the name of the
-// flag in errors about the value.
+// set sets a flag to a value. from is the place where the flag was set, such as a line of the
+// configuration file. set records it in c.from. name is the flag's name in errors about the value.
 func (c *serveConfig) set(flag, value, from, name string) error {
 	c.from[flag] = from
 	err := c.flags.Set(flag, value)
@@ -277,8 +277,8 @@ func (c *serveConfig) readFile() error {
 // flagName matches a flag in the text of an error.
 var flagName = regexp.MustCompile(`--[a-z-]+`)
 
-// located adds to err where the flags in its text were set. It omits flags that were set on the
-// command line.
+// located appends to the text of an error where the flags in this text were set, such as in a line
+// of the configuration file. It omits flags that were set on the command line.
 func (c *serveConfig) located(err error) error {
 	if err == nil {
 		return nil

@@ -24,8 +24,8 @@ type logWriter struct {
 	lost  atomic.Int64
 }
 
-// A logLine is a line of text, or a request to close flushed when all earlier lines have been
-// written.
+// A logLine is an element of the queue. If flushed is nil, it is a line of text to write. Otherwise
+// it is a request of Flush: the channel flushed is closed when all earlier lines have been written.
 type logLine struct {
 	text    []byte
 	flushed chan struct{}

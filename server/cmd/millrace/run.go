@@ -77,9 +77,12 @@ func serve(ctx context.Context, cfg *serveConfig) error {
 	return r.Run(ctx, inherited.Listeners)
 }
 
-// memoryBudget returns the memory budget of a process in bytes. most is the memory that the process
-// may use, or 0 if that is unknown. If given is not 0, the budget is given. Otherwise it is half of
-// most, but at least server.MinMemory. If both are 0, there is no budget, and the result is 0.
+// memoryBudget returns the memory budget of a process in bytes, or 0 if there is no budget.
+//
+// given is the budget that the user has set, or 0. most is the memory that the process may use, or
+// 0 if the amount is unknown. If the user has set a budget, memoryBudget returns it. Otherwise the
+// budget is half of the memory that the process may use, but at least server.MinMemory. If both
+// arguments are 0, there is no budget.
 func memoryBudget(given, most int64) int64 {
 	if given > 0 || most == 0 {
 		return given

@@ -16,15 +16,16 @@ type Gate struct {
 	refusals *Refusals
 }
 
-// NewGate returns a gate. The caller must call SetPolicy before the first use. The gate borrows h,
-// which is nil if there is no hook.
+// NewGate returns a Gate, which decides which clients may publish and read. Before the first
+// request, the caller must call SetPolicy to set the rules for this decision. h is the client of
+// the hook, or nil if there is no hook. The Gate borrows h.
 func NewGate(h *hook.Client, refusals *Refusals) *Gate { return &Gate{hook: h, refusals: refusals} }
 
 // Policy returns the current policy, or nil before SetPolicy.
 func (g *Gate) Policy() *Policy { return g.policy.Load() }
 
-// SetPolicy replaces the policy. p must not be changed afterwards, because several goroutines use
-// it.
+// SetPolicy replaces the policy. The caller must not change p afterwards, because several
+// goroutines use it.
 func (g *Gate) SetPolicy(p *Policy) { g.policy.Store(p) }
 
 // Protect returns a handler that passes a GET or HEAD request to next if the client may read, and
@@ -65,8 +66,8 @@ func (p *Policy) giveCookie(w http.ResponseWriter, r *http.Request) {
 		Secure: overTLS(r), SameSite: http.SameSiteStrictMode})
 }
 
-// ProtectDecision returns a handler that passes a request to next if the client may use the
-// operator's actions, and otherwise refuses it.
+// ProtectDecision returns a handler that calls next if the client may end streams, viewers and the
+// server. Otherwise the handler refuses the request.
 func (g *Gate) ProtectDecision(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if err := g.Policy().checkDecision(r); err != nil {

@@ -20,10 +20,12 @@ func (g *Gate) Question(event hook.Event, r *http.Request, name, protocol string
 		Agent: r.UserAgent(), Query: r.URL.RawQuery, Token: g.Policy().shownToken(r)}
 }
 
-// Ask asks the hook about a publisher, or about a viewer with a connection. It returns the public
-// name of the stream and the client's terms. If there is no hook, it returns the requested name and
-// no terms. The error is a [refuse.Refusal] or the error of ctx. Ask removes the port from
-// q.Address.
+// Ask asks the hook whether a client may publish or play a stream. It is for publishers, and for
+// players with a permanent connection. For HLS players there is AskPlayer.
+//
+// Ask returns the name under which the server has the stream, and the limits that the hook sets for
+// the client. If there is no hook, it returns the requested name and no limits. The error is a
+// [refuse.Refusal] or the error of ctx. Ask removes the port from q.Address.
 func (g *Gate) Ask(ctx context.Context, q *hook.Request) (name string, terms live.Terms,
 	err error) {
 	q.Address = withoutPort(q.Address)

@@ -25,9 +25,13 @@ func playerOf(r *http.Request) *player {
 	return p
 }
 
-// AskPlayer asks the hook about an HLS player, unless an earlier answer is still valid. It returns
-// the request to serve and the public name of the stream. It returns r and name unchanged if there
-// is no hook, or if the request is from another node.
+// AskPlayer asks the hook whether an HLS player may play the stream called name. If an earlier
+// answer is still valid, it uses this answer. AskPlayer returns the name under which the server has
+// the stream, which the hook may choose. The returned request remembers the hook's answer for
+// NoteServed and AddedQuery.
+//
+// If there is no hook, or if the request is from another node of the cluster, AskPlayer returns r
+// and name.
 func (g *Gate) AskPlayer(r *http.Request, name string) (*http.Request, string, error) {
 	if _, ok := NodeOf(r); ok || g.hook == nil {
 		return r, name, nil
@@ -69,9 +73,12 @@ func (g *Gate) Shown(r *http.Request) string {
 // A playlist has hundreds of URLs. Signed tokens are never longer.
 const maxAddedToken = 1 << 10
 
-// AddedQuery returns the query, without "?", to add to each URL in a playlist. It must be added
-// because players do not repeat their query. If the hook was asked about r, it is the whole query
-// that the hook has seen. Otherwise it is the token, if reading needs a token.
+// AddedQuery returns the query, without "?", to add to each URL in a playlist, because players do
+// not repeat the query of their request:
+//
+//   - If the hook was asked about the request, it is the query that was sent to the hook.
+//   - Otherwise, if reading needs a token, it is token=TOKEN with the token of the request.
+//   - If there is no such token, or if the token is longer than maxAddedToken, it is "".
 func (g *Gate) AddedQuery(r *http.Request) string {
 	if p := playerOf(r); p != nil {
 		return p.query

@@ -14,36 +14,38 @@ import (
 	"github.com/millrace-io/millrace/server/internal/token"
 )
 
-// A Policy decides what the clients of a listener may do. It is immutable. To change the policy,
-// pass another one to the [Gate].
+// A Policy contains the rules for the clients of a listener. It is immutable. To change the rules,
+// pass another Policy to [Gate.SetPolicy].
 //
-// These clients may publish streams and write blobs:
+// Publishing a stream needs a token if Publish or Keys is set. A client may publish the stream with
+// the publish token, or with a token that one of the keys has signed for this stream.
 //
-//   - If there is a publish token: a client with this token.
-//   - If there are keys: a client with a token that one of the keys has signed, for the stream that
-//     it publishes. Signed tokens are not valid for blobs.
-//   - If no token is needed: a client of a loopback listener. The Host of its request must name
-//     this machine, because a web page can make its host name resolve to 127.0.0.1, and would then
-//     count as same-origin (DNS rebinding).
-//   - If no token is needed and there is a hook: clients of other listeners, too, but only to
-//     publish streams. The hook is asked later.
-//   - Never: a page of another site.
+// Writing a blob needs the publish token if Publish is set. Signed tokens are not valid for blobs.
 //
-// These clients may read streams, files, blobs, the page, the API and the metrics:
+// If no token is needed, only clients of a loopback listener may publish and write. The Host of an
+// HTTP request must then name this machine. Otherwise a web page could make its host name resolve
+// to 127.0.0.1, and its requests would count as same-origin (DNS rebinding). If Hook is set,
+// clients of other listeners may publish streams as well, because the hook is asked later. They may
+// not write blobs.
 //
-//   - If there is a read token: a client with the read token, the publish token, or a signed token
-//     for the requested stream.
-//   - If there is no read token: every client. On a loopback listener, however, the Host of the
+// A page of another site may never publish or write.
+//
+// Reading means to receive streams, files, blobs, the page, the API or the metrics:
+//
+//   - If Read is set, a client needs the read token, the publish token, or a signed token for the
+//     requested stream.
+//   - If Read is empty, every client may read. On a loopback listener, however, the Host of the
 //     request must name this machine, unless the client has the publish token or a signed token for
 //     the requested stream.
 //
 // A browser that opens a page with ?token=TOKEN gets a cookie. The requests, players and links of
-// the page then need no token. The cookie grants the right to read, and on the admin listener also
-// the operator's actions, which its page needs. It never allows the browser to publish or write.
+// the page then need no token. The cookie grants the right to read. On the admin listener, the page
+// may therefore also end streams, viewers and the server. The cookie never allows the browser to
+// publish or write.
 //
-// A client of the admin listener may use the operator's actions if it may read. If there is no
-// admin token, the listener must be a loopback listener. A page of another site may never use these
-// actions.
+// A client of the admin listener that may read may also end streams, viewers and the server. If
+// there is no admin token, the listener must be a loopback listener. A page of another site may
+// never end anything.
 type Policy struct {
 	Publish, Read string // tokens; may be empty
 	Keys          token.Keys
@@ -76,8 +78,12 @@ func (p *Policy) CheckPublish(r *http.Request, name string) error {
 	return err
 }
 
-// MayPublish is CheckPublish for protocols that web pages cannot use. shown is the client's token,
-// or "" if there is none. how explains how to send a token, for the text of a refusal.
+// MayPublish returns nil if a client may publish the stream called name, and otherwise a
+// [refuse.Refusal]. If name is empty, it checks whether the client may write a blob. It is for
+// protocols that web pages cannot use, so it checks no origin and no host name.
+//
+// shown is the client's token, or "" if there is none. how explains how to send a token, for the
+// text of a refusal.
 func (p *Policy) MayPublish(shown, name, how string) error {
 	switch {
 	case p.needsToken(name) && shown == "":
@@ -113,8 +119,12 @@ func (p *Policy) readNeedsToken(r *http.Request) bool {
 	return p.Read != "" || p.Loopback && !IsThisMachine(r.Host)
 }
 
-// MayRead is checkRead for protocols that web pages cannot use. shown is the client's token, or ""
-// if there is none. how explains how to send a token, for the text of a refusal.
+// MayRead returns nil if a client may read the stream called name, and otherwise a
+// [refuse.Refusal]. If name is empty, it checks whether the client may read everything except
+// streams. It is for protocols that web pages cannot use, so it checks no cookie and no host name.
+//
+// shown is the client's token, or "" if there is none. how explains how to send a token, for the
+// text of a refusal.
 func (p *Policy) MayRead(shown, name, how string) error {
 	switch {
 	case p.Read == "":
@@ -125,7 +135,7 @@ func (p *Policy) MayRead(shown, name, how string) error {
 	return p.checkToken(shown, token.Read, name)
 }
 
-// checkDecision returns nil if the request may use the operator's actions, and otherwise a
+// checkDecision returns nil if the client may end streams, viewers and the server, and otherwise a
 // [refuse.Refusal].
 func (p *Policy) checkDecision(r *http.Request) error {
 	switch {
@@ -138,8 +148,9 @@ func (p *Policy) checkDecision(r *http.Request) error {
 	return p.checkRead(r)
 }
 
-// checkToken returns nil if the token in shown grants right for the stream called name. If name is
-// empty, it checks whether the token grants right for everything except streams.
+// checkToken returns nil if the token in shown grants right for the stream called name, and
+// otherwise a [refuse.Refusal]. If name is empty, it checks whether the token grants right for
+// everything except streams.
 func (p *Policy) checkToken(shown string, right token.Right, name string) error {
 	wrong := "wrong token"
 	if right == token.Publish {
@@ -164,7 +175,8 @@ func (p *Policy) checkToken(shown string, right token.Right, name string) error 
 	return nil
 }
 
-// On returns a copy of p for another listener. loopback is Policy.Loopback for that listener.
+// On returns a copy of the policy for another listener. loopback is true if only this machine can
+// reach that listener.
 func (p *Policy) On(loopback bool) *Policy {
 	on := *p
 	on.Loopback = loopback
@@ -218,10 +230,11 @@ func (p *Policy) shownToken(r *http.Request) string {
 	return p.QueryToken(r.URL.RawQuery)
 }
 
-// QueryToken returns the token in a query, or "" if there is none. People type a token literally,
-// and programs escape it in different ways. QueryToken therefore decodes it in several ways. It
-// returns the first result that is a plain token of p. If there is no such result, it returns the
-// first one.
+// QueryToken returns the token in a query, or "" if there is none.
+//
+// People type a token literally, and programs escape it in different ways. QueryToken therefore
+// decodes the token in several ways. If one of the results is the publish token or the read token,
+// QueryToken returns that result. Otherwise it returns the token with its percent-encoding decoded.
 func (p *Policy) QueryToken(query string) string {
 	for len(query) > 0 && !strings.HasPrefix(query, "token=") {
 		_, query, _ = strings.Cut(query, "&")

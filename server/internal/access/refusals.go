@@ -46,7 +46,8 @@ var causes = map[Kind][]refuse.Cause{
 		refuse.Shutdown, refuse.Other},
 }
 
-// Refused is the key of a refusal counter.
+// A Refused consists of a kind of client and of the cause of a refusal. Refusals are counted by
+// Refused.
 type Refused struct {
 	Client Kind
 	Cause  refuse.Cause
@@ -85,7 +86,8 @@ const (
 	refusalPeriod = time.Minute
 )
 
-// A lineLimit counts the log lines in a period.
+// A lineLimit counts how many refusals of one kind of client were logged as warnings in the current
+// refusalPeriod. Refusals limits this number.
 type lineLimit struct {
 	since        time.Time // start of the period
 	lines, muted int       // muted is the number of refusals since the last warning
@@ -108,8 +110,8 @@ func NewRefusals(log *slog.Logger, origins *Origins, secretNames bool) *Refusals
 	return r
 }
 
-// Note counts a refusal, and logs it with attrs, the reason, and the status if why has one. The
-// caller must answer the client.
+// Note counts and logs a refusal. why is the reason. If it contains an HTTP status, Note logs the
+// status as well. attrs are further attributes for the log. The caller must answer the client.
 func (f *Refusals) Note(client Kind, why error, attrs ...any) {
 	key := Refused{client, refuse.CauseOf(why)}
 	if !slices.Contains(causes[client], key.Cause) {
@@ -130,8 +132,9 @@ func (f *Refusals) Note(client Kind, why error, attrs ...any) {
 	f.log.Log(context.Background(), level, message, attrs...)
 }
 
-// count counts a refusal, and returns the level at which to log it. If it is a warning, muted is
-// the number of refusals that were not logged as warnings since the previous one.
+// count counts a refusal, and returns the level at which to log it. If the level is Warn, muted is
+// the number of refusals of this kind of client since the previous warning that were logged only at
+// debug level.
 func (f *Refusals) count(key Refused, at time.Time) (level slog.Level, muted int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -152,7 +155,8 @@ func (f *Refusals) count(key Refused, at time.Time) (level slog.Level, muted int
 	return slog.LevelWarn, muted
 }
 
-// Counts returns the number of refusals since the start. It has an entry for every possible key.
+// Counts returns the number of refusals since the start. It has an entry for each kind of client
+// and each cause that is possible for this kind.
 func (f *Refusals) Counts() map[Refused]int64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -212,8 +216,9 @@ func (f *Refusals) RefuseMethod(w http.ResponseWriter, r *http.Request, allowed 
 			allowed))
 }
 
-// loggedPath returns path for the log. If stream names may be secret, it hides the name. It hides
-// the whole path of a publisher, because the publisher may have mistyped the part before the name.
+// loggedPath returns the path of a request in a form for the log. If stream names may be secret, it
+// hides the name. It hides the whole path of a publisher, because the publisher may have mistyped
+// the part before the name.
 func (f *Refusals) loggedPath(client Kind, path string) string {
 	switch {
 	case !f.secretNames:
@@ -225,8 +230,8 @@ func (f *Refusals) loggedPath(client Kind, path string) string {
 	return path
 }
 
-// WithoutName returns why for the log. If stream names may be secret, the result does not contain
-// asked, the requested name.
+// WithoutName returns the reason of a refusal in a form for the log. If stream names may be secret,
+// WithoutName removes the name that the client has requested (asked) from the text.
 func (f *Refusals) WithoutName(why error, asked string) error {
 	refused := refuse.Of(why)
 	if refused == nil || !f.secretNames || asked == "" {

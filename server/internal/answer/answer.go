@@ -1,5 +1,5 @@
-// Package answer limits how much memory, and for how long, requests and transfers may use for
-// responses that their clients have not read.
+// Package answer limits the memory of requests and transfers with responses that the clients have
+// not read yet. It also limits the time for which a client that does not read may use this memory.
 package answer
 
 import (
@@ -17,7 +17,8 @@ const (
 	// goroutine, the state of net/http, a buffer, and a short body.
 	RequestBytes = 32 << 10
 
-	// Requests with unread responses may use the memory budget divided by requestsShare.
+	// The unread responses of a listener may together use the memory budget divided by
+	// requestsShare.
 	requestsShare = 8
 
 	// requestAfter is how long a request may make no progress before it may be ended to make room
@@ -25,9 +26,10 @@ const (
 	requestAfter = time.Second
 )
 
-// answerAfter is how long a request, a download or an HLS response may make no progress before it
-// may be ended because memory is short. If memory is very short, a fifth of this time applies. A
-// player that is fast enough receives a segment in less time than the segment plays.
+// answerAfter is how long a request or a download may make no progress, and how long an HLS
+// response may take, before it may be ended because memory is short. If memory is very short, the
+// limit is a fifth of answerAfter. An HLS player that is fast enough stays below the limit, because
+// it receives a segment in less time than the segment plays.
 const answerAfter = 5 * time.Second
 
 // A Budget counts and limits the memory of requests and transfers. It refuses requests that exceed
@@ -49,8 +51,8 @@ func New(m *memory.Budget, stall time.Duration, refusals *access.Refusals) *Budg
 	return &Budget{Memory: m, stall: stall, refusals: refusals}
 }
 
-// AddSteps adds steps to the memory budget. If memory is short, they end requests and responses
-// that make no progress.
+// AddSteps adds steps to the memory budget. If memory is short, the steps end requests and
+// downloads that make no progress, and HLS responses that take too long.
 func (b *Budget) AddSteps() {
 	for _, a := range []struct {
 		above int
@@ -73,18 +75,22 @@ func (b *Budget) AddSteps() {
 type Loan struct {
 	budget   *Budget
 	requests *memory.Loans
-	// The loan in requests; nil while another limit applies to the request.
+	// loan counts this request in requests. It is nil after GiveBack, while another limit applies
+	// to the request.
 	loan *memory.Loan
 	end  func()
 }
 
 type loanKey struct{}
 
-// Limit returns a handler that calls next, and counts the memory of each request in requests. If a
-// request makes no progress, it is ended when a new request needs the memory or when memory is
-// short. Without a limit, HTTP/2 clients could make the server store thousands of unread responses.
-// Each listener has its own loans, so that viewers cannot keep the operator from using the admin
-// listener.
+// Limit returns a handler that calls next, and limits the memory of requests with unread responses.
+// Without this limit, HTTP/2 clients could make the server store thousands of unread responses.
+//
+// If a request makes no progress, it is ended when a new request needs its memory, or when the
+// server is short of memory.
+//
+// requests counts the memory of the requests of a listener. Each listener has a separate
+// [memory.Loans], so that viewers cannot keep the operator from using the admin listener.
 func (b *Budget) Limit(requests *memory.Loans, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		control := http.NewResponseController(w)
@@ -105,15 +111,16 @@ func (b *Budget) Limit(requests *memory.Loans, next http.Handler) http.Handler {
 	})
 }
 
-// Of returns the Loan of a request. It returns nil in tests that call a handler directly. A nil
-// Loan has no limit.
+// Of returns the Loan of a request, which counts the memory of the request. In tests that call a
+// handler directly, Of returns nil. A nil Loan has no limit.
 func Of(r *http.Request) *Loan {
 	a, _ := r.Context().Value(loanKey{}).(*Loan)
 	return a
 }
 
-// GiveBack returns the memory of the request. A handler calls it when another limit begins to apply
-// to the request: the limit of live.Admission, of Hub.Open, or of Budget.Downloads.
+// GiveBack stops counting the memory of the request. A handler calls it when another limit begins
+// to apply to the request, such as the limit on viewers (live.Admission), on publishers (Hub.Open)
+// or on downloads (Budget.Downloads).
 func (a *Loan) GiveBack() {
 	if a != nil {
 		a.loan.Done()
@@ -125,9 +132,9 @@ func (a *Loan) GiveBack() {
 // request was ended.
 func (a *Loan) Renew() bool { return a == nil || a.loan.Renew() }
 
-// Resume counts the memory of the request again if it was given back. more is the number of bytes
-// that the response needs in addition to RequestBytes. If there is not enough memory, the error is
-// a [refuse.Refusal].
+// Resume counts the memory that a response needs. more is the number of bytes that the response
+// needs in addition to RequestBytes. If GiveBack was called before, Resume also counts RequestBytes
+// again. If there is not enough memory, the error is a [refuse.Refusal].
 func (a *Loan) Resume(more int) error {
 	if a == nil {
 		return nil
@@ -135,7 +142,8 @@ func (a *Loan) Resume(more int) error {
 	var err error
 	limit := a.budget.Share()
 	if limit > 0 {
-		// Limit the number, so that a long response is allowed if there are few other requests.
+		// Count at most half of the limit, so that a longer response is allowed if there are few
+		// other requests.
 		more = int(min(int64(more), limit/2))
 	}
 	switch {
@@ -179,7 +187,8 @@ func (b *Budget) RefuseFull(w http.ResponseWriter, r *http.Request, why error) {
 	refuse.WriteAndClose(w, r, status, why.Error())
 }
 
-// LimitWrite limits the time of the next write to the stall time of New.
+// LimitWrite sets a time limit for the next write to the response. If the client does not accept
+// the data in this time, the write fails. The limit is the argument stall of New.
 func (b *Budget) LimitWrite(w http.ResponseWriter) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(b.stall))
 }

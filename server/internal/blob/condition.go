@@ -30,9 +30,12 @@ func ConditionOf(h http.Header) Condition {
 
 func (c Condition) allows(tag string) bool { return c == nil || c(tag) }
 
-// matches reports whether list, which is a list of entity tags, contains tag. The list "*" contains
-// every tag except "", the tag of a missing value. tag is strong. If weakly is set, an equal weak
-// tag in the list matches, too.
+// matches reports whether a list of entity tags contains a tag. list is the value of the header
+// If-Match or If-None-Match. tag is a strong entity tag, or "" if there is no value.
+//
+//   - The list "*" contains every tag except "".
+//   - If weakly is set, a weak tag such as W/"1" in the list matches the strong tag "1". Otherwise
+//     weak tags in the list are ignored.
 func matches(list, tag string, weakly bool) bool {
 	if tag == "" {
 		return false

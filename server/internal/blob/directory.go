@@ -21,8 +21,9 @@ import (
 )
 
 const (
-	// incoming is the directory for unfinished files. It is in the same file system as the shards,
-	// so that a finished file can be moved to a shard with a rename.
+	// incoming is the directory for files that are still being written. It is in the same file
+	// system as the final directories (see shards), so that a complete file can be renamed into one
+	// of them.
 	incoming = "incoming"
 
 	// lockName is a file that marks a directory of blobs. Every process that uses the directory
@@ -31,12 +32,12 @@ const (
 	// because the process that it replaces still uses the directory.
 	lockName = "millrace-blobs.lock"
 
-	// namesLockName is a file that a process locks while it renames a file into a shard or removes
-	// a file from a shard.
+	// namesLockName is a file that a process locks while it adds a complete file to the store or
+	// removes one.
 	namesLockName = "millrace-blobs.names.lock"
 
-	// shards is the number of directories for the files. With many directories, reading one of them
-	// is fast.
+	// shards is the number of directories for complete files. With many directories, reading one of
+	// them is fast.
 	shards = 256
 
 	// suffix is the end of every file name. Without it, a key such as index.html or .gitignore
@@ -47,9 +48,9 @@ const (
 	// within the 255 bytes that file systems allow.
 	maxPlainName = 240
 
-	// sweepInterval is the time between deleting the expired files of one shard and of the next.
-	// All shards take four minutes. An expired value is never served, but its file takes space
-	// until it is deleted.
+	// sweepInterval is the time between two sweeps. Each sweep deletes the files of expired values
+	// in one directory, so all directories take four minutes. An expired value is never served, but
+	// its file takes space until it is deleted.
 	sweepInterval = time.Second
 
 	// sweepNames is the number of directory entries that the sweeper reads at a time.
@@ -79,8 +80,8 @@ type directory struct {
 	clock  func() time.Time
 	serial atomic.Int64 // makes the modification time of every file different, see stamp
 
-	// names is held, together with the lock on namesFile, while a file is renamed into a shard or
-	// removed from one. One mutex is enough for all shards, because the kernel also executes
+	// names is held while a file gets its final name or is removed. The lock on namesFile is then
+	// held as well. One mutex is enough for all directories, because the kernel also executes
 	// renames between directories one after the other.
 	names     lock.Mutex
 	namesFile *os.File
@@ -124,7 +125,7 @@ func newDirectory(name string, successor bool, blocks *millrace.Pool) (*director
 	return d, nil
 }
 
-// prepare locks the directory and creates its files and subdirectories.
+// prepare locks the store's directory, and creates its files and subdirectories.
 func (d *directory) prepare(successor bool) (err error) {
 	if err := d.checkUnused(); err != nil {
 		return err
@@ -225,7 +226,7 @@ func (d *directory) sync(name string) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// Close implements Store.
+// Close stops the sweeper and closes the store's files.
 func (d *directory) Close() error {
 	d.stopSweeper()
 	<-d.swept
@@ -256,16 +257,19 @@ func (d *directory) lockNames() (unlock func(), err error) {
 	}, nil
 }
 
-// A file is the location of the file for a key.
+// A file is the path of the file in which the value of a key is stored.
 type file struct {
 	shard int
 	path  string // relative to the root, as in "3f/film.mp4.blob"
 }
 
-// fileOf returns the location of the file for key. Two keys never have the same file, even if the
-// file system does not distinguish upper and lower case. The name is the key, with every byte other
-// than a-z, 0-9, "-", "_" and "." escaped, as in %2f. A "." at the start is escaped, too. If that
-// name is too long, the name is "%h" and a hash of the key instead. No escaped key has this form.
+// fileOf returns the path of the file for the value of key. Two keys never have the same file, even
+// if the file system does not distinguish upper and lower case.
+//
+//   - Usually the file name is the key with some bytes escaped, as in %2f. All bytes other than
+//     a-z, 0-9, "-", "_" and "." are escaped. A "." at the start is escaped as well.
+//   - If the escaped key is longer than maxPlainName, the file name is "%h" and a hash of the key.
+//     No escaped key has this form.
 func fileOf(key string) file {
 	const digits = "0123456789abcdef"
 	sum := sha256.Sum256([]byte(key))
@@ -302,7 +306,8 @@ func fileTag(info fs.FileInfo) string {
 	return fmt.Sprintf(`"%x-%x"`, info.ModTime().UnixNano(), info.Size())
 }
 
-// Open implements Store.
+// Open opens the file with the value of key. If key has no value, or if the value has expired, it
+// returns ErrNotFound.
 func (d *directory) Open(_ context.Context, key string) (*Value, error) {
 	f, err := d.root.Open(fileOf(key).path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -339,7 +344,8 @@ func (d *directory) tagAt(path string) (string, error) {
 	return fileTag(info), nil
 }
 
-// Put implements Store.
+// Put writes a value to a new file. If the write condition put.Only holds, it then renames the file
+// to its final name. See [Store].
 func (d *directory) Put(ctx context.Context, key string, body io.Reader, size int64,
 	put Put) (tag string, created bool, err error) {
 	if size > put.Limit {
@@ -366,7 +372,8 @@ func (d *directory) Put(ctx context.Context, key string, body io.Reader, size in
 	return tag, before == "", nil
 }
 
-// write writes body to a new file named pending, syncs it, and returns its entity tag.
+// write writes a body to a new file, syncs the file, and returns its entity tag. pending is the
+// name of the file.
 func (d *directory) write(ctx context.Context, pending string, body io.Reader, size int64,
 	put Put) (tag string, err error) {
 	f, err := d.root.OpenFile(pending, os.O_WRONLY|os.O_CREATE|os.O_EXCL, lasting)
@@ -393,10 +400,12 @@ func (d *directory) write(ctx context.Context, pending string, body io.Reader, s
 	return fileTag(info), errors.Join(f.Sync(), f.Close())
 }
 
-// stamp returns the permissions and the modification time of a new file. Every file must have a
-// different modification time, because its entity tag contains that time. stamp therefore changes
-// the time by less than two milliseconds. A value may expire that much too early, but never too
-// late.
+// stamp returns the permissions and the modification time of a new file. If the value expires, the
+// modification time is its expiry time. Otherwise it is the present time.
+//
+// Every file must have a different modification time, because the entity tag of the file contains
+// this time. stamp therefore changes the time by less than two milliseconds. A value may expire up
+// to two milliseconds too early, but never too late.
 func (d *directory) stamp(ttl time.Duration) (mode fs.FileMode, at time.Time) {
 	at, mode = d.clock(), lasting
 	if ttl > 0 {
@@ -406,8 +415,9 @@ func (d *directory) stamp(ttl time.Duration) (mode fs.FileMode, at time.Time) {
 		time.Millisecond).Add(time.Duration(d.serial.Add(1) % int64(time.Millisecond)))
 }
 
-// rename renames the file pending to its final name if the Condition allows the write. It returns
-// the entity tag of the value that the key had before, or "" if there was none.
+// rename renames a received file to its final name, if the write condition holds. pending is the
+// present name, to contains the final name, and only is the write condition. rename returns the
+// entity tag of the value that the key had before, or "" if there was none.
 func (d *directory) rename(pending string, to file, only Condition) (before string, err error) {
 	unlock, err := d.lockNames()
 	if err != nil {
@@ -420,8 +430,9 @@ func (d *directory) rename(pending string, to file, only Condition) (before stri
 	return before, d.root.Rename(pending, to.path)
 }
 
-// allowed returns the entity tag of the present file at to, or "" if there is none. If the
-// Condition does not allow a write, it returns ErrCondition.
+// allowed returns the entity tag of a file, or "" if the file does not exist. If the write
+// condition does not hold, it returns ErrCondition. to is the path of the file, and only is the
+// write condition. If the caller then writes, it must have called lockNames before.
 func (d *directory) allowed(to file, only Condition) (tag string, err error) {
 	if tag, err = d.tagAt(to.path); err == nil && !only.allows(tag) {
 		err = ErrCondition
@@ -429,13 +440,14 @@ func (d *directory) allowed(to file, only Condition) (tag string, err error) {
 	return tag, err
 }
 
-// Check implements Store.
+// Check returns ErrCondition if the write condition does not hold for the present value of key.
 func (d *directory) Check(_ context.Context, key string, only Condition) error {
 	_, err := d.allowed(fileOf(key), only)
 	return err
 }
 
-// Delete implements Store.
+// Delete removes the file with the value of key. If the write condition does not hold, it returns
+// ErrCondition. If key has no value, it returns ErrNotFound.
 func (d *directory) Delete(_ context.Context, key string, only Condition) error {
 	at := fileOf(key)
 	if err := d.remove(at, only); err != nil {
@@ -471,7 +483,8 @@ func roomError(err error) error {
 	return err
 }
 
-// sweep deletes expired files, one shard every sweepInterval, until ctx ends.
+// sweep deletes the files of expired values until ctx ends. Every sweepInterval, it searches one of
+// the directories in which the files are stored.
 func (d *directory) sweep(ctx context.Context) {
 	defer close(d.swept)
 	t := time.NewTicker(sweepInterval)
@@ -486,7 +499,8 @@ func (d *directory) sweep(ctx context.Context) {
 	}
 }
 
-// sweepShard deletes the expired files of a shard. It skips files that it cannot read.
+// sweepShard deletes the files of expired values in one directory. shard is the number of the
+// directory. sweepShard skips files that it cannot read.
 func (d *directory) sweepShard(ctx context.Context, shard int) {
 	dir, err := d.root.Open(shardName(shard))
 	if err != nil {
@@ -506,8 +520,8 @@ func (d *directory) sweepShard(ctx context.Context, shard int) {
 	}
 }
 
-// sweepFile deletes a file if it has expired. It checks the expiry again while it holds the lock of
-// the names, because the file may have been replaced since sweepShard checked it.
+// sweepFile deletes a file if it has expired. It first calls lockNames and then checks the expiry
+// again, because the file may have been replaced since sweepShard checked it.
 func (d *directory) sweepFile(at file) {
 	unlock, err := d.lockNames()
 	if err != nil {

@@ -22,19 +22,20 @@ const (
 	// proto-max-bulk-len.
 	MaxRedisValue = 512 << 20
 
-	// conns is the maximum number of connections for values to one Redis server.
+	// conns is the maximum number of connections to one Redis server that transfer the bytes of
+	// values. Scripts and other commands use different connections.
 	conns = 32
 
 	// spoolMemory is the maximum number of bytes of a body that is received into memory. A longer
 	// body is received into a file.
 	spoolMemory = 1 << 20
 
-	// replacedFor is how long a replaced or deleted value is kept for downloads that are reading
-	// it. Each of these downloads extends the time.
+	// replacedFor is how long a replaced or deleted value is kept in Redis for downloads that are
+	// reading it. Each of these downloads extends the time.
 	replacedFor = time.Minute
 
-	// pendingFor is how long a received value is kept before it is assigned to its key. If the
-	// server is killed in between, the value expires.
+	// pendingFor is how long a received value is kept in Redis until it is assigned to its key. If
+	// the server is killed in between, the value expires.
 	pendingFor = time.Minute
 
 	// rememberedFor is how long Redis stores the outcome of a script, so that the script can be run
@@ -81,27 +82,31 @@ func OpenRedis(rdb redis.UniversalClient, prefix string, blocks *millrace.Pool) 
 	return &Redis{rdb: rdb, values: values, prefix: prefix, blocks: blocks, keep: replacedFor}, nil
 }
 
-// Close implements Store.
+// Close closes all connections to Redis.
 func (s *Redis) Close() error { return errors.Join(s.values.Close(), s.rdb.Close()) }
 
 // Ping returns nil if the server answers.
 func (s *Redis) Ping(ctx context.Context) error { return s.rdb.Ping(ctx).Err() }
 
-// Stats returns the statistics of the connections for values.
+// Stats returns the statistics of the connections that transfer the bytes of values. It does not
+// include the connections for scripts and other commands.
 func (s *Redis) Stats() redisbuf.Stats { return s.values.Stats() }
 
-// name returns the Redis key of the hash for key. All Redis keys for one value begin with it. They
-// are in the same slot, because Redis computes the slot from the part in braces.
+// name returns the Redis key of the hash that describes the value of a blob. The Redis keys of all
+// data of the blob begin with it. They are in the same slot, because Redis computes the slot from
+// the part in braces.
 func (s *Redis) name(key string) string { return s.prefix + "{/" + key + "}" }
 
-// newVersion returns a unique Redis key for a new version. name is the Redis key of the hash.
+// newVersion returns a unique Redis key for a new value of a blob. It begins with name, the Redis
+// key of the blob's hash.
 func newVersion(name string) string {
 	var random [16]byte
 	_, _ = rand.Read(random[:]) // never fails
 	return name + ":" + hex.EncodeToString(random[:])
 }
 
-// tagOf returns the entity tag of the version with this Redis key. The tag of "" is "".
+// tagOf returns the entity tag of a blob. version is the Redis key of the blob's value. If version
+// is "", the tag is "".
 func tagOf(version string) string {
 	if version == "" {
 		return ""
@@ -109,14 +114,15 @@ func tagOf(version string) string {
 	return `"` + version[strings.LastIndexByte(version, ':')+1:] + `"`
 }
 
-// A version is the current value of a blob.
+// A version is a value of a blob. A new value is a new version.
 type version struct {
 	key  string // Redis key of the version
 	size int64
 	left time.Duration // time until it expires; 0 if it does not expire
 }
 
-// lookup returns the current version of a blob, or ErrNotFound. name is the Redis key of the hash.
+// lookup returns the current version of a blob, or ErrNotFound. name is the Redis key of the blob's
+// hash.
 func (s *Redis) lookup(ctx context.Context, name string) (version, error) {
 	reply, err := lookupScript.Run(ctx, s.rdb, []string{name}).Slice()
 	switch {
@@ -143,7 +149,8 @@ func (s *Redis) lookup(ctx context.Context, name string) (version, error) {
 	return version{key: key, size: size, left: time.Duration(left) * time.Millisecond}, nil
 }
 
-// Open implements Store.
+// Open returns the value of key. It reads the bytes from Redis only when the caller reads them. If
+// key has no value, it returns ErrNotFound.
 func (s *Redis) Open(ctx context.Context, key string) (*Value, error) {
 	v, err := s.lookup(ctx, s.name(key))
 	if err != nil {
@@ -152,7 +159,7 @@ func (s *Redis) Open(ctx context.Context, key string) (*Value, error) {
 	return &Value{Tag: tagOf(v.key), TTL: v.left, Content: s.content(ctx, v), blocks: s.blocks}, nil
 }
 
-// A content is the Content of a Value: a versionReader with a read position.
+// A content reads the bytes of a blob from Redis, for Value.Content.
 type content struct {
 	*io.SectionReader
 	io.Closer
@@ -164,8 +171,8 @@ func (s *Redis) content(ctx context.Context, v version) content {
 	return content{io.NewSectionReader(r, 0, v.size), r}
 }
 
-// A versionReader reads a version. If the version is replaced or deleted meanwhile, the reader
-// prevents it from expiring.
+// A versionReader reads a value from Redis. If the blob gets a new value or is deleted, the reader
+// keeps the old value from expiring.
 type versionReader struct {
 	store  *Redis
 	key    string
@@ -179,7 +186,8 @@ type versionReader struct {
 // errGone is the error of a download if the value disappears before all of it was read.
 var errGone = fmt.Errorf("the value is not there any more: %w", io.ErrUnexpectedEOF)
 
-// ReadAt implements io.ReaderAt.
+// ReadAt reads bytes of the value from Redis, from the offset off. If the value has disappeared
+// from Redis, it returns errGone.
 func (v *versionReader) ReadAt(p []byte, off int64) (int, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -199,8 +207,9 @@ func (v *versionReader) ReadAt(p []byte, off int64) (int, error) {
 	return n, err
 }
 
-// Close implements io.Closer. It waits for a running ReadAt. The wait is necessary because for a
-// response with several ranges, net/http reads in a goroutine that may outlive the response.
+// Close makes further calls of ReadAt fail, and waits for a running ReadAt. The wait is necessary
+// because for a response with several ranges, net/http reads in a goroutine that may outlive the
+// response.
 func (v *versionReader) Close() error {
 	v.cancel()
 	v.mu.Lock()
@@ -208,8 +217,9 @@ func (v *versionReader) Close() error {
 	return nil
 }
 
-// current returns the Redis key of the current version, or "" if there is none. If the Condition
-// does not allow a write, it returns ErrCondition.
+// current returns the Redis key of a blob's value, or "" if the blob does not exist. If the write
+// condition does not hold, it returns ErrCondition. name is the Redis key of the blob's hash, and
+// only is the write condition.
 func (s *Redis) current(ctx context.Context, name string, only Condition) (string, error) {
 	v, err := s.lookup(ctx, name)
 	if err != nil && err != ErrNotFound {
@@ -221,7 +231,7 @@ func (s *Redis) current(ctx context.Context, name string, only Condition) (strin
 	return v.key, nil
 }
 
-// Check implements Store.
+// Check returns ErrCondition if the write condition does not hold for the present value of key.
 func (s *Redis) Check(ctx context.Context, key string, only Condition) error {
 	if only == nil {
 		return nil
@@ -235,7 +245,8 @@ func (s *Redis) Check(ctx context.Context, key string, only Condition) error {
 var errLost = fmt.Errorf(
 	"the value was lost before it got its key: Redis was restarted or has evicted it, or %v went by", pendingFor)
 
-// Put implements Store.
+// Put stores a value in Redis. If the write condition put.Only holds, it then makes the value the
+// value of key. See [Store].
 func (s *Redis) Put(ctx context.Context, key string, body io.Reader, size int64,
 	put Put) (tag string, created bool, err error) {
 	if size > put.Limit {
@@ -255,7 +266,8 @@ func (s *Redis) Put(ctx context.Context, key string, body io.Reader, size int64,
 	return tagOf(version), created, err
 }
 
-// send receives body, stores it in Redis under the key pending, and returns its length.
+// send receives a body, stores it in Redis, and returns its length in bytes. pending is the Redis
+// key in which it stores the body.
 func (s *Redis) send(ctx context.Context, pending string, body io.Reader, size int64,
 	put Put) (int64, error) {
 	src := newSource(body, size, put.Limit)
@@ -279,7 +291,7 @@ func (s *Redis) send(ctx context.Context, pending string, body io.Reader, size i
 	return b.size, nil
 }
 
-// A spool receives a body into memory or a file, before the body is sent to Redis.
+// A spool stores a received body in memory or in a file, before the body is sent to Redis.
 type spool struct {
 	// Invariant: the body is either in chain, which has at most spoolMemory+1 bytes, or in file.
 	chain millrace.Chain
@@ -287,7 +299,7 @@ type spool struct {
 	size  int64
 }
 
-// fill receives all of src into the spool. The caller must call release, even after an error.
+// fill receives the whole body from src. The caller must call release, even after an error.
 func (b *spool) fill(ctx context.Context, src *source, blocks *millrace.Pool) error {
 	r := millrace.NewReader(&io.LimitedReader{R: src, N: spoolMemory + 1})
 	defer r.Release()
@@ -311,7 +323,7 @@ func (b *spool) fill(ctx context.Context, src *source, blocks *millrace.Pool) er
 	return roomError(err)
 }
 
-// release releases the spool's memory and closes its file.
+// release releases the memory of a received body and closes its file.
 func (b *spool) release() {
 	b.chain.Release()
 	if b.file != nil {
@@ -319,8 +331,14 @@ func (b *spool) release() {
 	}
 }
 
-// commit assigns a received value to its blob, if put.Only allows that. keys are the Redis keys of
-// the hash, the received value, the new version, and the outcome.
+// commit makes a received value the value of its blob, if the write condition put.Only holds. It
+// reports whether the blob is new. length is the length of the value in bytes. keys are the Redis
+// keys that commitScript needs:
+//
+//   - the hash of the blob,
+//   - the received value,
+//   - the name that the value gets,
+//   - the outcome of the script.
 func (s *Redis) commit(ctx context.Context, keys []string, length int64, put Put) (created bool,
 	err error) {
 	for {
@@ -346,7 +364,8 @@ func (s *Redis) commit(ctx context.Context, keys []string, length int64, put Put
 	}
 }
 
-// Delete implements Store.
+// Delete deletes the value of key. If the write condition does not hold, it returns ErrCondition.
+// If key has no value, it returns ErrNotFound.
 func (s *Redis) Delete(ctx context.Context, key string, only Condition) error {
 	name := s.name(key)
 	outcome := outcomeKey(newVersion(name))
@@ -376,7 +395,7 @@ func (s *Redis) Delete(ctx context.Context, key string, only Condition) error {
 	}
 }
 
-// run runs a script, and translates its errors into errors of a Store.
+// run runs a script, and translates its errors into errors that a Store returns.
 func (s *Redis) run(ctx context.Context, script *redis.Script, keys []string, args ...any) (string,
 	error) {
 	answer, err := runScript(ctx, s.rdb, script, keys, args...)
@@ -386,8 +405,8 @@ func (s *Redis) run(ctx context.Context, script *redis.Script, keys []string, ar
 	return answer, err
 }
 
-// failed translates err into an error of a Store. err must be the error of a call that has changed
-// nothing.
+// failed translates err into an error that a Store returns. err must be the error of a call that
+// has changed nothing.
 func (s *Redis) failed(err error) error {
 	var reply redis.Error
 	switch {

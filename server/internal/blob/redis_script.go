@@ -12,33 +12,37 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// anyVersion is passed to a script that may replace or delete any version.
+// anyVersion is passed to a script that may replace or delete any value.
 const anyVersion = "*"
 
 const (
 	// scriptTries is the maximum number of times that a script is run until its answer arrives.
 	scriptTries = 4
 
-	// scriptPause is the pause before the second try. The pause doubles before each further try.
+	// scriptPause is the pause before a script is run for the second time. The pause doubles before
+	// each further run.
 	scriptPause = 10 * time.Millisecond
 )
 
-// The scripts use the Redis key of a version, although that key is not in KEYS. This works because
-// the key is in the same slot as the hash, and therefore on the same server.
+// Each blob has a hash in Redis. The field "value" contains the Redis key of the blob's value, and
+// the field "length" contains the length of the value in bytes.
+//
+// The scripts use the Redis key in the field "value", although this key is not in KEYS. This works
+// because the key is in the same slot as the hash, and therefore on the same server.
 var (
-	// lookupScript returns the version that the hash KEYS[1] names, its length, and the
-	// milliseconds until it expires (-1: never). It returns nil if there is no version, or if Redis
-	// has evicted it.
+	// lookupScript looks up the blob with the hash KEYS[1]. It returns the Redis key of the blob's
+	// value, the length of the value, and the milliseconds until it expires (-1: never). If the
+	// hash does not exist, or if Redis has evicted the value, it returns nil.
 	lookupScript = redis.NewScript(`
 local v = redis.call('HMGET', KEYS[1], 'value', 'length')
 if not v[1] or redis.call('EXISTS', v[1]) == 0 then return false end
 return {v[1], tonumber(v[2]), redis.call('PTTL', KEYS[1])}`)
 
-	// commitScript renames the received value KEYS[2] to the version KEYS[3], and makes the hash
-	// KEYS[1] name that version. It does so only if the hash still names ARGV[1], or if ARGV[1] is
-	// anyVersion. ARGV[2] is the length in bytes. ARGV[3] is the time to live (0: unlimited), and
-	// ARGV[4] is how long the old version is kept, both in milliseconds. The outcome is stored in
-	// KEYS[4] for ARGV[5] milliseconds.
+	// commitScript renames a received value from KEYS[2] to KEYS[3], and stores KEYS[3] in the
+	// field "value" of the hash KEYS[1]. It does so only if the field still contains ARGV[1], or if
+	// ARGV[1] is anyVersion. ARGV[2] is the length of the value in bytes. ARGV[3] is the time to
+	// live (0: unlimited), and ARGV[4] is how long the replaced value is kept, both in
+	// milliseconds. The script stores its outcome in KEYS[4] for ARGV[5] milliseconds.
 	commitScript = redis.NewScript(`
 local said = redis.call('GET', KEYS[4])
 if said then return said end
@@ -60,9 +64,9 @@ local outcome = now and 'replaced' or 'created'
 redis.call('SET', KEYS[4], outcome, 'PX', ARGV[5])
 return outcome`)
 
-	// deleteScript deletes the hash KEYS[1] if it names ARGV[1], or if ARGV[1] is anyVersion. The
-	// version expires ARGV[2] milliseconds later. The outcome is stored in KEYS[2] for ARGV[3]
-	// milliseconds.
+	// deleteScript deletes the hash KEYS[1] if its field "value" contains ARGV[1], or if ARGV[1] is
+	// anyVersion. The deleted value is kept for ARGV[2] milliseconds. The script stores its outcome
+	// in KEYS[2] for ARGV[3] milliseconds.
 	deleteScript = redis.NewScript(`
 local said = redis.call('GET', KEYS[2])
 if said then return said end
@@ -75,9 +79,10 @@ redis.call('SET', KEYS[2], 'deleted', 'PX', ARGV[3])
 return 'deleted'`)
 )
 
-// outcomeKey returns the Redis key in which a script stores its outcome, so that a retry returns
-// the same outcome. version is unique to the call. The outcome is not part of the blob's hash,
-// because another writer may replace the hash before the retry.
+// outcomeKey returns the Redis key in which a script stores its outcome, such as "created". If the
+// script is run again, it returns this outcome. version is a Redis key that is unique to the call.
+// The outcome is not a field of the blob's hash, because another writer may replace the hash before
+// the script is run again.
 func outcomeKey(version string) string { return version + ":done" }
 
 // runScript runs a script that stores its outcome, and returns the answer. If the answer is lost,
@@ -131,13 +136,14 @@ func notExecuted(err error) bool {
 // A onceClient sends the command of a script without the retries of go-redis.
 type onceClient struct{ redis.UniversalClient }
 
-// Eval implements redis.Scripter.
+// Eval runs a script with its source text, and does not retry.
 func (c onceClient) Eval(ctx context.Context, source string, keys []string,
 	args ...any) *redis.Cmd {
 	return c.once(ctx, "eval", source, keys, args)
 }
 
-// EvalSha implements redis.Scripter.
+// EvalSha runs a script that Redis already has, and does not retry. hash is the SHA-1 of the
+// script.
 func (c onceClient) EvalSha(ctx context.Context, hash string, keys []string,
 	args ...any) *redis.Cmd {
 	return c.once(ctx, "evalsha", hash, keys, args)
@@ -157,5 +163,5 @@ func (c onceClient) once(ctx context.Context, name, script string, keys []string
 // A onceCmd is a command that go-redis does not retry.
 type onceCmd struct{ *redis.Cmd }
 
-// NoRetry implements redis.Cmder.
+// NoRetry returns true, so that go-redis does not send the command again.
 func (onceCmd) NoRetry() bool { return true }

@@ -38,8 +38,8 @@ func formatTTL(ttl time.Duration) string {
 	return strconv.FormatFloat(max(ttl, time.Millisecond).Seconds(), 'f', 3, 64)
 }
 
-// window is the number of bytes that are read at a time from a value in Redis. A slow client takes
-// as much memory.
+// window is the number of bytes that a download reads from Redis at a time. The download of a slow
+// client takes this much memory.
 const window = 128 << 10
 
 // A responseBody copies a body to the response. It stores the error of the copy, because
@@ -53,7 +53,7 @@ type responseBody struct {
 	err    error
 }
 
-// ReadFrom implements io.ReaderFrom. http.ServeContent calls it.
+// ReadFrom copies a body or a part of it to the response. http.ServeContent calls it.
 func (b *responseBody) ReadFrom(src io.Reader) (int64, error) {
 	if b.isFile {
 		b.sent, b.err = chunk.Copy(b.ctx, b.ResponseWriter, src)

@@ -112,9 +112,9 @@ func ParseTTL(s string) (time.Duration, error) {
 	return d, nil
 }
 
-// A source reads the body of a value. It reads no more than the size of the body. If the body has
-// more than limit bytes, Read returns a TooLargeError. A source stores the error of Read for
-// failure.
+// A source reads the body of a value, but not beyond the size of the value. If the body has more
+// than limit bytes, Read returns a TooLargeError. If Read has failed, the method failure returns
+// the error.
 type source struct {
 	body  io.Reader
 	limit int64
@@ -129,7 +129,7 @@ func newSource(body io.Reader, size, limit int64) *source {
 	return &source{body: body, limit: limit, left: limit}
 }
 
-// Read implements io.Reader.
+// Read reads from the body. If the body is longer than the limit, it returns a TooLargeError.
 func (s *source) Read(p []byte) (int, error) {
 	if s.err != nil {
 		return 0, s.err
@@ -172,8 +172,8 @@ func (s *source) copyTo(ctx context.Context, w io.Writer, blocks *millrace.Pool)
 	return total, ctx.Err()
 }
 
-// failure returns the error to report after err. That is the error that Read has returned, or
-// otherwise err.
+// failure returns the error to report for a body that could not be received. If Read has failed,
+// that is the error of Read. Otherwise it is err, the error of another operation.
 func (s *source) failure(err error) error {
 	var large *TooLargeError
 	switch {

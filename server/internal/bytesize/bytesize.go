@@ -11,10 +11,10 @@ import (
 // A Size is the value of a flag for a number of bytes.
 type Size int64
 
-// String formats the number as Format does.
+// String returns the number with a unit, such as 16MiB.
 func (s *Size) String() string { return Format(int64(*s)) }
 
-// Set parses text as Parse does.
+// Set parses a number of bytes, such as 4096, 16MiB or 50GB.
 func (s *Size) Set(text string) error {
 	n, err := Parse(text)
 	*s = Size(n)
@@ -27,10 +27,10 @@ func (*Size) Type() string { return "bytes" }
 // An Int is a Size that fits into an int on every machine.
 type Int int
 
-// String formats the number as Format does.
+// String returns the number with a unit, such as 16MiB.
 func (s *Int) String() string { return Format(int64(*s)) }
 
-// Set parses text as Parse does. It refuses 2 GiB and more.
+// Set parses a number of bytes, such as 4096, 16MiB or 1GB. It refuses 2 GiB and more.
 func (s *Int) Set(text string) error {
 	n, err := Parse(text)
 	if err == nil && n > math.MaxInt32 {

@@ -18,6 +18,6 @@ const Name = "demo"
 //go:embed sample.flv
 var Sample []byte
 
-// Length is the duration of Sample. If Sample is repeated, the first tag of repetition n has the
-// timestamp n*Length. The interval to the last tag of the previous repetition is then as usual.
+// Length is the duration of Sample. To repeat Sample without a gap, add n*Length to the timestamps
+// of repetition n. The last frame before a repetition then lasts as long as other frames.
 const Length = 8 * time.Second

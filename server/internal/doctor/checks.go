@@ -16,8 +16,8 @@ import (
 // A check examines one setting of the machine.
 type check struct {
 	group, name string
-	// look examines the setting. The caller sets Group and Name of the Finding. If host.err is set,
-	// the caller ignores the Finding.
+	// look examines one setting of the machine, and returns a Finding without Group and Name. If
+	// look cannot read the setting, it sets err of the host, and the Finding is ignored.
 	look func(*host, Plan) Finding
 	why  string // added to the Why of the Finding
 }
@@ -247,16 +247,18 @@ func conntrack(h *host, p Plan) Finding {
 	return f
 }
 
-// tcpBuffer returns a check of the setting with the minimum, default and maximum size of a
-// connection's kernel buffer. advised has the kernel's default sizes.
+// tcpBuffer returns a check of net.ipv4.tcp_wmem or net.ipv4.tcp_rmem. name is the name of the
+// setting. Its value is the minimum, default and maximum size of a connection's buffer in the
+// kernel. advised is the value that a finding recommends, which is the kernel's default.
 func tcpBuffer(name, advised string) func(*host, Plan) Finding {
 	command := fmt.Sprintf("sysctl -w %s=%q", name, advised)
 	return func(h *host, _ Plan) Finding { return tcpRange(h.sysctl(name, 3), command) }
 }
 
 func tcpRange(n []int64, command string) Finding {
-	// About half of a buffer holds payload, and this limits the bytes in flight. With 1 MiB, a
-	// client with a round trip of 100 ms gets up to 5 MB/s.
+	// About half of a connection's buffer holds payload. This half limits the bytes that are on the
+	// way to the client. With a buffer of 1 MiB, a client with a round trip of 100 ms gets up to 5
+	// MB/s.
 	const least = 1 << 20
 	f := Finding{
 		Value: fmt.Sprintf("%d %d %d", n[0], n[1], n[2]),
@@ -294,8 +296,8 @@ func tcpMemory(h *host, p Plan) Finding {
 	return f
 }
 
-// directory checks the directory of a flag, and returns the mount that contains it. If m is nil, f
-// is complete. Otherwise the caller adds to f.
+// directory checks the directory in a flag. If m is nil, the Finding f is complete. Otherwise m is
+// the mount that contains the directory, and the caller may change f after further checks.
 func (h *host) directory(flag, name string) (m *procfs.MountInfo, f Finding) {
 	if name == "" {
 		return nil, Finding{Value: "none", Why: "No --" + flag + " was given."}

@@ -16,8 +16,8 @@ import (
 	"unicode"
 )
 
-// A Plan describes the load that a machine should carry. The fields after Blobs are limits of the
-// server with the same names.
+// A Plan describes the load that a machine should carry. The fields after Blobs are the values of
+// the flags of millrace serve with these names, such as --max-viewers.
 type Plan struct {
 	Viewers int    // concurrent viewers and downloads
 	Root    string // value of --root; empty if no files are served
@@ -60,8 +60,8 @@ func (f *Finding) advise(s State, advice, command string) {
 	f.State, f.Advice, f.Command = s, advice, command
 }
 
-// schema is the version of the JSON form of a Report. Fields and findings may be added, and
-// findings may be removed, without a new version.
+// schema is the version of the JSON form of a Report. The version stays the same if fields or
+// findings are added, or if findings are removed.
 const schema = 2
 
 // A Report has the findings of all checks.
@@ -134,7 +134,8 @@ func size(n int64) string {
 		" " + []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB"}[i]
 }
 
-// count formats a number. A very large number means "no limit" in the kernel.
+// count formats a number. If the number is so large that it means "no limit" in the kernel, the
+// result is "unlimited".
 func count(n int64) string {
 	if n >= unlimited {
 		return "unlimited"

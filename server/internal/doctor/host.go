@@ -31,8 +31,8 @@ type host struct {
 	err error // first error of a method
 }
 
-// thisHost returns the machine of this process. It reads no files. The methods of host read them
-// when a check needs them.
+// thisHost returns a host for this machine. It reads no files itself. The methods of the host read
+// files such as /proc/meminfo when they are called.
 func thisHost() *host {
 	return &host{
 		dir: "/", cpus: runtime.NumCPU(), procs: runtime.GOMAXPROCS(0),
@@ -164,10 +164,12 @@ func parseCPU(s string) (int64, bool) {
 	return quota * 1000 / period, true
 }
 
-// groupLimit returns the lowest limit of this process's control group and the groups that contain
-// it. It reads the file with the given name in each group, and parses it with parse. In version 1
-// of control groups, each controller has a separate hierarchy of groups. For version 2, controller
-// is "".
+// groupLimit returns the lowest limit that applies to this process. The limits are those of its
+// control group and of the groups that contain this group. If there is no limit, set is false.
+//
+// name is the file of a group that contains the limit, and parse parses the content of the file.
+// controller is a controller of version 1 of control groups, such as "memory". For version 2, which
+// has no separate groups for each controller, controller is "".
 func (h *host) groupLimit(controller, name string, parse func(string) (int64, bool)) (least int64,
 	set bool) {
 	least = math.MaxInt64

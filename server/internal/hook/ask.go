@@ -32,8 +32,8 @@ const (
 )
 
 var (
-	// errBusy is the refusal of a client because too many callers wait for the hook, or because the
-	// table of plays is full.
+	// errBusy is the refusal of a client because too many callers wait for the hook, or because too
+	// many answers of the hook are stored.
 	errBusy = refuse.New(http.StatusServiceUnavailable,
 		"too many clients wait for the hook of this server, or play with its permission").
 		For(refuse.Limit).After(time.Second)
@@ -42,8 +42,8 @@ var (
 		"the hook that this server asks does not answer").For(refuse.HookFailed).After(time.Second)
 )
 
-// An asker asks the hook questions, and limits the number of concurrent requests. Its methods may
-// be called from any goroutine.
+// An asker sends requests to the hook, and limits the number of concurrent requests. Its methods
+// may be called from any goroutine.
 type asker struct {
 	poster  *poster
 	counts  *counter
@@ -58,8 +58,12 @@ type asker struct {
 	waiting   atomic.Int64
 }
 
-// ask sends a prepared request to the hook and returns the answer. It does not apply Config.Open.
-// If wanted ends while the request is still in the queue, ask returns the error of wanted.
+// ask sends a request to the hook and returns the answer. The request must have been completed with
+// prepare. If the hook fails, ask returns errFails, even if Config.Open is set.
+//
+// If ctx ends, ask returns the error of ctx. If the context wanted ends while the request is still
+// in the queue, ask returns the error of wanted. Once the request has been sent, wanted has no
+// effect.
 func (k *asker) ask(ctx, wanted context.Context, q *Request) (Answer, error) {
 	a, err := k.askInTime(ctx, wanted, q)
 	switch failed, ok := errors.AsType[*failure](err); {

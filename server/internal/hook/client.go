@@ -30,7 +30,8 @@ func CheckURL(address string) error {
 	return nil
 }
 
-// A Client asks the hook questions and sends end events to it. Its methods may be called from any
+// A Client asks the hook whether a stream may be published, played or recorded. When publishing,
+// playing or recording ends, it sends an end event to the hook. Its methods may be called from any
 // goroutine.
 type Client struct {
 	cfg    Config
@@ -87,10 +88,10 @@ func (c *Client) Ask(ctx context.Context, q *Request) (Answer, error) {
 	return a, err
 }
 
-// Play asks the hook whether the client of q may play. It does not ask if another request with the
-// same playKey is in progress or has a valid answer. If the player has a connection, the caller
-// must call End on the result when the player leaves. The error is a [refuse.Refusal] or the error
-// of ctx.
+// Play asks the hook whether the client of q may play. If another request with the same playKey is
+// in progress or has a valid answer, Play uses the answer of that request. If the player has a
+// permanent connection, the caller must call End on the result when the player leaves. The error is
+// a [refuse.Refusal] or the error of ctx.
 func (c *Client) Play(ctx context.Context, q *Request) (*Play, error) {
 	if err := c.prepare(q); err != nil {
 		return nil, err
@@ -98,7 +99,8 @@ func (c *Client) Play(ctx context.Context, q *Request) (*Play, error) {
 	return c.plays.play(ctx, q)
 }
 
-// prepare sets the remaining fields of q. If prepare refuses q, it counts the refusal.
+// prepare completes q: it sets the fields Version, Node, Time and ID. If q is too long, prepare
+// returns a [refuse.Refusal] and counts the refusal.
 func (c *Client) prepare(q *Request) error {
 	err := q.prepare(c.cfg.Node)
 	if err != nil {
@@ -107,12 +109,16 @@ func (c *Client) prepare(q *Request) error {
 	return err
 }
 
-// End queues an event that reports to the hook that q has ended. It never blocks.
+// End queues an end event for q, a request that the hook has allowed. It never blocks. reason says
+// why publishing or recording has ended. bytes is the number of bytes that were transferred.
 func (c *Client) End(q *Request, reason string, bytes int64) { c.ends.add(q.ended(reason, bytes)) }
 
-// Close ends all plays, and delivers the queued end events. It gives up when ctx ends, but not
-// within the first second. It also gives up if the hook fails and accepts no event for a while. Ask
-// and Play must not be called afterwards.
+// Close queues an end event for each [Play] that has not ended, and delivers the queued end events
+// to the hook. Ask and Play must not be called afterwards.
+//
+// If not all events are delivered when ctx ends, Close drops the remaining events, but not within
+// the first second. If the hook fails and no event is delivered within a second, Close drops them
+// earlier.
 func (c *Client) Close(ctx context.Context) {
 	if c == nil || !c.plays.close() {
 		return

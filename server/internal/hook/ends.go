@@ -16,19 +16,22 @@ const (
 	// maxEnds is the maximum number of queued end events. It is large because all viewers of a
 	// server may leave at once. Each event takes about 500 bytes.
 	maxEnds = 8192
-	// endWorkers is the number of end events that are delivered concurrently. Their order does not
-	// matter, because there is only one end event for each ID.
+	// endWorkers is the number of goroutines that deliver end events to the hook. The order of the
+	// events does not matter, because each request to the hook has only one end event.
 	endWorkers = 2
-	// endPatience is how long the delivery of an end event is retried. It is long enough for the
-	// hook to restart.
+	// endPatience is how long the delivery of an end event to the hook is retried. It is long
+	// enough for the hook to restart.
 	endPatience = 30 * time.Second
-	// endGrace is how long Close delivers end events at least, even if its context ends earlier.
+	// endGrace is how long Close delivers end events to the hook at least, even if the context of
+	// Close ends earlier.
 	endGrace = time.Second
-	// endCheck is how long Close waits for another end event to be delivered if the hook fails.
+	// If the hook fails and no end event is delivered to it for endCheck, Close stops delivering
+	// events.
 	endCheck = time.Second
 )
 
-// An endQueue delivers end events to the hook. Its methods may be called from any goroutine.
+// An endQueue delivers end events to the hook. An end event reports that publishing, playing or
+// recording a stream has ended. The methods of an endQueue may be called from any goroutine.
 type endQueue struct {
 	poster  *poster
 	counts  *counter
@@ -70,7 +73,8 @@ func (q *endQueue) add(e Request) {
 func (q *endQueue) drop(e *Request, why error) {
 	q.dropped++
 	q.counts.count(e.Event, "dropped")
-	// Log only the 1st, 2nd, 4th, 8th, ..., so that a failing hook does not fill the log.
+	// Log only dropped events number 1, 2, 4, 8 and so on, so that a failing hook does not fill the
+	// log.
 	if q.dropped&(q.dropped-1) == 0 {
 		// A separate goroutine writes the log, because the log may block while the caller holds
 		// mutexes.
@@ -120,8 +124,8 @@ func (q *endQueue) deliver(e *Request) error {
 }
 
 // close closes the queue, and delivers the queued end events until ctx ends, but for at least
-// endGrace. It stops earlier if the hook fails and accepts no event for a while. It then calls
-// giveUp, which cancels the requests in progress, and waits for the workers.
+// endGrace. If the hook fails and no event is delivered for endCheck, close stops earlier. It then
+// calls giveUp, which cancels the requests in progress, and waits for the workers.
 func (q *endQueue) close(ctx context.Context, giveUp context.CancelFunc) {
 	q.mu.Lock()
 	q.closed = true

@@ -11,29 +11,31 @@ import (
 )
 
 const (
-	// maxPlays is the maximum number of plays in the table. Each takes about 700 bytes, so a full
-	// table takes 22 MiB.
+	// maxPlays is the maximum number of stored answers of the hook about players. Each takes about
+	// 700 bytes, so the maximum takes 22 MiB.
 	maxPlays = 32 << 10
-	// If the table has maxRefused plays or more, refusals are not stored, because clients with
-	// invented tokens must not fill the table.
+	// If maxRefused answers of the hook or more are stored, refusals are not stored any more,
+	// because clients with invented tokens must not use up maxPlays.
 	maxRefused = maxPlays / 4
-	// hlsIdle is how long the play of an HLS player continues without requests. It is longer than
-	// the longest segment.
+	// The Play of an HLS player ends when the player has sent no request for hlsIdle and the answer
+	// of the hook has expired. hlsIdle is longer than the longest segment.
 	hlsIdle = 20 * time.Second
 	// If the hook fails, further players with the same playKey get the same result for failedKeep,
 	// without another request. If the hook fails to renew an expired answer, the answer is used for
 	// failedKeep longer.
 	failedKeep = time.Second
-	// sweepEvery is the time between two searches of the table for plays that have ended.
+	// sweepEvery is the time between two searches of the table for entries that are not valid any
+	// more.
 	sweepEvery = time.Second
 )
 
-// A Play is an answer of the hook for all players with the same playKey.
+// A Play is a stored answer of the hook. Players with the same playKey share a Play.
 //
-// Players with connections have the same Play until all of them have left. A player that comes
-// after the answer has expired gets a new Play. HLS players have the same Play and ID as long as
-// they send requests. The first request after the answer has expired makes the Play ask the hook
-// again.
+// A player with a permanent connection keeps its Play until it leaves. After the answer has
+// expired, new players get a new Play.
+//
+// HLS players have no permanent connection. They keep their Play, and its ID, as long as they send
+// requests. After the answer has expired, their next request makes the Play ask the hook again.
 type Play struct {
 	t   *playTable
 	key playKey
@@ -53,7 +55,7 @@ type Play struct {
 	stale   bool
 	until   time.Time // when the answer expires
 	over    time.Time // end of the time that the hook allows; zero if there is no limit
-	players int       // players with connections, including those that wait for the answer
+	players int       // players with a permanent connection; some may wait for the answer
 	// waiters is the number of callers that wait for the answer. If all of them leave before the
 	// first answer arrives, forget cancels the request.
 	waiters int
@@ -62,8 +64,8 @@ type Play struct {
 	ended   bool
 }
 
-// A playTable has the current plays and the refusals that are still valid. Its methods may be
-// called from any goroutine.
+// A playTable stores answers of the hook: the Plays in use, and the refusals that are still valid.
+// Its methods may be called from any goroutine.
 type playTable struct {
 	asker   *asker
 	ends    *endQueue
@@ -90,9 +92,9 @@ func (p *Play) Answer() Answer {
 // Served counts n bytes as sent to a player.
 func (p *Play) Served(n int) { p.served.Add(int64(n)) }
 
-// End must be called when a player with a connection has left. bytes is the number of bytes that
-// were sent to the player and not counted by Served. If the player is the last one of p, the hook
-// gets an end event.
+// End must be called when a player with a permanent connection has left. bytes is the number of
+// bytes that were sent to the player, without the bytes that Served has counted. When the last
+// player of the Play has left, End queues an end event for the hook.
 func (p *Play) End(reason string, bytes int64) {
 	p.served.Add(bytes)
 	p.t.mu.Lock()
@@ -100,7 +102,7 @@ func (p *Play) End(reason string, bytes int64) {
 	p.t.leave(p, reason)
 }
 
-// leave removes a player with a connection from p. t.mu is held.
+// leave removes a player with a permanent connection from p. t.mu is held.
 func (t *playTable) leave(p *Play, reason string) {
 	if p.players--; p.players == 0 && !p.asking && p.allowed {
 		t.endPlay(p, reason)
@@ -119,7 +121,9 @@ func (t *playTable) endPlay(p *Play, reason string) {
 	}
 }
 
-// play is Client.Play for a prepared request.
+// play returns the Play for a request to play a stream. If the table has no valid answer for the
+// request, play asks the hook and waits for the answer. The request must have been completed with
+// prepare.
 func (t *playTable) play(ctx context.Context, q *Request) (*Play, error) {
 	key := q.key()
 	hls := q.Protocol == HLS
@@ -189,8 +193,9 @@ func (t *playTable) play(ctx context.Context, q *Request) (*Play, error) {
 	return p, nil
 }
 
-// decide asks the hook, and stores the answer in p for all callers that wait for it. If wanted ends
-// while the request is still in the queue, the hook is not asked.
+// decide sends a request about a player to the hook, and stores the answer in p. Then it wakes the
+// callers that wait for the answer. If the context wanted ends before the request is sent, decide
+// does not send it.
 func (t *playTable) decide(wanted context.Context, p *Play, q Request) {
 	defer t.deciding.Done()
 	defer p.forget()
@@ -214,7 +219,7 @@ func (t *playTable) decide(wanted context.Context, p *Play, q Request) {
 			p.over = now.Add(a.MaxTime)
 		}
 		p.allowed, p.until = true, now.Add(a.Keep)
-		// No caller waits for the answer any more, so end the play.
+		// The players have left before the answer arrived, so queue the end event at once.
 		if gone := t.plays[p.key] != p; gone && p.waiters == 0 || p.q.Protocol != HLS &&
 			p.players == 0 {
 			t.endPlay(p, "the client has gone")
@@ -266,7 +271,8 @@ func (t *playTable) sweep(now time.Time) {
 	}
 }
 
-// close ends all plays. It returns false if t was already closed.
+// close ends all Plays in the table, and sends end events for them to the hook. It returns false if
+// the table was already closed.
 func (t *playTable) close() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -286,7 +292,8 @@ func (t *playTable) wait() {
 	<-t.swept
 }
 
-// size returns the number of plays and refusals in the table.
+// size returns how many answers of the hook about players are in the table. It counts permissions
+// and refusals.
 func (t *playTable) size() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()

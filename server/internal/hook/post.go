@@ -39,7 +39,8 @@ type poster struct {
 	attempts, spent atomic.Int64 // number of attempts, and their total duration in ns
 }
 
-// newPoster returns a poster for url. connections is the maximum number of connections.
+// newPoster returns a poster, which sends HTTP requests to the hook at this URL. timeout is used
+// only in error messages. connections is the maximum number of connections to the hook.
 func newPoster(url string, timeout time.Duration, connections int) *poster {
 	return &poster{url: url, timeout: timeout, http: &http.Client{
 		Transport: &http.Transport{

@@ -17,7 +17,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/refuse"
 )
 
-// Version is the version of the request format.
+// Version is the version of the JSON that the hook receives.
 const Version = 1
 
 // An Event says what a Request is about.
@@ -49,7 +49,8 @@ type Request struct {
 	Time   time.Time `json:"time"`           // time of the event
 	Node   string    `json:"node,omitempty"` // address of this node; empty without a cluster
 	Stream string    `json:"stream"`         // the name that the client requested
-	// Public name of the stream. Set in end events, and for recordings.
+	// Name is the name under which the server has the stream. It may differ from Stream. It is set
+	// only in end events, and in requests about recordings.
 	Name     string `json:"name,omitempty"`
 	Protocol string `json:"protocol,omitempty"`
 	Address  string `json:"address,omitempty"`    // the client's IP address
@@ -68,8 +69,8 @@ type Request struct {
 // tokens have up to a thousand bytes.
 const maxShown = 4 << 10
 
-// prepare sets the fields Version, Node, Time and ID. The event of q must not be an end event.
-// prepare refuses a request that exceeds maxShown.
+// prepare completes a request: it sets the fields Version, Node, Time and ID. The event must not be
+// an end event. If the request exceeds maxShown, prepare returns a [refuse.Refusal].
 func (q *Request) prepare(node string) error {
 	if n := len(q.Query) + len(q.Token) + len(q.Agent); n > maxShown {
 		return refuse.New(http.StatusRequestURITooLong,
@@ -80,7 +81,9 @@ func (q *Request) prepare(node string) error {
 	return nil
 }
 
-// ended returns the end event for q. It does not contain the client's credentials.
+// ended returns the event that reports the end of a publisher, player or recording to the hook. q
+// is the earlier request about its beginning. bytes is the number of bytes transferred. The event
+// does not contain the client's credentials.
 func (q *Request) ended(reason string, bytes int64) Request {
 	e := *q
 	e.Forget()
@@ -117,22 +120,23 @@ type Answer struct {
 }
 
 const (
-	// maxAnswer is the maximum length of an answer's body, in bytes. A useful answer has a few
-	// hundred.
+	// maxAnswer is the maximum length of the body of the hook's response, in bytes. A useful body
+	// has a few hundred bytes.
 	maxAnswer = 16 << 10
 	// maxReason is the maximum length of the reason that is sent to the client, in bytes.
 	maxReason = 200
 
-	// keepDefault is how long an answer is used if it does not say. It is short, so that a player
-	// can be removed soon. It is long enough that only about one in five requests of an HLS player
-	// leads to a request to the hook.
+	// keepDefault is how long the hook's response is used if it does not contain cache_seconds. It
+	// is short, so that the hook can soon remove a player. It is long enough that only about one in
+	// five requests of an HLS player leads to a request to the hook.
 	keepDefault = 10 * time.Second
 	maxKeep     = time.Hour
-	// maxSeconds is the maximum of times in answers: one year.
+	// maxSeconds is the maximum of max_seconds, a time limit in the hook's response. It is one
+	// year.
 	maxSeconds = 366 * 24 * 3600
 )
 
-// An answerBody is the JSON of an answer.
+// An answerBody is the JSON in the hook's response.
 type answerBody struct {
 	Allow      *bool    `json:"allow"`
 	Reason     string   `json:"reason"`
@@ -194,8 +198,8 @@ func decodeAnswer(body []byte) (got answerBody, err error) {
 	return got, nil
 }
 
-// limited returns a with the limits in got. It returns an error if a value in got is invalid, or
-// does not apply to the event.
+// limited adds the limits in the hook's response to the Answer, and returns the result. If a limit
+// is invalid, or is not allowed in a response to this event, limited returns an error.
 func (a Answer) limited(event Event, got answerBody) (Answer, error) {
 	for _, f := range []struct {
 		name  string

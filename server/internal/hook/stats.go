@@ -8,7 +8,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/lock"
 )
 
-// An Outcome is the key of a request counter.
+// An Outcome consists of the event in a request to the hook and of the request's result. Requests
+// are counted by Outcome.
 type Outcome struct {
 	Event  Event
 	Result string // allowed, refused, failed or busy; for end events sent or dropped

@@ -90,7 +90,8 @@ func Logger(l *slog.Logger) *slog.Logger {
 // A handler aborts the process if the goroutine that logs holds a mutex.
 type handler struct{ slog.Handler }
 
-// Enabled does the check, because a Logger calls it first for every message.
+// Enabled aborts the process if the calling goroutine holds a mutex. A Logger calls Enabled first
+// for each message, even if the level of the message is disabled.
 func (h handler) Enabled(ctx context.Context, level slog.Level) bool {
 	id := goroutine()
 	held.mu.Lock()

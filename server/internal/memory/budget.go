@@ -38,22 +38,22 @@ const (
 	// trimAbove is a threshold in sixteenths of the budget. If the memory in use plus the idle
 	// blocks exceed it, the idle blocks are freed.
 	trimAbove = 12
-	// admitBelow is the threshold of Admit, in sixteenths of the budget. Only the last steps have a
-	// higher threshold.
+	// If more than admitBelow sixteenths of the budget are in use, Admit refuses new clients. Only
+	// the steps that run as a last resort have a higher threshold.
 	admitBelow = 13
-	// slowdown is how long a Check delays a publisher if data arrives faster than memory can be
-	// freed.
+	// slowdown is how long Budget.Check delays a publisher if data arrives faster than memory can
+	// be freed.
 	slowdown = 10 * time.Millisecond
 )
 
-// A Step frees memory when more than Above sixteenths of the budget are in use.
+// A Step frees memory when the memory in use exceeds the threshold of the Step.
 type Step struct {
 	Name  string // for metrics and the log
-	Above int
-	Heap  bool // whether Free frees heap memory, which lowers Used only at the next collection
-	// Free frees about excess bytes, or fewer if it cannot find so many, and returns their number.
-	// It may return before the memory is free. If it is called again before that, it may count the
-	// same bytes again.
+	Above int    // the threshold, in sixteenths of the budget
+	Heap  bool   // whether Free frees heap memory, which lowers Used only at the next collection
+	// Free frees about excess bytes, and returns how many bytes it frees. If it finds less memory
+	// to free, it returns a smaller number. Free may return before the memory is free. A further
+	// call in the meantime may count the same bytes again.
 	Free func(excess int64) int64
 }
 
@@ -67,7 +67,8 @@ type Budget struct {
 
 	heap   atomic.Int64 // bytes in use outside the pool
 	cycles atomic.Int64 // completed garbage collections
-	// promised is how many bytes of heap the steps have freed since heap was measured.
+	// promised is how many bytes of heap memory the Budget's steps have freed (see [Step]) since
+	// the heap was last measured.
 	promised atomic.Int64
 	high     atomic.Int64 // maximum of Used so far
 
@@ -76,7 +77,7 @@ type Budget struct {
 
 	freeing chan struct{} // has an element while a goroutine runs the steps
 
-	// Only used by the goroutine that runs the steps.
+	// Only free uses the following fields.
 	lastCare   time.Time // when a step was last logged
 	promisedIn int64     // cycles when promised was last increased
 }
@@ -89,8 +90,9 @@ func New(limit int64, p *millrace.Pool, log *slog.Logger) *Budget {
 	return b
 }
 
-// Add adds steps. Steps with the same threshold run in the order in which they were added. Add must
-// be called before Run and before the first Check.
+// Add adds steps, which free memory if usage exceeds their thresholds. Steps with the same
+// threshold run in the order in which they were added. Add must be called before Run and before the
+// first Check.
 func (b *Budget) Add(steps ...Step) {
 	if b == nil {
 		return
@@ -136,7 +138,7 @@ func (b *Budget) Admit() error {
 	return nil
 }
 
-// Check frees memory if too much is in use. It must be called before memory is allocated, and may
+// Check frees memory if too much is in use. It must be called before memory is allocated. It may
 // block.
 func (b *Budget) Check() {
 	if b == nil {
@@ -166,14 +168,16 @@ func (b *Budget) Check() {
 	}
 }
 
-// free runs the steps. The caller has put an element into freeing, so that no other goroutine runs
-// them.
+// free returns idle memory blocks, and runs each [Step] with an exceeded threshold. Only one
+// goroutine may run free at a time: before the call, the goroutine puts an element into the channel
+// freeing.
 func (b *Budget) free() {
 	if st := b.pool.Stats(); b.heap.Load()+st.InUse+st.Idle > b.mark(trimAbove) && st.Idle > 0 {
 		b.pool.Trim()
 	}
-	// promised is reset only after two collections, because the first one may have begun before the
-	// memory was freed, and may have counted that memory.
+	// Keep counting the bytes in promised until two garbage collections have completed. The first
+	// collection may have begun before a step freed the bytes, and may have measured them as in
+	// use.
 	if b.cycles.Load() > b.promisedIn+1 {
 		b.promised.Store(0)
 	}

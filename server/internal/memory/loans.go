@@ -7,7 +7,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/lock"
 )
 
-// Loans tracks the memory that responses use. The zero value is ready to use.
+// Loans tracks the memory that responses use, and can end responses to free memory. The zero value
+// is ready to use.
 type Loans struct {
 	mu    lock.Mutex
 	list  list.List // of *Loan, least recently renewed first
@@ -25,21 +26,21 @@ type Loan struct {
 	ended chan struct{} // nil until the Loan is ended; closed when end has returned
 }
 
-// ErrFull is the refusal of a response because other responses use all memory for responses and
-// make progress.
+// ErrFull refuses a response. Other responses use all the memory that responses may use, and their
+// clients are still reading them.
 var ErrFull = Short(
 	"answers that clients have not taken yet hold as much memory as they may").After(time.Second)
 
-// Add adds a response that uses this many bytes. If the memory is needed, Loans calls end. end must
-// make the response end soon, without waiting for it. The response must call Done when it has
-// ended.
+// Add adds a response that uses this many bytes. If the memory is needed, Loans calls end, which
+// must make the response end soon, without waiting for the end. The response must call Done on the
+// Loan when it has ended.
 func (l *Loans) Add(bytes int64, end func()) *Loan {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.add(bytes, end)
 }
 
-// add is Add for callers that hold l.mu.
+// add adds a response like Add. l.mu is held.
 func (l *Loans) add(bytes int64, end func()) *Loan {
 	loan := &Loan{of: l, since: time.Now(), bytes: bytes, end: end}
 	loan.place = l.list.PushBack(loan)
@@ -47,11 +48,14 @@ func (l *Loans) add(bytes int64, end func()) *Loan {
 	return loan
 }
 
-// AddWithin is like Add, but the sum of all Loans must not exceed limit bytes. A limit of 0 means
-// no limit. To make room, AddWithin ends the oldest Loans. after is how long a Loan must not have
-// been renewed before it may be ended. If there is still not enough room, AddWithin returns
-// ErrFull. Loans that were ended but have not called Done yet do not count. Including these, the
-// sum may be at most twice the limit.
+// AddWithin adds a response like Add, if the sum of all Loans then is at most limit bytes. A limit
+// of 0 means no limit.
+//
+// To make room, AddWithin ends the oldest Loans. after is the minimum time since such a Loan was
+// last renewed. If there is still not enough room, AddWithin returns ErrFull.
+//
+// A Loan that was ended does not count, even before its response has called Done. Together with the
+// ended Loans, however, the sum is at most twice the limit.
 func (l *Loans) AddWithin(limit int64, after time.Duration, bytes int64, end func()) (*Loan,
 	error) {
 	l.mu.Lock()
@@ -68,8 +72,10 @@ func (l *Loans) AddWithin(limit int64, after time.Duration, bytes int64, end fun
 	return loan, nil
 }
 
-// Grow adds bytes to a Loan, and makes room like AddWithin. It returns ErrFull if there is not
-// enough room, or if the Loan was ended.
+// Grow adds bytes to a Loan. The sum of all Loans must not exceed limit bytes. A limit of 0 means
+// no limit. To make room, Grow ends the oldest Loans. after is the minimum time since such a Loan
+// was last renewed. If there is still not enough room, or if this Loan was ended, Grow returns
+// ErrFull.
 func (loan *Loan) Grow(limit int64, after time.Duration, bytes int64) error {
 	if loan == nil {
 		return nil
@@ -95,8 +101,9 @@ func (l *Loans) fits(limit, bytes int64) bool {
 	return limit == 0 || l.bytes-l.going+bytes <= limit && l.bytes+bytes <= 2*limit
 }
 
-// makeRoom selects the Loans to end before the given number of bytes is added. l.mu is held. The
-// caller passes the result to endAll after it has unlocked l.mu.
+// makeRoom selects the oldest Loans to end, so that the given number of bytes can be added within
+// limit. after is the minimum time since a selected Loan was last renewed. l.mu is held. After the
+// caller has unlocked l.mu, it passes the result to endAll.
 func (l *Loans) makeRoom(limit int64, after time.Duration, bytes int64) []*Loan {
 	excess := l.bytes - l.going + bytes - limit
 	if limit == 0 || excess <= 0 {
@@ -106,10 +113,12 @@ func (l *Loans) makeRoom(limit int64, after time.Duration, bytes int64) []*Loan 
 	return ending
 }
 
-// expire selects the oldest Loans, until their sum is at least excess bytes. after is how long a
-// Loan must not have been renewed before it may be selected. If again is set, Loans that were
-// already ended are included in freed. l.mu is held. The caller passes ending to endAll after it
-// has unlocked l.mu.
+// expire selects the oldest Loans to end, until the selected Loans use at least excess bytes. It
+// returns the number of bytes that they use as freed. after is the minimum time since a selected
+// Loan was last renewed.
+//
+// If again is true, Loans that were already ended count as selected, but the result ending does not
+// contain them. l.mu is held. After the caller has unlocked l.mu, it passes ending to endAll.
 func (l *Loans) expire(excess int64, after time.Duration, again bool) (ending []*Loan,
 	freed int64) {
 	for e := l.list.Front(); e != nil && freed < excess; e = e.Next() {
@@ -129,7 +138,8 @@ func (l *Loans) expire(excess int64, after time.Duration, again bool) (ending []
 	return ending, freed
 }
 
-// endAll calls the end functions of Loans. l.mu must not be held.
+// endAll ends Loans: it calls the end function of each Loan. The mutex of their Loans must not be
+// held.
 func endAll(ending []*Loan) {
 	for _, loan := range ending {
 		loan.end()
@@ -137,8 +147,8 @@ func endAll(ending []*Loan) {
 	}
 }
 
-// Renew must be called when the client has received some data. It makes the Loan the newest one. It
-// returns false if the Loan was ended.
+// Renew must be called when the client has received some data. It makes the Loan the newest one. If
+// the Loan was ended, Renew returns false.
 func (loan *Loan) Renew() bool {
 	if loan == nil {
 		return true
@@ -156,8 +166,9 @@ func (loan *Loan) Renew() bool {
 	return true
 }
 
-// Done must be called when the response does not use the memory any more. When Done returns, end is
-// not running and will not be called. Further calls of Done do nothing.
+// Done must be called when the response does not use the memory any more. If the end function of
+// the Loan is running, Done waits for it. After Done, the end function is not called any more. Done
+// may be called several times.
 func (loan *Loan) Done() {
 	if loan == nil {
 		return
@@ -194,8 +205,9 @@ func (l *Loans) Bytes() int64 {
 	return l.bytes
 }
 
-// Free ends the oldest responses, until they use excess bytes. after is how long a response must
-// not have been renewed before it may be ended. Free is for the Free of a [Step].
+// Free ends the oldest responses to free excess bytes, and returns the number of bytes that these
+// responses use. after is the minimum time since the Loan of such a response was last renewed. Free
+// can be called from the function Free of a [Step].
 func (l *Loans) Free(excess int64, after time.Duration) (freed int64) {
 	l.mu.Lock()
 	ending, freed := l.expire(excess, after, true)

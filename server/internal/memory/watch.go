@@ -57,8 +57,9 @@ func (b *Budget) Run(ctx context.Context) {
 			if at.Sub(given) < giveEvery {
 				continue
 			}
-			// If the process has allocated more than the idle memory since the last check, it will
-			// probably need that memory again.
+			// Return the idle memory to the system. If the process has allocated at least as many
+			// bytes since the last check, keep the memory, because the process will probably need
+			// it again soon.
 			if grown := r.allocated - allocated; idle > giveBytes && grown < idle {
 				b.pool.Trim()
 				debug.FreeOSMemory()
@@ -74,8 +75,9 @@ func (b *Budget) afterGC() (stop func()) {
 	var stopped atomic.Bool
 	type sentinel struct{ _ *byte }
 	var rearm func(s *sentinel)
-	// A collection may count blocks that were returned to the pool later. The lowest of several
-	// measurements is therefore the best one.
+	// A measurement may be too high, because a garbage collection may count memory blocks that were
+	// returned to the pool after it. The lowest of the last three measurements is therefore the
+	// best one.
 	var last [3]int64
 	n := 0
 	rearm = func(s *sentinel) {
@@ -95,8 +97,8 @@ func (b *Budget) afterGC() (stop func()) {
 	return func() { stopped.Store(true) }
 }
 
-// bound lowers the measurement of the heap if it exceeds the size of all objects, including
-// garbage.
+// bound lowers the measured size of the heap in use if the measurement is too high. The upper limit
+// is the size of all heap objects, including garbage, plus the memory of stacks and of the runtime.
 func (b *Budget) bound(r *runtimeStats) {
 	st := b.pool.Stats()
 	if most := max(0, r.objects-st.InUse-st.Idle) + r.overhead; b.heap.Load() > most {

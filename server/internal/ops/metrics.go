@@ -43,7 +43,7 @@ type collector struct{ of *Observer }
 // Describe sends nothing, which makes this an unchecked collector.
 func (collector) Describe(chan<- *prometheus.Desc) {}
 
-// Collect implements prometheus.Collector.
+// Collect sends the server's current counters to Prometheus.
 func (m collector) Collect(ch chan<- prometheus.Metric) {
 	c, o := scrape{ch}, m.of
 	c.gauges("build_info", "Always 1; the label says which version runs.", "version",
@@ -132,7 +132,9 @@ func (c scrape) addStreams(st live.Stats) {
 	c.gauge("kept_bytes", "Bytes of streams that are kept for viewers.", st.KeptBytes)
 }
 
-// memoryOwners returns the bytes in use and the idle bytes by owner.
+// memoryOwners returns how many bytes of memory each part of the server uses, such as streams,
+// downloads and blobs. The key "idle" is for unused bytes. heap is the memory in use outside the
+// pool of memory blocks.
 func (o *Observer) memoryOwners(streams live.Stats, heap int64) map[string]int64 {
 	pool, downloads, blobs := millrace.DefaultPool().Stats(), o.Files.BlockBytes(),
 		o.Blobs.BlockBytes()
@@ -144,7 +146,7 @@ func (o *Observer) memoryOwners(streams live.Stats, heap int64) map[string]int64
 	}
 }
 
-// collectMemory reports the memory by owner and by purpose.
+// collectMemory sends the metrics about the server's memory.
 func (o *Observer) collectMemory(c scrape, streams live.Stats) {
 	st := o.Budget.Memory.Stats()
 	c.gauge("memory_budget_bytes",
@@ -247,7 +249,8 @@ func (c scrape) refusals(r *access.Refusals) {
 	}
 }
 
-// addHook reports requests to the hook. It does nothing if h is nil.
+// addHook writes the metrics about the requests that this server sends to the hook. If h is nil, it
+// writes nothing.
 func (c scrape) addHook(h *hook.Client) {
 	if h == nil {
 		return

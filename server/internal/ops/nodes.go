@@ -46,8 +46,8 @@ type nodes struct {
 	mu   lock.Mutex // held during requests to nodes, which take at most reportTimeout
 	at   time.Time  // when last was fetched
 	last []NodeReport
-	// Failures by node. After a failure, a node that has not proved that it knows the token gets no
-	// request for failedPause.
+	// failed has the failed requests by node. A node in it gets no request for failedPause, unless
+	// the node has proved that it knows the cluster's token.
 	failed map[string]failedReport
 }
 

@@ -21,7 +21,7 @@ type Operator struct {
 	log      *slog.Logger
 }
 
-// NewOperator returns an Operator for the streams of o.
+// NewOperator returns an Operator, which lists and ends the streams of o.Hub and their viewers.
 func NewOperator(o *Observer) *Operator {
 	return &Operator{streams: live.NewOperator(o.Hub), budget: o.Budget, refusals: o.Refusals,
 		log: o.Log}
@@ -61,7 +61,7 @@ func (o *Operator) Stream(w http.ResponseWriter, r *http.Request) {
 
 const (
 	// refuseEnded is how long the publishers of an ended stream are refused if the request does not
-	// set a time. It is long enough for the encoder's user to notice.
+	// contain for=DURATION. It is long enough for the encoder's user to notice.
 	refuseEnded = time.Minute
 	// maxRefuseEnded is the maximum time for which publishers may be refused, so that every refusal
 	// ends at some time.
@@ -83,8 +83,8 @@ func (o *Operator) EndStream(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	// Without a stream, the name may be a typo. If the request sets a time, however, the operator
-	// may refuse a name in advance.
+	// If there is no such stream, the name may be a typo, so the request is refused. If the request
+	// contains for=DURATION, however, the operator may want to refuse publishers in advance.
 	if _, here := o.streams.Stream(name); !here && text == "" {
 		o.refusals.Refuse(access.Reader, w, r,
 			refuse.New(http.StatusNotFound, "no stream %.200q", name))

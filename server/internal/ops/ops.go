@@ -61,9 +61,9 @@ type Cluster struct {
 	others   nodes
 }
 
-// NewCluster returns a Cluster that reports about n, and borrows its arguments. s is nil if only
-// the node stores its segments. secret knows which other nodes have proved that they know the
-// cluster's token.
+// NewCluster returns a Cluster, which reports the state of the node n and of the other nodes in its
+// cluster. s is nil if only the node stores its HLS segments. secret has a record of the nodes that
+// have proved that they know the cluster's token. NewCluster borrows its arguments.
 func NewCluster(n *cluster.Node, o *cluster.Objects, s *cluster.Segments,
 	secret *cluster.Secret) *Cluster {
 	from := func(node, path string) cluster.Fetch { return o.From(node, path, 0, false) }

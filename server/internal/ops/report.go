@@ -21,8 +21,9 @@ type Report struct {
 type ServerReport struct {
 	MemoryOwners map[string]int64 `json:"memory_by_owner"` // as the metric memory_owner_bytes
 
-	// Operator is set if the client may use the operator's actions, because it connects from this
-	// machine or uses the admin listener.
+	// Operator says whether the web page shows figures for the operator, such as memory and
+	// traffic. It is set on the admin listener. On the main listener, it is set if other machines
+	// cannot reach the listener and the request comes from this machine.
 	Operator bool `json:"operator"`
 
 	Version string `json:"version"`
@@ -44,8 +45,8 @@ type ServerReport struct {
 	// Loopback is set if only this machine can reach the main listener.
 	Loopback bool `json:"loopback"`
 
-	RTMPLoopback  bool `json:"rtmp_loopback"`  // the same for the RTMP listener
-	RTMPSLoopback bool `json:"rtmps_loopback"` // the same for the RTMPS listener
+	RTMPLoopback  bool `json:"rtmp_loopback"`  // as Loopback, for the RTMP listener
+	RTMPSLoopback bool `json:"rtmps_loopback"` // as Loopback, for the RTMPS listener
 }
 
 // A NodeReport is the report of another node. If there is none, Error is the reason.
@@ -56,8 +57,8 @@ type NodeReport struct {
 	Streams []live.StreamInfo `json:"streams"`
 }
 
-// streamBytes is an upper limit for the memory in bytes of one stream in a report, both as a value
-// and as JSON.
+// streamBytes is an upper limit for the memory in bytes that the response to /api/streams needs per
+// stream. It includes the Go value and the JSON.
 const streamBytes = 2 << 10
 
 // nodeStreams returns the number of streams in the reports of other nodes.
@@ -68,8 +69,9 @@ func (r *Report) nodeStreams() (n int) {
 	return n
 }
 
-// hideAddresses removes the addresses of publishers. It copies the slices of other nodes before it
-// changes them, because other reports share them.
+// hideAddresses removes the addresses of publishers from the report. Several reports share the
+// lists of streams of other nodes. hideAddresses therefore replaces these lists with changed
+// copies.
 func (r *Report) hideAddresses() {
 	hideAddresses(r.Streams)
 	r.Nodes = slices.Clone(r.Nodes)

@@ -17,12 +17,14 @@ func (c scrape) counter(name, help string, value int64) {
 	c.send(prometheus.CounterValue, name, help, float64(value))
 }
 
-// gauges sends a gauge for each element of values. The keys are the values of the label.
+// gauges sends gauges that have the same name and differ in one label. label is the name of the
+// label. values has the value of the gauge for each value of the label.
 func (c scrape) gauges(name, help, label string, values map[string]int64) {
 	c.sendAll(prometheus.GaugeValue, name, help, label, values)
 }
 
-// counters sends a counter for each element of values. The keys are the values of the label.
+// counters sends counters that have the same name and differ in one label. label is the name of the
+// label. values has the value of the counter for each value of the label.
 func (c scrape) counters(name, help, label string, values map[string]int64) {
 	c.sendAll(prometheus.CounterValue, name, help, label, values)
 }

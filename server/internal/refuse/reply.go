@@ -13,8 +13,8 @@ const (
 	// response can reach a client on the other side of the world, and the client can stop sending.
 	bodyWait = 2 * time.Second
 
-	// bodyBytes is the maximum number of bytes to receive in bodyWait. It is a quarter of the bytes
-	// that arrive over one gigabit per second.
+	// bodyBytes is the maximum number of bytes to receive in bodyWait. A connection with one
+	// gigabit per second can transfer four times as many bytes in this time.
 	bodyBytes = 64 << 20
 )
 

@@ -38,7 +38,8 @@ type Conn struct {
 	Terms live.Terms
 }
 
-// A writer writes the protocol's replies. Its Writer changes during a connection.
+// A writer writes RTMP messages to a client. They go to its Writer, which is replaced during the
+// connection, for example when a stream begins.
 type writer struct{ io.Writer }
 
 // An Acceptor accepts RTMP clients for the streams of a Hub.
@@ -70,8 +71,9 @@ func (d *Acceptor) Accept(conn net.Conn, deadline time.Time) (*Conn, *rtmp.Reque
 	return c, want, nil
 }
 
-// countInput counts received data in the Acceptor's account, and limits the time of each message.
-// It is for clients that do not publish.
+// countInput makes the Acceptor count the memory for data that it receives from the client. If the
+// client takes longer than StallTimeout to send a message, the connection is closed. countInput is
+// for clients that do not publish.
 func (c *Conn) countInput() {
 	c.proto.SetPool(c.acceptor.clients)
 	conn := c.conn
@@ -131,8 +133,8 @@ func (c *Conn) RemoteAddr() string { return c.conn.RemoteAddr().String() }
 
 func (c *Conn) log() *slog.Logger { return c.acceptor.cfg.Log }
 
-// plain returns the TCP connection that conn wraps. If conn uses TLS, plain returns conn. A Reader
-// of a TCP connection uses no memory while it waits.
+// plain returns the TCP connection that conn wraps. A Reader that reads from the TCP connection
+// uses no memory while it waits for data. If conn uses TLS, plain returns conn.
 func plain(conn net.Conn) io.ReadWriter {
 	if tcp := tcpconn.Plain(conn); tcp != nil {
 		return tcp
@@ -145,7 +147,7 @@ func (c *Conn) close() {
 	c.release()
 }
 
-// release releases the protocol's memory. It must be called at the end of the connection.
+// release releases the memory for received data. It must be called at the end of the connection.
 func (c *Conn) release() {
 	c.ended = true
 	c.proto.Release()
@@ -175,10 +177,14 @@ func errorCode(want *rtmp.Request, status int) string {
 	return "NetStream.Play.Failed"
 }
 
-// Publish relays the client's stream under the given name until the stream ends. If the client has
-// ended the stream, the connection stays open and the caller may call Next. Otherwise Publish ends
-// the connection. If the stream cannot begin, Publish returns a [refuse.Refusal], with which the
-// caller must call Refuse.
+// Publish relays the client's stream under the given name. It returns nil when the stream has
+// ended:
+//
+//   - If the client has ended the stream, the connection stays open, and the caller may call Next.
+//   - Otherwise Publish has ended the connection.
+//
+// If the stream cannot begin, Publish returns a [refuse.Refusal]. The caller must then pass it to
+// Refuse.
 func (c *Conn) Publish(name string) error {
 	p, err := c.acceptor.hub.Open(name, c.conn.RemoteAddr().String(), c.Terms)
 	if err != nil {
@@ -247,7 +253,8 @@ func (c *Conn) receive(p *live.Publisher) error {
 	}
 }
 
-// listenTo makes package ingest read the connection until takeBack is called.
+// listenTo gives the connection to package ingest, which then reads the publisher's data. takeBack
+// must be called at the end.
 func (c *Conn) listenTo(p *live.Publisher) ingest.Conn {
 	in := p.Ingest(c.conn)
 	c.out.Writer = in
@@ -258,7 +265,8 @@ func (c *Conn) listenTo(p *live.Publisher) ingest.Conn {
 	return in
 }
 
-// takeBack reverses listenTo. It returns false if the connection has ended.
+// takeBack takes the connection back from package ingest, so that c can use it again. If the
+// connection has ended, takeBack returns false.
 func (c *Conn) takeBack(in ingest.Conn) bool {
 	conn, err := in.Release()
 	if err != nil {
@@ -268,7 +276,8 @@ func (c *Conn) takeBack(in ingest.Conn) bool {
 	return true
 }
 
-// read makes c read from rest after the bytes that are already buffered.
+// read replaces the connection from which c reads. c first returns the bytes that it has already
+// received, and then reads from rest.
 func (c *Conn) read(rest io.Reader) {
 	early, _ := c.r.Peek(c.r.Buffered())
 	if len(early) > 0 {

@@ -11,9 +11,10 @@ import (
 	"github.com/millrace-io/millrace/server/internal/lock"
 )
 
-// MaxHandshakes is the maximum number of RTMP connections that have sent nothing yet. It is also
-// the maximum number of connections that have sent something but no complete request. Each of these
-// needs at most 32 KiB, for at most --header-timeout. Publishers and viewers have other limits.
+// MaxHandshakes is the maximum number of RTMP connections that have sent nothing yet. As many
+// further connections may have sent something, but no complete request. A connection without a
+// complete request needs at most 32 KiB, for at most --header-timeout. Publishers and viewers have
+// other limits.
 const MaxHandshakes = 512
 
 // Handshakes has all RTMP connections that have not sent a complete request yet. Clients send the
@@ -39,11 +40,12 @@ type handshake struct {
 	from netip.Addr // address of the client, or of its proxy while the client is unknown
 }
 
-// errEvicted is the error of a connection that was closed to make room for a new one.
+// errEvicted is the error of a connection that was closed because too many connections had not sent
+// a complete request.
 var errEvicted = errors.New("closed while silent to make room for new connections")
 
-// peerOf returns the address of the peer of a connection. If the peer is a proxy, it does not wait
-// for the PROXY header.
+// peerOf returns the address of the peer of a connection, which is the client or a proxy. It does
+// not wait for the PROXY header.
 func peerOf(conn net.Conn) netip.Addr {
 	if p := proxy.Of(conn); p != nil {
 		return proxy.KeyOf(p.TCPConn.RemoteAddr())
@@ -51,8 +53,8 @@ func peerOf(conn net.Conn) netip.Addr {
 	return proxy.KeyOf(conn.RemoteAddr())
 }
 
-// add adds conn to the connections that have sent nothing. It borrows conn until remove. It may
-// close a connection to make room.
+// add adds conn, which has sent nothing yet. Handshakes borrows conn until remove is called. If too
+// many connections have sent nothing, add closes one of them.
 func (h *Handshakes) add(conn net.Conn) {
 	h.mu.Lock()
 	victim := h.silent.add(handshake{conn, peerOf(conn)})
@@ -62,8 +64,8 @@ func (h *Handshakes) add(conn net.Conn) {
 	}
 }
 
-// begin must be called when conn has sent something. client is the client's address. begin may
-// close a connection to make room.
+// begin records that conn has sent its first bytes. client is the client's address. If too many
+// connections have an incomplete request, begin closes one of them.
 func (h *Handshakes) begin(conn net.Conn, client net.Addr) {
 	h.mu.Lock()
 	var victim net.Conn

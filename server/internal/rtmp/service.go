@@ -100,9 +100,9 @@ func (v *Service) serveConn(conn net.Conn) {
 	}
 }
 
-// serveRequest serves a request of a client. It returns when the publisher has ended, or when it
-// has passed the viewer to other goroutines. If it returns false, it has refused the request and
-// ended the connection.
+// serveRequest serves a client's request to publish or watch a stream. For a publisher, it returns
+// when the publisher has ended. For a viewer, it returns when other goroutines serve the viewer. If
+// the request is refused, serveRequest ends the connection and returns false.
 func (v *Service) serveRequest(conn net.Conn, c *Conn, want *rtmp.Request) bool {
 	client := conn.RemoteAddr().String()
 	name, err := v.Check(want)
@@ -129,7 +129,8 @@ func (v *Service) serveRequest(conn net.Conn, c *Conn, want *rtmp.Request) bool 
 	return err == nil
 }
 
-// clientContext returns a context that contains the account of the client's address.
+// clientContext returns a context from which [address.Of] gets the [address.Account] of the client.
+// The account limits the use of the server by one address.
 func clientContext(conn net.Conn) context.Context {
 	if p := proxy.Of(conn); p != nil {
 		return address.NewContext(context.Background(), p)
@@ -218,8 +219,9 @@ func (v *Service) Check(want *rtmp.Request) (name string, err error) {
 	return name, policy.MayRead(token, name, "NAME?token=TOKEN")
 }
 
-// serveAs serves a client that requests the stream called name, and returns the public name of the
-// stream. If there is a hook, it decides about the client and the public name.
+// serveAs lets a client publish or watch a stream. name is the name that the client has requested.
+// If there is a hook, it decides whether the client is allowed, and may choose another name for the
+// stream. serveAs returns the name under which the server has the stream.
 func (v *Service) serveAs(ctx context.Context, c *Conn, want *rtmp.Request, name string) (_ string,
 	err error) {
 	q := &hook.Request{Event: hook.PlayBegin, Stream: name, Protocol: "rtmp",

@@ -39,8 +39,9 @@ func (c *Conn) Watch(ctx context.Context, name string) error {
 		return nil
 	}
 	if err == nil {
-		// Start adds its messages after the replies to the client's earlier messages. It fails if
-		// there are too many bytes.
+		// Start appends messages for the client to the variable first, which already contains the
+		// replies to the client's earlier messages. If first becomes longer than fanout.MaxReplies
+		// bytes, Start fails.
 		if err = c.proto.Start(); err != nil {
 			v.Decline()
 		}
@@ -83,7 +84,7 @@ func (c *Conn) readWaiting(ctx context.Context) (waiting context.Context, stop f
 	}
 }
 
-// earlyReplies stores the protocol's replies to a viewer until the stream begins.
+// earlyReplies stores RTMP messages for a viewer until the stream begins.
 type earlyReplies struct{ millrace.Chain }
 
 func (r *earlyReplies) Write(p []byte) (int, error) {
@@ -130,8 +131,8 @@ func (c *Conn) readLoop(pause func()) (err error) {
 
 var errReplies = fmt.Errorf("a viewer asks and takes no answers: %d bytes wait", fanout.MaxReplies)
 
-// replies sends the protocol's replies to a viewer. It uses Viewer.Reply, because another goroutine
-// may be writing the stream to the connection.
+// replies sends RTMP messages to a viewer that already receives the stream. It uses Viewer.Reply,
+// because another goroutine may be writing the stream to the connection.
 type replies struct{ to *fanout.Viewer }
 
 func (r replies) Write(p []byte) (int, error) {

@@ -32,8 +32,10 @@ type clusterNode struct {
 	hls       *cluster.RemoteHLS
 }
 
-// openNode makes this server a node of the cluster of cfg. It changes streams, so that the cluster
-// shares this server's streams. It returns nil if cfg names no cluster. The caller must call close.
+// openNode makes this server a node of the cluster in cfg. It sets the fields Cluster and HLSStore
+// of streams, the configuration of the live streams, so that the nodes of the cluster share the
+// streams. The caller must call close on the result. If there is no cluster in cfg, the result is
+// nil.
 func openNode(cfg *Config, streams *live.Config) (*clusterNode, error) {
 	if cfg.Cluster == "" {
 		return nil, nil
@@ -77,9 +79,9 @@ func openSegments(cfg *Config) (*cluster.Segments, error) {
 		cfg.ClusterLease, cfg.SegmentsKeep, cfg.Log)
 }
 
-// nodeTLS returns the TLS configuration for connections to other nodes. It trusts the system's
-// certificate authorities and the authorities in the file of --cluster-ca. If there is no such
-// file, nodeTLS returns nil, which means that only the system's authorities are trusted.
+// nodeTLS returns the TLS configuration for connections to other nodes. With --cluster-ca, it
+// trusts the certificate authorities in that file in addition to the system's authorities. Without
+// --cluster-ca, nodeTLS returns nil. A nil configuration trusts the system's authorities only.
 func (c *Config) nodeTLS() (*tls.Config, error) {
 	if c.ClusterCA == "" {
 		return nil, nil
@@ -176,12 +178,14 @@ func (c *Config) self() string {
 	return strings.TrimRight(c.Advertise, "/")
 }
 
-// admit returns a handler that passes the requests of other nodes to next, and all other requests
-// to others. next finds the address of the requesting node in the context. A node must prove that
-// it knows the cluster's token, but needs no other token. If the proof is wrong, the request is
-// refused.
+// admit returns a handler that passes the requests of other nodes to the handler next, and all
+// other requests to the handler others.
 //
-// n is nil if the server is not in a cluster.
+// A node must prove with each request that it knows the cluster's token. It needs no other token.
+// If the proof is wrong, the request is refused. If the proof is right, next finds the address of
+// the node in the context of the request (see access.NodeOf).
+//
+// n is nil if the server is not in a cluster. The requests of nodes are then refused.
 func (n *clusterNode) admit(refusals *access.Refusals, next, others http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, ok := r.Header[cluster.HeaderProof]; !ok {

@@ -293,16 +293,18 @@ const (
 	// segments in Redis.
 	maxSegmentsKeep = time.Hour
 
-	// minAddressBytes is the minimum of --max-address-bytes, in bytes per second. At this rate,
-	// each step of a download takes less time than the default of --stall-timeout.
+	// minAddressBytes is the minimum of --max-address-bytes, in bytes per second. Downloads are
+	// sent in pieces of up to 256 KiB. At the minimum, a client receives such a piece within the
+	// default of --stall-timeout.
 	minAddressBytes = 64 << 10
 
 	// MinMemory is the minimum of --memory in bytes. It suffices for one stream at the default
 	// limits, with viewers and HLS.
 	MinMemory = 64 << 20
 
-	// maxKeepFrames is the maximum of --keep-frames. It limits a stream's lists of frames and
-	// pieces to 90 MiB. --keep-bytes does not limit these lists, because frames may be empty.
+	// maxKeepFrames is the maximum of --keep-frames. The lists that describe the frames of a stream
+	// then need at most 90 MiB. --keep-bytes does not limit these lists, because it counts only the
+	// bytes in frames, and a frame may be empty.
 	maxKeepFrames = 1 << 20
 
 	// maxBlobBytes is the maximum of --max-blob-bytes. No disk has as many bytes, and adding such

@@ -44,7 +44,8 @@ const (
 	plainBytes, tlsBytes = 12 << 10, 36 << 10
 )
 
-// note implements http.Server.ConnState.
+// note records that net/http has changed the state of a connection. It is for
+// http.Server.ConnState.
 func (c *connections) note(conn net.Conn, state http.ConnState) {
 	p := proxy.Of(conn)
 	if p == nil {
@@ -90,8 +91,8 @@ func (c *connections) add(p *proxy.Conn) {
 	switch {
 	case refused:
 		_ = p.Close()
-		// A separate goroutine, because the log may block, and net/http accepts no further
-		// connection until add returns.
+		// Log in a separate goroutine, because writing the log may block. net/http accepts no
+		// further connection until this function returns.
 		go c.clients.refusals.Note(access.Reader, refuse.New(0,
 			"all %d connections that --max-connections allows have requests",
 			limit).For(refuse.Limit),
@@ -101,14 +102,15 @@ func (c *connections) add(p *proxy.Conn) {
 	}
 }
 
-// put adds p and counts it for the address a. c.mu is held.
+// put adds the connection p, and counts it for the client address a. c.mu is held.
 func (c *connections) put(p *proxy.Conn, a netip.Addr) {
 	c.all[p] = a
 	c.from[a]++
 	c.counts.Open.Add(1)
 }
 
-// remove removes p and its count. c.mu is held.
+// remove removes the connection p, and no longer counts it for a client address. If p is not among
+// the connections, remove does nothing. c.mu is held.
 func (c *connections) remove(p *proxy.Conn) {
 	a, ok := c.all[p]
 	if !ok {
@@ -121,7 +123,8 @@ func (c *connections) remove(p *proxy.Conn) {
 	}
 }
 
-// identify makes p, which comes through a proxy, count for the address of its client from now on.
+// identify finds out the client of a connection that comes through a proxy. From now on, the
+// connection counts toward the limit of the client's address instead of the proxy's address.
 func (c *connections) identify(p *proxy.Conn) {
 	client := proxy.KeyOf(p.RemoteAddr()) // the PROXY header has been read
 	c.mu.Lock()
@@ -132,9 +135,10 @@ func (c *connections) identify(p *proxy.Conn) {
 	}
 }
 
-// worst returns the idle connection to close first, or nil if no connection is idle. It prefers the
-// address with the most connections, if that has more than address.FairShare. Otherwise it returns
-// the connection that has been idle for longest. c.mu is held.
+// worst returns the idle connection to close first, or nil if no connection is idle. It returns a
+// connection of the address with the most connections. If no address has more than
+// address.FairShare connections, it returns the connection that has been idle for longest. c.mu is
+// held.
 func (c *connections) worst() (worst *proxy.Conn) {
 	looked, most, least := 0, 0, int64(0)
 	for p, a := range c.all {

@@ -21,7 +21,7 @@ import (
 // demoPause is the time between two checks whether another node publishes the demo.
 const demoPause = time.Second
 
-// A demoService publishes the built-in sample as a stream.
+// A demoService publishes the sample, a video that is built into the binary, as a stream.
 type demoService struct {
 	hub  *live.Hub
 	node *clusterNode // nil without a cluster
@@ -78,7 +78,7 @@ func (s *demoService) publish() error {
 	return nil
 }
 
-// A demoPlayer publishes the sample's tags when they are due.
+// A demoPlayer publishes the tags of the built-in sample video when they are due.
 type demoPlayer struct {
 	p    *live.Publisher
 	tags []demoTag // in the order of sending
@@ -89,7 +89,8 @@ type demoTag struct {
 	bytes millrace.Chain
 }
 
-// newDemo reads the sample's tags and begins the stream of p.
+// newDemo reads the header and the tags of the built-in sample video. It begins the stream of the
+// publisher p with this header.
 func newDemo(p *live.Publisher) (*demoPlayer, error) {
 	r := millrace.NewReader(bytes.NewReader(demo.Sample))
 	defer r.Release()
@@ -122,9 +123,11 @@ func (d *demoPlayer) release() {
 // isConfig reports whether viewers need t before they can start.
 func (t *demoTag) isConfig() bool { return t.Metadata || t.SequenceHeader }
 
-// play publishes the sample repeatedly, until ctx ends. The due time of each tag is measured from
-// the start of play, so that delays do not add up. It is also the tag's timestamp. Published frames
-// share the sample's memory, except for the timestamps.
+// play publishes the sample, which is the built-in video, again and again until ctx ends.
+//
+// Each tag is sent at a fixed time after the start of play, so that delays do not add up. This time
+// is also the timestamp of the tag. The published frames share the memory of the sample, except for
+// the timestamps.
 func (d *demoPlayer) play(ctx context.Context) error {
 	begin := time.Now()
 	timer := time.NewTimer(0)

@@ -1,7 +1,13 @@
-// Package server is the HTTP and RTMP server of `millrace serve`. It has the listeners, the routes,
-// the limits and the page. Package access decides who may do what, and package answer limits the
-// memory of requests. Package live serves the streams at /live/, package store the files at /files/
-// and the blobs at /blobs/, and package ops the metrics and the API.
+// Package server is the HTTP and RTMP server of `millrace serve`. It opens the listeners, routes
+// the requests and applies the limits. Other packages do the rest:
+//
+//   - access decides which clients may publish, watch and read.
+//   - answer limits the memory of requests.
+//   - web and rtmp serve the live streams of package live.
+//   - store serves the files at /files/ and the blobs at /blobs/.
+//   - ops serves the metrics, the API and the web page.
+//
+// A request takes one of these ways:
 //
 //	main ─▶ proxy.Listener ─▶ withClientAddr ─▶ withAddressLimits ─▶ Gate.Protect ─┬▶ /live/NAME   web.Service
 //	                                                                         ├▶ /files/NAME  store.Files

@@ -15,8 +15,8 @@ import (
 // from it.
 type Flag struct {
 	Name string
-	// Value is a pointer to the field. It is a *string, *bool, *int or *time.Duration, or it
-	// implements pflag.Value.
+	// Value is a pointer to the option that the flag sets, usually a field of the Config. It is a
+	// *string, *bool, *int or *time.Duration, or it implements pflag.Value.
 	Value any
 	Help  string // the effect, the limits, and the meaning of 0
 	Page  string // page of the manual with more details; may be empty
@@ -291,8 +291,8 @@ func (c *choice) Set(word string) error {
 	return nil
 }
 
-// join returns a list of words separated by commas. The word in last, such as "or", comes before
-// the last one.
+// join returns a text such as "a, b or c" for the words a, b and c. last is the text before the
+// last word, such as "or".
 func join(words []string, last string) string {
 	if len(words) < 2 {
 		return strings.Join(words, "")

@@ -64,9 +64,10 @@ func (s *Server) httpServer(h http.Handler, requests *memory.Loans) *http.Server
 	}
 }
 
-// limitBodies returns a handler that limits the cost of a body that no handler reads. Over HTTP/1,
-// net/http reads some of the body before it sends the response. Over HTTP/2, it keeps the body in
-// memory. A handler that reads the body sets another deadline.
+// limitBodies returns a handler that limits the cost of a request body that no handler reads. Over
+// HTTP/1, net/http reads some of this body before it sends the response, so limitBodies sets a read
+// deadline. A handler that reads the body replaces the deadline. Over HTTP/2, net/http keeps the
+// body in memory, so limitBodies discards it unless the method is POST or PUT.
 func (s *Server) limitBodies(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {

@@ -29,14 +29,15 @@ func (l *Listeners) close() {
 	}
 }
 
-// fields returns pointers to the listeners by name. systemd and a process that passes its listeners
-// to this one use the same names.
+// fields returns a pointer to each listener, by name. systemd, and a process that passes its
+// listeners to this one, use the same names.
 func (l *Listeners) fields() map[string]*net.Listener {
 	return map[string]*net.Listener{"main": &l.Main, "admin": &l.Admin, "rtmp": &l.RTMP,
 		"rtmps": &l.RTMPS}
 }
 
-// Named returns the listeners that are not nil. Run expects the same names.
+// Named returns the listeners that are not nil, by name: main, admin, rtmp or rtmps. Run expects
+// listeners with the same names.
 func (l *Listeners) Named() map[string]net.Listener {
 	named := make(map[string]net.Listener)
 	for name, ln := range l.fields() {
@@ -146,8 +147,8 @@ func listenError(flag, address string, err error) error {
 		flag, net.JoinHostPort(host, strconv.Itoa(n%math.MaxUint16+1)))
 }
 
-// rtmpPort returns the port of an RTMP listener, which the page displays. It returns the zero Port
-// if ln is nil or not a TCP listener.
+// rtmpPort returns the port of an RTMP listener, so that the server's web page can show it. If ln
+// is nil or not a TCP listener, it returns the zero Port.
 func rtmpPort(ln net.Listener) ops.Port {
 	if ln != nil {
 		if a, ok := ln.Addr().(*net.TCPAddr); ok {

@@ -29,7 +29,9 @@ type clients struct {
 	draining      context.Context // when it ends, RTMP connections without a request are closed
 }
 
-// newClients returns the clients for cfg, which must have been checked.
+// newClients returns a clients value, which determines the addresses of clients and limits the use
+// of the server per address. cfg has the trusted proxies and the limits, and must have been
+// checked. When the context draining is done, RTMP connections without a request are closed.
 func newClients(draining context.Context, cfg *Config, refusals *access.Refusals) *clients {
 	s := &clients{
 		addresses: address.New(cfg.addressLimits()), refusals: refusals,
@@ -60,9 +62,10 @@ func (s *clients) behindProxies(ln net.Listener, main bool) net.Listener {
 	return proxy.Listen(ln, cfg)
 }
 
-// withClientAddr returns a handler that sets the RemoteAddr of a request through a trusted proxy to
-// the address of the client. It removes the headers that only a trusted proxy may set from all
-// other requests.
+// withClientAddr returns a handler that finds out the client of a request. If the request comes
+// from a trusted proxy, the handler sets RemoteAddr to the client's address, which it finds in the
+// header. Otherwise it removes X-Forwarded-Proto from the header, because only a trusted proxy may
+// set it.
 func (s *clients) withClientAddr(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if c := requestConn(r); c == nil || !c.Trusted() {
@@ -101,8 +104,9 @@ func (s *clients) withAddressLimits(next http.Handler) http.Handler {
 			err = address.Of(r.Context()).Check()
 		}
 		if err != nil {
-			// All further requests of the connection would be refused as well. The client must open
-			// another connection, also over HTTP/2.
+			// The connection exceeds the limit for the client's address, so all its requests are
+			// refused. Close it, so that the client opens another one. net/http also does this over
+			// HTTP/2.
 			if c.Above() != nil {
 				w.Header().Set("Connection", "close")
 			}
@@ -113,9 +117,10 @@ func (s *clients) withAddressLimits(next http.Handler) http.Handler {
 	})
 }
 
-// proxied returns the account of the client for which a trusted proxy sends the request. The caller
-// must release the account. The account is nil if the request is the proxy's own or the client has
-// no limits.
+// proxied returns the Account that limits the client of a request from a trusted proxy. The caller
+// must release the Account. The Account is nil if the client has no limits, or if the proxy sends
+// the request for itself and not for a client. If the client has too many connections or requests,
+// the error is a [refuse.Refusal].
 func (s *clients) proxied(r *http.Request) (*address.Account, error) {
 	client, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil || s.trusted.Load().Has(client.Addr()) { // the request is the proxy's own

@@ -47,7 +47,8 @@ func openRecords(cfg *Config, gate *access.Gate, streams *live.Config) (*recordi
 	return &recordings{archive}, nil
 }
 
-// await waits until this process may use the directory. See Config.Successor.
+// await waits until this process may write recordings. If the process replaces another one, it
+// waits until that process has ended its recordings.
 func (r *recordings) await(ctx context.Context) error {
 	if r == nil {
 		return nil

@@ -13,8 +13,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/streamname"
 )
 
-// connContext returns the context of the requests of a connection. It contains the connection, and
-// the account of the client's address.
+// connContext returns the context for the requests of a connection. The context contains the
+// connection. It also contains the [address.Account] that limits the client's address.
 func connContext(ctx context.Context, c net.Conn) context.Context {
 	ctx = tcpconn.NewContext(ctx, c)
 	if p := proxy.Of(c); p != nil {

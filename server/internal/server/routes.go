@@ -72,8 +72,9 @@ func cleanPaths(next http.Handler) http.Handler {
 	})
 }
 
-// openHealth returns a handler that passes requests for /healthz to all, and other requests to
-// limited. Requests for /healthz need no token, because monitors cannot send one.
+// openHealth returns a handler that passes requests to the handler limited. If a request is for
+// /healthz, it passes the request to the handler all instead, which asks for no token, because
+// monitors cannot send one.
 func openHealth(all, limited http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/healthz" {

@@ -17,9 +17,9 @@ import (
 	"github.com/millrace-io/millrace/server/internal/rtmp"
 )
 
-// Run opens the listeners of the configuration and serves until ctx ends, like Serve. given may
-// contain listeners that are already open, by name: main, admin, rtmp and rtmps. Run takes
-// ownership of them and does not open these again.
+// Run opens the listeners of the configuration, and calls Serve, which serves until ctx ends. given
+// may contain listeners that are already open, by name: main, admin, rtmp and rtmps. Run takes
+// ownership of the given listeners, and does not open listeners with the same names.
 func (s *Server) Run(ctx context.Context, given map[string]net.Listener) error {
 	l, err := openListeners(&s.cfg, given)
 	if err != nil {
@@ -145,7 +145,8 @@ func (s *Server) serveMain(main *http.Server, ln net.Listener) error {
 }
 
 // shutDown ends everything in an order that loses no data. The publishers end first. The viewers
-// end after they have received the remaining frames. Downloads may continue for the same time.
+// end after they have received the remaining frames. Downloads may finish in the meantime. After
+// --drain-timeout, the remaining viewers and downloads are ended.
 func (s *Server) shutDown(servers []*http.Server) {
 	began := time.Now()
 	s.log.Info("shutting down", "streams", s.hub.Stats().Streams, "viewers", s.hub.Viewers(),

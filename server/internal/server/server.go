@@ -35,8 +35,8 @@ type Server struct {
 	// gate decides who may use the main and the RTMP listeners. Reload replaces its policy. Serve
 	// sets whether other machines can reach the main listener.
 	gate *access.Gate
-	// operator decides who may use the admin listener. Reading requires the operator's token. Serve
-	// sets its policy.
+	// operator decides who may use the admin listener. Reading pages of the listener needs the
+	// admin token, if there is one. Serve sets the policy of this Gate, and Reload replaces it.
 	operator *access.Gate
 	hook     *hook.Client // nil without a hook
 	origins  *access.Origins

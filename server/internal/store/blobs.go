@@ -206,8 +206,8 @@ func (b *Blobs) put(w http.ResponseWriter, r *http.Request, key string) error {
 	case r.ContentLength > put.Limit:
 		return &blob.TooLargeError{Limit: put.Limit}
 	}
-	// The condition is checked twice: before the client sends the body (Expect: 100-continue), and
-	// when all of it has arrived.
+	// Check the headers If-Match and If-None-Match before the client sends the body (Expect:
+	// 100-continue). Put checks them again when the whole body has arrived.
 	ctx := blob.ContextOf(r)
 	if err := b.store.Check(ctx, key, put.Only); err != nil {
 		return err
@@ -240,7 +240,7 @@ type upload struct {
 	received *atomic.Int64
 }
 
-// Read implements io.Reader.
+// Read reads from the body. If the client sends nothing for the time limit idle, Read fails.
 func (u *upload) Read(p []byte) (int, error) {
 	_ = u.control.SetReadDeadline(time.Now().Add(u.idle))
 	n, err := u.Reader.Read(p)

@@ -19,18 +19,19 @@ import (
 )
 
 const (
-	// A client must accept writeStep or readFromStep bytes within the stall timeout, in addition to
-	// the bytes in the kernel's buffers. writeStep is for Write. readFromStep is for sendfile and
-	// splice. It is larger because each step costs a system call.
+	// A download is sent in steps. A client must accept each step within the stall timeout, in
+	// addition to earlier bytes that are still in the kernel's buffers. Write uses steps of
+	// writeStep bytes. ReadFrom uses sendfile or splice, and steps of readFromStep bytes. These
+	// steps are larger because each of them costs a system call.
 	writeStep    = 16 << 10
 	readFromStep = 256 << 10
 
 	copyStep = 32 << 10 // bytes to read at a time for Write
 
-	// Downloads may use the memory budget divided by downloadsShare.
+	// All downloads together may use the memory budget divided by downloadsShare.
 	downloadsShare = 4
-	// downloadAfter is how long a step of a download may take before the download may be ended to
-	// make room for a new one.
+	// downloadAfter is how long a download may make no progress before it may be ended to make room
+	// for a new one.
 	downloadAfter = 10 * time.Second
 )
 
@@ -95,8 +96,8 @@ type progressResponse struct {
 // Unwrap returns the wrapped response, for http.ResponseController.
 func (p *progressResponse) Unwrap() http.ResponseWriter { return p.ResponseWriter }
 
-// extend moves the write deadline to one stall timeout from now. It does nothing if the deadline
-// was moved a short time ago, because each move costs a message over HTTP/2.
+// extend moves the write deadline to one stall timeout from now. If the deadline was moved a short
+// time ago, extend does nothing, because each move costs a message over HTTP/2.
 func (p *progressResponse) extend() {
 	if !p.loan.Renew() {
 		return // the download was ended to make room, and its deadline has passed
@@ -112,7 +113,7 @@ func (p *progressResponse) ended(err error) {
 	p.stalled = p.stalled || err != nil && !time.Now().Before(p.due)
 }
 
-// Write implements io.Writer.
+// Write sends b to the client in steps. If the client does not accept a step in time, Write fails.
 func (p *progressResponse) Write(b []byte) (n int, err error) {
 	for {
 		step := b[n:min(len(b), n+writeStep)]
@@ -156,11 +157,14 @@ func (p *progressResponse) ReadFrom(src io.Reader) (total int64, err error) {
 	return total, nil
 }
 
-// begin returns the response to which a download is written. If other downloads use all memory for
-// downloads, it returns a [refuse.Refusal]. If there is no error, the caller must call end. begin
-// also limits the unsent bytes in the kernel. Otherwise the socket would buffer megabytes, and
-// accept more bytes only after a third of them has been sent. A slow client may need longer than
-// the stall timeout for that.
+// begin returns the response to which a download is written. The caller must call end at the end of
+// the download. If other downloads use all memory for downloads, begin returns a [refuse.Refusal]
+// instead, and end must not be called.
+//
+// begin also limits the unsent bytes in the socket's buffer. Otherwise the buffer would take
+// megabytes. When it is full, the kernel accepts more bytes only after it has sent a third of the
+// buffer. Over a slow connection, sending a third of some megabytes may take longer than the stall
+// timeout.
 func (d *downloads) begin(w http.ResponseWriter, r *http.Request) (*progressResponse, error) {
 	holds, limit := int64(answer.RequestBytes), int64(0)
 	if !kernelSends(r) {
@@ -212,8 +216,8 @@ func downloadConn(r *http.Request) *net.TCPConn {
 // without TLS.
 func kernelSends(r *http.Request) bool { return r.TLS == nil && r.ProtoMajor == 1 }
 
-// tooMany returns the refusal of a transfer because of a limit. things and done describe the
-// transfers, and flag is the flag of the limit without "--max-".
+// tooMany returns the refusal of a transfer because of the limit in a flag. flag is the name of the
+// flag without "--max-". things and done are words for the message, such as "files" and "sent".
 func tooMany(things, done string, limit int, flag string) error {
 	return refuse.New(http.StatusServiceUnavailable,
 		"%d %s are being %s already, as many as --max-%s allows", limit, things, done, flag).

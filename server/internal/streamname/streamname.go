@@ -17,8 +17,8 @@ import (
 // or an event.
 const (
 	maxParts = 4
-	// maxName is the maximum length of a name in bytes. Four parts with a UUID and some words fit
-	// into it, and Redis keys and log lines stay short.
+	// maxName is the maximum length of a stream name in bytes. It is enough for a name of several
+	// words and a UUID, for example. It keeps Redis keys and log lines short.
 	maxName   = 128
 	nameBytes = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-"
 )
@@ -32,8 +32,9 @@ const (
 	MP4 = ".mp4"
 )
 
-// Check returns a [refuse.Refusal] if name is malformed, or if it ends like the path of a format or
-// of an HLS object. A stream with such a name could not be watched.
+// Check returns a [refuse.Refusal] if name is malformed. It also refuses the names that select a
+// format or an HLS object of another stream, such as cam.mp4 or cam/index.m3u8. A stream with such
+// a name could not be watched.
 func Check(name string) error {
 	bad := func(format string, args ...any) error {
 		return refuse.New(http.StatusBadRequest, "bad stream name "+format,
@@ -55,7 +56,8 @@ func Check(name string) error {
 	if _, ext := CutExt(name); ext != "" {
 		return bad("%q: an ending of .flv or .mp4 asks for a format", name)
 	}
-	// With the extension MP4, the name would be the path of an HLS init segment.
+	// A viewer requests the stream as MP4 at its name with the extension MP4. Refuse the name if
+	// this path is the path of another stream's HLS init segment.
 	if _, object := Split(name + MP4); object != "" {
 		return bad("%q: the HLS of a stream has such names", name)
 	}

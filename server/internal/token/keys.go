@@ -50,7 +50,8 @@ func ReadKeys(file string) (Keys, error) {
 	if info, err := f.Stat(); err != nil {
 		return nil, err
 	} else if mode := info.Mode().Perm(); mode&0o002 != 0 && runtime.GOOS != "windows" {
-		// The mode is not checked on Windows, which has no such modes.
+		// On Windows, the mode of the key file is not checked, because it does not show which users
+		// may write the file.
 		return nil, fmt.Errorf(
 			"%s has mode %#o: all users may write it, so take that right away (chmod o-w)", file,
 			mode)

@@ -28,9 +28,12 @@ type connBody struct {
 	conn ingest.Conn
 }
 
-// newConnBody takes over the connection of r from net/http. It returns nil and does nothing in two
-// cases: if that is not possible, as with TLS or HTTP/2, or if it has no advantage, as with a small
-// latency limit.
+// newConnBody takes over the connection of r from net/http, and returns the body of the request. It
+// returns nil and does nothing in two cases:
+//
+//   - The connection cannot be taken over, for example because it uses TLS or HTTP/2.
+//   - Taking it over has no advantage, because package ingest would read it as bytes arrive (see
+//     ingest.ByClock).
 func (d Handler) newConnBody(w http.ResponseWriter, r *http.Request, p *live.Publisher) *connBody {
 	if r.ProtoMajor != 1 || r.TLS != nil || !ingest.ByClock(d.cfg.Latency) {
 		return nil

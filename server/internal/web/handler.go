@@ -1,8 +1,11 @@
-// Package web serves live streams over HTTP at /live/. It serves publishers, which send a stream as
-// the body of a request, viewers of FLV, MP4 or bytes, and HLS players.
+// Package web serves live streams over HTTP at /live/. Its clients are
 //
-// A [Service] serves all requests. It first asks the gate whether the client may publish or watch.
-// A [Handler] then publishes or watches the stream. HLS players get HLS from this node, from
+//   - publishers, which send a stream as the body of a request,
+//   - viewers, which receive a stream as FLV, as MP4, or unchanged,
+//   - HLS players, which receive playlists and segments.
+//
+// A [Service] serves all requests. It first asks an access.Gate whether the client may publish or
+// watch. A [Handler] then publishes or watches the stream. HLS players get HLS from this node, from
 // another node, or from a store.
 package web
 

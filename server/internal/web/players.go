@@ -60,9 +60,12 @@ func (s *players) serve(w http.ResponseWriter, r *http.Request, name, object str
 // playerSeed is the seed of the hash that distinguishes HLS players with the same address.
 var playerSeed = maphash.MakeSeed()
 
-// admitPlayer counts an HLS player when it requests its first playlist. account is the account of
-// its address. Players with the same address are distinguished by the stream and by their
-// credentials (see Gate.Shown).
+// admitPlayer counts an HLS player as a viewer of its address when the player requests its first
+// playlist. account is the Account of the address. It returns a [refuse.Refusal] if the address has
+// too many new viewers or has received too many bytes.
+//
+// Two requests from the same address count as different players if they are for different streams
+// or have different tokens or queries.
 func (s *players) admitPlayer(account *address.Account, r *http.Request, name,
 	object string) error {
 	begins := object == hlslive.MasterName
@@ -103,8 +106,8 @@ func (s *players) serveMedia(w http.ResponseWriter, r *http.Request, name, objec
 	if err != nil {
 		return err
 	}
-	// A response with a certain part is the same for all players, so that a cache may keep it for
-	// longer.
+	// If the request names a segment or a part, all players get the same response, so a cache may
+	// keep the response for longer.
 	fresh := time.Second
 	switch {
 	case list.Late:
@@ -127,8 +130,9 @@ func (s *players) servePlaylist(w http.ResponseWriter, r *http.Request, list *hl
 	return s.writePlaylist(w, r, list.Text, false, fresh)
 }
 
-// wantsGzip reports whether to send a playlist with gzip. A playlist cannot be compressed in
-// advance if a query must be added to its URLs.
+// wantsGzip reports whether to send the copy of a playlist that was compressed with gzip in
+// advance. It returns false if the client does not accept gzip, or if the URLs in the playlist need
+// the query of the request.
 func (s *players) wantsGzip(r *http.Request) bool {
 	return chunk.AcceptsEncoding(r.Header["Accept-Encoding"], "gzip") &&
 		s.cfg.Gate.AddedQuery(r) == ""
@@ -167,8 +171,9 @@ func (s *players) writePlaylist(w http.ResponseWriter, r *http.Request, body []b
 	return nil
 }
 
-// setFresh sets Cache-Control. fresh is how long a cache may keep the response. The cache may be a
-// shared one if IsPublic allows it. more is added to the end of the header.
+// setFresh sets the header Cache-Control. fresh is how long a cache may keep the response. A shared
+// cache may keep it only if the response is public, see access.Gate.IsPublic. more is a text to
+// append to the header.
 func (s *players) setFresh(w http.ResponseWriter, r *http.Request, fresh time.Duration,
 	more string) {
 	who := "public"
@@ -297,7 +302,8 @@ func (b chainBody) Read(p []byte) (int, error) {
 
 // WriteTo writes all of b to w.
 func (b chainBody) WriteTo(w io.Writer) (int64, error) {
-	// If w has SetNoDelay, it is tcp, wrapped in another type of package net.
+	// If w has a method SetNoDelay, w is the TCP connection b.tcp, wrapped in a type of package
+	// net.
 	if _, ok := w.(interface{ SetNoDelay(bool) error }); ok && b.tcp != nil {
 		w = b.tcp
 	}

@@ -109,8 +109,8 @@ func (s *Service) watch(w http.ResponseWriter, r *http.Request, name string) {
 	}
 }
 
-// publishAs asks the hook, if there is one, about the publisher and the public name of the stream,
-// and calls Handler.Publish.
+// publishAs serves a publisher. If there is a hook, it decides whether the client may publish, and
+// may choose another name for the stream. name is the requested name.
 func (s *Service) publishAs(w http.ResponseWriter, r *http.Request, name string) error {
 	name, terms, err := s.cfg.Gate.Ask(r.Context(),
 		s.cfg.Gate.Question(hook.Publish, r, name, "http"))
@@ -123,8 +123,8 @@ func (s *Service) publishAs(w http.ResponseWriter, r *http.Request, name string)
 	return err
 }
 
-// watchAs asks the hook, if there is one, about the viewer and the public name of the stream, and
-// calls Handler.Watch.
+// watchAs serves a viewer. path is the requested stream name with its extension. If there is a
+// hook, it decides whether the client may watch, and may choose another name for the stream.
 func (s *Service) watchAs(w http.ResponseWriter, r *http.Request, path string) (err error) {
 	var terms live.Terms
 	if s.cfg.Gate.HasHook() {

@@ -27,10 +27,14 @@ func (d Handler) Watch(w http.ResponseWriter, r *http.Request, name string,
 	return d.watch(w, r, want)
 }
 
-// WatchNode is like Watch, but serves another node, which has the address node. It serves only
-// streams that this node owns. The response header contains the epoch, a number that identifies
-// this ownership. When this node loses the stream or shuts down, the response ends as if the
-// connection had failed.
+// WatchNode serves a stream to another node of the cluster, which has the address node. It serves
+// only streams that this node owns. The response header contains the epoch, a number that
+// identifies this ownership. When this node loses the stream or shuts down, the response ends as if
+// the connection had failed.
+//
+// Over HTTP/1, WatchNode takes over the connection and returns at once. Otherwise it returns when
+// the other node has ended. If WatchNode returns an error, the caller must send the response. The
+// error is a [refuse.Refusal] or the error of the request's context.
 func (d Handler) WatchNode(w http.ResponseWriter, r *http.Request, name, node string) error {
 	want, err := parseWatchRequest(r, name)
 	if err == nil {
@@ -85,7 +89,7 @@ func setHeader(h http.Header, v *live.Viewer) {
 }
 
 // appendHead appends the response header and the beginning of the stream to the bytes that a viewer
-// gets first. to must use a hijacked connection.
+// gets first. The viewer must use a hijacked connection, to which net/http sends no header.
 func appendHead(to *fanout.Viewer, v *live.Viewer, h http.Header, chunked bool) {
 	h.Set("Connection", "close")
 	setHeader(h, v)

@@ -16,18 +16,21 @@ import (
 )
 
 const (
-	// An address may use as much at once as its rate allows during burst. This is necessary because
-	// a web page or an HLS segment arrives in one piece, and because all viewers in an office may
-	// open a stream in the same minute.
+	// burst is how much an address may use at once, expressed as time at its rate. At 10 MB/s, for
+	// example, five seconds are 50 MB. The burst is necessary because a web page or an HLS segment
+	// arrives in one piece, and because all viewers in an office may open a stream in the same
+	// minute.
 	burst = 5 * time.Second
 
-	// The requests of an address are refused if it is above its rate by as much as the rate allows
-	// during refuseAfter. Downloads already slow down at burst, so that one download does not block
-	// other requests of its address. Viewers are not slowed down.
+	// refuseAfter is how far an address may exceed its rate before its requests are refused,
+	// expressed as time at this rate. At 10 MB/s, for example, ten seconds are 100 MB. Downloads
+	// already slow down above burst, so that one download does not block other requests of the
+	// address. Viewers are not slowed down.
 	refuseAfter = 2 * burst
 
-	// Use above the rate is counted only up to as much as the rate allows during mostAhead. This
-	// limits how long an address is still refused after its traffic has stopped.
+	// mostAhead is the maximum excess over the rate that is counted for an address, expressed as
+	// time at this rate. Because of this maximum, an address is not refused for long after its
+	// traffic has stopped.
 	mostAhead = 3 * burst
 
 	// maxIdle is the maximum number of addresses that are remembered without a connection. Each
@@ -50,8 +53,8 @@ func refused(after time.Duration, format string, args ...any) *refuse.Refusal {
 	return refuse.New(http.StatusTooManyRequests, format, args...).For(refuse.Address).After(after)
 }
 
-// A Table has the accounts of all addresses that have a connection, or have recently exceeded their
-// rate.
+// A Table has the accounts of all client addresses that have a connection, or have recently
+// exceeded their rate.
 type Table struct {
 	start  time.Time
 	limits atomic.Pointer[Limits]
@@ -69,7 +72,7 @@ func New(l Limits) *Table {
 }
 
 // SetLimits replaces the limits. If a limit is lowered, existing connections above the limit stay.
-// Existing connections without an account do not get one.
+// A connection that was opened while there were no limits stays without limits.
 func (t *Table) SetLimits(l Limits) { t.limits.Store(&l) }
 
 // An Account counts the resources that an address uses. A nil Account has no limits.
@@ -101,8 +104,9 @@ const (
 	maxSessions = 1024
 )
 
-// If a connection must be closed to make room for another one, an address with up to FairShare
-// connections is treated like an address with one connection.
+// FairShare is the number of connections that an address may have without a disadvantage. If a
+// connection must be closed to make room for another one, it is a connection of the address with
+// the most connections. Addresses with up to FairShare connections count as equal.
 const FairShare = 8
 
 // Key returns the address by which a client is counted. An IPv4 address is unchanged. For an IPv6
@@ -119,9 +123,11 @@ func Key(a netip.Addr) netip.Addr {
 	return p.Addr()
 }
 
-// Acquire returns the account of an address for a new connection. The caller must call Release on
-// the account. The account is nil if there are no limits, or if the client is on this machine. If
-// the address has too many connections, the error is a [refuse.Refusal].
+// Acquire counts a new connection of a client address, and returns the Account of the address. The
+// caller must call Release on the Account when the connection ends.
+//
+// The Account is nil if there are no limits, or if the client is on this machine. If the address
+// has too many connections, the error is a [refuse.Refusal].
 func (t *Table) Acquire(a netip.Addr) (*Account, error) {
 	l := *t.limits.Load()
 	if l == (Limits{}) || !a.IsValid() || a.Unmap().IsLoopback() {
@@ -158,7 +164,7 @@ func (a *Account) Release() {
 	if a.held--; a.held > 0 {
 		return
 	}
-	// The account is not needed any more if its use is within the rates.
+	// Forget the address if it has not exceeded the rates for viewers and bytes.
 	if at := t.now(); a.viewers <= at && a.bytes.Load() <= at {
 		delete(t.accounts, a.key)
 		return
@@ -171,8 +177,8 @@ func (a *Account) Release() {
 	}
 }
 
-// viewerRate returns the limit of new viewers per second, or 0 if there is none. It returns the
-// error of Check if there is one.
+// viewerRate returns how many new viewers per second an address may have, or 0 if there is no
+// limit. If the address has received too many bytes, it also returns a [refuse.Refusal].
 func (a *Account) viewerRate() (rate int, err error) {
 	if a == nil {
 		return 0, nil
@@ -180,8 +186,8 @@ func (a *Account) viewerRate() (rate int, err error) {
 	return a.table.limits.Load().Viewers, a.Check()
 }
 
-// Viewer counts a new viewer. If the address must not have a new viewer now, it returns a
-// [refuse.Refusal].
+// Viewer counts a new viewer for the address of the account. If the address has exceeded a limit,
+// Viewer returns a [refuse.Refusal] and does not count the viewer.
 func (a *Account) Viewer() error {
 	rate, err := a.viewerRate()
 	if err != nil || rate == 0 {
@@ -192,7 +198,9 @@ func (a *Account) Viewer() error {
 	return a.addViewer(rate)
 }
 
-// addViewer is Viewer without the checks. table.mu is held.
+// addViewer counts a new viewer. rate is the number of new viewers that an address may have per
+// second. If the address has exceeded the rate, addViewer returns a [refuse.Refusal] instead.
+// table.mu is held.
 func (a *Account) addViewer(rate int) error {
 	at := a.table.now()
 	after := max(a.viewers, at) + cost(1, int64(rate))
@@ -204,9 +212,9 @@ func (a *Account) addViewer(rate int) error {
 	return nil
 }
 
-// Player counts a request of an HLS player, like Viewer. All requests with the same id count as one
-// viewer. If the player sends no request for a minute, its next request counts as a new viewer.
-// begins must be true for the player's first request.
+// Player counts a request of an HLS player, and returns the same errors as Viewer. All requests
+// with the same id count as one viewer. If the player sends no request for a minute, its next
+// request counts as a new viewer. begins must be true for the player's first request.
 func (a *Account) Player(id uint64, begins bool) error {
 	rate, err := a.viewerRate()
 	if err != nil || rate == 0 {
@@ -261,7 +269,7 @@ func (a *Account) EndRequest() {
 	a.table.mu.Unlock()
 }
 
-// Check returns a [refuse.Refusal] if the address has received too many bytes.
+// Check returns a [refuse.Refusal] if the account's address has received too many bytes.
 func (a *Account) Check() error {
 	if a == nil {
 		return nil
@@ -293,8 +301,8 @@ func (a *Account) Add(n int64) {
 	}
 }
 
-// Pace waits until the address may receive more bytes, and then counts n bytes. It stops waiting if
-// ctx ends. If several calls for an address wait, they continue one after the other.
+// Pace waits until the account's address may receive more bytes, and then counts n bytes. It stops
+// waiting if ctx ends. If several calls for an address wait, they continue one after the other.
 func (a *Account) Pace(ctx context.Context, n int64) {
 	if a == nil {
 		return
@@ -313,7 +321,8 @@ func (a *Account) Pace(ctx context.Context, n int64) {
 	}
 }
 
-// wait returns how long the address must wait before it may receive more bytes.
+// wait returns how long a download must wait until it may send more bytes to the account's address.
+// If the download need not wait, the result is 0 or negative.
 func (a *Account) wait() time.Duration {
 	if a.table.limits.Load().Bytes == 0 {
 		return 0
@@ -334,7 +343,7 @@ type Stats struct {
 	Idle int // remembered addresses without a connection
 }
 
-// Stats returns the numbers of addresses in t.
+// Stats returns how many addresses have a connection, and how many are remembered without one.
 func (t *Table) Stats() Stats {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -343,18 +352,22 @@ func (t *Table) Stats() Stats {
 
 type contextKey struct{}
 
-// A Holder has an account. Account may create the account when it is called.
+// A Holder returns the Account of a client's address. A connection through a proxy, for example,
+// does not know the client's address at first. Its method Account waits for the address, and then
+// creates the Account.
 type Holder interface{ Account() *Account }
 
-// Account implements [Holder].
+// Account returns a, so that an Account can be used as a [Holder].
 func (a *Account) Account() *Account { return a }
 
-// NewContext returns a context for which Of returns the account of h.
+// NewContext returns a context that contains a Holder. When Of is called with this context, it
+// calls the method Account of the Holder and returns the result.
 func NewContext(ctx context.Context, h Holder) context.Context {
 	return context.WithValue(ctx, contextKey{}, h)
 }
 
-// Of returns the account in ctx, or nil.
+// Of returns the Account of the client's address from a context that NewContext has returned. If
+// ctx contains no Account, Of returns nil.
 func Of(ctx context.Context) *Account {
 	if h, ok := ctx.Value(contextKey{}).(Holder); ok {
 		return h.Account()

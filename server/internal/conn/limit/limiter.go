@@ -8,8 +8,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/lock"
 )
 
-// A Limiter limits the number of concurrent holders. A holder is an operation between Acquire and
-// Release.
+// A Limiter limits the number of operations that run at the same time. An operation begins with
+// Acquire or Force, and ends with Release.
 type Limiter struct {
 	// Invariants while mu is not held:
 	//
@@ -27,25 +27,27 @@ type Limiter struct {
 	empty   chan struct{}
 }
 
-// New returns a Limiter for at most limit holders. If there are limit holders, Acquire returns the
-// error full. After Close, it returns the error ending.
+// New returns a Limiter. limit is the maximum number of operations. full is the error that Acquire
+// returns when so many operations are running. ending is the error that Acquire and Force return
+// after Close.
 func New(limit int, full, ending error) *Limiter {
 	return &Limiter{limit: limit, full: full, ending: ending, empty: make(chan struct{})}
 }
 
-// SetLimit replaces the arguments limit and full of New. If the limit is lowered, existing holders
-// stay.
+// SetLimit changes the maximum number of operations. full is the error that Acquire returns when so
+// many operations are running. If the maximum is lowered, running operations continue.
 func (l *Limiter) SetLimit(limit int, full error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.limit, l.full = limit, full
 }
 
-// Acquire adds a holder. The caller must call Release when the operation ends. If the holder is
-// refused, Acquire returns an error.
+// Acquire begins an operation. The caller must call Release when the operation ends. If the
+// operation is refused, Acquire returns an error, and the caller must not call Release.
 func (l *Limiter) Acquire() error { return l.acquire(false) }
 
-// Force is like Acquire, but ignores the limit. It is for a few privileged holders.
+// Force begins an operation like Acquire, but ignores the maximum. It is for a few privileged
+// operations.
 func (l *Limiter) Force() error { return l.acquire(true) }
 
 func (l *Limiter) acquire(above bool) error {
@@ -62,7 +64,7 @@ func (l *Limiter) acquire(above bool) error {
 	return nil
 }
 
-// Release removes a holder that Acquire or Force has added.
+// Release ends an operation that Acquire or Force has begun.
 func (l *Limiter) Release() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -72,22 +74,22 @@ func (l *Limiter) Release() {
 	}
 }
 
-// Held returns the number of holders.
+// Held returns the number of running operations.
 func (l *Limiter) Held() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.held
 }
 
-// Refused returns how many holders were refused because of the limit.
+// Refused returns how many operations were refused because of the maximum.
 func (l *Limiter) Refused() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.refused
 }
 
-// Close makes Acquire and Force refuse all further holders. It returns a channel that is closed
-// when there are no holders any more.
+// Close makes Acquire and Force refuse all further operations. It returns a channel that is closed
+// when no operation is running any more.
 func (l *Limiter) Close() <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -100,8 +102,9 @@ func (l *Limiter) Close() <-chan struct{} {
 	return l.empty
 }
 
-// Grace is how long goroutines may take to end if nothing delays them. A publisher's goroutine may
-// notice the end of the server only after the latency limit, which is at most a second.
+// Grace is how long the server waits for goroutines to end. If nothing delays them, they need less
+// time. A publisher's goroutine may notice the end of the server only after --latency, which is at
+// most a second.
 const Grace = 3 * time.Second
 
 // Await waits until done is closed. It waits no longer than Grace, because a bug must not prevent

@@ -14,8 +14,8 @@ const (
 	maxV1 = 107 // maximum length of a version 1 header in bytes, from the specification
 	minV2 = 16  // length of a version 2 header up to the end of its length field
 
-	// maxV2 is the maximum length of a version 2 header in bytes. The addresses in a header have at
-	// most 216 bytes, and the other fields have some hundred.
+	// maxV2 is the maximum length of a version 2 PROXY header in bytes. The addresses in a header
+	// take at most 216 bytes, and its other fields a few hundred.
 	maxV2 = 4 << 10
 )
 

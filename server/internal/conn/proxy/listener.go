@@ -19,12 +19,14 @@ import (
 // Config configures the connections of a Listener.
 type Config struct {
 	Trusted   *atomic.Pointer[Trusted]
-	Timeout   time.Duration // time limit for receiving the header
+	Timeout   time.Duration // time limit for receiving the PROXY header
 	Addresses *address.Table
-	// When Ends ends, connections stop waiting for a header. If it is nil, they wait until Timeout.
+	// When the context Ends is done, connections stop waiting for a PROXY header. If Ends is nil,
+	// only Timeout limits the wait.
 	Ends context.Context
 
-	// Refused is called when a connection is closed because of its header. It may be nil.
+	// Refused is called when a connection is closed because its PROXY header is invalid, or because
+	// its peer may not send one. It may be nil.
 	Refused func(peer net.Addr, why error)
 }
 
@@ -38,7 +40,7 @@ type Listener struct {
 // Listen returns a Listener for the connections that ln accepts. It takes ownership of ln.
 func Listen(ln net.Listener, cfg Config) *Listener { return &Listener{ln, cfg} }
 
-// Accept implements net.Listener. It does not wait for the PROXY header.
+// Accept returns the next connection. It does not wait for the PROXY header.
 func (l *Listener) Accept() (net.Conn, error) {
 	c, err := l.Listener.Accept()
 	if tcp, ok := c.(*net.TCPConn); ok {
@@ -57,11 +59,15 @@ func newConn(tcp *net.TCPConn, cfg *Config) *Conn {
 	return c
 }
 
-// A Conn is a TCP connection that may come through a proxy. Its RemoteAddr is the client's address.
-// The first call of RemoteAddr, Read or Err waits until the PROXY header has arrived, or until it
-// is certain that there is none. If the peer is a trusted proxy, Above, Trusted and Account wait as
-// well. A Conn reads no bytes after the header. After the wait, the TCPConn may therefore be used
-// instead of the Conn, except for Close.
+// A Conn is a TCP connection that may come through a proxy. A proxy first sends a PROXY header with
+// the client's address. RemoteAddr returns this address.
+//
+// RemoteAddr, Read and Err wait until the PROXY header has arrived, or until it is certain that
+// there is none. If the peer is a trusted proxy, the methods Above, Trusted and Account wait as
+// well.
+//
+// A Conn reads no bytes after the header. After the wait, the TCPConn may therefore be used instead
+// of the Conn. Only Close must be called on the Conn.
 type Conn struct {
 	*net.TCPConn
 	cfg    *Config
@@ -117,7 +123,8 @@ func (c *Conn) await() error {
 	return c.err
 }
 
-// open counts the connection for the address a, and stores the result in c.account and c.above.
+// open counts the connection for the client address a. It sets c.account to the account of the
+// address. If the address has too many connections, it sets c.above to the error instead.
 func (c *Conn) open(a netip.Addr) {
 	account, err := c.cfg.Addresses.Acquire(a)
 	if c.above = err; err != nil {
@@ -160,7 +167,8 @@ func (c *Conn) readHeader() (client net.Addr, err error) {
 	return client, nil
 }
 
-// Direct reports whether the peer is the client. If so, Above, Trusted and Account do not wait.
+// Direct reports whether the peer is the client, and not a trusted proxy. If it is the client, the
+// methods Above, Trusted and Account return at once, without waiting for a PROXY header.
 func (c *Conn) Direct() bool { return c.direct }
 
 // identify waits until the client's address is known.
@@ -190,7 +198,8 @@ func (c *Conn) Trusted() bool {
 	return c.trusted
 }
 
-// Account implements [address.Holder].
+// Account returns the account of the client's address, or nil if no limits apply to the client. It
+// may wait for the PROXY header.
 func (c *Conn) Account() *address.Account {
 	c.identify()
 	c.mu.Lock()
@@ -198,10 +207,11 @@ func (c *Conn) Account() *address.Account {
 	return c.account
 }
 
-// Err returns the reason if the connection was closed because of its header, and otherwise nil.
+// Err waits until the PROXY header has been read. If reading it has failed, the connection is
+// closed, and Err returns the reason. Otherwise Err returns nil.
 func (c *Conn) Err() error { return c.await() }
 
-// Read implements net.Conn.
+// Read reads the bytes after the PROXY header. The first call waits for the header.
 func (c *Conn) Read(p []byte) (int, error) {
 	if err := c.await(); err != nil {
 		return 0, err
@@ -209,8 +219,8 @@ func (c *Conn) Read(p []byte) (int, error) {
 	return c.TCPConn.Read(p)
 }
 
-// Keep makes Close release the account a, too. It is for a request that has hijacked the
-// connection.
+// Keep passes the Account of a client to the Conn, because a request of the client has hijacked the
+// connection. Close releases the Account.
 func (c *Conn) Keep(a *address.Account) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -221,7 +231,7 @@ func (c *Conn) Keep(a *address.Account) {
 	c.kept = a
 }
 
-// Close implements net.Conn.
+// Close closes the TCP connection, and releases its accounts.
 func (c *Conn) Close() error {
 	err := c.TCPConn.Close()
 	c.mu.Lock()

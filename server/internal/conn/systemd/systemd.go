@@ -27,26 +27,28 @@ const (
 
 const (
 	firstFD = 3 // number of the first inherited descriptor
-	// The name of the last descriptor if it is a pipe. A successor reports on the pipe that it is
-	// ready.
+	// readyName is the name of the pipe on which a new process reports to the process that it
+	// replaces. The pipe is the last inherited descriptor.
 	readyName = "successor"
 )
 
-// Inherited has the listeners and the pipe that this process inherited.
+// Inherited has the listeners that this process has inherited from systemd or from the process that
+// it replaces.
 type Inherited struct {
-	// Listeners has the listeners by name. The names come from systemd's units or from the
-	// predecessor. The caller owns the listeners.
+	// Listeners has the inherited listeners by name. The names come from systemd's units, or from
+	// the process that this process replaces. The caller owns the listeners.
 	Listeners map[string]net.Listener
 
 	ready *os.File // nil if this process does not replace another one
 }
 
-// Inherit returns the listeners and the pipe that this process has inherited, if any. It must be
-// called only once.
+// Inherit returns the listeners that this process has inherited, if any. If this process replaces
+// another one, the result also contains a pipe, on which Ready reports to that process. Inherit
+// must be called only once.
 func Inherit() (*Inherited, error) {
 	in := &Inherited{Listeners: make(map[string]net.Listener)}
-	// Only systemd sets LISTEN_PID. A predecessor cannot, because it does not know its successor's
-	// process ID in advance.
+	// Only systemd sets LISTEN_PID. A process that starts its successor cannot set it, because it
+	// does not know the process ID of the successor in advance.
 	if pid := os.Getenv(listenPID); pid != "" && pid != strconv.Itoa(os.Getpid()) ||
 		os.Getenv(listenFDs) == "" {
 		return in, nil
@@ -80,7 +82,8 @@ func Inherit() (*Inherited, error) {
 // Succeeds reports whether this process replaces another one.
 func (in *Inherited) Succeeds() bool { return in.ready != nil }
 
-// Ready reports that this process is serving, to the predecessor or otherwise to systemd.
+// Ready reports that this process is serving. If this process replaces another one, Ready reports
+// it to that process, and otherwise to systemd.
 func (in *Inherited) Ready() error {
 	if in.ready == nil {
 		return Notify("READY=1")

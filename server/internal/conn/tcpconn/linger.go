@@ -6,16 +6,17 @@ import (
 	"time"
 )
 
-// LingerTime is the time limit for sending a final response, and then for Linger.
+// LingerTime is the time limit for closing a connection. It covers sending the final response and
+// the call of Linger together.
 const LingerTime = 500 * time.Millisecond
 
-// lingerBytes is the maximum number of bytes that Linger reads.
+// lingerBytes is how many bytes of a client Linger reads and discards at most.
 const lingerBytes = 1 << 20
 
-// Linger must be called after the last response, before the server closes conn. It reads from conn
-// until the client closes it, but only for a short time. If the server closed conn while there are
-// unread bytes, the kernel would reset the connection, and the client would see the reset instead
-// of the response.
+// Linger must be called after the last response, before the server closes conn. The caller must
+// have set a deadline. Linger reads from conn until the client closes it, but at most lingerBytes.
+// If the server closed conn while there are unread bytes, the kernel would reset the connection,
+// and the client would see the reset instead of the response.
 func Linger(conn net.Conn) {
 	half, ok := conn.(interface{ CloseWrite() error })
 	if ok && half.CloseWrite() == nil {

@@ -35,11 +35,13 @@ type asset struct {
 // and HEAD requests. For every other path it returns status 404.
 func Handler() http.Handler { return handler("index.html", "admin.html") }
 
-// Admin returns the handler of the operator's page. This page lists clients, and can end streams,
-// viewers and the server. Otherwise it is like the handler that Handler returns.
+// Admin returns the handler of the operator's page at / and its assets under /page/. The page lists
+// clients, and can end streams, viewers and the server. The handler answers GET and HEAD requests.
+// For every other path it returns status 404.
 func Admin() http.Handler { return handler("admin.html", "index.html") }
 
-// handler returns a handler with the page index at /. The page other is not served.
+// handler returns a handler that serves an HTML file at / and the assets under /page/. index is the
+// name of this file. other is the name of the HTML file that is not served.
 func handler(index, other string) http.Handler {
 	assets := load(index, other)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -76,7 +78,8 @@ var types = map[string]string{
 	".svg":  "image/svg+xml",
 }
 
-// load returns the assets by URL path. The page index is at /, and the page other is left out.
+// load returns the embedded assets by URL path. index is the name of the HTML file at /. other is
+// the name of an HTML file to leave out, together with its script.
 func load(index, other string) map[string]asset {
 	entries, err := files.ReadDir("assets")
 	if err != nil {

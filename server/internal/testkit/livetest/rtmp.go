@@ -91,8 +91,9 @@ func (c *RTMP) make(m rtmp.Message, body []byte) {
 	}
 }
 
-// Call sends a command on the message stream. The command consists of name, a number, and values.
-// The first value is null or an object. The others are arguments.
+// Call sends an RTMP command on a message stream. A command consists of its name, the transaction
+// ID, the command object and the arguments. Call chooses the transaction ID. The first of the
+// values is the command object, which may be null. The other values are the arguments.
 func (c *RTMP) Call(stream uint32, name string, values ...any) {
 	c.t.Helper()
 	c.calls++
@@ -212,8 +213,8 @@ func (c *RTMP) Next() (*RTMPMessage, error) {
 	return &RTMPMessage{m, p}, nil
 }
 
-// await reads messages up to the first one for which wanted returns true, and returns that message.
-// what describes the message in the error of the test.
+// await reads messages until wanted returns true for a message, and returns this message. what is a
+// description of the message for the error of the test.
 func (c *RTMP) await(what string, wanted func(m *RTMPMessage) bool) *RTMPMessage {
 	c.t.Helper()
 	for {

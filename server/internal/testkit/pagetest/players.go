@@ -55,7 +55,8 @@ function report(name) {
 }
 </script><body>`
 
-// A Playback contains the page's records of a player since begin was called.
+// A Playback describes how a player on the test page has played its stream. Behind, Errors and
+// Waiting do not include the time before the last call of begin, a JavaScript function of the page.
 type Playback struct {
 	Time, From float64 // playback positions in seconds: now and at begin
 	Behind     []float64
@@ -103,7 +104,8 @@ type Players struct {
 	ctx context.Context
 }
 
-// reachTime is how much longer a player may take on a busy machine.
+// reachTime is how long Reaches waits in addition to the playing time, because the machine may be
+// busy.
 const reachTime = 30 * time.Second
 
 // NewPlayers opens a page that plays streams. It is closed at the end of the test.
@@ -148,8 +150,9 @@ func (p *Players) Play(name, url, config string) {
 	p.Eval(fmt.Sprintf("play(%q, %q, {%s})", name, url, config))
 }
 
-// Reaches waits until the player has played for more than the given seconds since begin was called.
-// The test fails if this takes too long, or if the player has a fatal error.
+// Reaches waits until the player has played for more than the given seconds. The time is measured
+// from the last call of the page's function begin for this player. The test fails if this takes too
+// long, or if the player has a fatal error.
 func (p *Players) Reaches(name string, seconds float64) {
 	p.t.Helper()
 	deadline := time.Now().Add(reachTime + time.Duration(seconds)*time.Second)
@@ -165,7 +168,7 @@ func (p *Players) Reaches(name string, seconds float64) {
 	}
 }
 
-// Report returns the records of a player since begin was called.
+// Report returns a Playback, which describes how the player called name has played its stream.
 func (p *Players) Report(name string) *Playback {
 	p.t.Helper()
 	r := new(Playback)
