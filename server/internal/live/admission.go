@@ -15,13 +15,15 @@ import (
 // An Admission admits viewers to the streams of a Hub, within the limits on viewers.
 type Admission struct{ hub *Hub }
 
-// NewAdmission returns an Admission to the streams of h.
+// NewAdmission returns an Admission that admits viewers to the streams of h.
 func NewAdmission(h *Hub) Admission { return Admission{h} }
 
-// Admit waits for the requested stream, as long as [Config] and ctx allow, and returns a viewer of
-// the stream. The viewer counts toward the limits while it waits. The caller must then call
-// Viewer.Connect and Start or Serve, or call Decline. An error is a [refuse.Refusal] or the error
-// of ctx.
+// Admit waits until the requested stream exists, and returns a viewer of the stream. It waits as
+// long as [Config] and ctx allow. While the viewer waits, it counts toward the limits on viewers.
+// An error is a [refuse.Refusal] or the error of ctx.
+//
+// To serve the viewer, the caller calls Viewer.Connect, and then Admission.Start or
+// Admission.Serve. If the caller does not serve the viewer, it must call Viewer.Decline.
 func (a Admission) Admit(ctx context.Context, want WatchRequest) (*Viewer, error) {
 	if err := a.hub.cfg.Memory.Admit(); err != nil {
 		return nil, err
@@ -112,7 +114,7 @@ func (a Admission) awaitStream(ctx context.Context, name string,
 	return h.cfg.absent(name)
 }
 
-// newViewer adds a viewer to s; Viewer.exit removes it. Hub.mu is held.
+// newViewer adds a viewer to s. Viewer.exit must be called to remove it. Hub.mu is held.
 func (a Admission) newViewer(s *stream, want WatchRequest) (*Viewer, error) {
 	f, err := s.format(want)
 	peer := want.Node != ""
@@ -144,7 +146,8 @@ func (v *Viewer) Decline() {
 	v.hub.admitted.Release()
 }
 
-// awaitReady waits until it is known where v begins in its rendition.
+// awaitReady waits until the position at which the viewer v begins is known. If it returns an
+// error, v is removed from its stream.
 func (v *Viewer) awaitReady(ctx context.Context) error {
 	if v.start.Cursor != nil {
 		return nil
@@ -200,7 +203,8 @@ func (a Admission) Serve(v *Viewer) (complete bool) {
 	return v.transport.Reason().Complete() && v.Complete()
 }
 
-// enter registers and logs v before it is served, and starts its time limit.
+// enter adds v to the Hub's served viewers, logs it, and starts its time limit. It is called before
+// v is served.
 func (a Admission) enter(v *Viewer) {
 	a.noteServed(v)
 	v.stream.log.Info("viewer started", append(v.attrs(), "path", v.transport.Path())...)
@@ -209,8 +213,9 @@ func (a Admission) enter(v *Viewer) {
 	}
 }
 
-// noteServed adds v to the served viewers of the Hub. If the server has ended all viewers, or v is
-// another node and the lease has changed, noteServed ends v.
+// noteServed adds v to the Hub's list of served viewers. If the server has already ended all
+// viewers, it ends v. If v is a request of another node, and this node's lease of the stream has
+// been replaced since v was admitted, it ends v, too.
 func (a Admission) noteServed(v *Viewer) {
 	a.hub.mu.Lock()
 	defer a.hub.mu.Unlock()

@@ -34,8 +34,9 @@ func newClaim(ends context.Context, address string) *claim {
 // isPull reports whether the frames come from another node instead of a client of this node.
 func (c *claim) isPull() bool { return c.epoch != 0 }
 
-// replace ends c with errTakenOver as soon as c has had its stream for LeastStay. c must already
-// have its stream. Hub.mu is held.
+// replace ends the publisher c with errTakenOver, because another publisher takes over the stream.
+// If c got the stream less than LeastStay ago, replace ends c when that time has passed. c must
+// already have the stream. Hub.mu is held.
 func (c *claim) replace() {
 	end := func() { c.cancel(errTakenOver) }
 	if left := LeastStay - time.Duration(now()-c.since); left > 0 {

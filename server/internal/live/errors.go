@@ -23,9 +23,11 @@ var (
 			"other, join them first (ffmpeg -f concat), or send one after the other")
 	// ErrPanic ends a publisher or a viewer after a panic.
 	ErrPanic = errors.New("internal error")
-	// errUnwatched ends a pull of a stream without viewers.
+	// errUnwatched ends the reading of a stream from another node when the stream has no viewers
+	// here.
 	errUnwatched = errors.New("it has no viewers")
-	// errOwnerEnded ends a pull when the stream has ended at its owner.
+	// errOwnerEnded ends the reading of a stream from another node when the stream has ended at
+	// that node.
 	errOwnerEnded = errors.New("the stream has ended at its owner")
 	// errNotFLV refuses another format for a stream that began as FLV.
 	errNotFLV = refuse.New(http.StatusUnsupportedMediaType,

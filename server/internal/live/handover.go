@@ -16,7 +16,8 @@ import (
 type registrar struct{ *Hub }
 
 // claim requests the stream with that name for the publisher c. In a cluster, it first makes this
-// node the owner of the stream. If claim returns no error, the caller must call awaitGrant.
+// node the owner of the stream. If claim returns nil, the caller must call awaitGrant to wait for
+// the stream.
 func (h registrar) claim(c *claim, name string) (err error) {
 	if h.cfg.Cluster == nil {
 		return h.claimHere(c, name)
@@ -36,9 +37,12 @@ func (h registrar) claim(c *claim, name string) (err error) {
 // errNotHeld reports that a new lease was lost or released before claimHere could use it.
 var errNotHeld = errors.New("the lease is not held any more")
 
-// claimHere gives c the stream with that name if the stream has no publisher. If it has one,
-// claimHere asks that publisher to end, and c waits as its successor. An error means that c does
-// not get the stream. claimHere then releases c.lease, unless another publisher uses it.
+// claimHere gives the stream with that name to the publisher c if the stream has no other
+// publisher. If there is another publisher, claimHere asks it to end, and c gets the stream after
+// that. If claimHere returns an error, c does not get the stream.
+//
+// c.lease is this node's ownership of the stream. After an error, claimHere releases it, unless
+// another publisher uses it.
 func (h registrar) claimHere(c *claim, name string) (err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -99,8 +103,9 @@ func (h registrar) checkRoom(name string) error {
 	return nil
 }
 
-// yields returns an error if Config.Takeover protects the publisher of s from a new one. A pull
-// without a successor is never protected. mu is held.
+// yields returns an error if Config.Takeover protects the current publisher of s from a new
+// publisher. If the current publisher is a pull from another node, it can be protected only if
+// another publisher is already waiting to take over. mu is held.
 func (h registrar) yields(s *stream) error {
 	if s.publisher.isPull() && s.successor == nil {
 		return nil
@@ -118,8 +123,8 @@ func (h registrar) yields(s *stream) error {
 	return nil
 }
 
-// awaitGrant waits until the earlier publisher has ended and c has the stream. It returns an error
-// if c ends first, or if the earlier publisher takes longer than limit.Grace.
+// awaitGrant waits until the earlier publisher has ended and the publisher c has the stream. It
+// returns an error if c ends first, or if the earlier publisher does not end within limit.Grace.
 func (h registrar) awaitGrant(c *claim, name string) (*stream, error) {
 	grace := time.NewTimer(limit.Grace)
 	defer grace.Stop()
@@ -174,7 +179,8 @@ func (h registrar) grant(s *stream, c *claim) {
 	}
 }
 
-// endPause ends the pause of s, if s has one. mu is held.
+// endPause records that the stream s no longer waits for a publisher. If s does not wait, endPause
+// does nothing. mu is held.
 func (h registrar) endPause(s *stream) {
 	if s.pause == nil {
 		return
@@ -222,9 +228,11 @@ func (h registrar) handOver(s *stream, c *claim, frames int64, err error) time.D
 	return 0
 }
 
-// left returns how long s may wait for a publisher after its publisher has ended with err. The time
-// counts from the end of the last publisher that sent a frame. For a pull that ended because the
-// stream has no viewers, left returns 0. mu is held.
+// left returns how long s may wait for its next publisher. frames is the number of frames that the
+// last publisher has sent, and err is the reason why it ended. mu is held.
+//
+// The wait is counted from the end of the last publisher that sent a frame. If a pull from another
+// node ended because the stream has no viewers, left returns 0.
 func (h registrar) left(s *stream, frames int64, err error) time.Duration {
 	if err == errUnwatched && h.unwatched(s) > 0 {
 		return 0
@@ -239,7 +247,8 @@ func (h registrar) left(s *stream, frames int64, err error) time.Duration {
 	return time.Duration(s.until - now())
 }
 
-// expire ends s if the pause w has not ended yet.
+// expire is called when the time to wait for a publisher is over. If the stream s has waited since
+// the pause w began, expire ends s.
 func (h registrar) expire(s *stream, w *pause) {
 	h.mu.Lock()
 	over := s.pause == w

@@ -19,7 +19,8 @@ type HLS struct{ hub *Hub }
 // NewHLS returns the HLS server for the streams of h.
 func NewHLS(h *Hub) HLS { return HLS{h} }
 
-// idleLengths is how long a stream's HLS is made after the last request, in lengths of a playlist.
+// idleLengths is after how long the HLS of a stream ends if there are no requests. It is a multiple
+// of the length of the playlist.
 const idleLengths = 3
 
 // Master returns the multivariant playlist of a stream. It waits for the stream as viewers do, and
@@ -32,8 +33,9 @@ func (l HLS) Master(ctx context.Context, name string) (*hlslive.Playlist, error)
 	return w.Master(ctx)
 }
 
-// Media returns the media playlist with the name object of a stream; see [hlslive.IsMedia]. If
-// blocks is set, Media waits until the playlist has the segment or part that want names.
+// Media returns the media playlist of a stream with the given file name; see [hlslive.IsMedia].
+// want is the query of the request. If blocks is set, Media waits until the playlist has the
+// segment or part that the query asks for.
 func (l HLS) Media(
 	ctx context.Context, name, object string, want hls.Reload, blocks bool,
 ) (list *hlslive.Playlist, err error) {
@@ -68,8 +70,8 @@ func (l HLS) Object(ctx context.Context, name string, o hls.Object, dst *millrac
 	return w.Object(ctx, o, dst)
 }
 
-// ended returns the former HLS of a stream to which the playlist object belongs, or nil. See
-// hlsSet.ended.
+// ended returns the ended HLS of a stream that had the playlist with the given file name, or nil.
+// Such an HLS exists for a while after the tracks of the stream have changed; see hlsSet.ended.
 func (l HLS) ended(name, object string) *liveHLS {
 	l.hub.mu.Lock()
 	defer l.hub.mu.Unlock()

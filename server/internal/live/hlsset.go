@@ -9,16 +9,16 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live/hlslive"
 )
 
-// A liveHLS is the HLS of a stream. It begins with the first request, and ends when there has been
-// no request for a while. After the stream's end it stays for a time, so that players can still see
-// the end.
+// A liveHLS makes the HLS playlists and segments of a stream. It begins with the first request, and
+// ends when there has been no request for a while. After the stream's end it stays for a time, so
+// that players can still see the end.
 type liveHLS struct {
 	*hlslive.Window
 	stream *stream
 	stop   context.CancelFunc // ends Window.Run
 	idle   *time.Timer        // calls HLS.checkIdle
-	// If the tracks of the stream have changed, the ended HLS with the earlier tracks. Otherwise
-	// nil. Guarded by Hub.mu.
+	// If the tracks of the stream have changed, before is the liveHLS with the earlier tracks,
+	// which has ended. Otherwise before is nil. It is guarded by Hub.mu.
 	before *liveHLS
 }
 
@@ -29,7 +29,8 @@ type hlsSet struct {
 	numbers map[string]hlslive.SequenceStart // where the next window of each name begins; see keep
 }
 
-// init makes set an empty set. waiting limits the requests that wait.
+// init prepares an empty set. waiting limits the number of requests that wait for a playlist or a
+// part.
 func (set *hlsSet) init(cfg *Config, waiting *limit.Limiter) {
 	set.shared.Config, set.shared.Store, set.shared.Waiting = &cfg.HLS, cfg.HLSStore, waiting
 	set.byName, set.numbers = make(map[string]*liveHLS), make(map[string]hlslive.SequenceStart)
@@ -43,8 +44,9 @@ func (set *hlsSet) of(s *stream) *liveHLS {
 	return nil
 }
 
-// ended returns the former HLS of s to which the playlist object belongs, or nil. That HLS has
-// ended because the tracks of s changed, and its players must still see the end.
+// ended returns an ended HLS of s that had the playlist with the given file name, or nil. When the
+// tracks of s change, the HLS ends and another one begins, but players must still see the end of
+// the first one.
 func (set *hlsSet) ended(s *stream, object string) *liveHLS {
 	w := set.of(s)
 	if w == nil {
@@ -62,8 +64,8 @@ func (set *hlsSet) ended(s *stream, object string) *liveHLS {
 	return nil
 }
 
-// add adds a new window for s, which the caller must run. Every earlier HLS of that name must have
-// ended.
+// add adds a new HLS for s. The caller must call Run of the returned liveHLS. Each earlier HLS of a
+// stream with the same name must have ended.
 func (set *hlsSet) add(s *stream) *liveHLS {
 	first := s.hls.After(set.numbers[s.name])
 	delete(set.numbers, s.name)
@@ -98,12 +100,13 @@ func (set *hlsSet) end(w *liveHLS) {
 	w.stop()
 }
 
-// maxHLSNumbers limits the names whose sequence numbers are kept.
+// maxHLSNumbers limits the number of stream names for which an hlsSet keeps HLS sequence numbers.
 const maxHLSNumbers = 1 << 10
 
-// keep stores the sequence numbers for the next window of a name, even if the stream of that name
-// has ended. It stores them only while they are ahead of the wall clock, because only then does the
-// next window need them. They are ahead after a stream was sent faster than real time.
+// keep stores the HLS sequence numbers at which the next window of a stream name must begin, even
+// if the stream has ended. It stores them only while they are greater than the number that a new
+// window would use anyway; see [hlslive.Config.FirstMSN]. They are greater after a stream was sent
+// faster than real time.
 func (set *hlsSet) keep(name string, n hlslive.SequenceStart) {
 	first := set.shared.Config.FirstMSN(time.Now())
 	maps.DeleteFunc(set.numbers, func(_ string,
@@ -115,7 +118,7 @@ func (set *hlsSet) keep(name string, n hlslive.SequenceStart) {
 	}
 }
 
-// stats returns the sum over the HLS of all streams.
+// stats returns the HLS statistics of all streams together.
 func (set *hlsSet) stats() hlslive.Stats {
 	st := set.shared.Counters.Stats()
 	for _, w := range set.byName {

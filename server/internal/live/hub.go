@@ -17,10 +17,13 @@ import (
 // A Hub holds the streams of a server.
 //
 // Locks are taken in this order: Hub.mu, stream.mu, rendition.Set.mu, and then the lock of an
-// hlslive.Window, a broadcast.Ring or a limit.Limiter. A goroutine that holds one of the first
-// three does not log. Such a goroutine may take only one lock of package fanout: the lock of a
-// Conn, which Viewer.End takes. It may not take the lock of a fanout loop, because a loop holds its
-// lock while it calls methods of a viewer, which take stream.mu and Set.mu.
+// hlslive.Window, a broadcast.Ring or a limit.Limiter.
+//
+// A goroutine that holds Hub.mu, stream.mu or rendition.Set.mu must follow these rules:
+//   - It does not log.
+//   - It may take the lock of a fanout.Conn, which Viewer.End does.
+//   - It takes no other lock of package fanout. A fanout loop holds its own lock while it calls
+//     methods of a viewer, which take stream.mu and rendition.Set.mu.
 type Hub struct {
 	cfg  Config // MaxStreams and MaxStreamViewers are guarded by mu; the rest does not change
 	log  *slog.Logger
@@ -106,8 +109,9 @@ func (h *Hub) newStream(name string) *stream {
 	return s
 }
 
-// announce makes s visible to viewers, and calls enter of each waiter of s. It must be called
-// before the first frame of s, so that these viewers get the frame.
+// announce makes the stream s visible to viewers, and wakes the viewers and HLS requests that wait
+// for s. It must be called before the first frame of s is published, so that the waiting viewers
+// get the frame.
 func (h *Hub) announce(s *stream, forms *rendition.Set) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -138,7 +142,7 @@ func (h *Hub) unwatched(s *stream) time.Duration {
 	return time.Duration(now() - s.leftAt)
 }
 
-// leave removes v, which has ended.
+// leave removes the viewer v, which has ended, from the Hub.
 func (h *Hub) leave(v *Viewer) {
 	h.mu.Lock()
 	delete(h.served, v)

@@ -11,24 +11,27 @@ import (
 )
 
 const (
-	// lateAfter is the lag above which a viewer counts as late. A healthy viewer lags less, because
-	// a frame waits only for the latency limit and for the writes to other viewers. Only late
-	// viewers still need frames that are older than lateAfter and not in the newest GOP.
+	// lateAfter is how far behind a viewer may be before it counts as late. A healthy viewer is
+	// less far behind, because a frame waits only for the latency limit and for the writes to other
+	// viewers.
+	//
+	// If memory is short, frames older than lateAfter are dropped, except for the newest GOP. Only
+	// late viewers still need the dropped frames.
 	lateAfter = time.Second
 	// evictAfter is how long the write of one batch to a viewer may take before the viewer may be
 	// disconnected. A new viewer with a slow connection takes about this long to receive its first
 	// frames.
 	evictAfter = 2 * time.Second
-	// blockedAfter replaces evictAfter when the other steps have not freed enough memory. It
-	// applies only to the viewers of the largest streams.
+	// If the earlier steps of MemorySteps have not freed enough memory, blockedAfter replaces
+	// evictAfter for the viewers of the largest streams.
 	blockedAfter = 250 * time.Millisecond
 )
 
 type shedder struct{ hub *Hub }
 
-// MemorySteps returns the steps with which h frees memory, in order. Each step except "idle" starts
-// with the largest streams, and stops when it has freed enough. Smaller streams are therefore
-// spared.
+// MemorySteps returns the steps that free memory of h when memory is short, in order. Each step
+// stops when it has freed enough. The first step, "idle", ends the HLS of streams without HLS
+// players. Each later step starts with the largest streams, so that smaller streams are spared.
 func MemorySteps(h *Hub) []memory.Step {
 	s := shedder{h}
 	return []memory.Step{
@@ -41,8 +44,9 @@ func MemorySteps(h *Hub) []memory.Step {
 	}
 }
 
-// endIdle ends the HLS of streams that no player has requested during one length of the playlist,
-// until it has freed excess bytes.
+// endIdle ends the HLS of a stream if no player has requested it for as long as a playlist lasts.
+// It continues with further streams until it has freed excess bytes, the number of bytes that must
+// be freed.
 func (l HLS) endIdle(excess int64) (freed int64) {
 	l.hub.mu.Lock()
 	defer l.hub.mu.Unlock()
@@ -75,9 +79,12 @@ func (d shedder) evictGroups(excess int64) (freed int64) {
 	return freed
 }
 
-// dropLaggards disconnects viewers with a write that has taken longer than after, until it has
-// freed excess bytes. It starts with the largest streams, and within a stream with the longest
-// write. If of is not nil, it disconnects only viewers of that stream.
+// dropLaggards disconnects viewers with slow connections until it has freed excess bytes, the
+// number of bytes that must be freed. A viewer is disconnected if its current write has taken
+// longer than the given duration.
+//
+// dropLaggards starts with the largest streams, and within a stream with the longest write. If of
+// is not nil, it disconnects only viewers of that stream.
 func (d shedder) dropLaggards(excess int64, of *stream, after time.Duration) (freed int64) {
 	type slowViewer struct {
 		*Viewer
@@ -114,11 +121,14 @@ func (d shedder) dropLaggards(excess int64, of *stream, after time.Duration) (fr
 // errLargest ends the publisher of a stream that uses too much memory.
 var errLargest = memory.Short("memory is short, and this stream holds the most")
 
-// cutLargest frees memory of the largest streams, one after the other, until enough is free. For
-// each stream it first disconnects the blocked viewers. It then drops the frames that the stream
-// keeps, except for some HLS. If that is not enough, it ends the stream's publisher and its HLS. A
-// stream that holds less than a quarter of an equal share of the budget is spared, because it is
-// not the cause.
+// cutLargest frees memory of the largest streams, one after the other, until enough is free. It
+// frees the memory of a stream in these steps:
+//   - It disconnects the viewers that have been blocked in a write for longer than blockedAfter.
+//   - It shortens the HLS playlist, and drops all frames that the stream keeps for viewers.
+//   - It ends the stream's publisher and the stream's HLS.
+//
+// If a stream holds less than a quarter of an equal share of the budget, cutLargest does nothing to
+// it, because it is not the cause.
 func (d shedder) cutLargest(excess int64) (freed int64) {
 	list := d.hub.holders()
 	for _, s := range list {

@@ -12,7 +12,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/streamname"
 )
 
-// maxRefusedNames limits how many names are refused at a time. Each name needs about 200 bytes.
+// maxRefusedNames limits the number of stream names that publishers cannot use because the operator
+// has ended the stream. Each name needs about 200 bytes.
 const maxRefusedNames = 10_000
 
 // An Operator shows and ends the streams and viewers of a Hub.
@@ -22,9 +23,13 @@ type Operator struct{ hub *Hub }
 func NewOperator(h *Hub) Operator { return Operator{h} }
 
 // EndStream ends a stream, and reports whether the stream existed. The stream's viewers receive
-// their queued frames and the end. Publishers of its name are then refused for the duration
-// refused. If refused is 0, the name is free at once. If another node owns the stream, or if too
-// many names are refused, EndStream changes nothing and returns a [refuse.Refusal].
+// their queued frames and the end.
+//
+// refused is how long publishers of the name are then refused. If refused is 0, the name is free at
+// once.
+//
+// If another node owns the stream, or if too many names are refused, EndStream changes nothing and
+// returns a [refuse.Refusal].
 func (o Operator) EndStream(name string, refused time.Duration) (was bool, err error) {
 	if err := streamname.Check(name); err != nil {
 		return false, err

@@ -4,11 +4,12 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live/hlslive"
 )
 
-// EpochHeader is the HTTP header with the epoch of the node that sends a stream to another node.
+// EpochHeader is an HTTP header in the response of a node that sends a stream to another node. Its
+// value is the number (the epoch) of the sender's ownership of the stream.
 const EpochHeader = "Millrace-Epoch"
 
-// owns reports whether this node owns the stream with that name, and returns the epoch of the
-// ownership. The epoch is 0 if it is not known yet.
+// owns reports whether this node owns the stream with that name. epoch is the number of the
+// ownership, or 0 if the number is not known yet.
 func (h *Hub) owns(name string) (epoch uint64, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -18,7 +19,7 @@ func (h *Hub) owns(name string) (epoch uint64, ok bool) {
 	return 0, false
 }
 
-// wanted implements Peers.Wanted.
+// wanted reports whether a stream that this node does not own has viewers here, or had some lately.
 func (h *Hub) wanted(name string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -32,8 +33,8 @@ func (h *Hub) wanted(name string) bool {
 	return s.lease == nil && h.unwatched(s) < h.pullIdle
 }
 
-// want asks the cluster for a stream, if viewers here want it and this node does not own it. See
-// Peers.Wanted.
+// want makes the cluster send a stream to this node, if viewers here want the stream and this node
+// does not own it.
 func (h *Hub) want(name string) {
 	if h.cfg.Cluster != nil && h.wanted(name) {
 		h.cfg.Cluster.Want(name)
@@ -63,8 +64,9 @@ func (h *Hub) revoke(s *stream) {
 	}
 }
 
-// giveUp releases the lease of s, which has ended. If the lease was current, giveUp makes sure that
-// other nodes and players still get the remaining frames of s. mu is held.
+// giveUp ends this node's ownership of the stream s, which has ended. If this node was still the
+// owner, other nodes and players get the remaining frames of s. If another node may own s by now,
+// giveUp stops sending s to other nodes. mu is held.
 func (h *Hub) giveUp(s *stream) {
 	if s.lease == nil {
 		return
@@ -78,7 +80,8 @@ func (h *Hub) giveUp(s *stream) {
 	s.lease = nil
 }
 
-// release releases l, unless a publisher here uses l. mu is held.
+// release gives up this node's ownership l of the stream with that name. If the stream's publisher
+// or its successor uses l, release does nothing. mu is held.
 func (h *Hub) release(name string, l Lease) {
 	if s := h.streams[name]; l != nil && (s == nil || s.lease != l &&
 		(s.successor == nil || s.successor.lease != l)) {

@@ -14,8 +14,9 @@ type Peers struct{ hub *Hub }
 // NewPeers returns the Peers of h.
 func NewPeers(h *Hub) Peers { return Peers{h} }
 
-// Silent describes the publisher of a stream that this node owns. silent is how long it has sent
-// nothing. away is set while the stream waits for a publisher.
+// Silent returns how long the publisher of a stream has sent nothing. away reports whether the
+// stream waits for a publisher at present. If this node does not own the stream, Silent returns 0
+// and false.
 func (e Peers) Silent(name string) (silent time.Duration, away bool) {
 	e.hub.mu.Lock()
 	defer e.hub.mu.Unlock()
@@ -29,9 +30,11 @@ func (e Peers) Silent(name string) (silent time.Duration, away bool) {
 // Wanted reports whether a stream that this node does not own has viewers here, or had some lately.
 func (e Peers) Wanted(name string) bool { return e.hub.wanted(name) }
 
-// Lost ends this node's ownership of a stream with that epoch, because another node owns the stream
-// now. The stream's publisher ends at once, and other nodes no longer get the stream. The viewers
-// stay, and wait until this node pulls the stream.
+// Lost ends this node's ownership of a stream, because another node owns the stream now. If epoch
+// is not the number of this node's current ownership, Lost does nothing.
+//
+// The stream's publisher ends at once, and other nodes no longer get the stream. The viewers stay,
+// and wait until this node pulls the stream from the new owner.
 func (e Peers) Lost(name string, epoch uint64) {
 	e.hub.mu.Lock()
 	s := e.hub.streams[name]
@@ -46,19 +49,20 @@ func (e Peers) Lost(name string, epoch uint64) {
 	}
 }
 
-// CheckOwned returns a [refuse.Refusal] unless this node owns the stream with that name and knows
-// the epoch of the ownership.
+// CheckOwned returns a [refuse.Refusal] unless this node owns the stream with that name and the
+// cluster has confirmed the ownership.
 func (e Peers) CheckOwned(name string) error {
-	// A stream without a known format counts, too, because the request then waits for the format.
+	// A stream without a known format is accepted, too, because the request then waits for the
+	// format.
 	if epoch, ok := e.hub.owns(name); !ok || epoch == 0 {
 		return errNotOwner(name)
 	}
 	return nil
 }
 
-// AdmitRequest admits a request for another node's stream. While the request waits, it counts as a
-// viewer. The caller must call release once, when the wait is over. The returned context ends with
-// ctx, and when h closes.
+// AdmitRequest admits a player's request for a stream that another node owns. The request counts as
+// a viewer until the caller calls release. The caller must call release once. The returned context
+// ends when ctx ends, or when the Hub closes.
 func (e Peers) AdmitRequest(ctx context.Context) (admitted context.Context, release func(),
 	err error) {
 	if err := e.hub.admitted.Acquire(); err != nil {

@@ -46,11 +46,17 @@ type received struct {
 	unchecked     int   // bytes since the memory in use was last checked
 }
 
-// Open starts a stream, continues a stream that waits for its publisher, or takes over from another
-// publisher. address identifies the publisher in logs and in the API. terms are the publisher's own
-// limits, which can end it. An error is a [refuse.Refusal]. Viewers find a new stream when its
-// format is known. The caller must end the publisher with Run or Close, and must then call
-// Answered.
+// Open makes a Publisher for a stream. If the stream does not exist, Open starts it. If the stream
+// waits for its publisher, the new Publisher continues it. If the stream has another publisher, the
+// new one takes over, unless Config.Takeover protects the other one. An error is a
+// [refuse.Refusal].
+//
+// address identifies the publisher in logs and in the API. terms limit the viewers of the stream
+// and the time of the publisher. When that time is over, the publisher is ended. Viewers find a new
+// stream when its format is known.
+//
+// The caller must end the publisher with Run or Close. After that, it must call Answered when the
+// client has got its answer.
 func (h *Hub) Open(name, address string, terms Terms) (*Publisher, error) {
 	if err := streamname.Check(name); err != nil {
 		return nil, err
@@ -77,9 +83,11 @@ func (h *Hub) newPublisher(address string) *Publisher {
 // shuts down. The caller must call Close soon. Close also ends the context.
 func (p *Publisher) Lifetime() context.Context { return p.ctx }
 
-// Run calls send, which must publish the stream, and then calls Close. It returns the error that it
-// passed to Close. That is the error of send, the cause of the end of Lifetime, or an error for a
-// panic. A panic is logged, and ends only this stream.
+// Run calls send, which must publish the stream, and then calls Close with the error of send. It
+// returns the error that it passed to Close.
+//   - If send returns an error after the context of Lifetime has ended, Run passes the cause of
+//     that end instead.
+//   - If send panics, Run logs the panic and passes ErrPanic. The panic ends only this stream.
 func (p *Publisher) Run(send func() error) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -119,10 +127,10 @@ func (p *Publisher) Close(err error) {
 	p.terms.End(Explain(err), p.bytes)
 }
 
-// End ends Lifetime, with why as its cause.
+// End ends the publisher. The context of Lifetime ends, with why as its cause.
 func (p *Publisher) End(why error) { p.cancel(why) }
 
-// Memory returns the account of the blocks that hold the publisher's bytes.
+// Memory returns the Pool that counts the memory of the publisher's bytes.
 func (p *Publisher) Memory() *millrace.Pool { return p.s.memory }
 
 // SetReconnects sets whether the client can be asked to connect again.
@@ -151,7 +159,7 @@ func (p *Publisher) Summary() Summary {
 // been called for every publisher.
 func (p *Publisher) Answered() { p.hub.publishers.Done() }
 
-// Begin must be called before the first call of WriteTag. It makes the stream visible to viewers.
+// Begin makes the stream visible to viewers. It must be called before the first call of WriteTag.
 func (p *Publisher) Begin(h flv.Header) {
 	as := feed.Publisher{Address: p.address, Epoch: p.epoch, Skipped: p.skipped}
 	if p.s.feed != nil {
@@ -342,7 +350,8 @@ func (p *Publisher) Received(n int) {
 	}
 }
 
-// count records n received bytes of a frame. It returns the current time; see now.
+// count records that a frame of n bytes was received. It returns the current time in nanoseconds,
+// from the function now.
 func (p *Publisher) count(n int) int64 {
 	at := now()
 	p.lastInput.Store(at)

@@ -20,7 +20,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/streamname"
 )
 
-// An Owner describes where a stream can be pulled from.
+// An Owner describes the node that owns a stream, and how to connect to that node.
 type Owner struct {
 	Node  string      // the owner's address, as in http://10.0.0.5:8080, always with a port
 	Epoch uint64      // of the ownership, as far as known; an answer with a lower epoch is refused
@@ -49,17 +49,20 @@ const (
 )
 
 var (
-	// errFed refuses a pull of a stream that has a publisher, or that this node owns.
+	// errFed means that a stream must not be read from another node, because it has a publisher
+	// here or this node owns it.
 	errFed = errors.New("the stream needs no pull: it has a publisher, or waits for its own")
-	// errStale refuses a pull from a node that was replaced as the owner.
+	// errStale means that a stream must not be read from a node, because another node has replaced
+	// that node as the owner.
 	errStale = errors.New("the stream has a later owner than this one")
 )
 
-// Pull feeds a stream from its owner until the stream ends, ctx ends, a publisher connects here, or
-// the connection fails. It then returns an error, and the stream waits, as it does after the end of
-// a publisher. If the stream has had no viewer for a while, Pull ends the stream and returns nil.
-// If the owner answered with a status other than 200, the error is a *[refuse.Refusal] with that
-// status.
+// Pull reads the stream with that name from the node that owns it, and publishes it here. It
+// returns an error when the stream ends, ctx ends, a publisher connects to this node, or the
+// connection fails. The stream then waits for its next publisher.
+//
+// If the stream has had no viewer for a while, Pull ends and returns nil. If the owner answered
+// with a status other than 200, the error is a *[refuse.Refusal] with that status.
 func (e Peers) Pull(ctx context.Context, name string, from Owner) error {
 	if err := cmp.Or(streamname.Check(name), registrar{e.hub}.checkRoom(name)); err != nil {
 		return err
@@ -95,8 +98,9 @@ func (e Peers) Pull(ctx context.Context, name string, from Owner) error {
 	return err
 }
 
-// unreached records, for the viewers that wait for a stream, whether a pull that failed with err
-// has reached the owner. A node that answers that it does not own the stream counts as reached.
+// unreached records, after a pull of a stream has failed with err, whether the stream's owner could
+// be reached. If it could not, viewers that wait for the stream in vain get an error that says so.
+// An owner that answers that it does not own the stream counts as reached.
 func (e Peers) unreached(name string, err error) {
 	var refused *refuse.Refusal
 	ok := errors.As(err, &refused) && refused.Status == http.StatusMisdirectedRequest
@@ -107,8 +111,9 @@ func (e Peers) unreached(name string, err error) {
 	}
 }
 
-// ask requests the stream from its owner on behalf of p, and sets the epoch of p. It returns the
-// connection, and the first bytes of the body.
+// ask requests the stream from its owner, and sets p.epoch to the number of the owner's ownership,
+// which is in the response. It returns the connection, and the bytes of the body that have arrived
+// already.
 func (e Peers) ask(p *Publisher, name string, from Owner) (conn net.Conn, early []byte, err error) {
 	if conn, early, err = e.askOnce(p, name, from); err == errAskAgain {
 		conn, early, err = e.askOnce(p, name, from)
@@ -185,8 +190,8 @@ func (p *Publisher) readAnswer(conn net.Conn, req *http.Request, from Owner) (ea
 	return bytes.Clone(early), nil
 }
 
-// claimPull makes c the publisher of the stream with that name, if the stream has no publisher and
-// this node does not own it.
+// claimPull makes c, which reads from another node, the publisher of the stream with that name. If
+// the stream has a publisher or this node owns it, claimPull returns an error.
 func (e Peers) claimPull(c *claim, name string) (*stream, error) {
 	e.hub.mu.Lock()
 	defer e.hub.mu.Unlock()
@@ -208,7 +213,8 @@ func (e Peers) claimPull(c *claim, name string) (*stream, error) {
 	return s, nil
 }
 
-// endUnwatched ends p, a pull, when its stream has had no viewers for a while.
+// endUnwatched ends p, which reads a stream from another node, when the stream has had no viewers
+// for a while. The caller must stop the returned timer when p has ended.
 func (e Peers) endUnwatched(p *Publisher) (t *time.Timer) {
 	e.hub.mu.Lock()
 	defer e.hub.mu.Unlock()

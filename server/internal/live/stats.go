@@ -148,8 +148,8 @@ type StreamInfo struct {
 	MP4Time     float64 `json:"mp4_time_seconds"`
 	KeyInterval float64 `json:"key_interval_seconds"` // the longest recent GOP
 	KeptBytes   int64   `json:"kept_bytes"`
-	// Size of the blocks that hold the publishers' bytes. A block counts in full while any part of
-	// it is in use, even outside the stream.
+	// Size of the memory blocks that hold the publishers' bytes. A block counts in full while any
+	// part of it is in use, for example by a viewer.
 	Memory     int64 `json:"memory_bytes"`
 	MemoryHigh int64 `json:"memory_high_water"` // the highest value of Memory
 	// Tracks beyond the first video track and the first audio track. Viewers of FLV and RTMP get
@@ -251,7 +251,8 @@ type holder struct {
 	window  *liveHLS // its HLS; nil if none is made
 }
 
-// made returns the renditions of s that are made at present.
+// made returns the renditions of the stream that exist at present, one for each format. If viewers
+// cannot find the stream yet, there are none.
 func (s *holder) made() []*rendition.Rendition {
 	if !s.visible {
 		return nil

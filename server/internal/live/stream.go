@@ -20,11 +20,15 @@ import (
 // A stream is the sequence of frames from all publishers of a name, one after another. Its viewers
 // stay when the publisher changes.
 //
-// A stream is in Hub.streams from Hub.newStream to registrar.end. In that time it either has a
-// publisher or waits for one. A publisher has the stream, and writes to it, only from
-// registrar.grant to registrar.handOver. The first publisher determines the format. Only a stream
-// of FLV can outlive its first publisher. In a cluster, if another node owns the stream, the
-// publisher is a pull.
+// These rules apply to streams and publishers:
+//   - A stream is in Hub.streams from Hub.newStream to registrar.end. In that time it either has a
+//     publisher or waits for one.
+//   - A publisher has the stream, and writes to it, only from registrar.grant to
+//     registrar.handOver.
+//   - The first publisher determines the format. Only a stream of FLV can continue with another
+//     publisher.
+//   - If another node of the cluster owns the stream, this node reads the stream from the owner.
+//     The publisher is then called a pull.
 type stream struct {
 	name    string
 	log     *slog.Logger
@@ -34,8 +38,8 @@ type stream struct {
 	// The frames in all formats. It is nil until viewers can find the stream. It is set while
 	// Hub.mu is held.
 	forms *rendition.Set
-	// Makes the frames from the publisher's tags. It is nil before forms is set, and always nil if
-	// the format is not FLV.
+	// Makes the frames from the publisher's tags. It is nil until the format of the stream is
+	// known, and always nil if the format is not FLV.
 	feed *feed.Feed
 
 	succession                       // guarded by Hub.mu
@@ -98,7 +102,7 @@ func (o *ownership) edges() []string {
 	return slices.Compact(list)
 }
 
-// A viewerCount counts the viewers of a stream. Other nodes do not count.
+// A viewerCount counts the viewers of a stream. It does not count other nodes that read the stream.
 type viewerCount struct {
 	viewers    int   // number of viewers, of all renditions
 	leftAt     int64 // time when the last one left; see now

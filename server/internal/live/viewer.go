@@ -10,8 +10,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live/rendition"
 )
 
-// A Viewer is a client that watches a rendition. Its transport sends the frames to the client. The
-// Viewer implements [fanout.Session], so that the transport can call it.
+// A Viewer is a client that watches a stream in one format. Its field transport sends the frames to
+// the client, and calls the Viewer as a [fanout.Session].
 type Viewer struct {
 	hub       *Hub
 	stream    *stream
@@ -21,15 +21,17 @@ type Viewer struct {
 	since     int64            // time of the viewer's arrival; see now
 	id        uint64           // number among all viewers; set by Admission.noteServed
 
-	// If the viewer is another node, the address of that node and the lease of this node. Otherwise
-	// both are empty. While the lease is not current, the other node gets nothing.
+	// If the viewer is another node of the cluster, node is its address, and lease is this node's
+	// ownership of the stream. Otherwise node is "" and lease is nil. While lease.Current returns
+	// false, the other node gets no frames.
 	node  string
 	lease Lease
 
 	terms  Terms
 	timeUp *time.Timer // nil without a time limit
 
-	// Where the viewer begins. It has no cursor until that is known, and after Connect.
+	// The position at which the viewer begins. Its Cursor is nil until the position is known, and
+	// after Connect.
 	start     fanout.Start
 	transport *fanout.Viewer // writes to the client; nil until Connect
 }
@@ -45,8 +47,9 @@ func (v *Viewer) exit() {
 	s.forms.Leave(v.rendition)
 }
 
-// Connect creates the transport, and returns it. It takes ownership of conn. The caller appends the
-// head of its response, and then calls Admission.Start or Admission.Serve.
+// Connect creates the fanout.Viewer that writes to the client, and returns it. It takes ownership
+// of conn. The caller appends the beginning of the response to the fanout.Viewer, and then calls
+// Admission.Start or Admission.Serve.
 func (v *Viewer) Connect(conn fanout.Conn) *fanout.Viewer {
 	v.transport = v.rendition.Fanout().NewViewer(fanout.ViewerConfig{
 		Session: v, Conn: conn, Remote: v.remote, Peer: v.lease != nil, Start: v.start})
@@ -60,8 +63,8 @@ func (v *Viewer) Format() rendition.Format { return v.rendition.Format() }
 // Head returns the bytes that v gets before any frame.
 func (v *Viewer) Head() []byte { return v.rendition.Head() }
 
-// If v is another node, Epoch returns the epoch of this node's ownership of the stream. Otherwise
-// it returns 0.
+// Epoch returns 0 unless v is another node. For another node, it returns the number of this node's
+// ownership of the stream.
 func (v *Viewer) Epoch() uint64 {
 	if v.lease == nil {
 		return 0
@@ -77,12 +80,13 @@ func (v *Viewer) attrs() []any {
 	return append(attrs, "form", v.rendition.Format().String())
 }
 
-// Owned reports whether this node still owns the stream. It may only be called if v is another
-// node.
+// Owned reports whether this node still owns the stream. It may be called only if the client is
+// another node of the cluster.
 func (v *Viewer) Owned() bool { return v.lease.Current() }
 
-// Complete returns false if v is another node and the server shuts down, because the stream then
-// continues elsewhere. Otherwise it returns true.
+// Complete reports whether the stream is at its end for v when v has received all frames. It
+// returns false if the client is another node of the cluster and the server shuts down, because the
+// stream then continues at another node.
 func (v *Viewer) Complete() bool { return v.lease == nil || v.hub.ends.Err() == nil }
 
 // Begin corrects the FLV metadata at the start of batch to match the FLV header that the viewer
@@ -100,7 +104,7 @@ func (v *Viewer) Missed(m broadcast.Missed) time.Duration {
 	return v.stream.forms.KeyAge()
 }
 
-// Restart makes v begin again, at the newest keyframe.
+// Restart returns the newest keyframe as the position at which v continues after a pause.
 func (v *Viewer) Restart() fanout.Start { return v.stream.forms.Restart(v.rendition) }
 
 // Sent counts n bytes that were sent to the address of v. If v is another node, they also count as

@@ -13,18 +13,23 @@ import (
 // attempts is how many times this node tries to renew a lease while the lease lasts.
 const attempts = 3
 
-// attemptTime returns the time limit for a call of the directory. It is so short that a lease
-// outlasts two failed attempts. In the worst case, the directory stops answering just after an
-// attempt. The first failed attempt begins shortly before 4/12 of the lease, between two rounds of
-// renewal, and ends after 7/12. It delays the attempt of the next round, which ends after 10/12.
+// attemptTime returns the time limit for one call of the cluster's directory, a quarter of the
+// lease. With this limit, a lease outlasts two failed attempts to renew it.
+//
+// In the worst case, the directory fails just after a successful attempt:
+//   - The first failed attempt begins between two rounds of renewals, shortly before 4/12 of the
+//     lease have passed. It ends at 7/12.
+//   - The second failed attempt is made in the next round. It waits for the first one, and ends at
+//     10/12.
 func attemptTime(leaseTime time.Duration) time.Duration { return leaseTime / 4 }
 
-// maxAsking limits the concurrent claims and lookups. It is lower than the number of connections to
-// Redis, so that renewals need not wait for a connection. Such a wait would use up the time limit
-// of a call.
+// maxAsking limits how many claims of streams and lookups of owners run at a time. It is lower than
+// the number of connections to Redis, so that a renewal of leases always finds a free connection.
+// Time spent waiting for a connection would count toward the time limit of the renewal.
 const maxAsking = 8
 
-// errBusy means that the directory was not called, because too many calls were in progress.
+// errBusy means that the cluster's directory was not called, because too many calls were in
+// progress.
 var errBusy = errors.New("too many questions to the cluster's directory at a time")
 
 // A directoryClient calls the Directory for one node, and records whether the Directory answers.
@@ -47,17 +52,17 @@ func newDirectoryClient(ctx context.Context, directory Directory, leaseTime time
 		asking: make(chan struct{}, maxAsking)}
 }
 
-// Reachable reports whether the directory answered the last call.
+// Reachable reports whether the cluster's directory answered the last call.
 func (c *directoryClient) Reachable() bool { return c.reachable.Load() }
 
-// call returns a context for one call of the directory, which has a time limit.
+// call returns a context for one call of the cluster's directory. The context has a time limit.
 func (c *directoryClient) call(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, attemptTime(c.leaseTime))
 }
 
-// ask runs call with a context for one call of the directory, and limits how many calls run at a
-// time. If ask returns errBusy, call was not run, so nothing is known about the health of the
-// directory.
+// ask runs a function that calls the cluster's directory once, and limits how many such calls run
+// at a time. If ask returns errBusy, the function was not run, so nothing is known about the health
+// of the directory.
 func (c *directoryClient) ask(call func(ctx context.Context) error) error {
 	wait, cancel := c.call(c.ctx)
 	defer cancel()
@@ -72,8 +77,8 @@ func (c *directoryClient) ask(call func(ctx context.Context) error) error {
 	return call(ctx)
 }
 
-// answered reports whether a call with the result err reached the directory. It also records that
-// for Reachable, and logs changes.
+// answered reports whether the cluster's directory was reached by a call that returned err. It also
+// stores the result for Reachable, and logs changes.
 func (c *directoryClient) answered(err error) bool {
 	_, taken := errors.AsType[*TakenError](err)
 	ok := err == nil || taken || errors.Is(err, ErrNoOwner) || errors.Is(err, ErrLost)

@@ -18,12 +18,15 @@ type Directory interface {
 	// replace it, the error is a *TakenError.
 	Claim(ctx context.Context, c Claim) (epoch uint64, err error)
 
-	// Renew renews the lease of each ownership, and announces that node is alive. If the directory
-	// has lost its data, Renew restores the ownership. If GiveUp is set, Renew ends the ownership
-	// instead, so that other nodes can claim the stream at once. Renew never changes the records of
-	// other nodes. errs has one error for each ownership. It is ErrLost if another node owns the
-	// stream or has owned it since. Any other error is the reason why the directory cannot be
-	// reached. err is the error of the announcement.
+	// Renew renews the lease of each ownership in owned, and announces that node is alive.
+	//   - If GiveUp is set, Renew ends the ownership instead, so that other nodes can claim the
+	//     stream at once.
+	//   - If the directory has lost its data, Renew restores the ownership.
+	//   - Renew never changes the records of other nodes.
+	//
+	// errs has one error for each ownership. The error is ErrLost if another node owns the stream
+	// or has owned it since. Any other error is the reason why the directory cannot be reached. err
+	// is the error of the announcement.
 	Renew(ctx context.Context, node string, owned ...Ownership) (errs []error, err error)
 
 	// Lookup returns the owner of a stream, or ErrNoOwner.
@@ -46,7 +49,8 @@ type Claim struct {
 	Takeover live.Takeover
 }
 
-// An Ownership is a node's ownership of a stream, which Renew renews.
+// An Ownership describes a stream that a node owns. The node passes it to Directory.Renew to renew
+// the lease or to give up the stream.
 type Ownership struct {
 	Stream string
 	Epoch  uint64

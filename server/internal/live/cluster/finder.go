@@ -10,13 +10,13 @@ import (
 	"golang.org/x/sync/singleflight"
 )
 
-// absentFor is how long a node relies on the answer that a stream has no owner. An event about the
-// stream ends this time early.
+// absentFor is how long a node remembers that a stream has no owner. An event about the stream ends
+// this time early.
 const absentFor = 250 * time.Millisecond
 
-// An ownerFinder finds the owner of a stream. It looks among this node's leases, then in the table
-// of other owners, and then in the directory. Concurrent callers share one call of the directory.
-// Its methods may be called from any goroutine.
+// An ownerFinder finds the node that owns a stream. It looks among this node's leases, then in the
+// table of other owners, and then in the cluster's directory. Concurrent callers share one call of
+// the directory. Its methods may be called from any goroutine.
 type ownerFinder struct {
 	leases  *leaseTable
 	owners  *ownerTable
@@ -25,8 +25,8 @@ type ownerFinder struct {
 	asked   atomic.Int64 // number of lookups in the directory
 }
 
-// cached returns the owner of a stream if it is known without a lookup in the directory. If the
-// stream is known to have no owner, cached returns an Owner with an empty Node.
+// cached returns the owner of a stream if it is known without a lookup in the cluster's directory.
+// If the stream is known to have no owner, cached returns an Owner with an empty Node.
 func (f *ownerFinder) cached(name string) (o Owner, ok bool) {
 	if o, ok := f.leases.held(name); ok {
 		return o, true
@@ -41,9 +41,9 @@ func (f *ownerFinder) cached(name string) (o Owner, ok bool) {
 	return o, time.Since(checked) < f.client.leaseTime || !f.client.Reachable()
 }
 
-// Owner returns the owner of a stream, or ErrNoOwner. If the last answer is younger than a lease,
-// Owner does not call the directory. While the directory cannot be reached, Owner returns the last
-// known owner. Any other error means that no owner is known.
+// Owner returns the node that owns a stream, or ErrNoOwner. It remembers an owner for the duration
+// of a lease before it asks the cluster's directory again. While the directory cannot be reached,
+// Owner returns the last known owner. Any other error means that the owner is not known.
 func (f *ownerFinder) Owner(ctx context.Context, name string) (Owner, error) {
 	o, ok := f.cached(name)
 	if !ok {
@@ -64,7 +64,7 @@ func (f *ownerFinder) Owner(ctx context.Context, name string) (Owner, error) {
 	return o, nil
 }
 
-// lookup looks up the owner in the directory, and records it.
+// lookup looks up the owner of a stream in the cluster's directory, and records it.
 func (f *ownerFinder) lookup(name string) (Owner, error) {
 	f.asked.Add(1)
 	err := f.client.ask(func(ctx context.Context) error {
@@ -115,10 +115,11 @@ func (f *ownerFinder) formerOwner(name string) (o Owner, ok bool) {
 	return f.owners.formerOwner(name)
 }
 
-// forget discards the owner of a stream with that epoch, because it has proved wrong. The next call
-// of Owner looks up the owner again.
+// forget discards the known owner of a stream, which has proved wrong. If epoch is not the number
+// of the known owner's ownership, forget does nothing. The next call of Owner looks up the owner
+// again.
 func (f *ownerFinder) forget(name string, epoch uint64) { f.owners.forget(name, epoch) }
 
-// forgetFormer discards the former owner of a stream with that epoch. It is called when that node
-// has nothing left of the stream, or does not answer. formerOwner then no longer returns it.
+// forgetFormer forgets the former owner of a stream, if epoch is the number of the former owner's
+// ownership. It is called when the former owner has nothing left of the stream, or does not answer.
 func (f *ownerFinder) forgetFormer(name string, epoch uint64) { f.owners.forgetFormer(name, epoch) }

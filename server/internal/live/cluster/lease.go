@@ -27,10 +27,10 @@ type lease struct {
 // started is the zero point of clock.
 var started = time.Now()
 
-// clock returns the monotonic time t since started, in nanoseconds.
+// clock returns the monotonic time from started to t, in nanoseconds.
 func clock(t time.Time) int64 { return int64(t.Sub(started)) }
 
-// errTaken refuses publishers of a stream that has another owner.
+// errTaken refuses a publisher because another node owns the stream.
 var errTaken = refuse.New(http.StatusConflict, "this name has a publisher already, at another node")
 
 // A Hub is the part of [live.Peers] that a Node uses. The methods are documented there. A Node
@@ -60,12 +60,12 @@ type leaseTable struct {
 	mu       lock.Mutex
 	draining bool
 	leases   map[string]*lease // leases that are held or being claimed
-	// Released leases with the time of release. A lease stays here until the directory has recorded
-	// the release.
+	// Released leases, with the time of the release. A lease stays here until the cluster's
+	// directory has recorded its release.
 	leaving map[*lease]time.Time
 }
 
-// claim implements [live.Cluster.Claim].
+// claim makes this node the owner of a stream; see [live.Cluster.Claim].
 func (t *leaseTable) claim(ctx context.Context, name string) (live.Lease, error) {
 	for {
 		t.mu.Lock()
@@ -104,8 +104,8 @@ func (t *leaseTable) claim(ctx context.Context, name string) (live.Lease, error)
 
 // takeoverDelay returns how long this node must wait before it claims a stream, because another
 // node has just claimed it. It also returns a channel that is closed when the stream's owner
-// changes. If the rule is not TakeoverAlways, there is no delay, because the directory itself
-// protects the owner for longer.
+// changes. The delay applies only to TakeoverAlways. With the other values of Takeover, the
+// cluster's directory refuses the claim while the owner is protected.
 func (t *leaseTable) takeoverDelay(name string) (left time.Duration, changed <-chan struct{}) {
 	if t.takeover != live.TakeoverAlways {
 		return 0, nil
@@ -113,8 +113,8 @@ func (t *leaseTable) takeoverDelay(name string) (left time.Duration, changed <-c
 	return t.owners.takeoverDelay(name)
 }
 
-// claimFirst claims l for a publisher that waits for the result. If the directory does not answer,
-// it returns l without an epoch.
+// claimFirst claims l for a publisher that waits for the result. If the cluster's directory does
+// not answer, it returns l without an epoch.
 func (t *leaseTable) claimFirst(l *lease) (live.Lease, error) {
 	var taken bool
 	_ = t.client.ask(func(ctx context.Context) (err error) {
@@ -134,8 +134,9 @@ func (t *leaseTable) claimFirst(l *lease) (live.Lease, error) {
 	return l, nil
 }
 
-// request claims l, which must have no epoch, in the directory. taken means that another node keeps
-// the stream. If the directory cannot be reached, taken is false and err is not nil.
+// request claims l in the cluster's directory. l must not have an epoch yet. taken means that
+// another node keeps the stream. If the directory cannot be reached, taken is false and err is not
+// nil.
 func (t *leaseTable) request(ctx context.Context, l *lease) (taken bool, err error) {
 	begun := time.Now()
 	epoch, err := t.client.directory.Claim(ctx, Claim{
@@ -161,8 +162,11 @@ func (t *leaseTable) request(ctx context.Context, l *lease) (taken bool, err err
 	return false, nil
 }
 
-// setOwner records a stream's owner, as [ownerTable.setOwner] does. If the owner is another node
-// with a later epoch, this node loses its lease.
+// setOwner records that o is the owner of a stream. If o is another node, and o.Epoch is greater
+// than the epoch of this node's lease of the stream, this node loses the lease.
+//
+// asked is when the lookup that returned o began, or zero if o comes from an event. If this node
+// has more recent information, setOwner does nothing.
 func (t *leaseTable) setOwner(name string, o Owner, asked time.Time) {
 	if !t.owners.setOwner(name, o, asked) {
 		return
@@ -178,8 +182,8 @@ func (t *leaseTable) setOwner(name string, o Owner, asked time.Time) {
 	}
 }
 
-// held returns this node as the owner of a stream if it has a lease of the stream. The lease may
-// have no epoch yet.
+// held returns this node as the owner of a stream if this node has a lease of the stream. The Epoch
+// of the result is 0 if the cluster's directory has not granted the lease yet.
 func (t *leaseTable) held(name string) (o Owner, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -193,26 +197,28 @@ func (t *leaseTable) held(name string) (o Owner, ok bool) {
 	return Owner{}, false
 }
 
-// Epoch implements [live.Lease].
+// Epoch returns the number of this ownership, or 0 if it is not known yet; see [live.Lease].
 func (l *lease) Epoch() uint64 { return l.epoch.Load() }
 
-// Current implements [live.Lease]. A failed attempt to renew the lease extends it, too, because no
-// other node can become the owner while the directory cannot be reached.
+// Current reports whether this node was known to be the owner a moment ago; see [live.Lease]. An
+// attempt to renew the lease counts even if it has failed because the cluster's directory cannot be
+// reached. No other node can become the owner during that time.
 func (l *lease) Current() bool {
 	return l.Held() && l.epoch.Load() != 0 &&
 		clock(time.Now())-l.attempted.Load() <= int64(l.t.client.leaseTime)
 }
 
-// Held implements [live.Lease].
+// Held reports whether this node has neither lost nor released the stream; see [live.Lease].
 func (l *lease) Held() bool { return !l.ended.Load() }
 
-// Tell implements [live.Lease].
+// Tell announces to the cluster that the publisher has left or returned; see [live.Lease].
 func (l *lease) Tell() {
 	l.changed.Store(true)
 	l.t.wakeRenewer()
 }
 
-// Release implements [live.Lease].
+// Release gives up the ownership of the stream, unless it was lost or released before; see
+// [live.Lease].
 func (l *lease) Release() {
 	l.t.mu.Lock()
 	defer l.t.mu.Unlock()
@@ -236,14 +242,15 @@ func (t *leaseTable) remove(l *lease) bool {
 	return held
 }
 
-// giveUp makes the goroutine of renew release l in the directory soon. t.mu is held.
+// giveUp makes the goroutine that runs renew report the release of l to the cluster's directory.
+// t.mu is held.
 func (t *leaseTable) giveUp(l *lease) {
 	t.leaving[l] = time.Now()
 	t.wakeRenewer()
 }
 
-// wakeRenewer makes the goroutine of renew report releases and changes to the directory before the
-// next round.
+// wakeRenewer makes the goroutine that runs renew report released and changed leases to the
+// cluster's directory before the next round of renewals.
 func (t *leaseTable) wakeRenewer() {
 	select {
 	case t.news <- struct{}{}:
@@ -251,8 +258,8 @@ func (t *leaseTable) wakeRenewer() {
 	}
 }
 
-// renew renews all leases in rounds, until the node ends. Between two rounds, it reports releases
-// and changes to the directory.
+// renew renews all leases in rounds, several times in the duration of a lease, until the node ends.
+// Between two rounds, it reports released and changed leases to the cluster's directory.
 func (t *leaseTable) renew() {
 	ticker := time.NewTicker(t.client.leaseTime / attempts)
 	defer ticker.Stop()
@@ -278,8 +285,8 @@ func (t *leaseTable) renew() {
 	}
 }
 
-// attempt reports released leases to the directory, and renews leases. If all is set, it renews all
-// leases. Otherwise it renews only leases for which Tell was called.
+// attempt reports released leases to the cluster's directory, and renews leases. If all is set, it
+// renews all leases. Otherwise it renews only leases for which Tell was called.
 func (t *leaseTable) attempt(ctx context.Context, all bool) {
 	begun := time.Now()
 	var tried []*lease
@@ -321,7 +328,7 @@ func (t *leaseTable) attempt(ctx context.Context, all bool) {
 		switch {
 		case owned[i].GiveUp:
 			t.mu.Lock()
-			// If the directory does not answer, the lease expires after leaseTime.
+			// If the cluster's directory does not answer, the lease expires there after leaseTime.
 			if errs[i] == nil || lost || time.Since(t.leaving[l]) > t.client.leaseTime {
 				delete(t.leaving, l)
 			}
@@ -337,8 +344,8 @@ func (t *leaseTable) attempt(ctx context.Context, all bool) {
 	}
 }
 
-// claimLate claims leases that have no epoch yet, because the directory could not be reached when
-// their publishers came. It stops at the deadline.
+// claimLate claims leases that have no epoch yet, because the cluster's directory could not be
+// reached when their publishers came. It stops at the deadline.
 func (t *leaseTable) claimLate(deadline time.Time) {
 	t.mu.Lock()
 	var late []*lease
@@ -381,7 +388,7 @@ func (t *leaseTable) drain() {
 	t.mu.Unlock()
 }
 
-// releaseAll releases all leases of this node, also in the directory.
+// releaseAll releases all leases of this node, and reports the releases to the cluster's directory.
 func (t *leaseTable) releaseAll() {
 	t.mu.Lock()
 	for _, l := range t.leases {

@@ -66,8 +66,8 @@ func NewNode(cfg Config) *Node {
 	return n
 }
 
-// Start makes the node renew its leases, watch the events of other nodes, and pull the streams that
-// hub wants, until Close.
+// Start makes the node work until Close. The node renews its leases, watches the events of other
+// nodes, and reads the streams that hub wants from other nodes.
 func (n *Node) Start(hub Hub) {
 	n.leases.hub, n.pulls.hub = hub, hub
 	n.running.Go(n.leases.renew)
@@ -83,7 +83,8 @@ func (n *Node) Drain() {
 	}
 }
 
-// Close ends the goroutines and the pulls, and releases all leases of this node.
+// Close ends the goroutines of n, stops reading streams from other nodes, and releases all leases
+// of n.
 func (n *Node) Close() {
 	n.leases.drain()
 	n.stop()
@@ -92,15 +93,15 @@ func (n *Node) Close() {
 	n.leases.releaseAll()
 }
 
-// Claim implements [live.Cluster].
+// Claim makes this node the owner of a stream that has just got a publisher; see [live.Cluster].
 func (n *Node) Claim(ctx context.Context, name string) (live.Lease, error) {
 	return n.leases.claim(ctx, name)
 }
 
-// Want implements [live.Cluster].
+// Want makes this node read a stream from its owner while viewers here want it; see [live.Cluster].
 func (n *Node) Want(name string) { n.pulls.want(name) }
 
-// Reachable implements [live.Cluster].
+// Reachable reports whether the owner of a stream can be determined; see [live.Cluster].
 func (n *Node) Reachable() bool { return n.client.Reachable() }
 
 // Owner returns the owner of a stream, or ErrNoOwner. See [ownerFinder.Owner].

@@ -22,8 +22,8 @@ import (
 )
 
 const (
-	// silence limits each pause within a node's answer. It does not limit the time before the
-	// answer begins.
+	// silence limits each pause within a node's response. It does not limit the time before the
+	// response begins.
 	silence = 10 * time.Second
 	// idleConns limits the idle connections to a node. That is enough for the concurrent requests
 	// of the players of a hundred streams.
@@ -32,7 +32,7 @@ const (
 	maxHead = 16 << 10
 	// maxText limits an error text, in bytes. It is usually one line.
 	maxText = 4 << 10
-	// maxFresh limits how long an answer is cached.
+	// maxFresh limits how long an object from another node is cached.
 	maxFresh = time.Hour
 	// entryCost is how much memory a cache entry needs in addition to its body, in bytes.
 	entryCost = 1 << 10
@@ -52,15 +52,16 @@ type Objects struct {
 
 	// Invariants:
 	//
-	//	entries has those that are in flight, and those in kept, and no others
-	//	stats.Bytes = sum of the costs of both
+	//	entries has the objects that are being fetched and the objects in kept, and no others
+	//	stats.Bytes = sum of the costs of all these objects
 	mu      lock.Mutex
 	entries map[string]*objectEntry
 	kept    list.List // of *objectEntry, the most recently used first
 	stats   ObjectStats
 }
 
-// ObjectStats has the counters of Objects, and describes the cache.
+// ObjectStats counts the requests for HLS objects of other nodes' streams, and describes the cache
+// of these objects.
 type ObjectStats struct {
 	Fetched   int64 // requests to other nodes and to the store
 	Collapsed int64 // calls that waited for a fetch in progress
@@ -71,7 +72,7 @@ type ObjectStats struct {
 	Bytes     int64 // bytes of cached objects and of fetches in progress
 }
 
-// An Object is the answer to a request. The receiver owns Body.
+// An Object is the response to a request for an HLS object. The receiver owns Body.
 type Object struct {
 	Status     int
 	Gzip       bool          // Body is compressed
@@ -85,8 +86,8 @@ type Object struct {
 // if reserve returns an error. After an error the body is empty.
 type Fetch func(ctx context.Context, reserve func(n int64) error) (Object, error)
 
-// An objectEntry is an object that is being fetched or is cached. It also exists until all calls
-// that waited for it have their copy. All fields are guarded by Objects.mu.
+// An objectEntry is an object that is being fetched or is cached. If calls wait for the object, the
+// entry exists until each of them has its copy. All fields are guarded by Objects.mu.
 type objectEntry struct {
 	key      string
 	done     chan struct{} // closed when object and err are set
@@ -290,8 +291,8 @@ func (o *Objects) drop(e *objectEntry) {
 	o.leave(e)
 }
 
-// leave ends e if no call waits for it any more. If the fetch is in progress, leave cancels it. If
-// the body is not cached, leave releases it. mu is held.
+// leave ends the entry e if no call of Get waits for it and it is not cached. It cancels the fetch,
+// or releases the body if the fetch has completed. mu is held.
 func (o *Objects) leave(e *objectEntry) {
 	switch {
 	case e.waiting > 0 || e.place != nil:
@@ -305,8 +306,9 @@ func (o *Objects) leave(e *objectEntry) {
 	}
 }
 
-// request sends a request for path to a node. epoch is the epoch of that node's ownership, or 0 if
-// the node was not chosen as the owner. The caller closes the body of the answer.
+// request sends a request for an object to another node. path is the path of the object. epoch is
+// the number of that node's ownership of the stream, or 0 if the node was not chosen as the owner.
+// The caller closes the body of the response.
 func (o *Objects) request(ctx context.Context, node, path string, epoch uint64,
 	gzip bool) (*http.Response, error) {
 	for again := false; ; again = true {
@@ -334,8 +336,10 @@ func (o *Objects) request(ctx context.Context, node, path string, epoch uint64,
 	}
 }
 
-// From returns a Fetch that gets path, which may include a query, from a node. epoch is as for
-// request. If the answer has a status that players must not get, the Fetch returns an error.
+// From returns a Fetch that requests an object from another node. path is the path of the object,
+// with an optional query. epoch is the epoch of that node's ownership of the stream, or 0 if the
+// node was not chosen as the owner. The Fetch returns an error if the response has a status that
+// players must not get.
 func (o *Objects) From(node, path string, epoch uint64, gzip bool) Fetch {
 	return func(ctx context.Context, reserve func(n int64) error) (out Object, err error) {
 		ctx, cancel := context.WithCancelCause(ctx)
@@ -378,7 +382,7 @@ func (o *Objects) From(node, path string, epoch uint64, gzip bool) Fetch {
 	}
 }
 
-// maxAge returns how long an answer with that Cache-Control header may be kept.
+// maxAge returns how long a response may be cached. control is its Cache-Control header.
 func maxAge(control string) time.Duration {
 	for directive := range strings.SplitSeq(control, ",") {
 		if value, ok := strings.CutPrefix(strings.TrimSpace(directive), "max-age="); ok {

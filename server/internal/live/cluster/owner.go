@@ -45,9 +45,10 @@ func (t *ownerTable) record(name string) *ownerRecord {
 	return r
 }
 
-// forgetOne removes a record to make room for another. It looks at some records, and prefers a
-// stream without an owner. This way, viewers who request arbitrary names do not displace the other
-// records, which are needed while the directory cannot be reached. t.mu is held.
+// forgetOne removes a record to make room for another. It looks at some records, and prefers the
+// record of a stream without an owner. Viewers may request arbitrary names, and the records of
+// those names must not displace the other records, which are needed while the cluster's directory
+// cannot be reached. t.mu is held.
 func (t *ownerTable) forgetOne() {
 	var victim string
 	tries := 0
@@ -61,15 +62,15 @@ func (t *ownerTable) forgetOne() {
 	delete(t.records, victim)
 }
 
-// change wakes the goroutines that wait for a change of r. t.mu is held.
+// change wakes the goroutines that wait for a change of r. The mutex of the ownerTable is held.
 func (r *ownerRecord) change() {
 	close(r.changed)
 	r.changed = make(chan struct{})
 }
 
-// setOwner records o as the owner of a stream; Owner{} means that there is no owner. If o is the
-// directory's answer to a lookup, asked is when the lookup began. If o comes from an event, asked
-// is zero. setOwner returns false if the table has more recent information.
+// setOwner records the owner of a stream. o is the owner, or Owner{} if there is none. If the
+// cluster's directory has returned o from a lookup, asked is when the lookup began. If o comes from
+// an event, asked is zero. setOwner returns false if the table has more recent information.
 func (t *ownerTable) setOwner(name string, o Owner, asked time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -134,7 +135,7 @@ func (t *ownerTable) wake(name string) {
 	t.record(name).change()
 }
 
-// ownerReleased records that node does not own the stream any more.
+// ownerReleased records that the given node does not own the stream any more.
 func (t *ownerTable) ownerReleased(name, node string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -144,7 +145,7 @@ func (t *ownerTable) ownerReleased(name, node string) {
 	}
 }
 
-// missed is called when events may have been missed. The owner of each stream is then looked up
+// missed records that events may have been missed. The owner of each stream is then looked up
 // again.
 func (t *ownerTable) missed() {
 	t.mu.Lock()
@@ -174,8 +175,8 @@ func (t *ownerTable) formerOwner(name string) (o Owner, ok bool) {
 	return r.former, true
 }
 
-// forget discards the owner of a stream with that epoch, because it has proved wrong. The owner is
-// then looked up again.
+// forget discards the known owner of a stream, which has proved wrong. If epoch is not the number
+// of the known owner's ownership, forget does nothing. A discarded owner is looked up again.
 func (t *ownerTable) forget(name string, epoch uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -184,8 +185,8 @@ func (t *ownerTable) forget(name string, epoch uint64) {
 	}
 }
 
-// forgetFormer discards the former owner of a stream with that epoch. It is called when that node
-// has nothing left of the stream, or does not answer. formerOwner then no longer returns it.
+// forgetFormer forgets the former owner of a stream, if epoch is the number of the former owner's
+// ownership. It is called when the former owner has nothing left of the stream, or does not answer.
 func (t *ownerTable) forgetFormer(name string, epoch uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

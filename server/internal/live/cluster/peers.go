@@ -7,16 +7,18 @@ import (
 	"github.com/millrace-io/millrace/server/internal/lock"
 )
 
-// peerRounds is how many rounds of renewal a node may be silent before it counts as dead. These are
-// the rounds of three leases.
+// peerRounds is how many renewals a node may miss before it counts as dead. A node renews its
+// leases attempts times in the duration of a lease, so peerRounds amounts to the duration of three
+// leases.
 const peerRounds = 3 * attempts
 
 const (
-	// maxPeers limits the list of other nodes, because the operator's page sends a request to each
-	// of them. A Secret remembers twice as many nodes.
+	// maxPeers limits the list of other nodes. The limit is needed because the operator's page
+	// sends a request to each node of the list.
 	maxPeers = maxKnown / 2
-	// maxUnproven limits the nodes that have not proved to know the secret. The limit is needed
-	// because everyone who can publish in Redis can invent nodes.
+	// maxUnproven limits the nodes that have not proved that they know the cluster's token. The
+	// limit is needed because everyone who can publish in Redis can announce nodes that do not
+	// exist.
 	maxUnproven = 32
 )
 
@@ -25,14 +27,15 @@ type peerTable struct {
 	secret *Secret
 
 	mu lock.Mutex
-	// Counts the rounds of renewal in which the directory was reachable. Other rounds do not count,
-	// because no node can be heard in them.
+	// The number of the current round. A round begins each time this node renews its leases while
+	// the cluster's directory can be reached. At other times, no node can announce that it is
+	// alive.
 	round int64
 	nodes map[string]int64 // for each node, the round in which it was last heard; at most maxPeers
 }
 
-// markAlive records an announcement that node is alive. If there are too many nodes that have not
-// proved to know the secret, a new node replaces one of these.
+// markAlive records that a node has announced that it is alive. If there are already maxUnproven
+// nodes that have not proved that they know the cluster's token, the new node replaces one of them.
 func (p *peerTable) markAlive(node string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -53,8 +56,8 @@ func (p *peerTable) markAlive(node string) {
 	p.nodes[node] = p.round
 }
 
-// nextRound begins a round. It is called only while the directory is reachable. It forgets the
-// nodes that have been silent for too long.
+// nextRound begins the next round, and forgets the nodes that have been silent for more than
+// peerRounds rounds. It is called only while the cluster's directory can be reached.
 func (p *peerTable) nextRound() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -15,13 +15,15 @@ const (
 	// askAgain is how often the puller asks the hub whether a stream without an owner is still
 	// wanted.
 	askAgain = time.Second
-	// pullPause is the pause before the second attempt to pull a stream. The first attempt may come
-	// too early, because an owner is known before its publisher has sent something.
+	// pullPause is the pause before the second attempt to read a stream from its owner. The first
+	// attempt may come too early, because an owner is known before its publisher has sent
+	// something.
 	pullPause = 50 * time.Millisecond
 )
 
-// A puller pulls the streams that viewers want here from the nodes that own them. Its methods may
-// be called from any goroutine.
+// A puller reads streams from the nodes that own them, for the viewers at this node. Reading a
+// stream from another node is called a pull. The methods of a puller may be called from any
+// goroutine.
 type puller struct {
 	hub       Hub // set before viewers come
 	finder    *ownerFinder
@@ -39,7 +41,7 @@ type puller struct {
 	pulls map[string]bool // has each wanted stream, and whether its pull is running
 }
 
-// close ends the pulls, and waits until they have ended.
+// close stops reading streams from other nodes, and waits until that has stopped.
 func (p *puller) close() {
 	p.mu.Lock()
 	p.stop()
@@ -58,7 +60,8 @@ func (p *puller) count() (pulled int) {
 	return pulled
 }
 
-// want implements [live.Cluster.Want].
+// want starts to read a stream from its owner. If p already does so, or is closed, want does
+// nothing.
 func (p *puller) want(name string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -68,8 +71,9 @@ func (p *puller) want(name string) {
 	}
 }
 
-// wanted reports whether the pull of a stream should continue. If it should not, the stream is no
-// longer in p.pulls, unless want has begun another pull of it.
+// wanted reports whether the caller must continue to read a stream from its owner. If it returns
+// false, viewers no longer want the stream, p is closed, or a call of want has started another
+// goroutine that reads the stream.
 func (p *puller) wanted(name string) bool {
 	p.mu.Lock()
 	delete(p.pulls, name) // from now on want may begin another pull of the stream
@@ -86,8 +90,8 @@ func (p *puller) wanted(name string) bool {
 	return true
 }
 
-// pull pulls a stream until the stream is not wanted any more or p is closed. After each pull, it
-// pauses and tries again.
+// pull reads a stream from the node that owns it. When the stream or the connection ends, pull
+// pauses and tries again. It returns when viewers no longer want the stream, or when p is closed.
 func (p *puller) pull(name string) {
 	wait := pullPause
 	warned := false
@@ -129,8 +133,8 @@ func (p *puller) pull(name string) {
 	}
 }
 
-// pullFrom pulls from an owner. It returns when the pull ends, or when there is an owner with a
-// greater epoch.
+// pullFrom reads a stream from the node that owns it. It returns when the stream or the connection
+// ends, or when another owner with a greater epoch is known.
 func (p *puller) pullFrom(name string, from Owner) error {
 	ctx, cancel := context.WithCancel(p.ctx)
 	defer cancel()

@@ -17,24 +17,32 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// epochKept is how long the last epoch of a stream without an owner is remembered. It is longer
-// than any command takes, and longer than a process is usually suspended. If the time were shorter,
-// a process that was suspended could restore an ownership that was given up. It could also restore
-// an epoch that another node has used since.
+// epochKept is how long Redis keeps the number (the epoch) of a stream's last ownership after the
+// stream has lost its owner. The time is longer than any command takes, and longer than a process
+// is usually suspended.
+//
+// If the time were shorter, a process that was suspended could restore an ownership that was given
+// up. It could also restore an ownership with an epoch that another node has used since.
 const epochKept = time.Hour
 
-// A Redis is a Directory in a server of Redis or Valkey, or in a cluster of such servers. It has
-// one key for each stream,
+// A Redis is a Directory in a server of Redis or Valkey, or in a cluster of such servers. Each
+// stream has one key, PREFIX{STREAM}owner. Its value is a hash with these fields:
 //
-//	PREFIX{STREAM}owner    a hash: epoch, node, until, heard, away
+//	epoch   the number of the ownership
+//	node    the address of the owner; absent if the owner has given up the stream
+//	until   the end of the lease
+//	heard   when the publisher last sent something
+//	away    1 if the stream has no publisher at present
 //
-// In this key, until is the end of the lease, and heard is the last time that the publisher was
-// heard. Both are in milliseconds of the server's clock. If the stream was given up, there is no
-// node. The key outlives the lease by epochKept. A missing key would look as if Redis had lost its
-// data, and then an owner that was replaced could restore its ownership. Each script has only one
-// key, because a script with several keys cannot run while their slot moves.
+// The times are in milliseconds of the server's clock.
 //
-// Events are published in the channel named PREFIXevents.
+// The key outlives the lease by epochKept. A missing key would look as if Redis had lost its data.
+// A node that was replaced as the owner could then restore its ownership.
+//
+// Each script uses only one key. In a Redis Cluster, a script with several keys cannot run while
+// the hash slot of the keys is moved to another server.
+//
+// Events are published in the channel PREFIXevents.
 type Redis struct {
 	rdb     redis.UniversalClient
 	prefix  string
@@ -43,8 +51,8 @@ type Redis struct {
 	sharded atomic.Bool // see errSharded
 }
 
-// errSharded ends all calls of a directory that was opened as a single server but is a node of a
-// Redis Cluster. Such a node would answer for some streams and not for others.
+// errSharded is the error of all calls if the address is for a single server, but the server is a
+// node of a Redis Cluster. Such a node would answer for some streams and not for others.
 var errSharded = errors.New(
 	"the server is a node of a Redis Cluster: its address must begin with redis+cluster:// or rediss+cluster://")
 
@@ -86,12 +94,21 @@ local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)`
 
 var (
-	// claimScript makes ARGV[1] the owner of KEYS[1], and returns its epoch. If there is another
-	// owner, which the takeover ARGV[3] does not replace, the script returns that owner instead.
-	// ARGV[2] is the greatest known epoch. The next arguments are times in milliseconds. ARGV[4] is
-	// the time after which a publisher counts as stalled, ARGV[5] is the lease, and ARGV[6] is how
-	// long the key outlives the lease. ARGV[7] is the channel, and ARGV[8] is the stream. Lua's
-	// numbers can hold an epoch, but are printed with only 14 digits.
+	// claimScript makes a node the owner of a stream, and returns the epoch of the ownership. If
+	// another node owns the stream, and the claim does not replace it, the script returns the epoch
+	// and the address of that owner instead.
+	//
+	//	KEYS[1]   the key of the stream
+	//	ARGV[1]   the address of the node
+	//	ARGV[2]   the greatest epoch of the stream that the node knows
+	//	ARGV[3]   the Takeover of the claim: "always", "stalled" or "never"
+	//	ARGV[4]   how long a stalled publisher has been silent at least, in ms
+	//	ARGV[5]   the duration of the lease, in ms
+	//	ARGV[6]   how long the key outlives the lease, in ms
+	//	ARGV[7]   the channel for events
+	//	ARGV[8]   the name of the stream
+	//
+	// The script formats the epoch with %.0f, because Lua would print only its first 14 digits.
 	claimScript = redis.NewScript(scriptTime + `
 local o = redis.call('HMGET', KEYS[1], 'epoch', 'node', 'until', 'heard', 'away')
 if o[2] and o[2] ~= ARGV[1] and tonumber(o[3]) > now and o[5] ~= '1' and
@@ -104,10 +121,19 @@ redis.call('PEXPIRE', KEYS[1], ARGV[5] + ARGV[6])
 redis.call('PUBLISH', ARGV[7], ARGV[1] .. ' ' .. epoch .. ' ' .. ARGV[8])
 return {epoch}`)
 
-	// renewScript renews or restores the ownership of KEYS[1] by ARGV[1] with the epoch ARGV[2],
-	// and returns 1. If there was a later owner, or the ownership was given up, it returns 0.
-	// ARGV[3] is the publisher's silence in milliseconds. ARGV[4] is 1 if the publisher is away.
-	// ARGV[5] to ARGV[8] are as in claimScript. If ARGV[9] is 1, the stream is given up.
+	// renewScript renews or restores a node's ownership of a stream, and returns 1. It returns 0 if
+	// the ownership has ended, because it was given up or because there was a later ownership.
+	//
+	//	KEYS[1]   the key of the stream
+	//	ARGV[1]   the address of the node
+	//	ARGV[2]   the epoch of the ownership
+	//	ARGV[3]   how long the publisher has been silent, in ms
+	//	ARGV[4]   1 if the stream has no publisher at present
+	//	ARGV[5]   the duration of the lease, in ms
+	//	ARGV[6]   how long the key outlives the lease, in ms
+	//	ARGV[7]   the channel for events
+	//	ARGV[8]   the name of the stream
+	//	ARGV[9]   1 to give up the stream instead of renewing the ownership
 	renewScript = redis.NewScript(scriptTime + `
 local o = redis.call('HMGET', KEYS[1], 'epoch', 'node')
 local stored, mine = tonumber(o[1] or 0), tonumber(ARGV[2])
@@ -125,17 +151,19 @@ redis.call('PEXPIRE', KEYS[1], ARGV[5] + ARGV[6])
 if stored < mine then redis.call('PUBLISH', ARGV[7], ARGV[1] .. ' ' .. ARGV[2] .. ' ' .. ARGV[8]) end
 return 1`)
 
-	// lookupScript returns the epoch and the owner of KEYS[1], or an empty list if there is no
-	// owner.
+	// lookupScript returns the epoch of the ownership of a stream and the address of the owner, or
+	// an empty list if the stream has no owner. KEYS[1] is the key of the stream.
 	lookupScript = redis.NewScript(scriptTime + `
 local o = redis.call('HMGET', KEYS[1], 'epoch', 'node', 'until')
 if o[2] and tonumber(o[3]) > now then return {o[1], o[2]} end
 return {}`)
 )
 
-// failed returns the error for a command that has failed with err. That is err, or errSharded if
-// the server is a node of a Redis Cluster. If a slot may have moved to another master, failed also
-// makes go-redis reload the slots at once. Otherwise go-redis reloads them once a minute.
+// failed returns the error for a command that has failed with err. Usually that is err itself. If
+// Redis runs as a cluster, but the address is for a single server, failed returns errSharded.
+//
+// If no reply came from a Redis Cluster, a slot may have moved to another master. failed then makes
+// go-redis reload the slots at once instead of within a minute.
 func (d *Redis) failed(ctx context.Context, err error) error {
 	var reply redis.Error
 	switch c, ok := d.rdb.(*redis.ClusterClient); {
@@ -148,7 +176,8 @@ func (d *Redis) failed(ctx context.Context, err error) error {
 	return err
 }
 
-// Claim implements Directory.
+// Claim makes c.Node the owner of a stream, and returns the epoch of the ownership; see
+// [Directory].
 func (d *Redis) Claim(ctx context.Context, c Claim) (uint64, error) {
 	if d.sharded.Load() {
 		return 0, errSharded
@@ -167,8 +196,8 @@ func (d *Redis) Claim(ctx context.Context, c Claim) (uint64, error) {
 	return o.Epoch, err
 }
 
-// parseOwner parses a reply of claimScript or lookupScript. The reply is an epoch. In some replies,
-// the address of the owner follows.
+// parseOwner parses a reply of claimScript or lookupScript. The reply consists of an epoch and, in
+// some cases, the address of the owner.
 func parseOwner(reply []string) (o Owner, err error) {
 	if len(reply) == 0 || len(reply) > 2 {
 		return Owner{}, fmt.Errorf("an answer of %d elements", len(reply))
@@ -184,7 +213,7 @@ func parseOwner(reply []string) (o Owner, err error) {
 	return o, nil
 }
 
-// Renew implements Directory.
+// Renew renews, restores or ends ownerships, and announces that the node is alive; see [Directory].
 func (d *Redis) Renew(ctx context.Context, node string, owned ...Ownership) ([]error, error) {
 	if d.sharded.Load() {
 		return slices.Repeat([]error{errSharded}, len(owned)), errSharded
@@ -233,7 +262,7 @@ func exec(ctx context.Context, pipe redis.Pipeliner) {
 	}
 }
 
-// Lookup implements Directory.
+// Lookup returns the owner of a stream, or ErrNoOwner.
 func (d *Redis) Lookup(ctx context.Context, stream string) (Owner, error) {
 	if d.sharded.Load() {
 		return Owner{}, errSharded
@@ -248,7 +277,7 @@ func (d *Redis) Lookup(ctx context.Context, stream string) (Owner, error) {
 	return parseOwner(reply)
 }
 
-// Watch implements Directory.
+// Watch calls f for each event until ctx ends; see [Directory].
 func (d *Redis) Watch(ctx context.Context, f func(Event)) {
 	for ctx.Err() == nil {
 		d.watchOnce(ctx, f)

@@ -19,20 +19,20 @@ const (
 	// followEvery is how often RemoteHLS checks whether the node to which it sent a request still
 	// owns the stream. A node that has lost the stream may never answer.
 	followEvery = 500 * time.Millisecond
-	// ownerWait is the minimum time that players wait for an owner. A node needs about as long to
-	// restart.
+	// ownerWait is the minimum time that a player's request waits until a node owns the stream. A
+	// node needs about as long to restart.
 	ownerWait = 2 * time.Second
-	// firstPause is the pause after the first failed attempt to get something from an owner. The
+	// firstPause is the pause after the first failed request to the node that owns a stream. The
 	// pause doubles each time, up to mostPause.
 	firstPause = 50 * time.Millisecond
 	mostPause  = time.Second
-	// storedFresh is how long a playlist from the store is kept. A playlist from an owner is kept
-	// for the same time.
+	// storedFresh is how long a playlist from the store of segments is cached. A playlist from the
+	// node that owns the stream is cached for the same time.
 	storedFresh = time.Second
 )
 
 var (
-	// ErrHere means that this node is the owner.
+	// ErrHere means that this node owns the stream.
 	ErrHere = errors.New("this node has the stream")
 	// errOtherOwner ends a request to a node that no longer owns the stream.
 	errOtherOwner = errors.New("the stream has another owner now")
@@ -58,8 +58,9 @@ type RemoteHLS struct {
 	Wait time.Duration // limits the time that players wait for an owner
 }
 
-// NewRemoteHLS returns a RemoteHLS for the players at n. They wait for an owner as long as viewers
-// do, but at least ownerWait. store may be nil.
+// NewRemoteHLS returns a RemoteHLS for the players at the node n. If a stream has no owner, a
+// player's request waits for one as long as a viewer would, but at least for ownerWait. store may
+// be nil.
 func NewRemoteHLS(n *Node, objects *Objects, store *Segments, viewerWait time.Duration) *RemoteHLS {
 	return &RemoteHLS{owners: n.finder, self: n.cfg.Self, objects: objects, store: store,
 		Wait: max(viewerWait, ownerWait)}
@@ -91,11 +92,15 @@ func (q *HLSRequest) InStore() bool {
 	return ok && o.Kind != hls.KindPart
 }
 
-// Get returns the response to q, from the stream's owner, from the former owner or from the store.
-// The former owner keeps the end of a stream for a while. Get waits for an owner as viewers do. If
-// this node is the owner, the error is ErrHere. If no node has had the stream recently, the error
-// is ErrNoOwner. Any other error is a *[refuse.Refusal] or the cause of ctx's end. The caller owns
-// the body.
+// Get returns the response to q. The response comes from the node that owns the stream, from the
+// store of segments, or from the former owner. A former owner keeps the end of a stream for a
+// while. The caller owns the body.
+//
+// If the owner is not known or fails, Get tries again for up to h.Wait. If there is no owner, and q
+// does not request a playlist, Get does not wait, because a new owner will not have the object.
+//
+// If this node is the owner, the error is ErrHere. If no node has had the stream recently, the
+// error is ErrNoOwner. Any other error is a *[refuse.Refusal] or the cause of ctx's end.
 func (h *RemoteHLS) Get(ctx context.Context, q *HLSRequest) (out Object, err error) {
 	var deadline time.Time // set at the first failure
 	for wait := firstPause; ; wait = min(2*wait, mostPause) {
@@ -120,7 +125,7 @@ func (h *RemoteHLS) Get(ctx context.Context, q *HLSRequest) (out Object, err err
 				forget(q.Stream, owner.Epoch)
 			}
 		}
-		// The owner does not have the object, but the store may.
+		// The node that owns the stream does not have the object, but the store may.
 		gone := err == nil && out.Status == http.StatusNotFound && q.InStore()
 		// An owner that shuts down answers with StatusServiceUnavailable.
 		if err == nil && !gone && out.Status != http.StatusServiceUnavailable {
@@ -159,8 +164,8 @@ func (h *RemoteHLS) Get(ctx context.Context, q *HLSRequest) (out Object, err err
 	}
 }
 
-// absent returns the error for a request q that has failed with err. If the stream existed
-// recently, or seems to exist, the error asks the player to try again.
+// absent returns the error that a player gets after a request has failed with err. If the stream
+// existed recently, or seems to exist, the error asks the player to try again.
 func (h *RemoteHLS) absent(ctx context.Context, q *HLSRequest, err error) error {
 	known := !errors.Is(err, ErrNoOwner)
 	if !known && q.isPlaylist() {
@@ -197,8 +202,9 @@ func (h *RemoteHLS) fetchFrom(ctx context.Context, owner Owner, q *HLSRequest) (
 	})
 }
 
-// follow cancels a request to owner when another node owns the stream. If the stream has no owner,
-// it cancels the request unless owner is the former owner. It returns when ctx ends.
+// follow cancels a request for HLS that was sent to the node owner, as soon as another node owns
+// the stream. If the stream has no owner, its former owner counts as the owner. follow returns when
+// it has cancelled the request, or when ctx ends.
 func (h *RemoteHLS) follow(ctx context.Context, name string, owner Owner,
 	cancel context.CancelCauseFunc) {
 	ticker := time.NewTicker(followEvery)
@@ -221,9 +227,11 @@ func (h *RemoteHLS) follow(ctx context.Context, name string, owner Owner,
 	}
 }
 
-// Load returns the response from the store. ok is false if the store cannot answer q. The store can
-// answer requests for stored objects and for playlists. If the player waits for further media, the
-// store can answer only after the end of the stream. The caller owns the body.
+// Load returns the response to q from the store of segments. ok is false if the store cannot answer
+// q. The caller owns the body.
+//   - The store has init segments, whole segments and playlists, but no parts.
+//   - If q waits for the next segment or part, the store can answer only after the end of the
+//     stream.
 func (h *RemoteHLS) Load(ctx context.Context, q *HLSRequest) (out Object, ok bool) {
 	if h.store == nil || !q.isPlaylist() && !q.InStore() {
 		return Object{}, false

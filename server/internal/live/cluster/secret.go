@@ -17,17 +17,18 @@ import (
 )
 
 const (
-	// HeaderProof carries a node's proof, in a request or a response. In a response it may carry a
-	// challenge instead.
+	// HeaderProof carries the proof that the sender of a request or a response knows the cluster's
+	// token. A response may carry a challenge instead, which the next request must include.
 	HeaderProof = "Millrace-Cluster"
 	// HeaderNode carries the address of the node that sends a request.
 	HeaderNode = "Millrace-Node"
 )
 
 const (
-	// challengeTime is how long a challenge is valid. After that time, nodes get another one.
+	// challengeTime is how long a challenge is valid. After that time, the nodes that send requests
+	// get a new one.
 	challengeTime = 10 * time.Minute
-	// maxKnown limits the nodes for which a challenge is stored.
+	// maxKnown limits the number of other nodes that a Secret remembers.
 	maxKnown = 512
 )
 
@@ -39,13 +40,23 @@ var (
 // A Secret proves to other nodes that this node knows the cluster's token, and checks that they
 // know it. The token is never sent.
 //
-// A request has "CHALLENGE NONCE EPOCH MAC" in HeaderProof. The challenge comes from the node that
-// receives the request. The nonce comes from the node that sends it. Without a valid challenge, the
-// answer is 401 with a new challenge. Any other answer has "MAC" in HeaderProof. A MAC is an HMAC,
-// keyed with the token. It covers the sender's role, the challenge, the nonce, the address that was
-// dialled, the epoch, the method, the address of the resource, and the address of the node that
-// sends the request. A third party cannot prove anything by relaying messages to a real node,
-// because the real node's address is not the one that was dialled.
+// HeaderProof carries these values:
+//   - A request carries "CHALLENGE NONCE EPOCH MAC". The challenge was made by the node that
+//     receives the request. The nonce is made by the node that sends the request. The epoch is the
+//     one that was passed to Sign.
+//   - If the challenge of a request is not valid, the response has the status 401 and carries a new
+//     challenge.
+//   - If the MAC of a request is correct, the response carries "MAC".
+//
+// A MAC is an HMAC with the token as its key. It covers these values:
+//   - the role of the sender: client or server
+//   - the address that was dialled
+//   - the challenge, the nonce and the epoch
+//   - the method and the URI of the request
+//   - the address of the node that sends the request
+//
+// An attacker cannot prove anything by relaying messages to a real node, because the address that
+// was dialled is the attacker's, and not the address of the real node.
 type Secret struct {
 	token []byte
 	self  string
@@ -61,7 +72,8 @@ type knownNode struct {
 	proven    bool // the node has proved that it knows the token
 }
 
-// NewSecret returns the secret of the node that advertises the address self.
+// NewSecret returns a Secret for this node. self is this node's address for other nodes. token is
+// the secret text that all nodes of the cluster share.
 func NewSecret(token, self string) *Secret {
 	s := &Secret{token: []byte(token), self: self, start: time.Now(),
 		nodes: make(map[string]*knownNode)}
@@ -69,8 +81,9 @@ func NewSecret(token, self string) *Secret {
 	return s
 }
 
-// Sign adds the proof and the address of this node to a request. epoch is the epoch of the
-// receiver's ownership, or 0 if the receiver was not chosen as the owner.
+// Sign adds to a request the address of this node, and the proof that this node knows the cluster's
+// token. epoch is the epoch under which the receiver owns the requested stream, or 0 if the
+// receiver was not chosen as the owner of a stream.
 func (s *Secret) Sign(req *http.Request, epoch uint64) {
 	var nonce [16]byte
 	_, _ = rand.Read(nonce[:])
@@ -88,8 +101,8 @@ func (s *Secret) Sign(req *http.Request, epoch uint64) {
 }
 
 // Check returns an error if the node that answered a signed request does not prove that it knows
-// the token. again is true if that node has sent a challenge. The caller must then sign and send
-// the request again.
+// the cluster's token. again is true if that node has sent a challenge. The caller must then sign
+// and send the request again.
 func (s *Secret) Check(res *http.Response) (again bool, err error) {
 	req := res.Request
 	p, _, ok := parseProof(req.Header.Get(HeaderProof))
@@ -108,7 +121,8 @@ func (s *Secret) Check(res *http.Response) (again bool, err error) {
 	return false, nil
 }
 
-// note calls change with the entry of a node. If there is no entry, it first adds one.
+// note updates what s knows about another node. It calls change with the entry of that node, which
+// it adds if necessary. s.mu is held during the call.
 func (s *Secret) note(node string, change func(n *knownNode)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -134,7 +148,7 @@ func (s *Secret) forgetOne() {
 	delete(s.nodes, last)
 }
 
-// Proven reports whether a node has proved that it knows the token.
+// Proven reports whether a node has proved that it knows the cluster's token.
 func (s *Secret) Proven(node string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -152,8 +166,9 @@ const (
 	Refused
 )
 
-// Admit checks the proof of a request to this node, and adds this node's own proof to the response
-// header.
+// Admit checks whether the sender of a request has proved that it knows the cluster's token. If it
+// has, Admit adds this node's own proof to the response header. If the sender needs a new
+// challenge, Admit adds the challenge.
 func (s *Secret) Admit(answer http.Header, req *http.Request) Verdict {
 	p, mac, ok := parseProof(req.Header.Get(HeaderProof))
 	switch {
@@ -169,7 +184,7 @@ func (s *Secret) Admit(answer http.Header, req *http.Request) Verdict {
 	return Proved
 }
 
-// A proof has the inputs of a MAC that are not part of the request.
+// A proof has the values that a MAC covers and that are only in HeaderProof.
 type proof struct{ challenge, nonce, epoch string }
 
 func parseProof(text string) (p proof, mac string, ok bool) {

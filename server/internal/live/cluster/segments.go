@@ -22,8 +22,8 @@ const (
 	// saverQueue limits the queue of each saver, in objects. A node with 200 streams saves 200
 	// objects in two seconds.
 	saverQueue = 256
-	// saverBytes limits the bytes of all queues together. It is enough for a few seconds of 200
-	// streams at 2 Mbit/s.
+	// saverBytes limits the bytes of all objects that wait to be saved. It is enough for a few
+	// seconds of 200 streams at 2 Mbit/s.
 	saverBytes = 128 << 20
 	// saveWait limits the time to save or load one object.
 	saveWait = 3 * time.Second
@@ -34,18 +34,18 @@ const (
 type store interface {
 	// set stores an object. It borrows body.
 	set(ctx context.Context, stream, object string, body *millrace.Chain) error
-	// setState stores the state, unless the stored state has a later epoch.
+	// setState stores the state of a stream's playlist, unless the stored state has a later epoch.
 	setState(ctx context.Context, stream string, epoch uint64, state []byte) error
 	// get appends an object of at most limit bytes to dst. It reports whether the object exists.
 	get(ctx context.Context, stream, object string, dst *millrace.Chain, limit int) (found bool,
 		err error)
-	// state returns the stored state, or nil.
+	// state returns the stored state of a stream's playlist, or nil.
 	state(ctx context.Context, stream string) ([]byte, error)
 	close() error
 }
 
-// Segments keeps the newest segments of HLS in a store, so that they outlive their node. It
-// implements [hlslive.SegmentStore].
+// Segments keeps the newest HLS segments of this node's streams in a store, so that they remain
+// available after the node has ended. It implements [hlslive.SegmentStore].
 type Segments struct {
 	store  store
 	log    *slog.Logger
@@ -60,13 +60,14 @@ type Segments struct {
 	mu     lock.Mutex
 	closed bool // Close was called, and the queues are closed
 	queues [savers]chan saveJob
-	// The newest state of each stream in the queues. Older states need not be saved.
+	// The newest playlist state of each stream that has a state in queues. Older states need not be
+	// saved.
 	newest map[string]*savedState
 }
 
 var _ hlslive.SegmentStore = (*Segments)(nil)
 
-// A saveJob is an object or a state that is to be saved.
+// A saveJob is an HLS object or a playlist state that is to be saved.
 type saveJob struct {
 	stream, object string
 	body           millrace.Chain // of the object; owned by the job
@@ -78,7 +79,7 @@ type savedState struct {
 	text  []byte
 }
 
-// SegmentStats has the counters of Segments.
+// SegmentStats counts the objects that Segments has saved, lost and loaded.
 type SegmentStats struct {
 	Saved   int64 // objects that were saved
 	Bytes   int64 // bytes of these objects
@@ -135,14 +136,15 @@ func (k *Segments) Stats() SegmentStats {
 		Waiting: k.waiting.Load()}
 }
 
-// Save implements [hlslive.SegmentStore].
+// Save stores an init segment or a segment in the background; see [hlslive.SegmentStore]. It takes
+// ownership of body.
 func (k *Segments) Save(stream string, o hls.Object, body *millrace.Chain) {
 	job := saveJob{stream: stream, object: o.String()}
 	job.body.Merge(body)
 	k.put(job)
 }
 
-// SaveState implements [hlslive.SegmentStore].
+// SaveState stores the state of a stream's playlist in the background; see [hlslive.SegmentStore].
 func (k *Segments) SaveState(stream string, epoch uint64, state []byte) {
 	k.put(saveJob{stream: stream, state: &savedState{epoch, state}})
 }
@@ -177,7 +179,8 @@ func (k *Segments) put(job saveJob) {
 	job.body.Release()
 }
 
-// isNewest reports whether job, which was taken from a queue, has the newest state of its stream.
+// isNewest reports whether job has the newest playlist state of its stream in the queues. If it
+// has, isNewest removes the state from k.newest.
 func (k *Segments) isNewest(job *saveJob) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -222,7 +225,7 @@ func (k *Segments) save(job *saveJob) {
 	}
 }
 
-// LoadState implements [hlslive.SegmentStore].
+// LoadState returns the playlist state of a stream that was saved last, or nil.
 func (k *Segments) LoadState(ctx context.Context, stream string) ([]byte, error) {
 	return k.store.state(ctx, stream)
 }

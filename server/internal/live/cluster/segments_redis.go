@@ -13,8 +13,8 @@ import (
 // redisStore is a store in Redis. It has one key for each object, and one key for the state of each
 // stream:
 //
-//	PREFIX{STREAM}OBJECT   its bytes
-//	PREFIX{STREAM}hls      a hash: epoch, and the state as facts
+//	PREFIX{STREAM}OBJECT   the bytes of the object
+//	PREFIX{STREAM}hls      a hash with the field epoch, and with the state in the field facts
 //
 // All keys expire. Their names must not change, because nodes of different versions share them.
 type redisStore struct {
@@ -46,14 +46,21 @@ func (s *redisStore) set(ctx context.Context, stream, object string, body *millr
 }
 
 const (
-	// stateName is the last part of the key of a state. No object has that name.
+	// stateName is the last part of the key under which the playlist state of a stream is stored.
+	// No object has that name.
 	stateName = "hls"
-	// stateField is the field of the state in its hash.
+	// stateField is the name of the hash field that holds the state of a stream.
 	stateField = "facts"
 )
 
-// stateScript stores the state ARGV[2] of the epoch ARGV[1] in the field ARGV[4], for ARGV[3]
-// milliseconds. If the stored state has a later epoch, the script does nothing.
+// stateScript stores the playlist state of a stream. If the stored state has a later epoch, the
+// script does nothing.
+//
+//	KEYS[1]   the key of the state
+//	ARGV[1]   the epoch
+//	ARGV[2]   the state
+//	ARGV[3]   after which time the key expires, in ms
+//	ARGV[4]   the field of the hash that holds the state
 var stateScript = redis.NewScript(`
 local epoch = redis.call('HGET', KEYS[1], 'epoch')
 if epoch and tonumber(epoch) > tonumber(ARGV[1]) then return 0 end

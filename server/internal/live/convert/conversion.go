@@ -1,8 +1,9 @@
-// Package convert converts a live stream of FLV to other forms: fragmented MP4, and RTMP messages.
+// Package convert converts a live stream of FLV to other formats: fragmented MP4, and RTMP
+// messages.
 //
-// A [Conversion] reads the stream's ring and passes each tag to a maker, which publishes to the
-// ring of the new form. Each form has a maker and a constructor, such as [MP4]. mp4.go and rtmp.go
-// have the two existing makers.
+// A [Conversion] reads the tags from the ring of the stream, and passes each tag to a maker. The
+// maker publishes the result to another ring. Each output format has a maker and a constructor,
+// such as [MP4]. The two existing makers are in mp4.go and rtmp.go.
 package convert
 
 import (
@@ -22,15 +23,15 @@ type Reporter interface {
 	// LeftOut counts n NAL units and video frames that MP4 leaves out because decoders fail on
 	// them.
 	LeftOut(n int64)
-	// Refused reports a tag of type t that cannot be in the new form, and why.
+	// Refused reports that a tag of type t cannot be converted, and why.
 	Refused(t flv.Type, why error)
 	// Missed reports frames that left the ring before the conversion could read them. The reason is
 	// that the processor was busy, or that the stream arrived faster than it can be converted.
 	Missed(m broadcast.Missed)
 }
 
-// A Source is the stream that is converted. The caller must hold the lock under which the tracks of
-// the stream change until it has made the Conversion.
+// A Source is the stream that a Conversion reads. The caller must hold the lock that guards the
+// stream's tracks until it has made the Conversion.
 type Source struct {
 	Facts  *flvstream.Facts
 	Head   []byte            // the FLV header
@@ -40,11 +41,11 @@ type Source struct {
 	Begun  bool              // a frame has been published
 }
 
-// A maker makes one form of a stream.
+// A maker converts the tags of a stream to one format, such as MP4.
 type maker interface {
 	// write processes the next tag t of the stream, and takes ownership of its bytes. afterLoss
-	// means that frames before this tag are missing. If write returns ErrNewInit, the form ends as
-	// if the stream had ended there.
+	// means that frames before this tag are missing. If write returns ErrNewInit, the output ends
+	// as if the stream had ended there.
 	write(t flv.Tag, tag *millrace.Chain, afterLoss bool) error
 	// finish publishes the frames that the maker still holds back. It is called at the end of the
 	// stream.
@@ -53,8 +54,8 @@ type maker interface {
 	release()
 }
 
-// A Conversion makes one form of a stream. It runs in one goroutine, which reads the stream's ring
-// with a cursor and publishes to another ring.
+// A Conversion converts a stream to another format. It runs in one goroutine, which reads frames
+// from the stream's ring and publishes to another ring.
 type Conversion struct {
 	source Source
 	report Reporter
@@ -81,7 +82,7 @@ func newConversion(source Source, report Reporter, out *broadcast.Ring) *Convers
 func (c *Conversion) Ready() <-chan struct{} { return c.ready }
 
 // Run converts the stream. It returns nil at the end of the stream, and an error when ctx ends. If
-// the form cannot represent a change of the stream, it returns ErrNewInit.
+// the stream changes in a way that the output format cannot represent, Run returns ErrNewInit.
 func (c *Conversion) Run(ctx context.Context) error {
 	defer c.source.Cursor.Close()
 	defer c.setReady()
@@ -94,7 +95,8 @@ func (c *Conversion) Run(ctx context.Context) error {
 	return err
 }
 
-// convert passes all tags of the stream to the maker. It returns nil at the stream's end.
+// convert passes all tags of the stream to c.maker, which writes the output format. It returns nil
+// at the end of the stream.
 func (c *Conversion) convert(ctx context.Context) error {
 	r := millrace.NewReaderFrom(c.read(ctx))
 	defer r.Release()
@@ -139,8 +141,8 @@ func (c *Conversion) read(ctx context.Context) func(dst *millrace.Chain) error {
 			more = b.More
 			due -= b.Frames + b.Missed.Frames
 			if b.Missed.Why != broadcast.NotMissed {
-				// After a loss, a batch begins where viewers can start, so the new form can
-				// continue there.
+				// After a loss, a batch begins where viewers can start, so the output can continue
+				// there.
 				c.skipped = true
 				c.report.Missed(b.Missed)
 			}

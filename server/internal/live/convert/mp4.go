@@ -52,17 +52,18 @@ var errNoMP4 = errors.New("the stream has nothing that MP4 is made of: H.264, H.
 // errNoTrack ends an MP4 file that has nothing to play.
 var errNoTrack = errors.New("no frame of H.264, H.265 or AAC has come after its sequence header")
 
-// fragmentRoom is how many bytes a fragment may have in addition to the samples that MaxWaitBytes
-// of the muxer limits. It covers headers of 14 KiB, and an audio frame that was not complete when
-// the previous fragment ended.
+// fragmentRoom is how many bytes a fragment may be longer than the muxer's MaxWaitBytes. The extra
+// bytes are headers of up to 14 KiB, and an audio frame that was not complete when the previous
+// fragment ended.
 const fragmentRoom = 20 << 10
 
 // leastPause is the shortest pause without frames, in ms, that is removed from the file. Such a
 // pause occurs when the stream waits for its publisher.
 const leastPause = 100
 
-// MP4 returns the conversion of a stream to fragmented MP4. It publishes to out, which keeps up to
-// keepBytes. The Info of each frame is a *[Fragment].
+// MP4 returns a Conversion that converts source to fragmented MP4. The Conversion publishes each
+// fragment to out as a frame, and sets the frame's Info to a *[Fragment]. keepBytes is how many
+// bytes out keeps. The Conversion tells report which frames it leaves out.
 func MP4(source Source, report Reporter, out *broadcast.Ring, keepBytes int64) *Conversion {
 	m := &mp4Maker{Conversion: newConversion(source, report, out),
 		heads: make(map[flv.Type]flv.Codec)}
@@ -70,7 +71,7 @@ func MP4(source Source, report Reporter, out *broadcast.Ring, keepBytes int64) *
 	m.tracks = source.Facts.TrackSet.Load()
 	// If there is no video, the cursor is at an audio frame.
 	m.gap.Open = source.Facts.NoVideo.Load()
-	// The limit makes sure that the ring accepts every fragment.
+	// The muxer's size limit is low enough that out accepts every fragment.
 	fits := min(mp4.DefaultMaxWaitBytes, keepBytes-fragmentRoom)
 	m.muxer = mp4.NewMuxer(mp4.Tracks(source.tracks()), mp4.MaxWaitBytes(int(fits)),
 		mp4.Clock(time.Now))
@@ -140,7 +141,8 @@ func (m *mp4Maker) checkTracks(t *flv.Tag) error {
 		return nil
 	}
 	m.fits = m.fits || fits
-	// Facts may already reflect later tags than t, but that does not change the reason.
+	// The publisher may be ahead of the conversion, so Facts may describe tags after t. The error
+	// is right in that case, too.
 	if m.source.Facts.NoMP4() {
 		return errNoMP4
 	}
@@ -150,8 +152,9 @@ func (m *mp4Maker) checkTracks(t *flv.Tag) error {
 	return nil
 }
 
-// starts reports whether viewers of the stream can start at t. If the publisher is ahead of the
-// conversion, starts may wrongly return false.
+// starts reports whether viewers of the stream can start at the tag t. It uses the latest Facts of
+// the stream. If the publisher has sent later tags already, these Facts may not fit t, and the
+// result may be wrong.
 func (m *mp4Maker) starts(t *flv.Tag) bool {
 	f := m.source.Facts
 	return t.Key || t.Type == flv.TypeAudio && t.Packet == flv.PacketFrame &&
@@ -166,8 +169,8 @@ func (m *mp4Maker) place(t *flv.Tag, afterLoss bool) error {
 		return nil
 	}
 	if gap := m.gap.Open; m.gap.Note(*t, m.startIsKept) && !gap && m.movie != nil {
-		// New viewers begin with the audio, so they could not decode the video frame that still
-		// waits in the muxer.
+		// From here on, new viewers start at audio frames. They could not decode the video frame
+		// that waits in the muxer, so publish it before.
 		if err := m.finish(); err != nil {
 			return err
 		}
@@ -206,7 +209,8 @@ func (m *mp4Maker) release() {
 	m.fragment.Release()
 }
 
-// A Fragment describes a fragment of MP4. It is the Info of the fragment's frame in the ring.
+// A Fragment describes one fragment of MP4. When a Conversion publishes a fragment to a
+// broadcast.Ring, it passes the Fragment as the Info of the frame.
 type Fragment struct {
 	mp4.FragmentInfo
 	Movie   *mp4.Movie // of the init segment; the same for all fragments of a conversion

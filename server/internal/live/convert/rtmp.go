@@ -20,8 +20,10 @@ type rtmpMaker struct {
 	tracks   int32 // Facts.TrackSet when the preamble was set last
 }
 
-// RTMP returns the conversion of a stream to RTMP messages. It publishes to out, in the chunk size
-// that a [rtmp.ServerConn] announces for messages of up to Source.MaxTag.
+// RTMP returns a Conversion that converts source to RTMP messages and publishes them to out. The
+// messages are in chunks of up to source.MaxTag bytes, or rtmp.MaxAnnounced bytes if that is less.
+// This is the chunk size that a [rtmp.ServerConn] for messages of up to source.MaxTag bytes
+// announces to its client.
 func RTMP(source Source, report Reporter, out *broadcast.Ring) *Conversion {
 	m := &rtmpMaker{Conversion: newConversion(source, report, out),
 		tracks: source.Facts.TrackSet.Load()}

@@ -15,7 +15,8 @@ type chunkWriter struct {
 	room [24]byte
 }
 
-// begin sets line to the start of a chunk of n bytes, n > 0. The earlier line must have been sent.
+// begin stores the header of a chunk of n bytes in c.line, to be sent next. n must be positive, and
+// the previous c.line must have been sent.
 func (c *chunkWriter) begin(n int) {
 	if !c.on {
 		return
@@ -25,8 +26,8 @@ func (c *chunkWriter) begin(n int) {
 	c.begun = true
 }
 
-// end sets line to the last chunk, which is empty. It returns false if the response has no chunks,
-// or if end was called before.
+// end stores the last chunk of the response, which is empty, in c.line, to be sent next. It returns
+// false if the response has no chunks, or if end was called before.
 func (c *chunkWriter) end() bool {
 	if !c.on || c.ended {
 		return false

@@ -18,7 +18,8 @@ type Config struct {
 	Stall     time.Duration // a viewer that accepts no data for this long is disconnected
 }
 
-// A source is the part of a Fanout that all viewers share.
+// A source holds the configuration and the ring of a Fanout. All viewers of the Fanout use the same
+// source.
 type source struct {
 	Config
 	ring *broadcast.Ring
@@ -40,8 +41,8 @@ type ViewerConfig struct {
 // A Start is the position in the ring where a viewer begins.
 type Start struct {
 	Cursor *broadcast.Cursor
-	// The lag of Cursor at the start. Until the viewer has caught up, this lag does not count
-	// toward Config.Allowance.
+	// How far Cursor is behind the newest frame at the start. This lag does not count toward
+	// Config.Allowance until the viewer has caught up.
 	Lag broadcast.Lag
 	Age time.Duration // age of the first frame that the player shows
 }
@@ -53,11 +54,12 @@ type Start struct {
 // block, log, or call SetPaused, Reply or a method of Fanout. This does not apply to Ended, which
 // is called without the mutex.
 type Session interface {
-	// Owned reports whether a peer may get frames now. It is called for peers only.
+	// Owned reports whether a viewer that is another node of the cluster may get frames now. It is
+	// called only for such viewers (ViewerConfig.Peer).
 	Owned() bool
 
-	// Complete reports whether the end of the ring is the end of the stream for a peer. It is
-	// called for peers only.
+	// Complete reports whether the end of the ring is the end of the stream for a viewer that is
+	// another node of the cluster. It is called only for such viewers (ViewerConfig.Peer).
 	Complete() bool
 
 	// Begin is called with the first batch, and with each later batch that begins with the ring's
@@ -69,8 +71,8 @@ type Session interface {
 	// is not called if Config.Drop ends the viewer. It returns the age of the next frame.
 	Missed(m broadcast.Missed) time.Duration
 
-	// Restart returns the new start of a viewer that was paused. The viewer takes ownership of the
-	// cursor.
+	// Restart returns the position in the ring at which a viewer continues after a pause. The
+	// viewer takes ownership of the cursor.
 	Restart() Start
 
 	// Sent is called when the connection has accepted n bytes of the response.

@@ -12,7 +12,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/lock"
 )
 
-// A path is a way to write to a viewer's connection.
+// A path says how the frames are written to a viewer's connection: with writev, with Write, or
+// through an HTTP response.
 type path uint8
 
 const (
@@ -30,11 +31,11 @@ func (p path) String() string { return [paths]string{"writev", "write", "respons
 type Conn interface {
 	path() path
 	// tryWrite writes line and then c without waiting. It removes the accepted bytes from line and
-	// c. full is true if the connection accepts no more at present. Only a Conn with pathWritev
-	// supports tryWrite.
+	// c. full is true if the connection accepts no more at present. Only a Conn with the path
+	// pathWritev supports tryWrite.
 	tryWrite(line *[]byte, c *millrace.Chain, out *vector) (full bool, err error)
-	// write writes all of line and then c. If necessary, it waits. With pathWritev, it stores the
-	// current time in progress each time that the connection has accepted some bytes.
+	// write writes all of line and then c. If necessary, it waits. If the path is pathWritev, write
+	// stores the current time in progress each time that the connection has accepted some bytes.
 	write(line *[]byte, c *millrace.Chain, out *tally, progress *atomic.Int64) error
 	// finish ends the connection after the last byte was written.
 	finish()
@@ -44,10 +45,14 @@ type Conn interface {
 }
 
 // NewConn returns a Conn that writes to conn, and closes conn when the viewer has ended. The caller
-// may read from conn. interactive means that the client keeps sending while it watches. The
-// connection of such a client stays open for closeGrace after the end, because the kernel would
-// reset a closed connection when more data arrives. unsent limits the unsent bytes that the kernel
-// holds; 0 means the system's default. With a limit, the server notices if a client reads nothing.
+// may read from conn.
+//
+// interactive means that the client keeps sending while it watches. Its connection stays open for
+// up to closeGrace after the end. If the connection were closed at once, the kernel would reset it
+// when more data arrives.
+//
+// unsent limits the unsent bytes that the kernel holds; 0 means the system's default. With a limit,
+// the server notices if a client reads nothing.
 func NewConn(conn net.Conn, interactive bool, unsent int) Conn {
 	tcpconn.BoundUnsent(tcpconn.Of(conn), unsent)
 	base := streamConn{conn: conn, interactive: interactive}
@@ -61,19 +66,19 @@ func NewConn(conn net.Conn, interactive bool, unsent int) Conn {
 	return &plainConn{streamConn: base, w: w}
 }
 
-// A streamConn is the common part of a socketConn and a plainConn.
+// A streamConn ends the connection of a viewer. socketConn and plainConn embed it.
 type streamConn struct {
 	conn        net.Conn
 	interactive bool
 }
 
-// closeGrace is how long an interactive client may take to read the end of its stream and close the
-// connection.
+// closeGrace is how long a client may take to read the end of its stream and close the connection.
+// It applies only to clients that keep sending while they watch.
 const closeGrace = 5 * time.Second
 
-// finish closes the connection. If the client is interactive, finish only closes the direction to
-// the client, because the kernel would reset a closed connection when the client sends more bytes.
-// The client would then lose the bytes that it has not read yet.
+// finish closes the connection. If the client keeps sending while it watches, finish closes only
+// the direction to the client. Otherwise, the kernel would reset the connection when the client
+// sends more, and the client would lose the bytes that it has not read yet.
 func (c *streamConn) finish() {
 	if c.interactive {
 		_ = c.conn.SetReadDeadline(time.Now().Add(closeGrace))
@@ -108,7 +113,8 @@ func (c *plainConn) write(line *[]byte, body *millrace.Chain, out *tally, _ *ato
 	return writeThrough(c.w, line, body, out)
 }
 
-// writeThrough writes line and then c to an ordinary writer.
+// writeThrough writes line and then c with ordinary Write calls. line is the line before an HTTP
+// chunk. The number of bytes is added to out.
 func writeThrough(w io.Writer, line *[]byte, c *millrace.Chain, out *tally) error {
 	if len(*line) > 0 {
 		n, err := w.Write(*line)
@@ -123,7 +129,8 @@ func writeThrough(w io.Writer, line *[]byte, c *millrace.Chain, out *tally) erro
 	return err
 }
 
-// A ResponseConn writes through a ResponseWriter, until Release.
+// A ResponseConn writes to a viewer through an http.ResponseWriter. The handler must call Release
+// before it returns.
 type ResponseConn struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
@@ -132,7 +139,8 @@ type ResponseConn struct {
 	returned bool
 }
 
-// NewResponseConn returns a Conn that writes through w until Release.
+// NewResponseConn returns a Conn that writes through w. The handler must call Release before it
+// returns.
 func NewResponseConn(w http.ResponseWriter) *ResponseConn {
 	return &ResponseConn{w: w, control: http.NewResponseController(w)}
 }
@@ -162,7 +170,8 @@ func (c *ResponseConn) abort(bool) {
 	}
 }
 
-// Release ends the use of the ResponseWriter. The handler calls it before it returns.
+// Release makes the ResponseConn stop using its ResponseWriter. The handler must call it before it
+// returns.
 func (c *ResponseConn) Release() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

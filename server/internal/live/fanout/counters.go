@@ -19,13 +19,14 @@ type Counters struct {
 type Stats struct {
 	BytesOut   int64
 	WriteCalls int64 // writev calls, for viewers over plain TCP
-	// By path: "writev", "write" or "responsewriter".
+	// Viewers by the call that writes to them: "writev", "write" or "responsewriter".
 	Paths       map[string]PathStats
 	FoundBehind map[string]int64 // viewers that exceeded an allowance, by reason
 	Dropped     map[string]int64 // viewers that the server disconnected, by reason
 }
 
-// PathStats describes the viewers of one path.
+// PathStats has the numbers of viewers that are written to in the same way: the current viewers,
+// all viewers so far, and the bytes written.
 type PathStats struct {
 	Viewers, Came, BytesOut int64
 }
@@ -52,7 +53,7 @@ func (c *Counters) Stats() Stats {
 	return st
 }
 
-// enter counts a viewer that is served from now on.
+// enter counts a new viewer.
 func (c *Counters) enter(p path) {
 	c.came[p].Add(1)
 	c.viewers[p].Add(1)

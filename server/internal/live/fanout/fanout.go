@@ -39,7 +39,8 @@ type Fanout struct {
 	loops []*loop
 }
 
-// New returns a Fanout that writes the frames of ring. The caller need not release it.
+// New returns a Fanout that writes the frames of ring to the viewers that NewViewer returns. The
+// caller need not release it.
 func New(ring *broadcast.Ring, cfg Config) *Fanout {
 	return &Fanout{src: source{Config: cfg, ring: ring}}
 }
@@ -50,7 +51,7 @@ func (f *Fanout) Close(why Reason) {
 	_ = f.src.ring.Close()
 }
 
-// Reason returns the reason that was passed to Close, or Connected.
+// Reason returns the reason that was passed to Close. It returns Connected before Close is called.
 func (f *Fanout) Reason() Reason { return f.src.reason() }
 
 // NewViewer returns a viewer, which the caller must pass to Start or Serve. It takes ownership of
@@ -72,7 +73,7 @@ func (f *Fanout) Serve(v *Viewer) {
 	v.loop.serve(v)
 }
 
-// add assigns v to a loop. The caller must then call serve of that loop.
+// add assigns v to the loop v.loop. The caller must then call v.loop.serve.
 func (f *Fanout) add(v *Viewer) {
 	v.loop = f.pick()
 	f.src.Counters.enter(v.conn.path())
@@ -99,8 +100,8 @@ func (f *Fanout) pick() *loop {
 	return least
 }
 
-// Lag returns the combined lag of the viewers. Behind and Most may be inspectEvery old. Blocked and
-// Live are current.
+// Lag returns the combined lag of all viewers. The fields Blocked and Live are current. The fields
+// Behind and Most come from the last inspection of the viewers, which may be inspectEvery ago.
 func (f *Fanout) Lag() (sum LagReport) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

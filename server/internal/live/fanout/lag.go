@@ -10,7 +10,7 @@ import (
 // A LagReport summarizes the lag of viewers.
 type LagReport struct {
 	Blocked int // viewers with a write that waits
-	// Viewers that have exceeded their allowance, and have not caught up since then.
+	// Viewers that have exceeded a limit of Config.Allowance, and have not caught up since then.
 	Behind int
 	Most   time.Duration // the largest lag
 	Live   time.Duration // the largest time that a player is behind its publisher
@@ -27,7 +27,7 @@ func (l *LagReport) Add(other LagReport) {
 // A lagMeter measures how far a viewer is behind. Only the goroutine that serves the viewer changes
 // it. Any goroutine may read its fields, except for start and warned.
 type lagMeter struct {
-	// State of the batch that is being written.
+	// The batch that is being written.
 	writing  atomic.Bool  // a write that may wait is in progress
 	progress atomic.Int64 // when the connection last accepted bytes; see now
 	takenAt  atomic.Int64 // when the write began; see now
@@ -65,19 +65,20 @@ func (l *lagMeter) catchUp() {
 	l.keepUp()
 }
 
-// keepUp records that a healthy viewer has got all new frames.
+// keepUp records that the viewer is no longer behind, because it has got all new frames.
 func (l *lagMeter) keepUp() {
 	if l.behind.Load() {
 		l.behind.Store(false)
 	}
 }
 
-// fallBehind records that the viewer exceeds its allowance. It returns false if that is recorded
-// already.
+// fallBehind records that the viewer exceeds a limit of Config.Allowance. It returns false if that
+// is already recorded.
 func (l *lagMeter) fallBehind() bool { return l.behind.CompareAndSwap(false, true) }
 
-// add returns the viewer's total lag, which is the batch that is being written plus rest. rest is
-// the viewer's lag in the ring. at is the current time; see now.
+// add returns the viewer's total lag: the batch that is being written, and the frames that are
+// still in the ring. rest is the lag in the ring. at is the current time in nanoseconds, from the
+// function now.
 func (l *lagMeter) add(rest broadcast.Lag, at int64) broadcast.Lag {
 	rest.Frames += int(l.frames.Load())
 	rest.Bytes += l.bytes.Load()
@@ -88,8 +89,9 @@ func (l *lagMeter) add(rest broadcast.Lag, at int64) broadcast.Lag {
 	return rest
 }
 
-// exceeds returns which of the limits in allowed lag exceeds, or Connected if it exceeds none.
-// Until the viewer has caught up, the lag at its start does not count. Viewer.mu is held.
+// exceeds compares a viewer's lag with the limits in allowed. It returns the reason for the first
+// limit that is exceeded, or Connected if there is none. Until the viewer has caught up for the
+// first time, the lag that it had at its start does not count. Viewer.mu is held.
 func (l *lagMeter) exceeds(allowed, lag broadcast.Lag) Reason {
 	if !l.arrived.Load() {
 		lag.Bytes -= l.start.Bytes
@@ -107,7 +109,8 @@ func (l *lagMeter) exceeds(allowed, lag broadcast.Lag) Reason {
 	return Connected
 }
 
-// stalledFor returns how long the connection has accepted nothing. at is the current time; see now.
+// stalledFor returns how long the connection has accepted no bytes. at is the current time in
+// nanoseconds, from the function now.
 func (l *lagMeter) stalledFor(at int64) time.Duration {
 	return time.Duration(at - l.progress.Load())
 }
@@ -115,8 +118,8 @@ func (l *lagMeter) stalledFor(at int64) time.Duration {
 // showsAt records the age of the frames that the player shows from now on.
 func (l *lagMeter) showsAt(age time.Duration) { l.live.Store(int64(age)) }
 
-// stand records that the player has nothing to play, because the viewer lags by lag. The player is
-// then at least that far behind its publisher.
+// stand records that the player has run out of frames, because its viewer has the given lag. The
+// player is then at least that far behind the publisher.
 func (l *lagMeter) stand(lag time.Duration) {
 	if int64(lag) > l.live.Load() {
 		l.live.Store(int64(lag))
@@ -126,7 +129,7 @@ func (l *lagMeter) stand(lag time.Duration) {
 // behindLive returns the time that the player is behind the publisher.
 func (l *lagMeter) behindLive() time.Duration { return time.Duration(l.live.Load()) }
 
-// start is the zero point of now.
+// start is the time from which the function now counts.
 var start = time.Now()
 
 // now returns the monotonic time since start, in nanoseconds.

@@ -11,8 +11,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/lock"
 )
 
-// inspectEvery is the time between two inspections of the detached viewers. It can be this long
-// because the viewers' time limits are in seconds.
+// inspectEvery is the time between two checks of the viewers that have their own goroutines. It can
+// be this long because the time limits of viewers are in seconds.
 const inspectEvery = 250 * time.Millisecond
 
 // A loop serves some of the viewers of a Fanout. Its goroutine runs while the loop has viewers.
@@ -38,14 +38,16 @@ type loop struct {
 
 func newLoop(src *source) *loop { return &loop{src: src, wake: make(chan struct{}, 1)} }
 
-// add adds v as a detached viewer. The caller must then call serve.
+// add adds v as a viewer that has its own goroutine. The caller must then call serve in that
+// goroutine.
 func (l *loop) add(v *Viewer) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.addApart(v)
 }
 
-// addApart adds v to detached, and starts the loop's goroutine if it is not running. l.mu is held.
+// addApart adds v to the viewers that have their own goroutines, and starts the loop's goroutine if
+// it is not running. l.mu is held.
 func (l *loop) addApart(v *Viewer) {
 	l.detached = append(l.detached, v)
 	switch {
@@ -86,8 +88,9 @@ func (l *loop) run(news *broadcast.Watcher) {
 	}
 }
 
-// rest reports whether the loop has detached viewers. If the loop has no viewers at all, the loop's
-// goroutine must end, and rest sets ended and clears running.
+// rest reports whether any viewers of the loop have their own goroutines. If the loop has no
+// viewers at all, rest sets l.running to false and returns ended = true. The loop's goroutine must
+// then end.
 func (l *loop) rest() (detached, ended bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -97,7 +100,8 @@ func (l *loop) rest() (detached, ended bool) {
 	return len(l.detached) > 0, !l.running
 }
 
-// round writes the new frames to every healthy viewer.
+// round writes the new frames to every viewer in l.healthy, without waiting. A viewer with a full
+// socket gets its own goroutine.
 func (l *loop) round() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -118,8 +122,8 @@ func (l *loop) round() {
 	l.out.flush(l.src.Counters, pathWritev)
 }
 
-// nudge makes the goroutine that serves v notice a reply, a pause or the end of a pause. If v is
-// healthy, v becomes detached.
+// nudge makes the goroutine that serves v notice a reply, or the start or end of a pause. If the
+// loop writes to v, nudge starts a goroutine for v, which writes to v instead.
 func (l *loop) nudge(v *Viewer) {
 	v.signal()
 	l.mu.Lock()
@@ -131,7 +135,8 @@ func (l *loop) nudge(v *Viewer) {
 	}
 }
 
-// serve is the goroutine of a detached viewer. It returns when v has ended or become healthy.
+// serve writes to v in v's own goroutine. It returns when v has ended, or when the loop can write
+// to v instead.
 func (l *loop) serve(v *Viewer) {
 	defer l.containOne(v)
 	for v.catchUp() {
@@ -150,13 +155,14 @@ func (l *loop) serve(v *Viewer) {
 	v.finish()
 }
 
-// adopt makes v healthy, and returns true. It returns false if the socket has become full again, or
-// if v has ended.
+// adopt makes the loop write to v from now on, instead of v's own goroutine, and returns true. It
+// returns false if the socket accepts no more at present, or if v has ended.
 func (l *loop) adopt(v *Viewer) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	defer l.out.flush(l.src.Counters, pathWritev)
-	// The loop may have written the newest frames to the other viewers already.
+	// The loop may have written newer frames to its other viewers already. v must get these frames
+	// before it joins them.
 	if v.writeNow(&l.out) != upToDate {
 		return false
 	}
@@ -168,15 +174,15 @@ func (l *loop) adopt(v *Viewer) bool {
 	return true
 }
 
-// leave removes v from detached.
+// leave removes v from the viewers that have their own goroutines.
 func (l *loop) leave(v *Viewer) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.detached = without(l.detached, v)
 }
 
-// remove finishes v, which has ended. If v is not healthy, remove does nothing, because the
-// goroutine of v finishes it.
+// remove calls v.finish if the loop writes to v. v must have ended. If v has its own goroutine,
+// remove does nothing, because that goroutine calls v.finish.
 func (l *loop) remove(v *Viewer) {
 	l.mu.Lock()
 	found := slices.Contains(l.healthy, v)
@@ -198,14 +204,15 @@ func (l *loop) readInput(v *Viewer, read func()) {
 	l.remove(v)
 }
 
-// finish finishes a viewer that is no longer in healthy. It runs in its own goroutine, because the
-// log may block.
+// finish releases a viewer that was removed from l.healthy. It runs in its own goroutine, because
+// it logs, and the log may block.
 func (l *loop) finish(v *Viewer) {
 	defer l.containOne(v)
 	v.finish()
 }
 
-// inspect inspects the detached viewers, and stores their lag in seen.
+// inspect checks the viewers that have their own goroutines, and stores their combined lag in
+// l.seen.
 func (l *loop) inspect() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -216,8 +223,8 @@ func (l *loop) inspect() {
 	}
 }
 
-// report returns the lag of the viewers; see Fanout.Lag. Live does not include peers, because they
-// have no player.
+// report returns the combined lag of the loop's viewers; see Fanout.Lag. Viewers that are other
+// nodes do not count for the field Live, because they have no player.
 func (l *loop) report() LagReport {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -253,7 +260,8 @@ func (l *loop) contain() {
 		v.End(Failed)
 	}
 	for _, v := range l.healthy {
-		// v may have become detached before the panic.
+		// v may be in l.detached, too, because the panic may have come in the middle of round. The
+		// goroutine of v then releases it.
 		if v != nil && !slices.Contains(l.detached, v) {
 			go v.abandon() // in a goroutine, because abandon logs
 		}

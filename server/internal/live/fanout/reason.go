@@ -56,13 +56,14 @@ func (r Reason) String() string { return reasonNames[r].text }
 // able to detect that.
 func (r Reason) Complete() bool { return r == StreamEnded || r == CodecsChanged }
 
-// label returns the label of r in metrics, or "" if the server does not disconnect viewers for r.
+// label returns the label of r in metrics. It returns "" if r is a reason for which the server does
+// not disconnect a viewer.
 func (r Reason) label() string { return reasonNames[r].label }
 
 // byServer reports whether the server disconnects a viewer for r.
 func (r Reason) byServer() bool { return r.label() != "" }
 
-// lagReason returns the Reason for a viewer that has lost frames because of why.
+// lagReason converts the reason why a viewer lost frames to a Reason.
 func lagReason(why broadcast.Reason) Reason {
 	switch why {
 	case broadcast.LagBytes:

@@ -27,7 +27,7 @@ type socketConn struct {
 	raw syscall.RawConn
 	fn  func(fd uintptr) bool // is writeFD; stored, because each method value would allocate
 
-	// Arguments and results of the current call.
+	// Arguments and results of the current call of write or tryWrite.
 	line     *[]byte
 	chain    *millrace.Chain
 	vec      *vector
@@ -36,8 +36,8 @@ type socketConn struct {
 	err      error
 }
 
-// newSocketConn returns a Conn with pathWritev. It returns nil if the connection has no file
-// descriptor to write to.
+// newSocketConn returns a Conn that writes to the socket of the connection with writev. It returns
+// nil if the connection has no file descriptor.
 func newSocketConn(base streamConn) Conn {
 	c, ok := base.conn.(syscall.Conn)
 	if !ok {
@@ -69,8 +69,11 @@ func (s *socketConn) write(line *[]byte, c *millrace.Chain, out *tally,
 	return err
 }
 
-// writeAll writes all of line and then c. If progress is nil, writeAll does not wait, and full is
-// true if the kernel accepts no more at present.
+// writeAll writes line and then c to the socket. vec is scratch memory.
+//
+// If progress is not nil, writeAll waits until the kernel has accepted everything. It stores the
+// current time in progress each time that the kernel has accepted some bytes. If progress is nil,
+// writeAll does not wait. It then returns full = true if the kernel accepts no more at present.
 func (s *socketConn) writeAll(line *[]byte, c *millrace.Chain, vec *vector,
 	progress *atomic.Int64) (full bool, err error) {
 	s.line, s.chain, s.vec, s.progress, s.full, s.err = line, c, vec, progress, false, nil

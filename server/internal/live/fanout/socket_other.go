@@ -2,7 +2,7 @@
 
 package fanout
 
-// A vector counts writes. On this system it has no scratch memory.
+// A vector counts the writes to viewers. On Linux it also holds memory for writev.
 type vector struct{ tally }
 
 // newSocketConn returns nil, because on this system each viewer has its own goroutine.

@@ -10,19 +10,22 @@ import (
 	"github.com/millrace-io/millrace/server/internal/lock"
 )
 
-// MaxReplies limits the bytes that wait to be sent to a viewer in addition to the stream. It is
-// enough for a hundred replies.
+// MaxReplies limits the bytes that wait to be sent in reply to a viewer's requests. It is enough
+// for a hundred replies.
 const MaxReplies = 16 << 10
 
 // A Viewer is one response that a Fanout writes. [Fanout.NewViewer] returns it.
 //
-// Append, SetChunked and SetEnd may be called only before the viewer is served. Reply may be called
-// only after serving has begun. Any goroutine may call the other methods at any time. The exception
-// is SetPaused, which must not be called during Start.
+// These rules apply to calls of the methods:
+//   - Append, SetChunked and SetEnd may be called only before the viewer is served.
+//   - Reply may be called only after serving has begun.
+//   - SetPaused may be called by any goroutine at any time except during Start.
+//   - All other methods may be called by any goroutine at any time.
 //
-// At any moment one goroutine serves the viewer. While the viewer is healthy, this is the goroutine
-// of the loop. Otherwise it is the viewer's own goroutine. Only the goroutine that serves the
-// viewer uses out, writes to the connection, and takes frames from the cursor.
+// At any moment, one goroutine serves the viewer. While the viewer keeps up with the stream over a
+// plain TCP connection, this is the goroutine of v.loop. Otherwise it is the viewer's own
+// goroutine. Only the goroutine that serves the viewer uses v.out, writes to the connection, and
+// takes frames from the cursor.
 type Viewer struct {
 	src     *source
 	loop    *loop // nil until the viewer is served
@@ -33,7 +36,8 @@ type Viewer struct {
 
 	cursor *broadcast.Cursor
 	news   *broadcast.Watcher // signals new frames; nil with pathWritev
-	// Signals replies, a pause, and the end of the viewer; nil with pathWritev.
+	// Signals that there is a reply to send, that a pause begins or ends, or that the viewer has
+	// ended. It is nil if the path of conn is pathWritev.
 	nudged chan struct{}
 
 	out      response
@@ -49,8 +53,9 @@ type Viewer struct {
 	paused atomic.Bool  // the client wants no frames at present
 	held   bool         // take has returned no frames because of paused
 
-	// Guards replies, and guards cursor and lag.start against other goroutines. The goroutine that
-	// serves the viewer holds it to change them, but not to read them.
+	// mu guards replies, cursor and lag.start. The goroutine that serves the viewer holds mu to
+	// replace cursor and lag.start, but reads them without mu. Other goroutines hold mu to read
+	// them.
 	mu      lock.Mutex
 	replies millrace.Chain // to be sent before the next batch
 }
@@ -65,7 +70,7 @@ func newViewer(src *source, cfg ViewerConfig) *Viewer {
 	return v
 }
 
-// begin sets the start of v. It takes ownership of the cursor in s.
+// begin sets the position in the ring at which v begins. It takes ownership of the cursor in s.
 func (v *Viewer) begin(s Start) {
 	v.cursor, v.lag.start = s.Cursor, s.Lag
 	v.lag.showsAt(s.Age)
@@ -92,8 +97,8 @@ func (v *Viewer) SetChunked() { v.out.chunks.on = true }
 // takes ownership of c.
 func (v *Viewer) SetEnd(c *millrace.Chain) { v.out.ending.Merge(c) }
 
-// SetPaused(true) makes v take no more frames. SetPaused(false) makes it take frames again,
-// beginning at the start that Session.Restart returns.
+// SetPaused(true) makes v take no more frames. SetPaused(false) makes v take frames again, from the
+// position that Session.Restart returns.
 func (v *Viewer) SetPaused(paused bool) {
 	v.paused.Store(paused)
 	if v.loop != nil {
@@ -117,7 +122,8 @@ func (v *Viewer) Reply(p []byte) bool {
 	return room
 }
 
-// takeReplies moves the replies to pending. Only the goroutine that serves v calls it.
+// takeReplies moves the bytes that Reply has queued to v.out.pending. Only the goroutine that
+// serves v calls it.
 func (v *Viewer) takeReplies() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -171,8 +177,8 @@ func (v *Viewer) finish() {
 	v.session.Ended(why, v.sent.Load(), v.missed)
 }
 
-// abandon is called instead of finish after a panic. It leaves pending to the garbage collector,
-// because pending may be in an inconsistent state.
+// abandon is called instead of finish after a panic. It leaves v.out.pending to the garbage
+// collector, because that Chain may be in an inconsistent state.
 func (v *Viewer) abandon() {
 	defer func() {
 		// Recover from a further panic, so that the other viewers of a failed loop are abandoned,
@@ -186,8 +192,8 @@ func (v *Viewer) abandon() {
 	v.finish()
 }
 
-// fallBehind counts that v exceeds an allowance. why names the allowance. It returns false if v is
-// counted already.
+// fallBehind counts v as a viewer that is too far behind, with why as the reason. It returns false
+// if v is already counted.
 func (v *Viewer) fallBehind(why Reason) bool {
 	if !v.lag.fallBehind() {
 		return false
@@ -196,8 +202,10 @@ func (v *Viewer) fallBehind(why Reason) bool {
 	return true
 }
 
-// inspect ends v if v has stalled. If Config.Drop is set, it also ends v if v exceeds its
-// allowance. v must be detached. at is the current time; see now. loop.mu is held.
+// inspect checks the lag of a viewer that has its own goroutine, and returns the lag. If the
+// connection has accepted no bytes for longer than Config.Stall, inspect ends v. If Config.Drop is
+// set, inspect also ends v if the lag exceeds Config.Allowance. at is the current time in
+// nanoseconds, from the function now. loop.mu is held.
 func (v *Viewer) inspect(at int64) LagReport {
 	if !v.lag.writing.Load() {
 		return LagReport{} // v waits for frames
@@ -241,8 +249,8 @@ func (v *Viewer) Sent() int64 { return v.sent.Load() }
 // Batch returns the size of the last batch that v took from the ring, in bytes.
 func (v *Viewer) Batch() int64 { return v.lag.bytes.Load() }
 
-// WritingFor returns how long the current write has taken so far. It returns false if there is no
-// write, or if v is healthy.
+// WritingFor returns how long the current write has taken so far. Only a write that may wait
+// counts. If there is none, WritingFor returns false.
 func (v *Viewer) WritingFor() (time.Duration, bool) {
 	if !v.lag.writing.Load() {
 		return 0, false
@@ -250,8 +258,8 @@ func (v *Viewer) WritingFor() (time.Duration, bool) {
 	return time.Duration(now() - v.lag.takenAt.Load()), true
 }
 
-// Lag returns the age of the batch that is being written. It returns 0 if there is no write, or if
-// v is healthy.
+// Lag returns the age of the batch that is being written. Only a write that may wait counts. If
+// there is none, Lag returns 0.
 func (v *Viewer) Lag() time.Duration {
 	if !v.lag.writing.Load() {
 		return 0

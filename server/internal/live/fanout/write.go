@@ -44,8 +44,9 @@ func (v *Viewer) writeNow(out *vector) writeState {
 	return ended
 }
 
-// catchUp writes to v until v has got every frame. It waits while the connection accepts nothing,
-// until inspect ends v. catchUp returns false when v has ended.
+// catchUp writes to v until v has got every frame, and returns true. If v ends before, catchUp
+// returns false. catchUp waits while the connection accepts nothing. If that takes too long, the
+// loop ends v.
 func (v *Viewer) catchUp() bool {
 	for !v.hasEnded() {
 		if err := v.writePending(); err != nil {
@@ -64,9 +65,9 @@ func (v *Viewer) catchUp() bool {
 	return false
 }
 
-// writePending writes all of pending. The first call writes even if pending is empty, because a
-// ResponseWriter then sends its header. Otherwise the client of a stream without frames would have
-// to wait for the header.
+// writePending writes all of v.out.pending. The first call writes even if there is nothing to
+// write, because a ResponseWriter then sends its header. Otherwise the client of a stream without
+// frames would have to wait for the header.
 func (v *Viewer) writePending() error {
 	if v.out.empty() && v.out.begun {
 		return nil
@@ -85,9 +86,9 @@ func (v *Viewer) noteSent(n int) {
 	v.session.Sent(n)
 }
 
-// take moves the replies and the next batch of the ring to pending, which must be empty. At the end
-// of the ring, it returns io.EOF. If the response has closing bytes, take first appends them and
-// returns nil, and the next call returns io.EOF.
+// take moves the queued replies and the next batch of the ring to v.out.pending, which must be
+// empty. At the end of the ring, it returns io.EOF. If the response has closing bytes, take first
+// appends them and returns nil, and the next call returns io.EOF.
 func (v *Viewer) take() error {
 	v.takeReplies()
 	if v.holds() || v.peer && !v.session.Owned() && v.src.reason() == Connected {
@@ -116,13 +117,14 @@ func (v *Viewer) take() error {
 	return err
 }
 
-// endsProperly reports whether the end of the ring is the end of the stream for v.
+// endsProperly reports whether the response to v is complete when v has received everything in the
+// ring.
 func (v *Viewer) endsProperly() bool {
 	return v.src.reason().Complete() && (!v.peer || v.session.Complete())
 }
 
-// holds reports whether v is paused. If a pause has just ended, holds moves v to the start that
-// Session.Restart returns.
+// holds reports whether v is paused. If v was paused and is not any more, holds first moves v to
+// the position that v.session.Restart returns.
 func (v *Viewer) holds() bool {
 	// Even a paused viewer gets the end of the stream.
 	if v.paused.Load() && v.src.reason() == Connected {

@@ -28,13 +28,13 @@ type Feed struct {
 	facts  *flvstream.Facts // the facts of out
 
 	address string // of the publisher
-	// continues adjusts the publisher's tags so that they follow the earlier publishers' tags. It
-	// is nil if there was no earlier publisher.
+	// continues changes the timestamps of the publisher's tags so that they continue the timestamps
+	// of the earlier publishers. It is nil if there was no earlier publisher.
 	continues *flvstream.Continuation
 	overlap   *overlap // nil for a publisher of this node
 
-	// unkept is the number of bytes that have arrived since the last published frame. Over RTMP, it
-	// includes the bytes of the frame itself.
+	// unkept is how many bytes have arrived from the publisher since the last published frame. Over
+	// RTMP, it also counts the bytes of the next frame, which is passed to Write.
 	unkept int
 
 	starts   flvstream.StartFinder
@@ -62,8 +62,8 @@ type lastFrame struct {
 	at    int64  // when it arrived: monotonic, in ns
 }
 
-// New returns a Feed that publishes to out. memory is the account of the stream's bytes, which the
-// Feed borrows. The caller calls Release.
+// New returns a Feed that publishes to out. memory is the Pool that counts the memory of the
+// stream, which the Feed borrows. The caller calls Release.
 func New(out *rendition.Set, log *slog.Logger, memory *millrace.Pool) *Feed {
 	return &Feed{out: out, facts: out.Facts(), log: log, memory: memory}
 }
@@ -77,21 +77,23 @@ func (f *Feed) Release() {
 // A Publisher describes the source of the tags of a Feed.
 type Publisher struct {
 	Address string
-	// If the stream is pulled, the epoch of the node that it is pulled from; 0 for a publisher of
-	// this node.
+	// Epoch is 0 for a publisher that is connected to this node. If another node sends the stream,
+	// Epoch is the number of that node's ownership of the stream.
 	Epoch   uint64
 	Skipped int // bytes that came before the first tag
 }
 
-// Begin must be called before the first tag of the stream's first publisher.
+// Begin prepares f for the stream's first publisher. It must be called before the publisher's first
+// tag.
 func (f *Feed) Begin(p Publisher) {
 	f.address, f.unkept = p.Address, p.Skipped
 	f.follow(p.Epoch)
 	f.out.SetPublisher(p.Address)
 }
 
-// Resume replaces Begin for each publisher after the first. at is the current monotonic time in ns.
-// pause is the time since the last frame, or 0 if there was none.
+// Resume prepares f for a publisher after the first one. It must be called instead of Begin. at is
+// the current monotonic time, in ns. pause is the time since the last frame, or 0 if there was
+// none.
 func (f *Feed) Resume(p Publisher, at int64) (pause time.Duration) {
 	f.keys.Pause()
 	f.farLogged = false // the time between two publishers does not count as a GOP
@@ -106,8 +108,9 @@ func (f *Feed) Resume(p Publisher, at int64) (pause time.Duration) {
 	return pause
 }
 
-// follow prepares f for the tags of a new publisher. epoch is as in Publisher. If the stream is
-// pulled again from the same owner, f drops the frames that the stream already has.
+// follow prepares f for the tags of a new publisher. If another node sends the stream, epoch is the
+// number of that node's ownership of the stream; otherwise epoch is 0. If epoch is the same as for
+// the previous publisher, f drops the frames that the stream already has.
 func (f *Feed) follow(epoch uint64) {
 	switch o := f.overlap; {
 	case epoch == 0:
@@ -123,12 +126,13 @@ func (f *Feed) follow(epoch uint64) {
 	}
 }
 
-// newContinuation returns a Continuation for the tags of the next publisher.
+// newContinuation returns a Continuation, which makes the next publisher's tags continue the
+// stream.
 func (f *Feed) newContinuation() *flvstream.Continuation {
 	return flvstream.Continue(f.last.timed, f.last.time, f.last.at)
 }
 
-// Skip counts n bytes of the publisher that are not part of a frame.
+// Skip counts n received bytes that are not part of a frame.
 func (f *Feed) Skip(n int) { f.unkept += n }
 
 // Write publishes a tag, unless the stream already has it. at is when the tag arrived. Write takes
@@ -187,8 +191,8 @@ func (f *Feed) warnOfCodecs() {
 	}
 }
 
-// write publishes a tag that arrived at the monotonic time at, in ns. It takes ownership of c,
-// which holds the whole tag.
+// write publishes a tag. at is when the tag arrived, in ns of the monotonic clock. write takes
+// ownership of c, which holds the whole tag.
 func (f *Feed) write(t flv.Tag, c *millrace.Chain, at int64) error {
 	switch {
 	case f.starts.Secondary(t): // players and MP4 use the default track
@@ -239,10 +243,11 @@ func (f *Feed) noteTrack(t flv.Tag) {
 	}
 }
 
-// tracksChange updates the tracks that later viewers get, and reports whether these tracks changed.
-// start means that viewers can start at the next frame. Absent audio is left out only from such a
-// frame on. Absent video is left out at once, because viewers can then start at every audio frame.
-// A track that has returned is added at once.
+// tracksChange updates the set of tracks that later viewers get, and reports whether the set
+// changed. start says whether viewers can start at the next frame.
+//   - A track that has returned is added at once.
+//   - Video that is absent is removed at once, because viewers can then start at every audio frame.
+//   - Audio that is absent is removed when start is true.
 func (f *Feed) tracksChange(start bool) bool {
 	was := f.preamble.Without
 	f.leaveOut(flv.TypeVideo, &f.preamble.Without.Video, &f.facts.Video, start)
@@ -263,8 +268,9 @@ func (f *Feed) leaveOut(t flv.Type, without *bool, known *atomic.Pointer[flvstre
 	}
 }
 
-// publishTracks publishes the first frame of a changed set of tracks, with the preamble of those
-// tracks. It takes ownership of c.
+// publishTracks publishes the frame in c after the set of tracks has changed. It also sets the
+// headers that later viewers get, which are now the headers of the changed tracks. start says
+// whether viewers can start at the frame. It takes ownership of c.
 func (f *Feed) publishTracks(c *millrace.Chain, start bool) error {
 	f.log.Info("the tracks of the stream changed", "video", f.facts.Video.Load().String(), "audio",
 		f.facts.Audio.Load().String())
@@ -317,8 +323,8 @@ func (f *Feed) noteKeys(at uint32, key bool) {
 	// One odd timestamp is not enough for a warning.
 	if far := farKeys.Milliseconds(); group > far && f.facts.GOP.Load() > far && !f.farLogged {
 		f.farLogged = true
-		// Another goroutine logs this, because the log may block and the stream must not wait. The
-		// same holds for the message in isStart.
+		// Log in another goroutine, because writing to the log may block, and the stream must not
+		// wait.
 		go f.log.Warn(
 			"keyframes are far apart: viewers start at the last one, and stay that far behind live "+
 				"(set the encoder's keyframe interval to 2 s)", "publisher", f.address, "more than",
@@ -360,7 +366,8 @@ func (f *Feed) configure(t flv.Tag, c, part *millrace.Chain) error {
 	if t.Metadata {
 		f.size = flvstream.PictureSize(part.Bytes())
 		f.resized = true
-		// Otherwise the tracks are not known yet, and viewers still wait for them.
+		// Correct the metadata only if the tracks are known. Until then, viewers wait for the
+		// tracks.
 		if f.facts.Settled.Load() || f.facts.AllPromised() {
 			flvstream.StateTracks(f.memory, c, f.facts.Tracks.Load())
 		}

@@ -8,14 +8,15 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live/flvstream"
 )
 
-// An overlap finds repeated frames when a stream is pulled again from the same owner. That happens
-// after the connection was cut. The next connection begins with the owner's newest GOP, and the
-// stream may already have a part of that GOP.
+// An overlap finds repeated frames in a stream that this node reads from its owner, another node.
+// If the connection to the owner is cut, the next connection begins with the owner's newest GOP.
+// The stream may already have a part of that GOP.
 type overlap struct {
 	epoch     uint64
 	continues *flvstream.Continuation // adjusts to earlier publishers; nil if there were none
 
-	// The frames received from the owner so far.
+	// These fields describe the frames received from the owner so far. starts finds the frames at
+	// which viewers can start.
 	starts flvstream.StartFinder
 	start  frameID // the newest frame at which viewers can start
 	frames int     // number of tags from start on; 0 if there is no start
@@ -31,7 +32,8 @@ type frameID struct {
 	sum  uint32
 }
 
-// identify returns the frameID of the frame in c, which it borrows.
+// identify returns the size and the checksum of a frame, which together distinguish it from other
+// frames of its stream. It borrows c.
 func identify(c *millrace.Chain) frameID {
 	id := frameID{size: c.Len()}
 	for piece := range c.All() {
@@ -40,7 +42,7 @@ func identify(c *millrace.Chain) frameID {
 	return id
 }
 
-// A verdict is an overlap's decision about a tag.
+// A verdict says whether a tag that the stream's owner has sent is new to the stream at this node.
 type verdict int
 
 const (
@@ -50,8 +52,9 @@ const (
 	afterGap          // fresh, and frames before it were lost
 )
 
-// take decides what to do with t, a pulled tag in c. It borrows c. startIsKept reports whether the
-// stream still keeps a frame at which viewers can start.
+// take compares the tag t, which the stream's owner has sent to this node, with the tags that the
+// stream already has. The verdict says whether t is new. c holds the bytes of t; take borrows c.
+// startIsKept reports whether the stream still keeps a frame at which viewers can start.
 func (o *overlap) take(t flv.Tag, c *millrace.Chain, startIsKept func() bool) (v verdict) {
 	frame := t.Packet == flv.PacketFrame
 	o.starts.Note(t)

@@ -21,22 +21,23 @@ type Continuation struct {
 	lastAt int64  // when that frame was published: monotonic, in ns
 	begun  bool   // the first frame has come, so shift is known
 	shift  uint32 // added to the publisher's timestamps
-	// A frame has come that is more than Interleave after last. From then on, frames are no longer
-	// compared with last, because timestamps wrap around.
+	// A frame has come with a time that is more than Interleave after last. From then on, the times
+	// of frames are no longer compared with last, because timestamps wrap around.
 	past     bool
 	needsKey bool // video is dropped up to the next keyframe
 }
 
-// Continue returns a Continuation for the next publisher of a stream. timed means that the stream
-// has had a frame. last is the timestamp of the last frame. lastAt is when that frame was
-// published, in ns of a monotonic clock.
+// Continue returns a Continuation that makes the next publisher's tags continue the stream.
+//   - timed means that the stream has had a frame.
+//   - last is the timestamp of the last frame, in ms.
+//   - lastAt is when the last frame was published, in ns of a monotonic clock.
 func Continue(timed bool, last uint32, lastAt int64) *Continuation {
 	return &Continuation{timed: timed, last: last, lastAt: lastAt, needsKey: true}
 }
 
-// Begin must be called with each tag, before Fit. at is when the tag arrived, in ns of the
-// monotonic clock. Begin reports whether t is the publisher's first frame, and the stream had
-// frames of earlier publishers.
+// Begin reports whether t is the first frame of a publisher, and the stream had frames of earlier
+// publishers. Begin must be called with each tag, before Fit is called with it. at is when the tag
+// arrived, in ns of the monotonic clock.
 func (n *Continuation) Begin(t flv.Tag, at int64) bool {
 	if t.Packet != flv.PacketFrame || !n.timed || n.begun {
 		return false
@@ -45,12 +46,16 @@ func (n *Continuation) Begin(t flv.Tag, at int64) bool {
 	return true
 }
 
-// Last returns the stream's time at the last frame of earlier publishers.
+// Last returns the timestamp in the stream, in ms, of the last frame before this publisher. Call it
+// before the publisher's second frame.
 func (n *Continuation) Last() uint32 { return n.last }
 
-// Fit adjusts t, which is the next tag of the stream, and c, which holds the whole tag. It returns
-// false if t must be dropped. starts and preamble belong to the stream. enc writes a new header if
-// the time of the tag changes. The caller must have passed t to Begin.
+// Fit changes the tag t so that it continues the tags of earlier publishers. It returns false if
+// the tag must be dropped. The caller must have passed the tag to Begin before.
+//
+// c holds the whole tag. at is when the tag arrived, in ns of the monotonic clock. starts and
+// preamble are the StartFinder and the Preamble of the stream. enc writes a new tag header if the
+// timestamp changes.
 func (n *Continuation) Fit(
 	t *flv.Tag, c *millrace.Chain, at int64, starts *StartFinder, preamble *Preamble,
 	enc *flv.Encoder,
@@ -75,13 +80,19 @@ func (n *Continuation) Fit(
 	return true
 }
 
-// due returns the timestamp of a frame that arrives at the monotonic time at, in ns.
+// due returns the timestamp in the stream of a frame that arrives now. at is the current monotonic
+// time, in ns.
 func (n *Continuation) due(at int64) uint32 { return n.last + uint32((at-n.lastAt)/1e6) }
 
-// time returns the time of t in the stream. Encoders give the time 0 to tags before the first
-// frame, so these times say nothing about the encoder's clock. If an early frame is more than
-// Interleave before last, the encoder's clock has stepped back. The stream's time then continues
-// from the present.
+// time returns the timestamp of t in the stream. at is when t arrived, in ns of the monotonic
+// clock.
+//   - The usual timestamp is the publisher's timestamp plus n.shift. If that is a little before
+//     n.last, the tag gets n.last instead.
+//   - A tag before the publisher's first frame gets the present time of the stream. Encoders give
+//     these tags the timestamp 0, which says nothing about the encoder's clock.
+//   - If a frame is more than Interleave before n.last, the encoder's clock has stepped back. The
+//     frame then gets the present time of the stream, and later timestamps continue from there.
+//   - If the stream has had no frames before, the timestamp does not change.
 func (n *Continuation) time(t *flv.Tag, at int64) uint32 {
 	ts, frame := t.Timestamp+n.shift, t.Packet == flv.PacketFrame
 	ahead := int32(ts - n.last)

@@ -8,17 +8,18 @@ import (
 	"github.com/millrace-io/millrace/media/flv"
 )
 
-// Facts describe the current state of a stream. The goroutine of the stream's publisher writes
-// them. The code that ends the stream calls SetKnown. Any goroutine may read them.
+// Facts describe the tracks and the keyframes of a stream. Any goroutine may read them. Only the
+// goroutine of the stream's publisher writes them. The code that ends the stream may also call
+// SetKnown.
 type Facts struct {
 	// The tracks that the first publisher announced, as flags of an FLV header. Promised does not
 	// change.
 	Promised uint32
 	Tracks   atomic.Uint32 // the tracks that exist, as flags of an FLV header
-	// Incremented when a track disappears or returns. The lock that is held then is also held while
-	// a conversion begins.
+	// Incremented when a track disappears or returns, while rendition.Set.mu is held. A conversion
+	// begins while the same mutex is held.
 	TrackSet atomic.Int32
-	// TrackWait has passed, so Video and Audio are taken to be all tracks.
+	// TrackWait has passed since the first frame, so Video and Audio are taken to be all tracks.
 	Settled atomic.Bool
 	NoVideo atomic.Bool  // viewers start at audio frames; see VideoGap
 	Further atomic.Int32 // number of tracks in addition to the default ones
@@ -41,7 +42,7 @@ func NewFacts() *Facts { return &Facts{known: make(chan struct{})} }
 // SetKnown declares that Tracks is complete, as far as that can be known.
 func (f *Facts) SetKnown() { f.knownOnce.Do(func() { close(f.known) }) }
 
-// Known returns a channel that SetKnown closes.
+// Known returns a channel that is closed when Tracks is complete, as far as that can be known.
 func (f *Facts) Known() <-chan struct{} { return f.known }
 
 // AllPromised reports whether all announced tracks exist.
@@ -64,7 +65,8 @@ func (t *Track) String() string {
 	return t.Name
 }
 
-// Describe records the codec of the track of t. size may be "".
+// Describe records the codec of the track to which t belongs. size is the size of the video, for
+// example 640x360, or "" if it is not known.
 func (f *Facts) Describe(t flv.Tag, size string) {
 	track := &Track{Codec: t.Codec, Name: strings.TrimSpace(codecName(t.Codec) + " " + size)}
 	if t.Type == flv.TypeAudio {
@@ -74,7 +76,7 @@ func (f *Facts) Describe(t flv.Tag, size string) {
 	}
 }
 
-// codecName returns the name of a codec that people and the consoles of browsers use.
+// codecName returns the common name of a codec, for example h264.
 func codecName(c flv.Codec) string {
 	switch c {
 	case flv.AVC:

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// A KeyMeter measures the distance of keyframes.
+// A KeyMeter measures the distances between consecutive keyframes.
 type KeyMeter struct {
 	began bool     // last is known
 	last  uint32   // the time of the latest keyframe
@@ -21,12 +21,12 @@ func (k *KeyMeter) Note(at uint32) {
 	k.began, k.last = true, at
 }
 
-// Longest returns the longer of the last two distances, in ms.
+// Longest returns the longer of the last two distances between keyframes, in ms.
 func (k *KeyMeter) Longest() int64 { return max(k.ms[0], k.ms[1]) }
 
-// Usual returns the usual distance of keyframes, in ms. This is the second longest of the latest
-// distances, because a single odd timestamp or pause must not count. If there is only one distance,
-// Usual returns it.
+// Usual returns the usual distance between two keyframes, in ms. This is the second longest of the
+// latest distances, because a single odd timestamp or pause must not count. If there is only one
+// distance, Usual returns it.
 func (k *KeyMeter) Usual() int64 {
 	sorted := k.ms
 	slices.Sort(sorted[:])

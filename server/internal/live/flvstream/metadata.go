@@ -20,13 +20,14 @@ var trackNames = [...]struct {
 	{"\x00\x08hasAudio\x01", AudioFlag},
 }
 
-// maxMetadata limits the bytes of metadata that are corrected. The limit is needed because the
-// correction is made for each viewer. Usual metadata have hundreds of bytes.
+// maxMetadata limits the size of metadata, in bytes, in which StateTracks corrects hasVideo and
+// hasAudio. The limit is needed because the metadata are copied for each viewer. Usual metadata
+// have hundreds of bytes.
 const maxMetadata = 16 << 10
 
-// StateTracks corrects hasVideo and hasAudio in an onMetaData tag if they contradict tracks. tracks
-// are the flags of an FLV header. If there is something to correct, StateTracks replaces tag by a
-// copy in a block of p.
+// StateTracks corrects hasVideo and hasAudio in an onMetaData tag. tracks are the tracks that the
+// stream has, as flags of an FLV header. If there is something to correct, StateTracks replaces tag
+// by a copy in a block of p.
 func StateTracks(p *millrace.Pool, tag *millrace.Chain, tracks uint32) {
 	if tag.Len() > maxMetadata {
 		return
@@ -54,8 +55,9 @@ func StateTracks(p *millrace.Pool, tag *millrace.Chain, tracks uint32) {
 // metadata first, or together with the sequence headers.
 const maxFirstTags = 16
 
-// StateAll corrects the metadata among the first tags that a viewer gets. The tags begin at the
-// offset from in batch, and are whole.
+// StateAll corrects hasVideo and hasAudio in the metadata among the first tags that a viewer gets;
+// see StateTracks. The tags begin at the byte offset from in batch, and are whole. tracks are the
+// tracks that exist, as flags of an FLV header.
 func StateAll(p *millrace.Pool, batch *millrace.Chain, from int, tracks uint32) {
 	var done millrace.Chain
 	batch.Cut(&done, from)

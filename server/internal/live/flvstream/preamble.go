@@ -11,13 +11,14 @@ import (
 // order in which the viewer gets them. The tags are copies, because a reference to a small tag
 // would keep the whole block in which the tag arrived. The owner calls Release at the end.
 type Preamble struct {
-	// Without marks the tracks that have no frames at present. Clone omits their parts.
+	// Without marks the tracks that have no frames at present. Clone omits the tags of these
+	// tracks.
 	Without struct{ Video, Audio bool }
 
 	parts []part // sorted by place
 }
 
-// A part is the newest tag with a certain place; see placeOf.
+// A part is a tag of a Preamble. It is the newest tag of its kind and track.
 type part struct {
 	place int
 	tag   millrace.Chain
@@ -32,13 +33,16 @@ const (
 	// the default ones. All of these together may have at most MaxPart bytes. Encoders send fewer
 	// than ten such tracks.
 	maxTrackParts = 32
-	// trackPlace is the first place that belongs to a track other than the default ones.
+	// trackPlace is the first place in a Preamble of the tracks other than the default ones; see
+	// placeOf.
 	trackPlace = 5
 )
 
-// placeOf returns the place of a tag in a preamble, or -1 if the tag is not kept. The metadata of
-// the stream come first. Then follow the tags of each track: the video sequence header, the video
-// metadata, and the same two for audio.
+// placeOf returns the place of a tag in the order of a Preamble, or -1 if a Preamble does not keep
+// the tag. The order is:
+//   - the metadata of the stream
+//   - for each track number: the video sequence header, the video metadata, the audio sequence
+//     header and the audio metadata
 func placeOf(t flv.Tag) int {
 	place := 1 + 4*int(t.Track)
 	if t.Type == flv.TypeAudio {
@@ -57,10 +61,12 @@ func placeOf(t flv.Tag) int {
 	return -1
 }
 
-// InPreamble reports whether a Preamble keeps tags like t.
+// InPreamble reports whether t is a tag that a Preamble keeps: a sequence header or metadata, of at
+// most MaxPart bytes.
 func InPreamble(t flv.Tag) bool { return placeOf(t) >= 0 }
 
-// Part returns the Chain in which p keeps tags like t, or nil if p must not keep t. p keeps
+// Part returns the Chain in which p keeps the newest tag of the same kind and track as t. It
+// returns nil if t is not a tag that a Preamble keeps, or if p has no room for it. p keeps
 // ownership of the Chain.
 func (p *Preamble) Part(t flv.Tag) *millrace.Chain {
 	place := placeOf(t)
@@ -85,7 +91,7 @@ func (p *Preamble) Part(t flv.Tag) *millrace.Chain {
 	return &p.parts[i].tag
 }
 
-// Clone appends references to the parts to dst, which then owns them. It omits the parts of the
+// Clone appends references to the kept tags to dst, which then owns them. It omits the tags of the
 // tracks in Without.
 func (p *Preamble) Clone(dst *millrace.Chain) {
 	for i := range p.parts {
@@ -107,8 +113,8 @@ func (p *part) kind() flv.Type {
 	return flv.TypeVideo
 }
 
-// RetimeHeaders appends the parts of the tracks with the type of t to dst, which then owns them.
-// The parts get the timestamp of t.
+// RetimeHeaders appends the kept video tags to dst if t is a video tag, or the kept audio tags if t
+// is an audio tag. The appended tags get the timestamp of t. dst owns them.
 func (p *Preamble) RetimeHeaders(dst *millrace.Chain, enc *flv.Encoder, t flv.Tag) {
 	for i := range p.parts {
 		if p.parts[i].kind() == t.Type {
@@ -117,20 +123,22 @@ func (p *Preamble) RetimeHeaders(dst *millrace.Chain, enc *flv.Encoder, t flv.Ta
 	}
 }
 
-// Release releases all parts.
+// Release releases all kept tags.
 func (p *Preamble) Release() {
 	for i := range p.parts {
 		p.parts[i].tag.Release()
 	}
 }
 
-// MaxUnkept limits how many unpublished bytes may come before a frame, in addition to a multiple of
-// the frame's own size. Such bytes may share a block with the frame, and then stay in memory as
-// long as the frame. If there are more, the frame is copied, because a stream could otherwise keep
-// a multiple of KeepBytes.
+// MaxUnkept limits how many unpublished bytes may come before a frame, in addition to twice the
+// size of the frame. If more bytes come before a frame, the frame is copied.
+//
+// The copy is needed because the unpublished bytes may share a block of memory with the frame, and
+// would stay in memory as long as the frame. The stream could then use a multiple of KeepBytes.
 const MaxUnkept = 1 << 10
 
-// Keep replaces part by a copy of c in a block of p. It borrows c.
+// Keep releases the bytes in part, and replaces them by a copy of the bytes in c. The copy is in a
+// block of p. Keep borrows c.
 func Keep(p *millrace.Pool, part, c *millrace.Chain) {
 	part.Release()
 	d := p.Get(c.Len())

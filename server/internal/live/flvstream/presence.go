@@ -9,10 +9,11 @@ const (
 	// it.
 	audioAbsentAfter = 5_000
 	videoAbsentAfter = 30_000
-	// headerAbsentAfter is the same limit for a track that has sent only its sequence header.
+	// headerAbsentAfter is how long, in ms, a stream may continue without a frame of a track that
+	// has sent only its sequence header. After that, the track counts as absent.
 	headerAbsentAfter = 5_000
-	// longestStep limits the time that one frame can add towards these limits, in ms, so that a
-	// single wrong timestamp has little effect.
+	// longestStep limits how much time, in ms, one frame can add to the time for which the other
+	// track is absent. A single wrong timestamp therefore has little effect.
 	longestStep = 500
 )
 
@@ -21,8 +22,8 @@ const (
 // no frames.
 type Presence struct{ video, audio trackPresence }
 
-// A trackPresence measures how long the other track of the stream has continued without a frame of
-// this track.
+// A trackPresence measures how long a stream has continued without a frame of one track. The time
+// is measured with the frames of the stream's other track.
 type trackPresence struct {
 	sent    bool   // the publisher has sent a frame or the sequence header
 	timed   bool   // last is known
@@ -30,7 +31,7 @@ type trackPresence struct {
 	without uint32 // how long the other track has continued since then, in ms
 }
 
-// Note processes the next tag of a publisher.
+// Note records the next tag of the publisher.
 func (p *Presence) Note(t flv.Tag) {
 	frame := t.Packet == flv.PacketFrame
 	if !frame && !t.SequenceHeader {
@@ -54,7 +55,8 @@ func (p *Presence) Note(t flv.Tag) {
 	}
 }
 
-// step returns how much, in ms, a frame with the timestamp at advances the track.
+// step records a frame of the track. It returns the time since the previous frame of the track, in
+// ms, but not more than longestStep. at is the timestamp of the frame.
 func (p *trackPresence) step(at uint32) uint32 {
 	ahead := int32(at - p.last)
 	if !p.timed || ahead < 0 {

@@ -8,7 +8,7 @@ const (
 	AudioFlag = 4
 )
 
-// TrackFlag returns the flag of tracks of type t, or 0 if there is no such flag.
+// TrackFlag returns the flag of an FLV header for tracks of type t, or 0 if there is no such flag.
 func TrackFlag(t flv.Type) uint32 {
 	switch t {
 	case flv.TypeVideo:
@@ -19,21 +19,24 @@ func TrackFlag(t flv.Type) uint32 {
 	return 0
 }
 
-// Interleave limits how far, in ms, the tracks of a stream may be out of step. If a frame is
-// further than that before the latest frame, the publisher's clock has restarted.
+// Interleave limits how much earlier, in ms, a frame's timestamp may be than the latest timestamp
+// of the stream. Such a difference is normal between audio and video. If the difference is larger,
+// the publisher's clock has restarted.
 const Interleave = 5000
 
 // TrackWait is how long, in ms, further tracks are expected after the stream's beginning.
 // Publishers send their sequence headers at once, but audio may come before the video header.
 const TrackWait = 1000
 
-// A TrackTimer determines from the timestamps of frames when TrackWait has passed.
+// A TrackTimer finds out from the timestamps of frames whether TrackWait has passed since the first
+// frame.
 type TrackTimer struct {
 	began bool   // since is known
 	since uint32 // time of the first frame, in ms
 }
 
-// Passed reports whether TrackWait has passed at a frame with the timestamp at.
+// Passed reports whether TrackWait has passed since the first frame. at is the timestamp of the
+// current frame, in ms.
 func (h *TrackTimer) Passed(at uint32) bool {
 	if !h.began || int32(at-h.since) < 0 { // timestamps may go back and restart
 		h.began, h.since = true, at

@@ -5,21 +5,26 @@ import (
 )
 
 // VideoGapAfter is how long, in ms, a stream may continue without a video frame. After that, new
-// viewers no longer wait for video. Frames of any kind count, because video that has frames also
-// has keyframes. Encoders of slides send a frame every few seconds.
+// viewers no longer wait for video. The time is this long because encoders of slides send a frame
+// only every few seconds.
+//
+// Any video frame restarts the time, not only a keyframe, because video that has frames also has
+// keyframes.
 const VideoGapAfter = 10_000
 
-// A VideoGap detects that video has stopped while audio continues. Either the camera is off, or the
-// video sequence header announced video that never came. New viewers then start with audio, because
-// they would otherwise wait forever. There is no gap while the stream keeps a keyframe at which
-// viewers can start. This exception is needed because x264 may hold back forty frames of a still
-// image, perhaps for forty seconds. Those frames cannot be decoded without the kept keyframe.
+// A VideoGap detects that video has stopped while audio continues. The reason may be that the
+// camera is off, or that a video sequence header announced video that never came. New viewers then
+// start with audio, because they would otherwise wait forever.
+//
+// While the stream keeps a keyframe at which viewers can start, there is no gap. x264 may hold back
+// forty frames of a still image, perhaps for forty seconds. Viewers who start with audio could not
+// decode these frames without the keyframe.
 type VideoGap struct {
 	Open bool // there is a gap
 
 	counting bool // audio has come since the last video frame
-	// Time of the first such audio frame. Later audio is compared with it, because video may have
-	// other timestamps.
+	// Time of the first audio frame since the last video frame. Later audio is compared with this
+	// time and not with the video, because video may have other timestamps.
 	since uint32
 }
 

@@ -14,7 +14,7 @@ type mediaClock struct {
 	date time.Time // date of the next fragment
 	cut  bool      // the latest fragment is longer than add allows
 
-	// State of the comparison with the wall clock.
+	// The fields for the comparison of the dates with the wall clock.
 	last  time.Time     // when the latest fragment arrived
 	since time.Time     // when the comparison began
 	seen  time.Duration // total duration of the fragments since then
@@ -22,14 +22,18 @@ type mediaClock struct {
 }
 
 const (
-	// clockSlack is the delay of fragments above which the clock may be wrong. If fragments are
-	// later than that for a time of clockSlack, there are two cases. If they arrive at up to twice
-	// their pace, the publisher has paused, and the clock is set. If they arrive faster, the
-	// network has paused, and the clock is right. After a pause of clockSlack without fragments,
-	// the comparison restarts.
+	// clockSlack is how late the fragments may be in comparison to their dates. If all fragments in
+	// a time of at least clockSlack are later than that, there are two cases:
+	//   - If they have arrived at up to twice their pace, the publisher has paused. The dates are
+	//     then moved forward.
+	//   - If they have arrived faster, the network has paused. The dates are then right.
+	//
+	// After a pause of clockSlack without fragments, the comparison with the wall clock starts
+	// again.
 	clockSlack = time.Second
-	// clockStep limits how much the clock is corrected in each clockTime. It applies if the clock
-	// is fast, or if it is slow by less than clockSlack.
+	// clockTime is the time between two small corrections of the dates, and clockStep limits each
+	// of these corrections. They are made if the dates are ahead of the wall clock, or behind it by
+	// at most clockSlack.
 	clockTime = 2 * time.Second
 	clockStep = 5 * time.Millisecond
 )
@@ -40,12 +44,14 @@ func (c *mediaClock) begin(at time.Time) {
 	c.compare()
 }
 
-// compare restarts the comparison between the date and the wall clock.
+// compare restarts the comparison between the dates of fragments and the wall clock.
 func (c *mediaClock) compare() { c.seen, c.least = 0, math.MaxInt64 }
 
-// add returns the duration of f, limited to most, and the date of f. begins means that f does not
-// continue the previous fragment. came is when f arrived. If f is longer than most, the date of the
-// next fragment is not before came.
+// add returns the duration and the date of the fragment f. came is when f arrived. begins says that
+// f does not continue the previous fragment.
+//
+// The duration is limited to most. If f is longer than most, the next fragment gets a date that is
+// not before came.
 func (c *mediaClock) add(f Fragment, begins bool, most time.Duration,
 	came time.Time) (lasts time.Duration, at time.Time) {
 	if begins {

@@ -28,7 +28,8 @@ type Config struct {
 	MaxBytes int64         // limits the memory of a stream's segments
 }
 
-// Shared is the state that all windows of a server share.
+// Shared has the configuration, the store and the counters for the HLS of all streams. All Windows
+// of a server share it.
 type Shared struct {
 	Config   *Config
 	Store    SegmentStore   // nil: segments are in this process only
@@ -70,16 +71,18 @@ func mediaName(m mp4.Movie) string {
 	return MediaName
 }
 
-// A Source is the stream of a Window. Its methods are called by the window's goroutine. All methods
-// except Next and Release may be called with the window's lock held. They must not block, and must
-// not call the window.
+// A Source is the stream from which a Window makes HLS. The goroutine that runs Window.Run calls
+// its methods.
+//
+// AppendInit, KeyInterval and ExpectsKey may be called while the Window's mutex is held. They must
+// not block, and must not call the Window.
 type Source interface {
 	// Next appends the next fragment to dst, which owns it. It returns io.EOF at the end of the
 	// stream.
 	Next(ctx context.Context, dst *millrace.Chain) (Fragment, error)
 	// AppendInit appends a reference to the latest fragment's init segment to dst.
 	AppendInit(dst *millrace.Chain)
-	// KeyInterval returns the usual distance of keyframes, or 0 if that is unknown.
+	// KeyInterval returns the usual distance between two keyframes, or 0 if it is unknown.
 	KeyInterval() time.Duration
 	// ExpectsKey reports whether the stream has had keyframes, and still has video.
 	ExpectsKey() bool
@@ -97,8 +100,8 @@ type Fragment struct {
 	AfterLoss bool       // fragments before this one are missing
 }
 
-// An Owner represents a node's ownership of a stream. Its methods are called with the window's lock
-// held.
+// An Owner represents this node's ownership of a stream. The methods are called while the mutex of
+// the stream's Window is held.
 type Owner interface {
 	Epoch() uint64 // 0: not known yet
 	Current() bool // false: another node may own the stream
@@ -125,24 +128,25 @@ var ErrElsewhere = errors.New("the stream is at another node")
 // errTracksChanged ends a window when the tracks of its stream change.
 var errTracksChanged = errors.New("the tracks of the stream changed")
 
-// A SequenceStart has the first numbers that a window may use. Earlier windows of the same name
-// have used smaller numbers.
+// A SequenceStart has the least epoch, media sequence number and discontinuity sequence number that
+// a window may use. Earlier windows of the same stream name have used smaller numbers.
 type SequenceStart struct{ Epoch, MSN, Discontinuity uint64 }
 
-// After returns numbers that are at least as large as those of n and of m.
+// After returns a SequenceStart with the greater epoch and the greater sequence numbers of n and m.
 func (n SequenceStart) After(m SequenceStart) SequenceStart {
 	return SequenceStart{max(n.Epoch, m.Epoch), max(n.MSN, m.MSN),
 		max(n.Discontinuity, m.Discontinuity)}
 }
 
-// FirstMSN returns the number of the first segment for a window that begins at the time at. The
-// number grows by one for each Config.Segment of wall time. Segments usually last at least that
-// long, so the number usually exceeds all numbers of earlier windows of the same name.
+// FirstMSN returns the media sequence number of the first segment, for a window that begins at the
+// given time. The number grows by one for each Config.Segment of wall time. Segments usually last
+// at least Config.Segment, so the number is usually greater than all numbers of earlier windows of
+// the same stream name.
 func (c *Config) FirstMSN(at time.Time) uint64 {
 	return uint64(at.Unix() / int64(max(1, c.Segment/time.Second)))
 }
 
-// start is the zero point of now.
+// start is the time from which the function now counts.
 var start = time.Now()
 
 // now returns the monotonic time since start, in nanoseconds.

@@ -14,7 +14,7 @@ type news struct {
 	waiting int           // number of requests that wait
 }
 
-// tell wakes the requests, because something new has been added.
+// tell wakes the HTTP requests that wait for a new part or segment, because one has been added.
 func (n *news) tell(target time.Duration) {
 	n.silent = false
 	n.silence.Reset(max(silentTargets*target, time.Second))

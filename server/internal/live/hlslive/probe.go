@@ -64,30 +64,33 @@ func (p *probe) length() time.Duration {
 	return p.list[len(p.list)-1].end
 }
 
-// movie describes the init segment of the fragments. There must be a fragment.
+// movie returns a description of the fragments' init segment. p must hold at least one fragment.
 func (p *probe) movie() mp4.Movie { return *p.list[len(p.list)-1].Movie }
 
 const (
-	// minFragments is how many fragments are needed to determine their usual duration. If fragments
-	// are long, fewer are enough.
+	// minFragments is how many fragments are needed to determine their usual duration. If the
+	// fragments together are at least twice as long as Config.Segment, fewer are enough.
 	minFragments = 6
-	// minParts is the minimum length of the first segment, in parts. Players that use parts stay
-	// this far from the end of the playlist.
+	// minParts is the minimum length of the first segment, as a number of parts. Players that use
+	// parts stay three parts before the end of the playlist (PART-HOLD-BACK).
 	minParts = 3
-	// maxFragments limits the fragments that wait for a window. Two segments have hundreds of
-	// fragments.
+	// maxFragments limits how many fragments are held before the first playlist is made. Two
+	// segments have hundreds of fragments.
 	maxFragments = 1 << 12
 	// maxTarget is the longest target duration. Longer GOPs are divided.
 	maxTarget = 16 * time.Second
-	// videoPart is the longest duration of a part with video. At every rate from 23.9 to 60 frames
-	// per second, some number of frames lasts from 85% to 100% of videoPart, and leaves a few
-	// milliseconds for rounded timestamps. At 25 frames per second, this holds for both 6 and 7
-	// frames, so that a segment of whole seconds does not end with a short part.
+	// videoPart is the longest duration of a part with video. At every frame rate from 23.9 to 60
+	// frames per second, a whole number of frames lasts from 85% to 100% of videoPart, with a few
+	// milliseconds to spare for rounded timestamps.
+	//
+	// At 25 frames per second, both 6 and 7 frames last that long. A segment of a whole number of
+	// seconds therefore need not end with a short part.
 	videoPart = 282 * time.Millisecond
 	// jitter is how much the rounding of timestamps may add to the duration of a part.
 	jitter = 2 * time.Millisecond
-	// minRest is the least time between the end of the first segment and the next expected
-	// keyframe.
+	// minRest is the minimum duration of the second segment, which ends at the next expected
+	// keyframe. If a quarter of the distance between keyframes is less than minRest, the quarter is
+	// the minimum.
 	minRest = 500 * time.Millisecond
 	// early is how much shorter than Config.Segment a segment may be. This tolerance is needed
 	// because keyframes may come a little early. Otherwise the segment would end at the keyframe
@@ -98,7 +101,7 @@ const (
 	even = 5 * time.Millisecond
 )
 
-// interval returns the distance of keyframes, or 0 if that is unknown.
+// interval returns the distance between two keyframes, or 0 if it is unknown.
 func (p *probe) interval() time.Duration {
 	if p.keys > 1 {
 		return p.group
@@ -106,9 +109,11 @@ func (p *probe) interval() time.Duration {
 	return p.source.KeyInterval()
 }
 
-// enough reports whether the fragments suffice for choosing the durations and for a first segment.
-// For that, one of three conditions must hold: the distance of keyframes is known, or it is longer
-// than a segment may be, or there are no keyframes.
+// enough reports whether the fragments suffice for choosing the durations of segments and parts,
+// and for making a first segment. If the stream has video, one of these conditions must hold:
+//   - The distance between two keyframes is known.
+//   - The distance is longer than a segment may be, because no keyframe has come for that long.
+//   - There seem to be no keyframes.
 func (p *probe) enough() bool {
 	if len(p.list) == 0 {
 		return false
@@ -117,19 +122,20 @@ func (p *probe) enough() bool {
 		return true
 	}
 	wait := maxTarget
-	// If there was no keyframe yet, wait for one only a short time. Slides are an exception,
-	// because a slide is sent only when the next one exists.
+	// If the stream has never had a keyframe, wait only a short time for one. Otherwise wait
+	// longer. The video may consist of slides, and a slide is sent only when the next one exists.
 	if p.keys == 0 && !p.source.ExpectsKey() {
 		wait = 2 * p.cfg.Segment
 	}
 	known := !p.movie().Video || p.interval() > 0 || p.length() >= wait
-	// Long fragments, such as slides, may be few.
+	// If the fragments are long, for example because the video consists of slides, few are enough.
 	few := len(p.list) < minFragments && p.length() < 2*p.cfg.Segment
 	return known && !few && p.length() >= minParts*p.cfg.Part
 }
 
-// firstEnd returns the latest time at which the first segment may end. The second segment ends at
-// the next keyframe, and must not be very short.
+// firstEnd returns the latest time at which the first segment may end. The second segment begins at
+// that time and ends at the next keyframe. The first segment must therefore end early enough that
+// the second one is not very short.
 func (p *probe) firstEnd() time.Duration {
 	interval := p.interval()
 	if end := p.keyAt + interval; p.keys > 0 && p.length() < end {
@@ -160,13 +166,13 @@ func (p *probe) config() hls.Config {
 	}
 }
 
-// part returns the longest duration of a part, in whole milliseconds. It is near Config.Part, and
-// chosen so that each part lasts at least 85% of it.
-//
-// If no frame is longer than 15% of a part, that is always possible. If all frames are equally
-// long, it is possible if a whole number of frames makes a part. That holds for video of at least
-// 23.9 frames per second, even if the rate changes later. Slower or uneven video is divided into
-// parts by its audio.
+// part returns the longest duration of a part, in whole milliseconds. The duration is near
+// Config.Part, and chosen so that each part lasts at least 85% of it. How that is possible depends
+// on the frames:
+//   - If no frame is longer than 15% of a part, every duration is possible.
+//   - If all frames are equally long, the duration must fit a whole number of frames. videoPart
+//     fits video of at least 23.9 frames per second, even if the rate changes later.
+//   - If video is slower or uneven, it is divided into parts by its audio.
 func (p *probe) part() time.Duration {
 	video := p.movie().Video
 	least, most := time.Hour, time.Duration(0) // durations of the fragments that parts consist of

@@ -22,9 +22,10 @@ func (w *Window) Master(ctx context.Context) (list *Playlist, err error) {
 	return list, err
 }
 
-// Playlist returns the media playlist with the name object. If blocks is set, it waits until the
-// playlist has the media that want asks for. An error is a [refuse.Refusal], ErrElsewhere, or the
-// error of ctx.
+// Playlist returns the media playlist with the given file name. want is the query of the request.
+// If blocks is set, Playlist waits until the playlist has the segment or part that the query asks
+// for. An error is a [refuse.Refusal], the error of ctx, or ErrElsewhere, which means that this
+// node does not own the stream.
 func (w *Window) Playlist(ctx context.Context, object string, want hls.Reload,
 	blocks bool) (list *Playlist, err error) {
 	asked, late := now(), false
@@ -63,8 +64,9 @@ func (w *Window) Playlist(ctx context.Context, object string, want hls.Reload,
 }
 
 // Object appends references to an init segment, a segment or a part to dst. The caller keeps
-// ownership of dst. If the requested part is the next one to be made, Object waits for it. Errors
-// are as for Playlist.
+// ownership of dst. If the requested part is the next one to be made, Object waits for it. An error
+// is a [refuse.Refusal], the error of ctx, or ErrElsewhere, which means that this node does not own
+// the stream.
 func (w *Window) Object(ctx context.Context, o hls.Object, dst *millrace.Chain) error {
 	asked := now()
 	return w.await(ctx, func() (bool, error) {

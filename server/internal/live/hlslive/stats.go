@@ -2,7 +2,7 @@ package hlslive
 
 import "time"
 
-// rates sums up fragments to determine their rates.
+// rates sums up fragments to determine their frame rate and their bit rate.
 type rates struct {
 	frames, bytes int
 	lasts         time.Duration
@@ -28,14 +28,15 @@ type playerEstimate struct {
 	sum, was time.Duration // total duration sent in this period, and in the previous one
 }
 
-// add counts a request that returns media. at is the time of the request, as returned by now. lasts
-// is the duration of the media.
+// add counts a request that got media of the duration lasts. at is the time of the request, from
+// the function now. period is the duration of the periods in which requests are counted.
 func (e *playerEstimate) add(at int64, period, lasts time.Duration) {
 	e.turn(at, period)
 	e.sum += lasts
 }
 
-// turn begins a new period if the current one is over.
+// turn begins a new period for counting requests if the current period is over. at is the current
+// time, from the function now. period is the duration of a period.
 func (e *playerEstimate) turn(at int64, period time.Duration) {
 	switch passed := time.Duration(at - e.since); {
 	case passed >= 2*period:
@@ -51,7 +52,7 @@ func (e *playerEstimate) size(at int64, period time.Duration) int {
 	return int((e.was + period/2) / period)
 }
 
-// Stats describes one Window, or the sum of several.
+// Stats has the number of viewers and the counters of one Window, or of all Windows together.
 type Stats struct {
 	Windows int   // streams of which HLS is made
 	Bytes   int64 // in the windows of these streams
@@ -64,7 +65,8 @@ type Stats struct {
 	BytesOut  int64 // bytes of these objects
 }
 
-// Stats returns the values of c. The fields about windows are 0.
+// Stats returns the values of the counters. The fields Windows, Bytes, Waiting and Viewers are 0,
+// because they describe windows.
 func (c *Counters) Stats() Stats {
 	return Stats{Rendered: c.Rendered.Load(), Playlists: c.Playlists.Load(),
 		Objects: c.Objects.Load(), BytesOut: c.Bytes.Load()}

@@ -15,15 +15,18 @@ const (
 	// loadTimeout limits the wait for the store. It is short, because players wait in that time,
 	// too.
 	loadTimeout = time.Second
-	// lastStateWait is how long to wait for the last state of the previous owner. The previous
-	// owner saves that state when it learns that it is no longer the owner.
+	// lastStateWait is how long a new owner of the stream waits until the previous owner has stored
+	// the final state of the playlist. The previous owner does so when it learns that it is no
+	// longer the owner.
 	lastStateWait = 500 * time.Millisecond
-	// lastStateEvery is the time between two reads of the store during that wait.
+	// lastStateEvery is the time between two reads of the store while a new owner waits for the
+	// final state.
 	lastStateEvery = 100 * time.Millisecond
 )
 
-// playlistState is the stored state of a playlist. The next owner's window continues from it. It is
-// stored as JSON, and a node of another version may read it.
+// playlistState is the stored state of a playlist. If another node becomes the owner of the stream,
+// its playlist continues from this state. The state is stored as JSON, and a node of another
+// version may read it.
 type playlistState struct {
 	Target, Part time.Duration
 	Segments     []hls.Listed
@@ -34,8 +37,8 @@ type playlistState struct {
 	Media        string // name of the media playlist, by its tracks; "" from an older node
 }
 
-// maxStateSegments limits the segments in a state, to some minutes of media. The limit is needed
-// because the whole state is saved with each part.
+// maxStateSegments limits the number of segments in a playlistState, to some minutes of media. The
+// limit is needed because the whole playlistState is saved with each part.
 const maxStateSegments = 100
 
 // A saver saves the state and the segments of one window to a SegmentStore.
@@ -48,13 +51,14 @@ type saver struct {
 	inits uint64 // the store has all init segments before this one
 }
 
-// hasNews reports whether the window has something that the store lacks.
+// hasNews reports whether the window has parts or segments that the store does not have yet.
 func (s *saver) hasNews(window *hls.Window) bool {
 	msn, parts := window.Next()
 	return msn != s.msn || parts != s.parts
 }
 
-// save saves the new complete segments and the state. epoch is the epoch of the window.
+// save stores the new complete segments of the window, and the state of its playlist. epoch is the
+// epoch in the segments' names.
 func (s *saver) save(window *hls.Window, epoch uint64, state *playlistState) {
 	for _, segment := range state.Segments {
 		if segment.Epoch != epoch || segment.MSN < s.msn {
@@ -106,10 +110,12 @@ func parseState(text []byte) (*playlistState, error) {
 	return s, json.Unmarshal(text, s)
 }
 
-// precede changes cfg so that the new window continues the playlist that s describes. If that
-// playlist has ended, or is so old that players no longer follow it, the new window only gets
-// greater numbers. least is the smallest segment number that the window may use. first is when the
-// window's first fragment was live. precede returns the date of that fragment in the playlist.
+// precede changes cfg so that the new window continues the stored playlist s. It returns the date
+// that the window's first fragment gets in the playlist. first is the wall time at which that
+// fragment began. least is the smallest segment number that the window may use.
+//
+// If the stored playlist has ended, or is so old that players no longer follow it, the new window
+// does not continue it. It then only uses greater numbers than the stored playlist.
 func (s *playlistState) precede(cfg *hls.Config, least uint64, first time.Time) (shown time.Time) {
 	cfg.Epoch = max(cfg.Epoch, s.Next.Epoch+1)
 	length := 3 * s.Target
@@ -142,8 +148,8 @@ func (s *playlistState) precede(cfg *hls.Config, least uint64, first time.Time) 
 	return first
 }
 
-// Stored returns the playlists for a stream that has no owner. state is the state that a
-// SegmentStore has kept. The playlists list only whole segments.
+// Stored returns the playlists of a stream that no node owns. They list only whole segments. The
+// argument is the playlist's state, as returned by SegmentStore.LoadState.
 func Stored(state []byte) (master, media *Playlist, err error) {
 	s, err := parseState(state)
 	if err != nil {

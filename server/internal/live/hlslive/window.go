@@ -18,12 +18,13 @@ const (
 	// rounding is how much longer than the target duration a segment may be, because durations are
 	// rounded.
 	rounding = 499 * time.Millisecond
-	// firstIdle limits the time without a request while there is no playlist yet.
+	// firstIdle is how long a window without a playlist is kept without a request.
 	firstIdle = 30 * time.Second
 )
 
-// A Window is the HLS of one stream. Run adds fragments. Only one goroutine at a time may call Run.
-// The other methods may be called from any goroutine. Requests wait for the parts that Run adds.
+// A Window makes the HLS playlists, segments and parts of one stream, and answers the requests for
+// them. Requests wait for the parts that Run adds. Only one goroutine at a time may call Run. The
+// other methods may be called from any goroutine.
 type Window struct {
 	shared *Shared
 	source Source
@@ -48,8 +49,11 @@ type Window struct {
 	players     playerEstimate
 }
 
-// New returns a Window of the stream. Its sequence numbers start at first or later. The caller must
-// call Run. The window takes ownership of source. It keeps owner, which is nil without a cluster.
+// New returns a Window that makes the HLS of one stream. The caller must call Run.
+//
+// The Window takes ownership of source, from which it reads the stream. It keeps owner, which is
+// nil without a cluster. The epoch and the sequence numbers of the Window are not less than the
+// ones in first.
 func New(shared *Shared, name string, log *slog.Logger, source Source, owner Owner,
 	first SequenceStart) *Window {
 	w := &Window{shared: shared, source: source, name: name, log: log, owner: owner, first: first}
@@ -63,9 +67,9 @@ func New(shared *Shared, name string, log *slog.Logger, source Source, owner Own
 // Touch records a request. A window without requests becomes idle after a while; see IdleIn.
 func (w *Window) Touch() { w.asked.Store(now()) }
 
-// Run adds fragments until the stream ends. It then keeps the window until players have had time to
-// fetch the rest. If ctx ends, it returns at once. It returns nil if a playlist was ended properly.
-// After Run, the caller calls Close.
+// Run adds fragments until the stream ends or its tracks change. It then ends the playlist, keeps
+// it until players have had time to fetch the rest, and returns nil. If ctx ends, Run returns at
+// once. If no playlist was ended, Run returns an error. After Run, the caller calls Close.
 func (w *Window) Run(ctx context.Context) error {
 	err := w.fill(ctx)
 	w.source.Release()
@@ -81,7 +85,8 @@ func (w *Window) Run(ctx context.Context) error {
 	return err
 }
 
-// Close releases w after Run. From now on requests get err, unless Fail was called before.
+// Close releases w after Run has returned. From now on requests get err, unless Fail was called
+// before.
 func (w *Window) Close(err error) {
 	w.update(func() {
 		if w.err == nil {
@@ -101,16 +106,18 @@ func (w *Window) Close(err error) {
 // Fail makes all requests return err from now on.
 func (w *Window) Fail(err error) { w.update(func() { w.err = err }) }
 
-// Disown makes w independent of its owner. It is called when the stream has ended properly, because
-// w gets that end a moment later, when this node may no longer be the owner.
+// Disown lets w answer requests even if this node no longer owns the stream. It is called when the
+// stream has ended properly. w receives the end of the stream a moment later, and must not fail if
+// this node gives up the stream in between.
 func (w *Window) Disown() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.owner = nil
 }
 
-// fenced reports whether this node may have lost the stream because the process was suspended.
-// Players must then try again later, because an answer could contradict another node. w.mu is held.
+// fenced reports whether another node may own the stream by now, for example because this process
+// was suspended. Players must then try again later, because an answer could contradict the other
+// node. w.mu is held.
 func (w *Window) fenced() bool {
 	return w.owner != nil && w.owner.Epoch() != 0 && !w.owner.Current() && !w.ended
 }
@@ -133,14 +140,15 @@ func (w *Window) Media() (name string, ended bool) {
 	return mediaName(w.movie), w.ended
 }
 
-// Has reports whether w has the objects of that epoch.
+// Has reports whether w has the segments and parts with the given epoch in their names.
 func (w *Window) Has(epoch uint64) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.window != nil && w.cfg.Epoch == epoch
 }
 
-// NextStart returns the numbers for the window that follows w.
+// NextStart returns the least epoch, media sequence number and discontinuity sequence number that
+// the window after w may use.
 func (w *Window) NextStart() SequenceStart {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -151,8 +159,8 @@ func (w *Window) NextStart() SequenceStart {
 	return SequenceStart{w.cfg.Epoch + 1, msn + 1, w.window.Discontinuity() + 1}
 }
 
-// IdleIn returns the time until w is idle. w is idle when no request has come for lengths times the
-// length of the playlist. If there is no playlist yet, firstIdle applies instead.
+// IdleIn returns the time until w is idle. lengths is how many times the length of the playlist may
+// pass without a request before w is idle. If there is no playlist yet, firstIdle applies instead.
 func (w *Window) IdleIn(lengths int) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -230,7 +238,8 @@ func (w *Window) fill(ctx context.Context) error {
 	}
 }
 
-// open makes the first playlist from the fragments in p.
+// open chooses the durations of segments and parts, and makes the first playlist. The probe p holds
+// the first fragments of the stream.
 func (w *Window) open(ctx context.Context, p *probe, clock *mediaClock) error {
 	cfg := p.config()
 	cfg.Epoch = max(cfg.Epoch, w.first.Epoch)
@@ -263,9 +272,10 @@ func (w *Window) open(ctx context.Context, p *probe, clock *mediaClock) error {
 	return nil
 }
 
-// resume returns a window for the media playlist with the name media. If there is a stored state of
-// that playlist, the window continues from it. Otherwise cfg determines where the window begins.
-// first is when the first fragment was live. shown is the date of that fragment in the playlist.
+// resume returns an hls.Window for the media playlist with the given file name. If the store has a
+// state of that playlist, the window continues from the state. Otherwise the window begins as cfg
+// says. first is the wall time at which the first fragment began. shown is the date that the
+// fragment gets in the playlist.
 func (w *Window) resume(ctx context.Context, cfg hls.Config, media string, first time.Time) (
 	window *hls.Window, _ hls.Config, shown time.Time, err error,
 ) {
@@ -286,8 +296,8 @@ func (w *Window) resume(ctx context.Context, cfg hls.Config, media string, first
 	return window, cfg, first, err
 }
 
-// save saves the new complete segments and the state. last means that no segment will follow. w.mu
-// is held.
+// save stores the new complete segments and the state of the playlist in the SegmentStore. last
+// means that no segment will follow. w.mu is held.
 func (w *Window) save(last bool) {
 	if w.saver.store == nil || !last && !w.saver.hasNews(w.window) {
 		return
@@ -310,8 +320,8 @@ func (w *Window) add(clock *mediaClock, f Fragment, body *millrace.Chain) {
 	}
 }
 
-// put adds a fragment, which arrived at came. It reports whether the waiting requests must check
-// again. w.mu is held.
+// put adds a fragment to the playlist. came is when the fragment arrived. put reports whether the
+// playlist has something new, so that waiting requests must check it again. w.mu is held.
 func (w *Window) put(clock *mediaClock, f Fragment, body *millrace.Chain,
 	came time.Time) (news bool) {
 	switch {
@@ -343,7 +353,9 @@ func (w *Window) tell() {
 	w.news.tell(w.cfg.Target)
 }
 
-// noteSilence wakes the waiting requests, once per target duration, until something new is added.
+// noteSilence is called when nothing new has been added for some time. It wakes the requests that
+// wait for a part or segment, so that they can time out. It repeats this once per target duration.
+// When something new is added, the repetition ends.
 func (w *Window) noteSilence() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -14,28 +14,29 @@ import (
 )
 
 const (
-	// leastBeat is the shortest beat with which connections are read once per beat. If the beat is
-	// shorter, connections are read as bytes arrive.
+	// leastBeat is the shortest Config.Beat with which connections are read at regular intervals.
+	// If Config.Beat is shorter, connections are read as bytes arrive.
 	leastBeat = 5 * time.Millisecond
-	// gatherBytes limits the bytes that one read should find. If more arrived between two reads,
-	// they would fill the kernel's receive buffer and slow the publisher down.
+	// gatherBytes is how many bytes may arrive in one interval between reads. If more arrive, the
+	// next interval is shorter, because the bytes could fill the kernel's receive buffer and slow
+	// the publisher down.
 	gatherBytes = 48 << 10
-	// floodPause limits the wait for the next read if more than gatherBytes have been read since
-	// the last wait.
+	// floodPause limits the interval between two reads after more than gatherBytes bytes have
+	// arrived in one interval.
 	floodPause = time.Millisecond
-	// flushBytes is how many bytes may be read before Flush is called. The stream of an encoder
-	// never reaches this limit.
+	// flushBytes is how many bytes may be read without a pause before Session.Flush is called. The
+	// live stream of an encoder always pauses before that.
 	flushBytes = 64 << 10
 )
 
-// ByClock reports whether plain TCP and Unix connections are read once per beat, for this beat.
-// Other connections are always read as bytes arrive.
+// ByClock reports whether plain TCP and Unix connections are read at regular intervals, if beat is
+// the time between two reads. Other connections are always read as bytes arrive.
 func ByClock(beat time.Duration) bool { return beat >= leastBeat }
 
-// A clockConn reads a connection once per beat instead of when packets arrive, because it costs
-// more to wake the process for a packet than to read the packet. All connections have the same
-// beats, so that one wake-up serves all of them. The connection is not in the runtime's poller,
-// because the poller would still wake the process for each packet.
+// A clockConn reads a connection at regular intervals instead of when packets arrive, because it
+// costs more to wake the process for a packet than to read the packet. All connections are read at
+// the same times, so that one wake-up serves all of them. The connection is not in the runtime's
+// poller, because the poller would still wake the process for each packet.
 type clockConn struct {
 	session Session
 	fd      int
@@ -47,8 +48,9 @@ type clockConn struct {
 	lastInput time.Duration // time of the last input; see sinceStart
 }
 
-// newClockConn returns a Conn that reads conn once per beat. If conn cannot or must not be read in
-// this way, it returns nil and does nothing.
+// newClockConn returns a Conn that reads conn at regular intervals. It returns nil, and does
+// nothing to conn, if cfg.Beat is too short, if conn is not a plain TCP or Unix connection, or if
+// the process has no free file descriptor.
 func newClockConn(conn net.Conn, s Session, cfg Config) Conn {
 	if !ByClock(cfg.Beat) {
 		return nil
@@ -61,7 +63,8 @@ func newClockConn(conn net.Conn, s Session, cfg Config) Conn {
 	} else {
 		return nil
 	}
-	// The duplicate shares the connection and its non-blocking mode, but is not in the poller.
+	// Duplicate the file descriptor. The duplicate shares the connection and its non-blocking mode,
+	// but the runtime's poller does not watch it.
 	fd := -1
 	if raw, err := plain.SyscallConn(); err == nil {
 		_ = raw.Control(func(of uintptr) { fd, _ = unix.FcntlInt(of, unix.F_DUPFD_CLOEXEC, 0) })
@@ -73,12 +76,13 @@ func newClockConn(conn net.Conn, s Session, cfg Config) Conn {
 	return &clockConn{session: s, fd: fd, cfg: cfg, lastInput: sinceStart()}
 }
 
-// start is the zero point of beats and of sinceStart.
+// start is the time from which sinceStart and the intervals between reads are counted.
 var start = time.Now()
 
 func sinceStart() time.Duration { return time.Since(start) }
 
-// Read waits for the next beat if everything has been read.
+// Read reads bytes that have arrived. If the previous read emptied the receive buffer, Read first
+// waits until the current interval ends.
 func (c *clockConn) Read(p []byte) (int, error) {
 	for {
 		if c.empty {
@@ -91,7 +95,7 @@ func (c *clockConn) Read(p []byte) (int, error) {
 			return 0, os.ErrDeadlineExceeded
 		}
 		// RawSyscall suffices, because the call does not block. Syscall would inform the scheduler,
-		// which would then wake the runtime's monitor at each beat.
+		// which would then wake the runtime's monitor at each read.
 		r, _, errno := unix.RawSyscall(unix.SYS_READ,
 			uintptr(c.fd), uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)))
 		switch n := int(r); {
@@ -124,7 +128,7 @@ func (c *clockConn) Write(p []byte) (int, error) {
 	return max(n, 0), os.NewSyscallError("write", err)
 }
 
-// pause calls Flush, and waits for the next beat.
+// pause calls Session.Flush, and then waits until the current interval between reads ends.
 func (c *clockConn) pause() {
 	c.session.Flush()
 	wait := c.cfg.Beat - sinceStart()%c.cfg.Beat

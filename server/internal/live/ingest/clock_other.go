@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// ByClock returns false, because on this system connections are read as bytes arrive.
+// ByClock reports whether connections are read at regular intervals. On this system it returns
+// false, because all connections are read as bytes arrive.
 func ByClock(time.Duration) bool { return false }
 
 func newClockConn(net.Conn, Session, Config) Conn { return nil }

@@ -25,8 +25,9 @@ type Reader struct {
 	stopped bool
 }
 
-// NewReader returns a Reader of r. If no byte arrives for the duration silence, a read fails. Until
-// Stop, the Reader borrows r. It calls set to set the read deadline of r.
+// NewReader returns a Reader that reads r for the session s. silence is how long a read may wait
+// for the next byte before it fails. set sets the read deadline of r. The Reader borrows r until
+// Stop.
 func NewReader(r io.Reader, set func(time.Time) error, s Session, silence time.Duration) *Reader {
 	b := &Reader{session: s, r: r, set: set, silence: silence}
 	_ = set(time.Time{})
@@ -43,7 +44,8 @@ func (b *Reader) cut() {
 	}
 }
 
-// Read implements io.Reader. If silence has ended the read, the error wraps os.ErrDeadlineExceeded.
+// Read reads from the publisher. If no byte has arrived for too long, or if the session's context
+// has ended, the error wraps os.ErrDeadlineExceeded.
 func (b *Reader) Read(p []byte) (int, error) {
 	n, err := b.r.Read(p)
 	if n > 0 {

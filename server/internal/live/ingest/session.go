@@ -21,13 +21,13 @@ type Session interface {
 	Flush()
 }
 
-// Config configures when a connection is read.
+// Config configures the time between two reads of a connection, and how long a read may wait.
 type Config struct {
 	Beat    time.Duration // time between two reads; see [ByClock]
 	Silence time.Duration // a read fails after this long without a byte
 }
 
-// A Conn is the connection of a publisher while it is read.
+// A Conn reads what a publisher sends on its connection, and sends answers.
 type Conn interface {
 	// If the connection ends, Read returns io.ErrUnexpectedEOF, because a publisher should first
 	// announce the end of its stream. If no byte arrives for Config.Silence, or the session's
@@ -41,7 +41,8 @@ type Conn interface {
 	Release() (net.Conn, error)
 }
 
-// errSilent returns the error for a publisher that has sent nothing for the duration limit.
+// errSilent returns the error for a publisher that has sent nothing for too long. limit is the
+// allowed time.
 func errSilent(limit time.Duration) error {
 	return fmt.Errorf("nothing came for %v (--publish-timeout): %w", limit, os.ErrDeadlineExceeded)
 }

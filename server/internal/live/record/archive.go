@@ -20,8 +20,9 @@ const (
 	// lockEvery is the time between two attempts to lock the directory while the process that is
 	// being replaced still holds the lock.
 	lockEvery = 20 * time.Millisecond
-	// lockLate is how long to wait for the directory before an error is logged. By default, a
-	// process drains for eight seconds, and its recordings end long before this limit.
+	// lockLate is how long another process may keep the directory of recordings locked before an
+	// error is logged. By default, a process that is being replaced drains for eight seconds, and
+	// its recordings end long before this limit.
 	lockLate = 20 * time.Second
 )
 
@@ -52,13 +53,13 @@ type Archive struct {
 	store   store
 }
 
-// Open opens a directory. No other process may have it open. Open repairs files that a crash left
-// unfinished. It does not touch files with names that an archive would not choose. The caller calls
-// Close.
+// Open opens a directory of recordings. No other process may have it open. Open repairs files that
+// a crash left unfinished. It does not touch files with names that an archive would not choose. The
+// caller calls Close.
 //
-// If Config.Successor is set and another process has the directory, Open succeeds without it. The
-// Archive then opens the directory when the other process has closed its own Archive. Until then,
-// recordings wait in their queues.
+// If Config.Successor is set and another process holds the lock on the directory, Open succeeds
+// without the lock. The Archive then opens the directory when the other process has closed its own
+// Archive. Until then, recordings wait in their queues.
 func Open(c Config) (*Archive, error) {
 	if err := c.setDefaults(); err != nil {
 		return nil, err
@@ -130,8 +131,8 @@ func (a *Archive) await() {
 		time.Since(began).Round(time.Millisecond))
 }
 
-// Await waits until this process has the directory; see Config.Successor. It returns an error if
-// ctx ends before that.
+// Await waits until this process has locked the directory of recordings. It need not wait unless
+// Config.Successor is set. If ctx ends first, Await returns an error.
 func (a *Archive) Await(ctx context.Context) error {
 	select {
 	case <-a.ready:
@@ -141,8 +142,9 @@ func (a *Archive) Await(ctx context.Context) error {
 	}
 }
 
-// Free drops about excess bytes from queues, because the process is short of memory. It considers
-// only long queues, which have a slow disk. It returns the number of bytes dropped.
+// Free drops about excess bytes from the queues of recordings, because the process is short of
+// memory. It drops only from long queues, which wait for a slow disk. It returns the number of
+// bytes dropped.
 func (a *Archive) Free(excess int64) (freed int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -135,7 +135,8 @@ func (f *file) write() error {
 	return f.writeEntries()
 }
 
-// checkName returns an error if the media file no longer has its name.
+// checkName returns an error if the name of the media file no longer refers to the open file,
+// because the file was removed or replaced.
 func (f *file) checkName() error {
 	named, err := f.root.Lstat(f.name + mediaExt)
 	if err != nil {
@@ -165,8 +166,9 @@ func (f *file) writeEntries() (err error) {
 	for _, g := range f.done {
 		before := len(f.text)
 		f.text = g.appendEntry(f.text, media)
-		// A reader may see only some pages of a write of several pages. Add blank lines, so that
-		// each entry is within one page.
+		// A program that reads the playlist during a write may see only some of the pages that are
+		// written. Each page has pageSize bytes. Add blank lines, so that each entry is within one
+		// page.
 		if n := len(f.text) - before; before > 0 || f.listSize > 0 {
 			at := int(f.listSize+int64(before)) % pageSize
 			if at+n > pageSize {
@@ -181,7 +183,7 @@ func (f *file) writeEntries() (err error) {
 	return err
 }
 
-// close closes the file, but does not call finish for it.
+// close closes the media file and the playlist. It does not complete the recording.
 func (f *file) close() {
 	f.pending.Release()
 	_ = f.media.Close()

@@ -34,7 +34,8 @@ func stampTime(stamp string) time.Time {
 	return at
 }
 
-// ErrName is returned by Archive.Stream for a name that checkName refuses.
+// ErrName is returned by Archive.Stream if no stream can have the given name, or if a directory in
+// the name could be confused with another stream's file.
 var ErrName = errors.New(
 	"record: no name of a stream, or a part but the first begins like a file of a recording")
 

@@ -13,9 +13,10 @@ const (
 	// leastSegment is the minimum duration of a segment that ends at a keyframe.
 	leastSegment = 2 * time.Second
 
-	// leastTarget is the minimum target duration. If no keyframe comes in time, a segment ends when
-	// it reaches the target duration. If the first segment of a file is longer than leastTarget,
-	// its duration becomes the target duration of that file, up to mostTarget.
+	// leastTarget and mostTarget limit the target duration of a file's playlist. Within these
+	// limits, the target duration is the duration of the file's first segment. If no keyframe comes
+	// in time, a segment ends when it reaches the target duration, and the first segment ends when
+	// it reaches mostTarget.
 	leastTarget = 10 * time.Second
 	mostTarget  = 30 * time.Second
 
@@ -50,8 +51,11 @@ type segmenter struct {
 	zero     time.Time // the wall-clock time at the stream's time 0
 }
 
-// add adds the fragment f. offset is the position of f in the file. at is when f arrived, or the
-// zero time if that is unknown. If f begins a new segment, add returns the one before it.
+// add adds the fragment f to the current segment. If f begins a new segment, add returns the
+// segment that has ended, and true.
+//
+// at is when f arrived, or the zero time if that is unknown. offset is the position of f in the
+// file, in bytes.
 func (s *segmenter) add(f mp4.FragmentInfo, at time.Time, offset int64) (done segment, ended bool) {
 	gap := s.placed && (f.Sequence != s.sequence+1 || f.Start-s.line.End() > timeSlack)
 	last := s.line.End()
@@ -115,8 +119,8 @@ const endLine = "#EXT-X-ENDLIST\n"
 
 const dateFormat = "2006-01-02T15:04:05.000Z"
 
-// listHeader returns the first lines of a playlist. The init segment is the first init bytes of the
-// media file.
+// listHeader returns the first lines of a playlist. init is the size of the init segment, which is
+// the beginning of the media file.
 func listHeader(kind, media string, init int64, target time.Duration) []byte {
 	return fmt.Appendf(nil,
 		"#EXTM3U\n#EXT-X-VERSION:7\n#EXT-X-TARGETDURATION:%d\n#EXT-X-PLAYLIST-TYPE:%s\n"+
@@ -139,7 +143,7 @@ func (g *segment) appendEntry(b []byte, media string) []byte {
 		date.Format(dateFormat), (g.end - g.start).Seconds(), g.size, g.offset, media)
 }
 
-// A list is that part of a playlist which could be parsed.
+// A list has the entries of a playlist, up to the first entry that could not be parsed.
 type list struct {
 	target  time.Duration // target duration; 0 if unknown
 	entries []listEntry
@@ -152,8 +156,8 @@ type listEntry struct {
 	textEnd     int // end of the entry in list.text
 }
 
-// headForm matches the results of listHeader, and entryForm matches appendEntry's results. Blank
-// lines may precede an entry.
+// headForm matches the first lines of a playlist, and entryForm matches the lines of one segment.
+// Blank lines may precede the lines of a segment.
 var (
 	headForm = regexp.MustCompile(
 		`^#EXTM3U\n#EXT-X-VERSION:7\n#EXT-X-TARGETDURATION:([1-9]\d{0,5})\n#EXT-X-PLAYLIST-TYPE:.*\n` +
@@ -163,10 +167,11 @@ var (
 			`#EXTINF:.*\n#EXT-X-BYTERANGE:(\d+)@(\d+)\n(.*)\n`)
 )
 
-// parseList parses the playlist of a media file of size bytes. The init segment is the first init
-// bytes of that file. parseList stops at text that this package does not write. It also stops
-// before the first segment that the media file does not contain completely. It borrows text;
-// list.text is a part of it.
+// parseList parses the playlist of a media file. size is the size of that file, and init is the
+// size of the init segment at its beginning. list.text is a part of text, which parseList borrows.
+//
+// parseList stops at text that this package does not write. It also stops before the first segment
+// that is not completely in the media file.
 func parseList(text []byte, media string, init, size int64) (l list) {
 	head := headForm.FindSubmatch(text)
 	if head == nil {

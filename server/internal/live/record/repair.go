@@ -23,7 +23,8 @@ const maxInit = 256 << 10
 // them.
 const headGuess = 512
 
-// hasEnded reports whether the playlist with that name has its last line.
+// hasEnded reports whether the playlist of a recording ends with EXT-X-ENDLIST. name is the path of
+// the recording without an extension.
 func hasEnded(root *os.Root, name string) (bool, error) {
 	f, err := root.Open(name + listExt)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -40,11 +41,12 @@ func hasEnded(root *os.Root, name string) (bool, error) {
 	return string(b[:]) == endLine, err
 }
 
-// finish completes a recording that is no longer written to. name is the path without an extension.
-// finish truncates the media file after its last whole fragment. It replaces the playlist by one
-// that has all segments and the last line. It returns the size of both files together. If the media
-// file ends before its first whole fragment, finish deletes it and its playlist, and returns 0. If
-// this package did not write the file, finish leaves it unchanged, and returns an error.
+// finish completes a recording that is no longer written to, and returns the total size of its
+// files. name is the path without an extension.
+//   - finish truncates the media file after its last whole fragment.
+//   - It replaces the playlist by one that lists all segments and ends with EXT-X-ENDLIST.
+//   - If the media file has no whole fragment, finish deletes it and its playlist, and returns 0.
+//   - If this package did not write the file, finish leaves it unchanged, and returns an error.
 func finish(root *os.Root, name string) (int64, error) {
 	media, err := root.OpenFile(name+mediaExt, os.O_RDWR, 0)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -178,9 +180,16 @@ func (r *reader) fragment(offset int64) (f mp4.FragmentInfo, ok bool, err error)
 	return f, f.Size >= f.Head && int64(f.Size) <= r.size-offset, nil
 }
 
-// readSegments returns the end of the last complete fragment, and the entries of all segments as
-// text. It finds the segments that follow the known ones. It reads the last known segment again,
-// and omits it if its fragments are not complete.
+// readSegments finds all segments of the media file. It returns the end of the last complete
+// fragment, the target duration, and the playlist entries of all segments as text.
+//
+// known has the segments that are already in the playlist. readSegments checks the last one against
+// the media file. If it does not match, readSegments drops it and checks the one before it, and so
+// on. It keeps the entries of the remaining segments, and finds the later segments in the media
+// file.
+//
+// init is the size of the init segment, media is the name of the media file, and date is the date
+// of the first fragment.
 func (r *reader) readSegments(known list, init int64, media string, date time.Time) (end int64,
 	target time.Duration, text []byte, err error) {
 	s := segmenter{target: known.target, zero: date}
@@ -226,8 +235,8 @@ func (r *reader) readSegments(known list, init int64, media string, date time.Ti
 	return end, max(longest, s.target), text, nil
 }
 
-// resume reads the fragments of the segment e again, so that s can continue after it. It returns
-// the end of the last complete fragment.
+// resume reads the fragments of a segment again, so that s can continue after the segment. It
+// returns the end of the last complete fragment.
 func (r *reader) resume(s *segmenter, e listEntry) (end int64, err error) {
 	for end = e.offset; end < e.end; {
 		f, ok, err := r.fragment(end)

@@ -99,9 +99,12 @@ func (s *store) readStream(root *os.Root, stream string) error {
 	return nil
 }
 
-// readFile adds k to the list of files. If k is unfinished, readFile first tries to finish it. If k
-// is not MP4 as an archive writes it, readFile returns mp4.ErrNotMP4 and does not add k, so that k
-// is never deleted. After any other error k is added, because it may be deleted to make room.
+// readFile adds a recording to the list of files. If the recording is unfinished, readFile first
+// tries to finish it.
+//
+// If the media file is not MP4 as an archive writes it, readFile returns mp4.ErrNotMP4 and does not
+// add the recording, so that it is never deleted. If another error occurs, readFile adds the
+// recording and returns the error. The recording may then be deleted to make room.
 func (s *store) readFile(root *os.Root, k kept) error {
 	name := k.name()
 	ended, err := hasEnded(root, name)
@@ -138,7 +141,7 @@ func sizeOf(root *os.Root, name string) (bytes int64) {
 	return bytes
 }
 
-// Stats describes the files, and counts events since Open.
+// Stats describes the recordings in the directory, and counts what has happened since Open.
 type Stats struct {
 	Recordings int   // recordings in progress
 	Files      int   // ended files in the directory
@@ -177,7 +180,8 @@ func (s *store) grow(n int64) {
 	s.mu.Unlock()
 }
 
-// keep adds an ended file. counted is how many of its bytes are counted already.
+// keep adds a recording to the list of files when it has ended. counted is how many of its bytes
+// s.bytes already includes.
 func (s *store) keep(k kept, counted int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -219,8 +223,8 @@ func (s *store) makeRoom() (over bool) {
 	}
 }
 
-// remove deletes an ended file. If that fails, the file is not counted any more until the next
-// Open.
+// remove deletes the files of a recording. If that fails, the recording does not count toward
+// s.maxBytes until the next Open.
 func (s *store) remove(k kept) {
 	root, err := os.OpenRoot(s.dir)
 	if err == nil {

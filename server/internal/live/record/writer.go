@@ -75,11 +75,11 @@ func (w *writer) write(c *millrace.Chain, entries []entry) {
 	}
 }
 
-// fileEnds reports whether the keyframe e must begin a new file. There are three reasons: a
+// fileEnds reports whether a new file must begin with the keyframe e. There are three reasons: a
 // multiple of Config.Every has passed, the stream's time has restarted, or the current file has
 // become too large.
 func (w *writer) fileEnds(e *entry) bool {
-	// If the clock is set back by a moment, e does not begin a new file.
+	// If the clock was set back a little, to the previous period, the current file continues.
 	period := e.at.Truncate(w.cfg.Every)
 	if period.After(w.file.period) || period.Before(w.file.period.Add(-w.cfg.Every)) {
 		return true
@@ -87,7 +87,8 @@ func (w *writer) fileEnds(e *entry) bool {
 	return e.End-w.file.base < w.file.segments.line.End()-timeSlack || w.store.enough(w.file.next)
 }
 
-// begin begins a file at e. It returns false if no file can begin at e.
+// begin begins a new file with the fragment e. It returns false if the file cannot begin with that
+// fragment, or cannot be created at present.
 func (w *writer) begin(e *entry) bool {
 	if !e.Key || w.movie.Len() == 0 || w.failing && w.cfg.now().Before(w.retryAt) {
 		return false
@@ -127,7 +128,7 @@ func (w *writer) flush() {
 	}
 }
 
-// end closes the current file, if there is one, and then finishes it; see finish.
+// end closes the current file, if there is one, and completes its playlist.
 func (w *writer) end() {
 	if w.file == nil {
 		return
@@ -138,8 +139,9 @@ func (w *writer) end() {
 	w.finish()
 }
 
-// finish finishes the file named in broken. If that fails, it returns false. The next call of begin
-// tries again, or else the next Open.
+// finish completes the recording that is named in w.broken. If that fails, it returns false. The
+// next call of begin then tries again. If there is no such call, the next Open completes the
+// recording.
 func (w *writer) finish() bool {
 	k := kept{stream: w.stream, stamp: path.Base(w.broken)}
 	root, err := os.OpenRoot(w.cfg.Dir)
@@ -170,8 +172,8 @@ func (w *writer) fail(err error) {
 	}
 }
 
-// leave releases the memory that the writer holds. If a file could not be finished, leave counts it
-// as ended.
+// leave releases the memory that the writer holds. If a recording could not be completed, leave
+// adds it to the store's list of files all the same.
 func (w *writer) leave() {
 	w.movie.Release()
 	if w.broken != "" {

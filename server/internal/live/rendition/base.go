@@ -10,7 +10,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/lock"
 )
 
-// A base is the state that all renditions of a stream share.
+// A base has the configuration, the memory account and the facts of a stream. All renditions
+// (formats) of the stream share it.
 type base struct {
 	cfg    *Config
 	log    *slog.Logger
@@ -24,18 +25,20 @@ type base struct {
 	begun bool // a frame was published, so a viewer that starts at the head misses it
 }
 
-// A publisher names the publisher of the frames in the log, and records which warnings about it
-// were logged.
+// A publisher has the address that is logged for the stream's publisher, and records which warnings
+// about this publisher were logged.
 type publisher struct {
 	address  string
 	oddVideo atomic.Bool   // odd video was logged; see report.LeftOut
 	refused  atomic.Uint32 // types that were logged, as flags of an FLV header; see report.Refused
 }
 
-// SetPublisher sets the address that the log gives to the publisher of the next frames.
+// SetPublisher sets the publisher's address for the log. It is called before the first frame of
+// each publisher.
 func (b *base) SetPublisher(address string) { b.publisher.Store(&publisher{address: address}) }
 
-// Facts returns the facts about the stream. The publisher's goroutine writes them.
+// Facts returns the Facts of the stream, which describe its tracks and keyframes. Only the
+// publisher's goroutine may write them.
 func (b *base) Facts() *flvstream.Facts { return b.facts }
 
 // NoteLost counts the frames that a viewer has lost.

@@ -21,7 +21,7 @@ type Config struct {
 	// How far behind a viewer may be. If a field is 0, a viewer may be behind as far as frames are
 	// kept.
 	Lag broadcast.Lag
-	// A viewer that is further behind is disconnected instead of moved to the newest keyframe.
+	// A viewer that exceeds Lag is disconnected instead of moved to the newest keyframe.
 	Drop  bool
 	Stall time.Duration // a viewer that accepts no data for this long is disconnected
 

@@ -14,13 +14,15 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live/flvstream"
 )
 
-// A conversion makes one rendition from another.
+// A conversion makes a rendition in another format from the publisher's frames. The field to is
+// that rendition.
 type conversion struct {
 	*convert.Conversion
 	to *Rendition
 }
 
-// newConversion returns a conversion to r from the FLV rendition live. mu is held.
+// newConversion returns a conversion that makes the frames of r from the stream's FLV frames, which
+// are in live. r.mu is held.
 func newConversion(r, live *Rendition) conversion {
 	source := convert.Source{Facts: r.facts, Head: live.head, Cursor: live.source(),
 		MaxTag: r.cfg.MaxTag,
@@ -68,7 +70,8 @@ func (c conversion) run(ctx context.Context) (why fanout.Reason) {
 	return why
 }
 
-// A report logs and counts the frames that a conversion leaves out.
+// A report logs and counts the frames that are left out when a stream is converted to another
+// format.
 type report struct {
 	rendition *Rendition
 	warned    bool // missed frames were logged
@@ -95,7 +98,8 @@ func (c *report) Refused(t flv.Type, why error) {
 	}
 }
 
-// Missed counts the lost frames once for each viewer of the rendition.
+// Missed counts frames that the conversion could not read in time. It counts them once for each
+// viewer of the rendition, because each of the viewers loses them.
 func (c *report) Missed(lost broadcast.Missed) {
 	s := c.rendition
 	s.mu.Lock()

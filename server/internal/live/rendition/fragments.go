@@ -17,9 +17,9 @@ import (
 // ErrNotMade is returned by FragmentReader.Next if no MP4 can be made of the stream.
 var ErrNotMade = errors.New("the stream has nothing, or nothing any more, that MP4 is made of")
 
-// A FragmentReader reads the MP4 fragments that viewers get. When the codecs change, it continues
-// with the next rendition. HLS reads from it as its [hlslive.Source], and recordings read from it,
-// too. One goroutine at a time may use it. The caller calls Release at the end.
+// A FragmentReader reads a stream as MP4 fragments, for HLS and for recordings. If the codecs
+// change, it continues with the fragments of the new codecs. It implements [hlslive.Source]. One
+// goroutine at a time may use it. The caller calls Release at the end.
 type FragmentReader struct {
 	set    *Set
 	from   *Rendition // nil before the first rendition, and between two renditions
@@ -68,7 +68,8 @@ func (s *Set) Fragments() *FragmentReader {
 	return r
 }
 
-// begin starts to read the current MP4 rendition.
+// begin opens the stream's MP4 fragments for reading. If the stream is not being converted to MP4
+// yet, begin starts the conversion.
 func (r *FragmentReader) begin() {
 	s := r.set
 	s.mu.Lock()
@@ -79,7 +80,8 @@ func (r *FragmentReader) begin() {
 	r.cursor = r.from.source(broadcast.BatchFrames(1))
 }
 
-// end stops reading from the rendition.
+// end stops reading MP4 fragments. If nothing else uses the conversion to MP4, end stops the
+// conversion.
 func (r *FragmentReader) end() {
 	if r.from == nil {
 		return

@@ -7,7 +7,7 @@ type meter struct {
 	rate  int64 // bits per second; 0 in the first second
 }
 
-// add counts n bytes that arrived at the monotonic time at, in ns. It reports whether rate has
+// add counts n bytes that arrived at a monotonic time, in ns. It reports whether m.rate has
 // changed, which happens once a second.
 func (m *meter) add(n int, at int64) bool {
 	if m.since == 0 {
@@ -20,7 +20,8 @@ func (m *meter) add(n int, at int64) bool {
 	}
 	rate := int64(float64(m.bytes) * 8e9 / float64(elapsed))
 	if m.rate > 0 {
-		// A second with one keyframe more than usual must not change the rate abruptly.
+		// The rate is averaged, so that a second with one more keyframe than usual does not change
+		// it abruptly.
 		rate = (rate + m.rate) / 2
 	}
 	*m = meter{since: at, rate: rate}

@@ -30,8 +30,8 @@ type Rendition struct {
 	ring   *broadcast.Ring
 	fanout *fanout.Fanout // writes from the ring to the viewers, and closes the ring
 
-	// Set only for a rendition that is made from the live one.
-	ready <-chan struct{} // closed when the frames that were kept at the start are converted
+	// Set only for a rendition that is converted from the publisher's format.
+	ready <-chan struct{} // closed when the conversion has caught up with the stream
 	stop  func()          // ends the conversion
 
 	viewers int // guarded by mu
@@ -80,17 +80,20 @@ func (r *Rendition) Head() []byte {
 	return head
 }
 
-// StateTracks corrects the FLV metadata in batch, beginning at the offset from, so that they
-// announce only the tracks that exist. Head does the same for the FLV header.
+// StateTracks corrects the FLV metadata in batch, so that the metadata announce only the tracks
+// that exist. The tags in batch begin at the byte offset from. Head corrects the FLV header in the
+// same way.
 func (r *Rendition) StateTracks(batch *millrace.Chain, from int) {
 	if tracks := r.facts.Tracks.Load(); r.format == FLV && tracks != 0 {
 		flvstream.StateAll(r.memory, batch, from, tracks)
 	}
 }
 
-// AwaitReady returns the start of a viewer if Set.Join has returned a start without a cursor. The
-// viewer begins at the next keyframe. AwaitReady waits until the conversion has caught up, because
-// until then the next keyframe may be an old one. After an error, the caller calls Set.Leave.
+// AwaitReady returns the position at which a viewer begins, if Set.Join could not return it yet.
+// The viewer begins at the next keyframe. After an error, the caller calls Set.Leave.
+//
+// AwaitReady waits until the frames that the stream had kept are converted to the viewer's format.
+// Until then, the next keyframe in that format may be an old one.
 func (r *Rendition) AwaitReady(ctx context.Context) (fanout.Start, error) {
 	select {
 	case <-r.ready:
@@ -120,7 +123,7 @@ func (r *Rendition) AwaitTracks(ctx context.Context) error {
 	return nil
 }
 
-// startAtNextKey returns a start at the next keyframe. mu is held.
+// startAtNextKey returns the next keyframe as the position at which a viewer begins. mu is held.
 func (r *Rendition) startAtNextKey() fanout.Start {
 	return startAt(r.cursor(broadcast.FromNextKey()))
 }
@@ -135,9 +138,10 @@ func (r *Rendition) keyAge() time.Duration {
 	return c.Lag().Time
 }
 
-// cursor returns a new viewer's position in the ring. Unless opts say otherwise, this is the newest
-// keyframe. Viewers of Raw begin at the head of the ring. Viewers of FLV and RTMP begin there until
-// the first frame is published. mu is held.
+// cursor returns the position in the ring at which a new viewer begins. mu is held.
+//   - Viewers of FLV, RTMP and MP4 begin at the newest keyframe, unless opts say otherwise.
+//   - Viewers of FLV and RTMP begin at the head of the ring if no frame has been published yet.
+//   - Viewers of Raw always begin at the head of the ring.
 func (r *Rendition) cursor(opts ...broadcast.CursorOption) *broadcast.Cursor {
 	lag, batch := r.cfg.Lag, batchBytes
 	if lag.Bytes > 0 {
@@ -150,8 +154,8 @@ func (r *Rendition) cursor(opts ...broadcast.CursorOption) *broadcast.Cursor {
 	return r.newCursor(lag, append(opts, broadcast.BatchBytes(batch))...)
 }
 
-// source returns a cursor for a conversion or a FragmentReader. Only the frames that the ring keeps
-// limit its lag. mu is held.
+// source returns a cursor with which a conversion or a FragmentReader reads the ring. The cursor
+// has no limit for its lag, but loses frames that the ring no longer keeps. mu is held.
 func (r *Rendition) source(opts ...broadcast.CursorOption) *broadcast.Cursor {
 	return r.newCursor(broadcast.Lag{}, opts...)
 }
@@ -167,11 +171,13 @@ func (r *Rendition) newCursor(limits broadcast.Lag,
 	return r.ring.Cursor(opts...)
 }
 
-// drops reports whether a viewer that is too far behind is disconnected instead of moved to the
-// newest keyframe. Viewers of FLV and RTMP are moved, because frames can be left out. Viewers of an
-// unknown format are disconnected, because its bytes have no place at which to continue. So are
-// viewers of MP4, because after a gap their players would continue with the audio at once, but wait
-// with the video.
+// drops reports whether a viewer that is too far behind is disconnected. If drops returns false,
+// the viewer continues at the newest keyframe instead.
+//   - Viewers of FLV and RTMP continue, unless Config.Drop is set.
+//   - Viewers of an unknown format are disconnected, because the server knows no place at which
+//     they could continue.
+//   - Viewers of MP4 are disconnected. After a gap, their players would continue with the audio at
+//     once, but wait with the video.
 func (r *Rendition) drops() bool { return r.format == Raw || r.format == MP4 || r.cfg.Drop }
 
 // startIsKept reports whether the ring still has a keyframe at which viewers can start.

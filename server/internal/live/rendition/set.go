@@ -13,11 +13,12 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live/flvstream"
 )
 
-// A Set holds the renditions of one stream. Only one goroutine at a time may call SetPublisher,
-// Publish, Configure, ChangeTracks, Count, Pause or Flush. Any goroutine may call the other
-// methods.
+// A Set holds one stream in all formats that its viewers get. Each format is a [Rendition].
 //
-// Lock order: Set.mu, then the lock of a broadcast.Ring. The Set logs nothing while it holds mu.
+// Only one goroutine at a time may call SetPublisher, Publish, Configure, ChangeTracks, Count,
+// Pause or Flush. Any goroutine may call the other methods.
+//
+// Set.mu is locked before the mutex of a [broadcast.Ring]. The Set logs nothing while it holds mu.
 type Set struct {
 	*base
 	live *Rendition          // the publisher's format
@@ -31,10 +32,11 @@ type Set struct {
 	cuts  int64 // number of GOPs that noteCuts has counted
 }
 
-// New returns the renditions of a stream in the format f. Each viewer gets head before any frame.
-// If f is FLV, head is the FLV header. memory is the account of the stream's bytes, which New
-// borrows. The caller must call SetPublisher before it publishes, and Close at the end of the
-// stream.
+// New returns the Set of a new stream. f is the format that the publisher sends. Each viewer of
+// that format gets head before any frame. If f is FLV, head is the FLV header. memory is the Pool
+// that counts the memory of the stream, which New borrows.
+//
+// The caller must call SetPublisher before it publishes, and Close at the end of the stream.
 func New(cfg *Config, log *slog.Logger, memory *millrace.Pool, f Format, head []byte) *Set {
 	b := &base{cfg: cfg, log: log, memory: memory, facts: flvstream.NewFacts()}
 	if f == FLV {
@@ -52,7 +54,7 @@ func (s *Set) Close() {
 // Format returns the format that the publisher sends.
 func (s *Set) Format() Format { return s.live.format }
 
-// Publish adds a frame. It takes ownership of c. start means that viewers can start at the frame.
+// Publish adds a frame. It takes ownership of c. start says whether viewers can start at the frame.
 func (s *Set) Publish(c *millrace.Chain, start bool) error {
 	if !s.begun { // only this goroutine writes begun
 		s.mu.Lock()
@@ -62,9 +64,9 @@ func (s *Set) Publish(c *millrace.Chain, start bool) error {
 	return s.live.ring.Publish(c, broadcast.Frame{Key: start})
 }
 
-// Configure adds a frame with configuration, such as a sequence header. Current viewers get the
-// frame. Later viewers get preamble, before the keyframe at which they start. Configure takes
-// ownership of c and preamble.
+// Configure adds a frame with configuration, such as a sequence header, for the current viewers.
+// preamble is all configuration that later viewers need. They get it before the keyframe at which
+// they start. Configure takes ownership of c and preamble.
 func (s *Set) Configure(c, preamble *millrace.Chain) error {
 	s.mu.Lock() // so that a viewer that joins now gets the frame once
 	defer s.mu.Unlock()
@@ -72,8 +74,9 @@ func (s *Set) Configure(c, preamble *millrace.Chain) error {
 	return s.live.ring.Publish(c, broadcast.Frame{})
 }
 
-// ChangeTracks adds the first frame after a track has disappeared or returned. preamble describes
-// the tracks that the stream has now. ChangeTracks takes ownership of c and preamble.
+// ChangeTracks adds the first frame after a track has disappeared or returned. preamble has the
+// headers of the tracks that the stream has now. start says whether viewers can start at the frame.
+// ChangeTracks takes ownership of c and preamble.
 func (s *Set) ChangeTracks(c, preamble *millrace.Chain, start bool) error {
 	s.mu.Lock() // so that a conversion begins before both changes, or after both
 	defer s.mu.Unlock()
@@ -103,10 +106,12 @@ func (s *Set) Pause() {
 	s.noteCuts()
 }
 
-// Rate returns the recent bit rate, in bits per second.
+// Rate returns the bit rate of the publisher in the last seconds, in bits per second. It returns 0
+// during the first second of a publisher, and while there is no publisher.
 func (s *Set) Rate() int64 { return s.rate.Load() }
 
-// noteCuts counts each GOP that lost its keyframe before the GOP had ended.
+// noteCuts counts how often new viewers could no longer start at the newest GOP. Usually the reason
+// is that the GOP is longer than the frames that the ring keeps.
 func (s *Set) noteCuts() {
 	n := int64(s.Stats().GroupsCut)
 	if n == s.cuts {
@@ -129,19 +134,21 @@ func (s *Set) NoteStart() {
 	}
 }
 
-// HasStart reports whether NoteStart was called since the Set was made, or since ForgetStart.
+// HasStart reports whether a frame at which viewers can start was published. Frames before the
+// latest call of ForgetStart do not count.
 func (s *Set) HasStart() bool { return s.hasStart.Load() }
 
-// ForgetStart makes HasStart return false. It is called when the stream's frames so far are from
-// another owner.
+// ForgetStart makes HasStart return false until the next frame at which viewers can start. It is
+// called when the node that owns the stream changes.
 func (s *Set) ForgetStart() { s.hasStart.Store(false) }
 
-// StartIsKept reports whether the live rendition still has a keyframe at which viewers can start.
+// StartIsKept reports whether the publisher's frames that are still kept include a keyframe at
+// which viewers can start.
 func (s *Set) StartIsKept() bool { return s.live.startIsKept() }
 
-// Join adds a viewer of format f, which Leave removes. If next is set, the viewer begins at the
-// next keyframe, and otherwise at the newest one. If that position is not known yet, start has no
-// cursor. The caller then gets the start from Rendition.AwaitReady.
+// Join adds a viewer of format f, which Leave removes. start is the position at which the viewer
+// begins: the next keyframe if next is set, and otherwise the newest keyframe. If start.Cursor is
+// nil, the caller must get the position from Rendition.AwaitReady.
 func (s *Set) Join(f Format, next bool) (r *Rendition, start fanout.Start) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -164,21 +171,23 @@ func (s *Set) Leave(r *Rendition) {
 	s.stopUnused(r)
 }
 
-// Restart returns a start at the newest keyframe, for a viewer of r that was paused.
+// Restart returns the newest keyframe as the position at which a viewer of r continues after a
+// pause.
 func (s *Set) Restart(r *Rendition) fanout.Start {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.startAtKey(r)
 }
 
-// startAtKey returns a start at the newest keyframe. mu is held.
+// startAtKey returns the newest keyframe as the position at which a viewer begins. mu is held.
 func (s *Set) startAtKey(r *Rendition) fanout.Start {
 	start := startAt(r.cursor())
 	start.Age = s.live.keyAge()
 	return start
 }
 
-// get returns the rendition of format f, and starts its conversion if necessary. mu is held.
+// get returns the stream in format f. If the stream is not being converted to f yet, get starts the
+// conversion. mu is held.
 func (s *Set) get(f Format) *Rendition {
 	if f == s.live.format {
 		return s.live
@@ -206,7 +215,8 @@ func (s *Set) run(ctx context.Context, r *Rendition, c conversion) {
 	r.fanout.Close(why)
 }
 
-// stopUnused ends the conversion to r if r has no viewer and no reader. mu is held.
+// stopUnused ends the conversion that makes r if r has no viewers and no FragmentReaders. mu is
+// held.
 func (s *Set) stopUnused(r *Rendition) {
 	if r.viewers+r.readers == 0 && r != s.live {
 		s.forget(r)
@@ -214,21 +224,22 @@ func (s *Set) stopUnused(r *Rendition) {
 	}
 }
 
-// retire removes r from made, so that the next viewer of the format gets a new rendition.
+// retire removes r from s.made, so that the next viewer of the format gets a new rendition.
 func (s *Set) retire(r *Rendition) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.forget(r)
 }
 
-// forget removes r from made, if r is there. mu is held.
+// forget removes r from s.made, if r is there. mu is held.
 func (s *Set) forget(r *Rendition) {
 	if s.made[r.format] == r {
 		s.made[r.format] = nil
 	}
 }
 
-// All returns the live rendition and the renditions made from it.
+// All returns the stream in the publisher's format, and in each format to which it is converted at
+// present.
 func (s *Set) All() []*Rendition {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -241,7 +252,7 @@ func (s *Set) All() []*Rendition {
 	return list
 }
 
-// Viewers returns the number of viewers of the rendition of format f.
+// Viewers returns the number of viewers that get the stream in format f.
 func (s *Set) Viewers(f Format) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -266,7 +277,7 @@ func (s *Set) MP4Time() time.Duration {
 	return 0
 }
 
-// Stats describes the frames that the live rendition keeps.
+// Stats describes the frames of the publisher's format that are kept for late viewers.
 func (s *Set) Stats() broadcast.Stats { return s.live.Stats() }
 
 // KeyAge returns the age of the newest keyframe at which viewers can start. If viewers begin
