@@ -13,10 +13,11 @@ import (
 // invariants is true if the program was built with -tags invariants.
 const invariants = true
 
-// token identifies one Draft or Ref from its creation until its release.
+// token identifies one Draft or Ref (a handle for a block of memory) from its creation until its
+// release. With the token, a program finds a second release, or a use after the release.
 type token struct{ id uint64 }
 
-// A record holds the stacks of a token's creation and release.
+// A record holds two stacks of a Draft or Ref: of its creation and of its release.
 type record struct {
 	pool     *Pool
 	bytes    int
@@ -24,8 +25,8 @@ type record struct {
 	released []uintptr
 }
 
-// records holds every open token and the last closedKept closed ones, so that the panic of a second
-// release can show the stack of the first.
+// records holds a record of every Draft or Ref that is not released, and of the last closedKept
+// released ones. The panic of a second release can therefore show the stack of the first release.
 var records = struct {
 	mu     sync.Mutex
 	last   uint64
@@ -35,14 +36,15 @@ var records = struct {
 }{open: map[uint64]*record{}, closed: map[uint64]*record{}}
 
 const (
-	// 4096 records have 2 MB of stacks. That is too little for a soak test to mistake for a leak.
+	// closedKept is the number of released Drafts and Refs that records remembers. Their stacks
+	// take 2 MB, too little for a soak test to mistake for a leak.
 	closedKept = 1 << 12
 	stackDepth = 24
 	poisonByte = 0xDB
 )
 
-// open gives the token a new id and records the stack of the call that got b. It leaves skip
-// callers out of the stack.
+// open gives the token of a new Draft or Ref an id, and records the stack of its creation. b is the
+// block of the Draft or Ref. skip is the number of calls to leave out at the top of the stack.
 func (t *token) open(b *block, skip int) {
 	pcs := make([]uintptr, stackDepth)
 	pcs = pcs[:runtime.Callers(skip+3, pcs)]
@@ -53,8 +55,8 @@ func (t *token) open(b *block, skip int) {
 	records.open[t.id] = &record{pool: b.pool, bytes: len(b.buf), taken: pcs}
 }
 
-// close marks the token as released. If the token is already closed, close panics with the stacks
-// of both releases.
+// close marks the token's Draft or Ref as released. If it was already released, close panics with
+// the stacks of both releases.
 func (t *token) close() {
 	pcs := make([]uintptr, stackDepth)
 	pcs = pcs[:runtime.Callers(2, pcs)]
@@ -74,8 +76,8 @@ func (t *token) close() {
 	}
 }
 
-// check panics if the token has been closed. It accepts the zero token, which belongs to an empty
-// Draft or Ref.
+// check panics if the token's Draft or Ref has been released. It accepts the zero token, the token
+// of an empty Draft or Ref.
 func (t *token) check() {
 	if t.id == 0 {
 		return
@@ -95,7 +97,7 @@ func (r *released) note() {
 	r.at = r.at[:runtime.Callers(3, r.at)]
 }
 
-// clear is called when the Chain gets new bytes.
+// clear forgets the call of Release. It is called when the Chain gets new bytes.
 func (r *released) clear() { r.at = nil }
 
 // check panics if the Chain was released and has not been filled since.
@@ -105,7 +107,8 @@ func (r *released) check() {
 	}
 }
 
-// history returns the stacks of a closed token's creation and release. The caller holds records.mu.
+// history returns the stacks of the creation and the release of a released Draft or Ref. id is the
+// id of its token. The caller holds records.mu.
 func history(id uint64) string {
 	l := records.closed[id]
 	if l == nil {

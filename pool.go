@@ -13,10 +13,11 @@ import (
 )
 
 const (
-	// 512 bytes. The bookkeeping of a smaller block would be large compared with the block.
+	// The smallest size class has blocks of 512 bytes. The bookkeeping of a smaller block would be
+	// large compared with the block.
 	minClassBits = 9
-	// 1 MiB. Filling a larger block costs more than allocating it, so keeping it idle would save
-	// little.
+	// The largest size class has blocks of 1 MiB. To fill a larger block costs more than to
+	// allocate it, so to keep such a block for reuse would save little.
 	maxClassBits = 20
 	numClasses   = maxClassBits - minClassBits + 1
 
@@ -30,8 +31,9 @@ const (
 	// probably not needed.
 	trimEvery = 10 * time.Second
 
-	// minTrimBytes is the minimum number of refused bytes before a trim. A trim for each refused
-	// block would cost too much, because a trim costs as much as allocating a few small blocks.
+	// When the bytes of the released blocks that the Pool did not keep add up to minTrimBytes or
+	// more, the Pool may drop idle blocks (a trim). A trim for each block that is not kept would
+	// cost too much, because a trim costs as much as allocating a few small blocks.
 	minTrimBytes = 1 << 20
 )
 
@@ -45,11 +47,14 @@ func DefaultPool() *Pool { return defaultPool }
 // larger block is allocated on the heap and counted. A block is not cleared before it is lent
 // again.
 //
-// A Pool keeps idle blocks for reuse, up to [IdleLimit]. Their number follows the traffic: at a
-// garbage collection, but at most every ten seconds, the Pool drops the blocks that were idle ever
-// since the last trim. (The runtime collects at least every two minutes.) The Pool also counts the
-// bytes of released blocks that it did not keep because of the limit. When they add up to a quarter
-// of the limit, the Pool trims as well, to make room for the sizes that are in use now.
+// A Pool keeps idle blocks for reuse, up to [IdleLimit]. From time to time it trims: it drops the
+// blocks that have been idle since the last trim. A trim happens in two cases:
+//
+//   - A garbage collection ends, and the last trim was at least ten seconds ago. (The runtime
+//     collects at least every two minutes.)
+//   - Since the last trim, the blocks that the Pool could not keep because of the limit add up to a
+//     quarter of the limit, and to at least 1 MiB. The trim then makes room for the sizes that are
+//     in use now.
 //
 // All methods may be called from any goroutine. A block may be taken on one goroutine and released
 // on another.
@@ -71,7 +76,8 @@ type Pool struct {
 	large heapBlocks
 }
 
-// heapBlocks counts the lent blocks above the largest size class. Such a block is never kept idle.
+// heapBlocks counts the blocks in use that are above the largest size class. Such a block is not
+// kept for reuse after its release.
 type heapBlocks struct {
 	mu          sync.Mutex
 	out         int64
@@ -82,7 +88,8 @@ type heapBlocks struct {
 // class holds the idle blocks of one size. The block that was released last is lent first, because
 // it is still in the processor's cache.
 //
-// Invariants, under mu:
+// free has the idle blocks, low is the lowest number of idle blocks since the last trim, out is the
+// number of lent blocks, and peak is the maximum of out. Invariants, under mu:
 //
 //	0 ≤ low ≤ len(free)
 //	0 ≤ out ≤ peak
@@ -122,9 +129,13 @@ func NewPool(opts ...PoolOption) *Pool {
 	return p
 }
 
-// Account returns a Pool that counts some of p's blocks separately. Its blocks come from p and
-// return to p. Both Pools count a block until its last share is released. An account keeps no idle
-// blocks and cannot have accounts itself.
+// Account returns a Pool that takes its blocks from p and counts them separately, for example to
+// know the memory of one connection.
+//
+// The blocks return to p. A block of the account counts in both Pools until the last owner has
+// released the block.
+//
+// An account keeps no idle blocks. It cannot have accounts itself: Account of an account panics.
 func (p *Pool) Account() *Pool {
 	if p.parent != nil {
 		panic("millrace: an account of an account")
@@ -144,8 +155,8 @@ func (p *Pool) Get(n int) Draft {
 	return d
 }
 
-// take returns an idle block of at least n bytes. The caller must call lend before it uses the
-// block.
+// take returns an unused block of at least n bytes. Before the caller uses the block, it must call
+// the block's method lend.
 func (p *Pool) take(n int) *block {
 	if n < 0 || uint64(n) > math.MaxUint32 {
 		panic(fmt.Sprintf("millrace: Get of %d bytes; a block has 0 to %d", n,
@@ -174,7 +185,7 @@ func (p *Pool) take(n int) *block {
 	return b
 }
 
-// put returns a block to the Pool after the release of its last share.
+// put returns a block to the Pool after the last owner has released it.
 func (p *Pool) put(b *block) {
 	size := int64(len(b.buf))
 	if p.parent != nil {
@@ -197,10 +208,13 @@ func (p *Pool) put(b *block) {
 	}
 }
 
-// refuse counts the bytes of a block that is not kept because of idleLimit. When they add up to a
-// quarter of the limit, refuse drops the blocks that were idle ever since the last trim. A smaller
-// threshold would also drop sizes that are needed only now and then. A block that was needed since
-// the last trim survives the next one, so it takes two trims to drop the sizes of earlier traffic.
+// refuse counts the bytes of a released block that the Pool does not keep because of its idle
+// limit. When the counted bytes add up to a quarter of the limit, refuse trims the Pool: it drops
+// the blocks that have been idle since the last trim.
+//
+// If refuse trimmed earlier, it would also drop blocks of sizes that are needed only now and then.
+// A block that was needed since the last trim survives the next trim. It therefore takes two trims
+// to drop the sizes of earlier traffic.
 func (p *Pool) refuse(size int64) {
 	most := max(p.idleLimit/4, minTrimBytes)
 	if p.refused.Add(size) < most || !p.trimming.TryLock() {
@@ -307,9 +321,12 @@ func (p *Pool) dropUnneeded(now time.Time) {
 	}
 }
 
-// trimAfterGC calls p.trimUnneeded after each garbage collection for as long as p is reachable. A
-// timer would not free memory any earlier, because only a collection frees dropped blocks. Unlike a
-// timer, a finalizer costs an idle program nothing and belongs to no synctest bubble.
+// trimAfterGC makes the Pool drop unneeded idle blocks after each garbage collection, for as long
+// as p is reachable.
+//
+// It uses a finalizer, not a timer. A timer would not free memory any earlier, because only a
+// collection frees dropped blocks. Unlike a timer, a finalizer costs an idle program nothing, and
+// is independent of testing/synctest.
 func trimAfterGC(p *Pool) {
 	type sentinel struct{ pool weak.Pointer[Pool] }
 	var rearm func(s *sentinel)
@@ -329,12 +346,13 @@ type PoolStats struct {
 	Idle        int64  // bytes of the idle blocks
 	HighWater   int64  // sum of the peaks of lent bytes of all size classes
 	Taken       uint64 // blocks lent since NewPool
-	Reused      uint64 // of Taken, those that had been idle
-	Oversize    uint64 // of Taken, those above the largest size class
+	Reused      uint64 // blocks of Taken that had been idle
+	Oversize    uint64 // blocks of Taken that were above the largest size class
 }
 
-// Stats returns a snapshot. The figures are exact if no other call is running. For an account,
-// Stats sets only InUse, Taken and HighWater, which is then the largest InUse so far.
+// Stats returns a snapshot. The figures are exact if no other call is running. If p is an account
+// (see [Pool.Account]), Stats sets only InUse, Taken and HighWater. HighWater is then the largest
+// InUse so far.
 func (p *Pool) Stats() PoolStats {
 	if p.parent != nil {
 		return PoolStats{InUse: p.out.Load(), HighWater: p.peak.Load(), Taken: p.taken.Load()}

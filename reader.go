@@ -21,8 +21,9 @@ const (
 	mostBlock  = 64 << 10
 
 	// A block has room for blockReads reads of average size. If the caller keeps shares of the
-	// blocks, it has room for keptReads, because each block then is one more piece to share and to
-	// send. Still larger numbers would hold too much memory for a slow stream.
+	// blocks, a block has room for keptReads reads, because every block is a piece that the caller
+	// must share and send separately. Blocks for more reads would hold too much memory for a slow
+	// stream.
 	blockReads = 8
 	keptReads  = 16
 
@@ -30,9 +31,10 @@ const (
 	// less room, the Reader takes a new block.
 	minTail = 512
 
-	// handOut is the number of shares that ReadChain gives to a piece. A caller that sends the
-	// piece to a few receivers then need not add more to the block's count. readerStock is the
-	// number of shares that the Reader adds to the count at once.
+	// A share is a right to use a block; the block returns to its Pool when all shares are
+	// released. handOut is the number of shares that ReadChain passes on with each piece of a
+	// block. A caller that sends the piece to a few receivers then need not request more shares.
+	// readerStock is the number of shares that the Reader requests at once.
 	handOut     = 32
 	readerStock = 1 << 16
 
@@ -60,17 +62,20 @@ var (
 //
 // Blocks come from a [Pool]. A block has room for about eight reads of the source, or sixteen if
 // the caller keeps shares of the blocks. Its size is 4 KiB to 64 KiB, unless the caller requested a
-// Reader of a smaller or larger size. A Reader is for one goroutine at a time. [Reader.Release]
-// returns its blocks. If a Reader is dropped without Release, the garbage collector frees it and
-// its block, but the Pool counts the block as in use forever.
+// Reader of a smaller or larger size.
+//
+// A Reader is for one goroutine at a time. [Reader.Release] returns its blocks. If a Reader is
+// dropped without Release, the garbage collector frees it and its block, but the Pool counts the
+// block as in use forever.
 type Reader struct {
 	// Invariants:
 	//
 	//	0 ≤ r ≤ w ≤ len(buf)
-	//	buf[r:w] has arrived and has not been read; ahead, if there is any, comes next; then what src gives
-	//	blk == nil: buf == nil
-	//	blk != nil: buf is blk.buf[base : base+len(buf)], and stock ≥ 1 shares of blk are the Reader's, unless parked
-	//	!lent: the Reader holds every share of blk
+	//	the next bytes to read are buf[r:w], then more.ahead, and then the bytes that src returns
+	//	if blk is nil, buf is nil
+	//	if blk is not nil, buf is blk.buf[base : base+len(buf)]
+	//	if blk is not nil, the Reader holds stock ≥ 1 shares of blk, unless parked is set
+	//	if lent is not set, the Reader holds every share of blk
 	buf  []byte
 	r, w int
 
@@ -84,8 +89,8 @@ type Reader struct {
 	base   uint32
 	lent   bool // others have had shares of blk
 	window bool // buf is part of a Ref that the Reader did not fill: buf[w:] must not be written
-	// The Reader has released its shares of blk to wait for the socket. After the wait, it uses blk
-	// again if blk has not returned to its Pool.
+	// The Reader waits for the socket and has released its shares of blk, so that it holds no
+	// memory. After the wait, it continues to use blk if others still hold shares of blk.
 	parked bool
 	token  token
 
@@ -116,8 +121,9 @@ func NewReader(src io.Reader) *Reader { return NewReaderSize(src, defaultSize) }
 // Reader with at least that size, NewReaderSize returns src.
 func NewReaderSize(src io.Reader, size int) *Reader { return defaultPool.NewReader(src, size) }
 
-// NewReader is [NewReaderSize] with blocks from p. If NewReader returns src, src keeps its own
-// Pool.
+// NewReader returns a Reader of src that takes its blocks from p. The argument size is as in
+// [NewReaderSize]. If src is a Reader with at least that size, NewReader returns src, which keeps
+// its own Pool.
 func (p *Pool) NewReader(src io.Reader, size int) *Reader {
 	if r, ok := src.(*Reader); ok && r.size >= size {
 		return r
@@ -127,16 +133,19 @@ func (p *Pool) NewReader(src io.Reader, size int) *Reader {
 	return b
 }
 
-// SetPool makes b take its next blocks from p. Use it when the account of a connection (see
-// [Pool.Account]) is known only after the Reader was made.
+// SetPool makes the Reader take its next blocks from p. Use it if the Pool is chosen only after the
+// Reader was made, for example to count the blocks of one connection (see [Pool.Account]).
 func (b *Reader) SetPool(p *Pool) { b.pool = p }
 
-// NewReaderFrom returns a Reader that gets its bytes from next instead of an io.Reader: from a
-// channel, another Reader or a decoder. The function next must add at least one byte to dst or
-// return an error. The Reader owns dst, which is empty when the Reader calls next. If next returns
-// an error, the Reader first returns the bytes that next has added, and then the error. The Reader
-// lends the bytes without copying them. Peek, ReadSlice and the integer methods copy bytes that
-// straddle two pieces.
+// NewReaderFrom returns a Reader that gets its bytes from the function next instead of an
+// io.Reader. The bytes may come from a channel, another Reader or a decoder.
+//
+// The function next must add at least one byte to dst or return an error. The Reader owns dst, and
+// dst is empty at the call. If next adds bytes and returns an error, the Reader first returns the
+// bytes, and then the error.
+//
+// The Reader lends the bytes without copying them. Only Peek, ReadSlice and the integer methods may
+// copy, because they need contiguous bytes, and the bytes may lie in several pieces of dst.
 func NewReaderFrom(next func(dst *Chain) error) *Reader {
 	b := &Reader{pool: defaultPool, size: defaultSize, more: &supply{next: next}}
 	b.start(nil)
@@ -154,7 +163,8 @@ func (b *Reader) start(src io.Reader) {
 func (b *Reader) Size() int { return b.size }
 
 // Buffered returns the number of bytes that can be read without waiting. Peek(Buffered()) always
-// succeeds if that number does not exceed Size, or if the bytes lie in one block.
+// succeeds if the number is at most [Reader.Size]. It also succeeds for a larger number if all of
+// the bytes lie in one block of memory.
 func (b *Reader) Buffered() int {
 	n := b.w - b.r
 	if b.more != nil {
@@ -246,12 +256,16 @@ func (b *Reader) spoil(p []byte) {
 	}
 }
 
-// ReadChain moves the next n bytes to the end of dst, which owns them. It does not copy. Bytes of
-// one block become one piece.
+// ReadChain moves the next n bytes to the end of dst, which then owns them. It does not copy. Bytes
+// that lie in one block of memory become one piece of dst.
 //
 // If ReadChain returns an error, dst is unchanged, and all bytes that have arrived stay buffered
-// for a later call. If the source ends early, the error is io.EOF if no bytes were left and
-// io.ErrUnexpectedEOF otherwise. If n is negative, the error is bufio.ErrNegativeCount.
+// for a later call. The errors are:
+//
+//   - io.EOF: the source ended, and no bytes were left.
+//   - io.ErrUnexpectedEOF: the source ended after some of the n bytes.
+//   - bufio.ErrNegativeCount: n is negative.
+//   - Any other error of the source.
 func (b *Reader) ReadChain(dst *Chain, n int) error {
 	b.lastByte, b.lastRuneSize = -1, -1
 	if n < 0 {
@@ -276,11 +290,13 @@ func (b *Reader) ReadChain(dst *Chain, n int) error {
 	return nil
 }
 
-// give moves the next n bytes of buf to dst. It requires 0 < n ≤ w-r.
+// give moves the next n bytes of buf to dst. n must be at least 1, and buf must have n bytes that
+// have not been read.
 func (b *Reader) give(dst *Chain, n int) {
 	off := b.base + uint32(b.r)
 	if b.window && b.r+n == b.w {
-		// This is the rest of a piece that the Reader did not fill. Pass it on with all its shares.
+		// These are the last bytes of a piece that the Reader did not fill itself. Move all of the
+		// Reader's shares of the block to dst, because the Reader does not need the block any more.
 		r := Ref{blk: b.blk, loan: loan{b.gen, b.stock}, span: span{off, uint32(n)}}
 		b.token.close()
 		b.forget()
@@ -300,7 +316,7 @@ func (b *Reader) give(dst *Chain, n int) {
 	dst.push(r)
 }
 
-// putBack makes the bytes of c the next ones to be read. buf must be empty.
+// putBack makes the bytes of c the next bytes to be read. buf must be empty.
 func (b *Reader) putBack(c *Chain) {
 	if c.Len() == 0 {
 		return
@@ -338,8 +354,8 @@ func (b *Reader) Skip(n int) error {
 	return midway(err, got)
 }
 
-// midway returns io.ErrUnexpectedEOF if err is io.EOF and got is positive. Otherwise it returns
-// err.
+// midway returns io.ErrUnexpectedEOF for an io.EOF after at least one byte. Otherwise it returns
+// err. The argument got is the number of bytes before the error.
 func midway(err error, got int) error {
 	if err == io.EOF && got > 0 {
 		return io.ErrUnexpectedEOF
@@ -373,8 +389,8 @@ func (b *Reader) retire() {
 	}
 }
 
-// forget clears the fields that describe the block. The caller has passed on the block's shares, or
-// releases them.
+// forget clears the fields that describe the Reader's block. It does not release the block: the
+// caller releases the Reader's shares of the block, or has passed them on.
 func (b *Reader) forget() {
 	b.blk, b.buf, b.r, b.w = nil, nil, 0, 0
 	b.base, b.stock = 0, 0
@@ -389,10 +405,10 @@ func (b *Reader) take(n int) {
 	b.token.open(b.blk, 1)
 }
 
-// measure counts a read of n bytes. When a block's worth of bytes has arrived, it chooses the size
-// of the next block. That block has room for several reads of the average size, but is at most
-// twice as large as the last one. measure chooses a smaller size only if less than half the last
-// size is enough.
+// measure counts a read of n bytes. When as many bytes have arrived as one block holds, it chooses
+// the size of the next block. The block then has room for several reads of average size.
+//
+// The size is at most doubled. It is reduced only if less than half of it is enough.
 func (b *Reader) measure(n int) {
 	b.arrived += n
 	b.reads++

@@ -206,9 +206,9 @@ func (b *Reader) ReadSlice(delim byte) (line []byte, err error) {
 	return line, err
 }
 
-// sliceStep is how many bytes of the next piece ReadSlice copies at a time when a line straddles
-// two pieces that the Reader did not fill. Most lines end within sliceStep bytes, so ReadSlice
-// copies few bytes that come after the line.
+// sliceStep is the number of bytes that ReadSlice copies at a time if a line straddles two pieces
+// of memory that the Reader did not fill itself, as with [NewReaderFrom]. Most lines end within
+// sliceStep bytes, so ReadSlice copies few bytes that come after the line.
 const sliceStep = 64
 
 // ReadLine returns the next line without its end ("\n" or "\r\n"). The line is valid until the next
@@ -217,7 +217,7 @@ const sliceStep = 64
 func (b *Reader) ReadLine() (line []byte, isPrefix bool, err error) {
 	line, err = b.ReadSlice('\n')
 	if err == bufio.ErrBufferFull {
-		// lastByte is -1 if the error is the source's.
+		// The line may be empty if the source itself has returned bufio.ErrBufferFull.
 		if last := len(line) - 1; last >= 0 && line[last] == '\r' {
 			b.r-- // the '\r' may belong to a "\r\n" that straddles the limit
 			line = line[:last]
@@ -252,7 +252,8 @@ func (b *Reader) ReadBytes(delim byte) ([]byte, error) {
 	}
 }
 
-// ReadString is [Reader.ReadBytes] with a string as the result.
+// ReadString reads until delim, inclusive, and returns the bytes as a string. If an error comes
+// before delim, it returns the bytes read so far and the error.
 func (b *Reader) ReadString(delim byte) (string, error) {
 	part, err := b.ReadSlice(delim)
 	if err != bufio.ErrBufferFull {

@@ -21,9 +21,11 @@ func (b *Reader) fill() error {
 	return io.ErrNoProgress
 }
 
-// fillRange makes at least one byte available, or returns the error. If b has neither a socket nor
-// a supply, and n bytes fit into the block, fillRange then reads until n bytes are buffered. It
-// stops early at an error or an empty read. The caller has fewer than n bytes buffered.
+// fillRange makes at least one byte available, or returns the error. The caller has fewer than n
+// bytes buffered.
+//
+// If all bytes come from an io.Reader that is not a socket (see [Reader]), and n bytes fit into the
+// block, fillRange reads until n bytes are buffered. It stops early at an error or an empty read.
 func (b *Reader) fillRange(n int) error {
 	if b.r == b.w {
 		if err := b.fill(); err != nil {
@@ -60,7 +62,8 @@ func (b *Reader) fillOnce() {
 	}
 }
 
-// advance makes the first piece of b.more.ahead the buffer.
+// advance makes the next piece of b.more.ahead the buffer of the Reader. The Chain b.more.ahead
+// holds the bytes to read before more come from the source. advance releases the previous block.
 func (b *Reader) advance() {
 	b.retire()
 	r := b.more.ahead.pop()
@@ -100,9 +103,9 @@ func (b *Reader) received(n, room int, err error) {
 	}
 }
 
-// makeRoom returns the memory after w, to read into. The caller has nothing buffered. If others
-// have no share of the block, makeRoom usually starts again at the start of the block, because that
-// needs no other block.
+// makeRoom returns memory to read into: the free end of the Reader's block, or another block. The
+// caller has nothing buffered. If only the Reader uses the block, makeRoom usually reuses the block
+// from its start, because that needs no other block.
 func (b *Reader) makeRoom() []byte {
 	if b.parked {
 		b.rejoin()
@@ -125,9 +128,11 @@ func (b *Reader) makeRoom() []byte {
 	return b.buf[b.w:]
 }
 
-// park releases the Reader's shares of the block, so that the Reader holds no memory while it waits
-// for the socket. If others have shares, the Reader remembers the block. If they still hold them
-// after the wait, the Reader fills the room after their bytes instead of taking another block.
+// park prepares the Reader for a wait for its socket: it releases the Reader's shares of the block,
+// so that the Reader holds no memory during the wait.
+//
+// If others hold shares of the block, the Reader remembers the block. If they still hold shares
+// after the wait, the Reader fills the free end of the block instead of taking another block.
 func (b *Reader) park() {
 	if b.blk == nil || b.parked {
 		return
@@ -142,8 +147,8 @@ func (b *Reader) park() {
 	b.blk.release(b.gen, b.stock)
 }
 
-// rejoin takes new shares of the block that park released. If the block has returned to its Pool,
-// rejoin clears b.blk instead.
+// rejoin makes the Reader use its block again after a wait for its socket. If the block has
+// returned to its Pool during the wait, rejoin clears b.blk instead.
 func (b *Reader) rejoin() {
 	if !b.blk.rejoin(b.gen, stock) {
 		b.retire()
@@ -154,9 +159,9 @@ func (b *Reader) rejoin() {
 	b.token.open(b.blk, 1)
 }
 
-// extend makes at least one more byte available, or sets b.err. All buffered bytes are then
-// contiguous, in memory with room for n bytes. The caller has fewer than n bytes buffered and no
-// error pending.
+// extend makes at least one more byte available, or sets b.err. n is the number of contiguous bytes
+// that the caller needs. At the call, fewer than n bytes must be buffered, and no error may be
+// pending. Afterwards all buffered bytes are contiguous.
 func (b *Reader) extend(n int) {
 	for range maxEmptyReads {
 		before := b.w - b.r
@@ -211,8 +216,9 @@ func (b *Reader) gather(n int) {
 	b.more.ahead.Discard(m)
 }
 
-// contiguous makes room in the block for n bytes starting at r. If necessary, it moves the buffered
-// bytes to the block's start or to another block. At least one and fewer than n bytes are buffered.
+// contiguous makes room in the block for n bytes, including the buffered bytes. If necessary, it
+// moves the buffered bytes to the block's start or to another block. The caller must have at least
+// one and fewer than n bytes buffered.
 func (b *Reader) contiguous(n int) {
 	if !b.window && len(b.buf)-b.r >= n {
 		return
@@ -223,8 +229,9 @@ func (b *Reader) contiguous(n int) {
 		b.r = 0
 		return
 	}
-	// The Pool does not round up a size above the largest class. Ask for more than n, because
-	// otherwise each growth by sliceStep would move the line.
+	// A block above the largest size class has exactly the requested size. Request more than n
+	// bytes. Otherwise, ReadSlice would copy a long line to another block each time it adds
+	// sliceStep bytes.
 	if n > 1<<maxClassBits {
 		n = max(n, min(2*len(left), b.size))
 	}

@@ -31,7 +31,8 @@ func (b *Reader) ReadLE(n int) (uint64, error) {
 	return v, err
 }
 
-// fixed consumes and returns the n bytes of an integer, 1 to 8.
+// fixed consumes and returns the next n bytes, an integer. If n is not from 1 to 8, fixed returns
+// an error.
 func (b *Reader) fixed(n int) ([]byte, error) {
 	if n < 1 || n > 8 {
 		return nil, fmt.Errorf("millrace: integer of %d bytes; it has 1 to 8", n)

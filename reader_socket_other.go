@@ -4,8 +4,8 @@ package millrace
 
 import "io"
 
-// socket is a connection that a Reader can wait for without a buffer. No connection is one on this
-// operating system.
+// socket is not used on this operating system, where a Reader cannot wait for a connection without
+// a buffer.
 type socket struct{}
 
 func newSocket(*Reader, io.Reader) *socket { return nil }

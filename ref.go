@@ -2,15 +2,16 @@ package millrace
 
 import "fmt"
 
-// A Draft is a block with one owner, who may write to it. Freeze ends the writing and turns its
-// bytes into a Ref. Cut turns only the first bytes into a Ref, and the rest stays in the Draft.
-// Release returns the block. The zero Draft is empty. A Draft is a value; after a copy, only the
-// copy may be used.
+// A Draft is a block with one owner, who may write to it. Freeze ends the writing and turns the
+// first bytes into a Ref. Cut turns the first bytes into a Ref, and the rest stays in the Draft.
+// Release returns the block.
+//
+// The zero Draft is empty. A Draft is a value; after a copy, only the copy may be used.
 type Draft struct {
 	// Invariants of a Draft that is not empty (a Draft is empty if blk == nil):
 	//
 	//	1 ≤ shares ≤ count(blk.state)
-	//	off ≤ len(blk.buf), and blk.used == off: what is before belongs to the Refs that Cut has given
+	//	off ≤ len(blk.buf), and blk.used == off: the Refs from Cut own the bytes before off
 
 	token token // empty unless built with -tags invariants
 	blk   *block
@@ -60,7 +61,8 @@ func (d *Draft) Freeze(n int) Ref {
 	return r
 }
 
-// inRange panics if d has fewer than n bytes. The text of the panic contains method.
+// inRange panics if d has fewer than n bytes. method is the name of the calling method, for the
+// text of the panic.
 func (d *Draft) inRange(method string, n int) {
 	d.token.check()
 	if d.blk == nil {
@@ -72,8 +74,8 @@ func (d *Draft) inRange(method string, n int) {
 	}
 }
 
-// Release returns the rest of the block to its Pool and leaves d empty. Releasing an empty Draft
-// does nothing.
+// Release gives up the memory that is left in d, and leaves d empty. The block returns to its Pool
+// when all Refs to it are released as well. Releasing an empty Draft does nothing.
 func (d *Draft) Release() {
 	if d.blk == nil {
 		return
@@ -103,9 +105,10 @@ type Ref struct {
 	span
 }
 
-// loan and span are separate types because the compiler keeps a struct in registers only if it has
-// at most four fields at each level. Appending a Ref to a Chain through memory would cost ten times
-// as much.
+// A Ref consists of a loan (its shares of a block of memory) and a span (its range of the block's
+// bytes). They are separate types because the compiler keeps a struct in registers only if it has
+// at most four fields at each level. If a Ref were passed through memory, appending it to a Chain
+// would cost ten times as much.
 type (
 	loan struct {
 		gen    uint32 // generation of the block
@@ -127,16 +130,18 @@ func (r *Ref) check() bool {
 	return true
 }
 
-// Len returns the number of bytes. It panics as Bytes does.
+// Len returns the number of bytes. It panics if the block has returned to its Pool because a copy
+// of r was released. With -tags invariants, it also panics if r was released.
 func (r *Ref) Len() int {
 	r.check()
 	return int(r.n)
 }
 
-// Bytes returns the bytes, which must only be read. They are valid, and do not change, until r is
-// released. For an empty Ref, such as a released one, Bytes returns nil. With -tags invariants, it
-// panics if r was released. Bytes panics in every build if the block has returned to its Pool
-// because a copy of r was released.
+// Bytes returns the bytes of r, which must only be read. They are valid, and do not change, until r
+// is released. If r is empty, as after Release, Bytes returns nil.
+//
+// Bytes panics if a copy of r was released and the block has therefore returned to its Pool. With
+// -tags invariants, Bytes also panics if r was released.
 func (r *Ref) Bytes() []byte {
 	if !r.check() {
 		return nil
@@ -171,7 +176,8 @@ func (r *Ref) Slice(from, to int) Ref {
 	return r.share(uint32(from), uint32(to-from))
 }
 
-// share returns a new share of the n bytes that start at offset off of r.
+// share returns a new Ref of n bytes of r, from the offset off. The caller releases the new Ref
+// separately.
 func (r *Ref) share(off, n uint32) Ref {
 	if r.shares == 1 {
 		r.blk.buy(stock)
@@ -183,8 +189,8 @@ func (r *Ref) share(off, n uint32) Ref {
 	return s
 }
 
-// cut removes the first n bytes from r and returns them as a separate share. It requires 0 < n <
-// r.n.
+// cut removes the first n bytes from r and returns them as a separate Ref. n must be more than 0
+// and less than the length of r.
 func (r *Ref) cut(n uint32) Ref {
 	s := r.share(0, n)
 	r.off += n
@@ -192,8 +198,10 @@ func (r *Ref) cut(n uint32) Ref {
 	return s
 }
 
-// Release returns the share and leaves r empty. Releasing an empty Ref does nothing. Release panics
-// if the block has already returned to its Pool, because a copy of r was then released before.
+// Release gives up r's share of the block, and leaves r empty. Releasing an empty Ref does nothing.
+//
+// A Ref and a copy of it must not both be released. If a copy of r was released before, and the
+// block has already returned to its Pool, Release panics.
 func (r *Ref) Release() {
 	if r.blk == nil {
 		return
@@ -204,15 +212,17 @@ func (r *Ref) Release() {
 	blk.release(gen, shares)
 }
 
-// join appends next to r, if next directly follows r in the same block. It moves next's shares to r
-// and reports whether it did. It needs no atomic operation, because the shares of both Refs are
-// later released together.
+// join appends the bytes of next to r, if they directly follow the bytes of r in the same block. It
+// reports whether it did. If so, r now holds the shares of both, and next must not be used any
+// more. join does not change the block's count of shares, because r later releases all of its
+// shares together.
 func (r *Ref) join(next Ref) bool {
 	if r.blk != next.blk || r.off+r.n != next.off || r.gen != next.gen {
 		return false
 	}
 	if r.shares > countLimit-next.shares {
-		// Only a caller that clones a Ref billions of times and joins the clones gets here.
+		// Only a caller that clones a Ref billions of times and joins the clones reaches this
+		// limit.
 		return false
 	}
 	next.token.close()

@@ -20,10 +20,12 @@ func (c *Client) do(ctx context.Context, cmd command) error {
 // it needs so little memory.
 const freeWeight = 16 << 10
 
-// admit waits until a call with weight bytes can start within the InFlight limit. After the call,
-// the caller passes counted to c.inFlight.release. A small call does not wait, and counted is 0.
-// The same applies to a call of a Conn, because the calls that use up the limit may be waiting for
-// the Conn's connection.
+// admit waits until a call with weight bytes in flight can start within the InFlight limit. counted
+// is the number of bytes that count towards the limit. After the call, the caller passes counted to
+// c.inFlight.release.
+//
+// A call with at most freeWeight bytes does not wait, and counted is 0. The same applies to a call
+// of a Conn, because the calls that use up the limit may be waiting for the Conn's connection.
 func (c *Client) admit(ctx context.Context, weight int64) (counted int64, err error) {
 	if weight <= freeWeight || c.sticky != nil {
 		return 0, nil
@@ -184,8 +186,8 @@ func (k *call) follow(err error) error {
 	return nil
 }
 
-// nodeAt returns the node for addr, which the last try's server has sent in a redirection. It
-// returns nil if addr is invalid or its node cannot be added.
+// nodeAt returns the node for addr, the address in a redirection (MOVED or ASK) that the call has
+// received. If the address is invalid, or if its node cannot be added, nodeAt returns nil.
 func (k *call) nodeAt(addr string) *node {
 	opt := *k.node.opt
 	colon := strings.LastIndexByte(addr, ':')

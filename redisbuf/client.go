@@ -31,10 +31,15 @@ type Client struct {
 //
 // The following settings come from rdb's options: network, address, Dialer, TLS, credentials,
 // database, protocol, client name, timeouts, the lifetime of connections, and retries. The
-// credentials are read for each new connection. The Client does not call Hooks, OnConnect or
-// Limiter, and does not read from replicas. A client from NewFailoverClusterClient selects its
-// database in OnConnect, so it must use database 0. A call ends at its context's deadline even
-// without ContextTimeoutEnabled. Only a Client for a cluster follows MOVED and ASK.
+// credentials are read for each new connection.
+//
+// The Client differs from rdb in these points:
+//
+//   - The Client does not call Hooks, OnConnect or Limiter. A client from NewFailoverClusterClient
+//     selects its database in OnConnect, so it must use database 0.
+//   - The Client does not read from replicas.
+//   - A call ends at its context's deadline even without ContextTimeoutEnabled.
+//   - Only a Client for a cluster follows MOVED and ASK.
 //
 // While there are connections to a Sentinel's master, the Client checks every second whether the
 // master was replaced. It makes a connection with rdb's Dialer, which queries the Sentinel. If that
@@ -100,8 +105,11 @@ type servers struct {
 // servers, but a cluster has no more masters than its 16384 slots.
 const maxServers = 16384
 
-// A serverKey identifies a server. In a cluster, only addr is set. Elsewhere only opt is set,
-// because two shards of a Ring may have the same address and differ in another option, such as the
+// A serverKey identifies a server. In a cluster, a server is identified by its address, so only
+// addr is set.
+//
+// Without a cluster, a server is identified by its options, so only opt is set. Two servers
+// (shards) of a redis.Ring may have the same address and differ in another option, such as the
 // Dialer.
 type serverKey struct {
 	addr string
@@ -159,8 +167,8 @@ func (s *servers) node(opt *redis.Options) (*node, error) {
 // expiryInterval is how often idle connections are checked for their age.
 const expiryInterval = 30 * time.Second
 
-// closeExpired closes idle connections that have been idle for too long or are too old. It runs
-// until closing ends.
+// closeExpired closes connections that have been idle for too long or are too old, at regular
+// intervals. It returns when the Client is closed.
 func (s *servers) closeExpired() {
 	t := time.NewTicker(expiryInterval)
 	defer t.Stop()
@@ -201,8 +209,8 @@ type router struct {
 	// route returns the options of the server that holds key. The caller must not change them.
 	route func(ctx context.Context, key string) (*redis.Options, error)
 
-	// reload reloads the topology. It is called after a server was lost, or after a server has
-	// replied that it does not hold a key. It is nil unless the servers are a cluster.
+	// reload reloads the topology of the cluster. Call it after a server was lost, or after a
+	// server has replied that it does not hold a key. It is nil unless the servers are a cluster.
 	reload func(ctx context.Context)
 
 	// Whether calls follow redirections. The credentials are then sent to the server that a

@@ -27,13 +27,14 @@ type conn struct {
 
 	queue   [][]byte    // data to send
 	sending net.Buffers // the part of queue that flush has not sent yet
-	// raw is set for a TCP or Unix socket, and nil for any other connection. Such a socket sends
-	// the queue with one writev.
+	// raw is set for a TCP or Unix socket, and nil for any other connection. A TCP or Unix socket
+	// sends all slices of the field queue with one writev.
 	raw      syscall.RawConn
 	buffered *bufio.Writer // set for any other connection, such as TLS
 
-	// State of the current call. queued and written do not include the bytes that splice and
-	// sendfile move.
+	// State of the call that uses the connection now. queued is the number of bytes that were added
+	// to the field queue, and written is the number of these bytes that were written. Neither
+	// includes the bytes that splice and sendfile move.
 	calling         bool
 	queued, written int64 // in bytes
 	sent            bool  // the whole request was sent, so the server may execute it
@@ -44,7 +45,7 @@ type conn struct {
 	lost   bool           // broken because the server has closed the connection or does not answer
 	chain  millrace.Chain // received part of the value that GetChain is reading
 
-	// The node's pool uses the remaining fields.
+	// State for the pool of connections, which the node of the server keeps.
 	born      time.Time
 	idleSince time.Time   // time when the last call returned the connection
 	epoch     int         // the node's epoch when the connection was made
@@ -104,7 +105,7 @@ func (c *conn) run(ctx context.Context, cmd command) error {
 	return c.finish(ctx, err)
 }
 
-// begin must be called before the first command of a call.
+// begin prepares the connection for a call. It must be called before the first command of the call.
 func (c *conn) begin(ctx context.Context) error {
 	c.calling, c.sent, c.queued, c.written = true, false, 0, 0
 	if err := c.watcher.begin(ctx); err != nil {
@@ -125,9 +126,9 @@ func (c *conn) send(cmd command) error {
 	return nil
 }
 
-// finish must be called after the last reply of a call, or after an error that has ended the call.
-// It marks the connection as broken if later calls cannot use it. It returns the error to report to
-// the caller.
+// finish ends a call. It must be called after the last reply, or after an error that has ended the
+// call. It marks the connection as broken if later calls cannot use it. It returns the error to
+// report to the caller.
 func (c *conn) finish(ctx context.Context, err error) error {
 	c.request.reset()
 	c.unqueue()
@@ -151,8 +152,8 @@ func (c *conn) finish(ctx context.Context, err error) error {
 	return err
 }
 
-// aligned reports whether the connection can be used after a call has failed with err. It can if
-// the last reply was an error, or was read to its end.
+// aligned reports whether the connection can be used after a call has failed with err. It can be
+// used if the last reply was an error, or was read to its end.
 func (c *conn) aligned(err error) bool {
 	switch err.(type) {
 	case *BufferTooSmallError, *ValueTooLargeError, *ValueChangedError, *WriterError:
@@ -191,7 +192,7 @@ func closedByServer(err error) bool {
 		!isA[*ReaderError](err)
 }
 
-// pushRequest adds the new text of the request to the queue.
+// pushRequest queues the bytes that were written to c.request since the last call of pushRequest.
 func (c *conn) pushRequest() {
 	p := c.request.part()
 	c.queue = append(c.queue, p)
@@ -207,10 +208,10 @@ func (c *conn) command(args ...string) {
 	c.pushRequest()
 }
 
-// maxQueue is the maximum number of slices in the queue.
+// maxQueue is the maximum number of byte slices that wait to be sent on a connection.
 const maxQueue = 256
 
-// push adds p to the queue. It borrows p until the next flush.
+// push adds p to the queue of data to send. It borrows p until the next flush.
 func (c *conn) push(p []byte) error {
 	if len(c.queue) >= maxQueue {
 		if err := c.flush(); err != nil {
@@ -224,7 +225,8 @@ func (c *conn) push(p []byte) error {
 	return nil
 }
 
-// flush sends the queue. The write timeout applies to each step, not to the whole queue.
+// flush sends the queued bytes. The write timeout applies to each write to the connection, not to
+// the whole queue.
 func (c *conn) flush() error {
 	defer c.unqueue()
 	if c.buffered != nil {
@@ -249,8 +251,8 @@ func (c *conn) unqueue() {
 	c.queue, c.sending = c.queue[:0], nil
 }
 
-// flushBuffered sends the queue over a connection that is not a plain socket. It joins short
-// slices, because each Write of a TLS connection makes a TLS record.
+// flushBuffered sends the waiting data of a connection that is not a plain socket, such as a TLS
+// connection. It joins short slices, because each Write of a TLS connection makes a TLS record.
 func (c *conn) flushBuffered() error {
 	for _, p := range c.queue {
 		if _, err := c.buffered.Write(p); err != nil {
@@ -301,7 +303,7 @@ func (r stepReader) Read(p []byte) (int, error) {
 }
 
 // ioError returns the error to report after a read or write has failed with err. If the context has
-// ended, that is the context's error. For io.EOF it is io.ErrUnexpectedEOF.
+// ended, it returns the context's error. For io.EOF, it returns io.ErrUnexpectedEOF.
 func (c *conn) ioError(err error) error {
 	if ctxErr := c.watcher.err(); ctxErr != nil {
 		return ctxErr

@@ -17,8 +17,8 @@ type ioDeadline struct {
 	until   time.Time             // zero if no deadline is set
 }
 
-// renew must be called before each read or write. It moves the deadline if less than the timeout is
-// left. If the context has ended, it returns the context's error.
+// renew moves the deadline if less than the timeout is left. It must be called before each read or
+// write. If the context has ended, renew returns the context's error.
 func (d *ioDeadline) renew() error {
 	if d.timeout > 0 {
 		if now := time.Now(); d.until.Sub(now) < d.timeout {
@@ -98,8 +98,9 @@ func (w *watcher) end() (fired bool) {
 	return w.fired
 }
 
-// err returns the context's error if the context has ended. It must be called after each change of
-// the deadline, because the change may have replaced the deadline that the watcher has set.
+// err returns the error of the call's context if the context has ended. It must be called after
+// each change of the connection's deadline. When the context ends, the watcher sets a deadline that
+// ends reads and writes, and the change may have replaced this deadline.
 func (w *watcher) err() error {
 	if w.ctx == nil {
 		return nil
@@ -107,7 +108,7 @@ func (w *watcher) err() error {
 	return w.ctx.Err()
 }
 
-// stop unregisters the watcher from the last context.
+// stop unregisters the watcher from the context with which it is registered, if any.
 func (w *watcher) stop() {
 	if w.unregister != nil {
 		w.unregister()

@@ -11,9 +11,13 @@ import (
 	"github.com/redis/go-redis/v9/auth"
 )
 
-// dial returns a new connection. If the server cannot be reached, dial retries as often as go-redis
-// would. If all retries fail, later dials make only one attempt each until the server is reached
-// again. The calls that need the connection have their own retries.
+// dial returns a new connection to the server. If the server cannot be reached, dial retries as
+// often as go-redis would (DialerRetries).
+//
+// If all retries fail, later calls of dial make only one attempt each, until the server is reached
+// again.
+//
+// The commands that need the connection are retried independently of dial.
 func (n *node) dial(ctx context.Context) (*conn, error) {
 	for failures := 0; ; {
 		c, reached, err := n.dialOnce(ctx)

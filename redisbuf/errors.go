@@ -27,9 +27,11 @@ var (
 )
 
 // A BufferTooSmallError reports that a value is longer than the buffer for it. The content of the
-// buffer is undefined. If the value has at most 1 MiB, the Client reads and drops it. If the value
-// is longer, the Client closes the connection instead. A Conn or a Pipeline reads and drops a value
-// of any length.
+// buffer is undefined.
+//
+// If the value has at most 1 MiB, the Client reads and drops it. If the value is longer, the Client
+// closes the connection. A Conn or a Pipeline always reads and drops the value, and keeps the
+// connection.
 type BufferTooSmallError struct {
 	Need int64 // length of the value
 	Have int64 // length of the buffer

@@ -31,8 +31,8 @@ func (n *node) followMaster(ctx context.Context) {
 		checked := make(chan struct{})
 		go func() { // a separate goroutine, because the user's Dialer may call runtime.Goexit
 			defer close(checked)
-			// The panic can be ignored, because the next call that makes a connection panics as
-			// well.
+			// A panic of the user's code, such as the Dialer, can be ignored here, because the next
+			// call that makes a connection panics as well.
 			defer func() { _ = recover() }()
 			n.checkMaster(ctx)
 		}()
@@ -40,10 +40,12 @@ func (n *node) followMaster(ctx context.Context) {
 	}
 }
 
-// checkMaster makes a connection to find out whether the Sentinel has chosen a new master. If so,
-// checkMaster marks the connections to other servers as replaced. Each of them is closed as soon as
-// no call uses it. If the new connection leads to a replica, checkMaster does nothing, because a
-// go-redis client for replicas (ReplicaOnly) chooses a replica at random.
+// checkMaster makes a connection to find out whether the Sentinel has chosen a new master. If the
+// connection leads to a master, checkMaster marks the connections to all other addresses as
+// replaced. A replaced connection is closed as soon as no call uses it.
+//
+// If the connection leads to a replica, checkMaster does nothing, because a go-redis client for
+// replicas (ReplicaOnly) chooses a replica at random.
 func (n *node) checkMaster(ctx context.Context) {
 	n.mu.Lock()
 	live := len(n.live)

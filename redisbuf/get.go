@@ -44,8 +44,8 @@ type getHeader struct {
 
 func wholeOf(key string) getHeader { return getHeader{commandInfo: commandInfo{key: key}} }
 
-// rangeOf returns the getHeader of a command that reads up to size bytes from offset off. size must
-// not be 0.
+// rangeOf returns the fields for a command that reads up to size bytes of the value of key, from
+// the offset off. size must not be 0.
 func rangeOf(key string, off, size int64) getHeader {
 	return getHeader{commandInfo: commandInfo{key: key}, off: off, size: size}
 }
@@ -97,18 +97,21 @@ func (c *conn) readInto(buf []byte) (int64, error) {
 // A Slot is the place of a value in a buffer: buf[Start:End].
 type Slot struct {
 	Start, End int
-	// The error for this key. It is redis.Nil if there is no such key, and a *BufferTooSmallError
-	// if the rest of the buffer was too small.
+	// The error for this key, or nil. It is redis.Nil if there is no such key, and a
+	// *BufferTooSmallError if the value did not fit into the rest of the buffer that was passed to
+	// MGet.
 	Err error
 }
 
 // MGet reads the values of keys into buf, one after the other, and stores the position of each
-// value in slots. MGet panics if slots and keys differ in length. The keys of one server take one
-// round trip. MGet skips a value that does not fit into the rest of buf. MGet borrows keys, buf and
-// slots, and may overwrite all of buf.
+// value in slots. It returns the number of bytes that the values take up in buf, and the first
+// error in slots other than redis.Nil.
 //
-// MGet returns the number of bytes that the values take up in buf, and the first error in slots
-// other than redis.Nil.
+// MGet skips a value that does not fit into the rest of buf. The keys of one server take one round
+// trip.
+//
+// MGet borrows keys, buf and slots, and may overwrite all of buf. It panics if slots and keys
+// differ in length.
 func (c *Client) MGet(ctx context.Context, keys []string, buf []byte, slots []Slot) (n int,
 	err error) {
 	p := c.Pipeline()
@@ -120,8 +123,12 @@ func (c *Client) MGet(ctx context.Context, keys []string, buf []byte, slots []Sl
 	return n, err
 }
 
-// MGet adds a Client.MGet to the Pipeline. Exec fills slots, and queries the servers one after the
-// other. A missing key is reported in its slot, but not by Exec.
+// MGet adds a call to the Pipeline that reads the values of keys into buf; see [Client.MGet]. Exec
+// stores the position or the error of each value in slots. It queries the servers one after the
+// other.
+//
+// If a key does not exist, the error in its Slot is redis.Nil, but Exec does not return an error
+// for it.
 func (p *Pipeline) MGet(keys []string, buf []byte, slots []Slot) {
 	if len(slots) != len(keys) {
 		panic("redisbuf: MGet with another number of slots than of keys")
@@ -141,7 +148,8 @@ type sharedBuffer struct {
 	keys int // number of keys that share the buffer
 }
 
-// An mgetCmd reads one value of an MGet into the unused rest of the shared buffer.
+// An mgetCmd reads one of the values of an MGet into the MGet's buffer, after the values that are
+// already there.
 type mgetCmd struct {
 	getHeader
 	shared *sharedBuffer
@@ -158,7 +166,8 @@ func (m *mgetCmd) read(c *conn) (err error) {
 	return nil
 }
 
-// weight returns the size of the buffer divided by the number of keys that share it, rounded up.
+// weight returns the number of bytes that one key of an MGet counts towards the InFlight limit: the
+// size of the buffer divided by the number of keys that share it, rounded up.
 func (m *mgetCmd) weight(int64) int64 {
 	return int64((len(m.shared.buf) + m.shared.keys - 1) / m.shared.keys)
 }

@@ -74,8 +74,8 @@ func (g *getChainCmd) read(c *conn) error {
 	return nil
 }
 
-// readBlock reads the next block of a value, appends it to whole, and subtracts its length from
-// left. left is the number of bytes of the value that are still to be read.
+// readBlock reads the next block of a value and appends it to the Chain *whole. It subtracts the
+// length of the block from *left, the number of bytes of the value that are still to be read.
 func (c *conn) readBlock(whole *millrace.Chain, left *int64) error {
 	n := int(min(*left, maxBlock))
 	if *left > maxBlock {

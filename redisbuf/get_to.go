@@ -19,19 +19,23 @@ const (
 	minSplice = 64 << 10
 )
 
-// GetTo writes the value of key to w, and returns the number of bytes written. The kernel moves the
-// bytes (splice) between two TCP connections, and from a Unix socket to a TCP connection. It does
-// so even if w is an http.ResponseWriter with a Content-Length. Otherwise the bytes pass through
-// one pooled block. All bytes are of one value that the key had, even if the value is replaced
-// during the call.
+// GetTo writes the value of key to w, and returns the number of bytes written. All bytes are of one
+// value that the key had, even if the value is replaced during the call. The error is redis.Nil if
+// there is no such key.
+//
+// The kernel moves the bytes (splice) between two TCP connections, and from a Unix socket to a TCP
+// connection. It does so even if w is an http.ResponseWriter with a Content-Length. Otherwise the
+// bytes pass through one pooled block.
 //
 // GetTo does not know the length in advance. If you need the length first, for example for a
 // Content-Length header, use a [ReaderAt], which reads ranges.
 //
-// The error is redis.Nil if there is no such key. The call is not retried after it has written to
-// w. If it then fails, w has received a part of the value. An HTTP handler should then panic with
-// http.ErrAbortHandler, so that its client sees that the response is incomplete. While w blocks,
-// GetTo reads nothing from the server, and the server keeps the rest of the value in its memory.
+// The call is not retried after it has written to w. If it then fails, w has received a part of the
+// value. An HTTP handler should then panic with http.ErrAbortHandler, so that its client sees that
+// the response is incomplete.
+//
+// While w blocks, GetTo reads nothing from the server, and the server keeps the rest of the value
+// in its memory.
 func (c *Client) GetTo(ctx context.Context, key string, w io.Writer) (n int64, err error) {
 	cmd := &getToCmd{getHeader: wholeOf(key), w: w}
 	err = c.do(ctx, cmd)

@@ -135,8 +135,9 @@ func (n *node) add(c *conn) error {
 	return nil
 }
 
-// discard closes c, which popIdle has returned. It does not set lostAt, because the remaining
-// connections have been idle for longer than c, so they are checked before use anyway.
+// discard closes the idle connection c, which popIdle has removed. It does not set lostAt, which
+// would make the remaining idle connections suspect. They have been idle for longer than c, so
+// takeIdle checks them before use anyway.
 func (n *node) discard(c *conn) {
 	n.mu.Lock()
 	delete(n.live, c)
@@ -192,7 +193,7 @@ func (n *node) removeIdle(yes func(*conn) bool) (taken []*conn) {
 	return taken
 }
 
-// close closes all connections, including those in use.
+// close closes all connections, including connections in use.
 func (n *node) close() {
 	n.mu.Lock()
 	n.closed = true

@@ -30,12 +30,17 @@ func Conns(n int) Option {
 }
 
 // InFlight limits the bytes of values that are in flight at a time, to and from all servers
-// together. If a call would exceed the limit, it waits. Calls wait in order. A value that is larger
-// than the limit is transferred alone. The default is 64 MiB. A higher limit is not faster, and
-// delays small commands. Calls of GetChain and GetTo do not know the length in advance. They count
-// as much as the last value that one of them has read, but at least 1 MiB. A call of MGet counts as
-// much as the size of its buffer. Calls with at most 16 KiB, and calls of a Conn, neither wait nor
-// count.
+// together. The default is 64 MiB. A higher limit is not faster, and delays small commands.
+//
+// If a call would exceed the limit, it waits. Calls wait in order. A value that is larger than the
+// limit is transferred alone.
+//
+// Some calls do not count with the length of their value:
+//
+//   - Calls with at most 16 KiB, and calls of a Conn, neither wait nor count.
+//   - Calls of GetChain and GetTo do not know the length in advance. They count as much as the last
+//     value that one of them has read, but at least 1 MiB.
+//   - A call of MGet counts as much as the size of its buffer.
 func InFlight(bytes int64) Option {
 	if bytes < 1 {
 		panic(fmt.Sprintf("redisbuf: InFlight(%d) is below 1", bytes))

@@ -9,10 +9,13 @@ import (
 )
 
 // A Pipeline collects calls that read into memory or set from memory. Exec sends the calls
-// together, and then reads the replies. All calls to one server therefore take one round trip. The
-// Pipeline borrows the calls' arguments until Exec returns, and keeps no references to them after
-// that. A Pipeline is not a transaction: the server may execute other clients' commands in between.
-// Each call has its own error.
+// together, and then reads the replies. All calls to one server therefore take one round trip. Each
+// call has its own error.
+//
+// The Pipeline borrows the calls' arguments until Exec returns, and keeps no references to them
+// after that.
+//
+// A Pipeline is not a transaction: the server may execute other clients' commands in between.
 //
 // If the calls to a server exceed the InFlight limit, they take more than one round trip. Exec uses
 // several servers at the same time, each in a separate goroutine.
@@ -70,12 +73,12 @@ func (p *Pipeline) refuse(err error) *Result {
 	return r
 }
 
-// GetToBuffer adds a Client.GetToBuffer to the Pipeline.
+// GetToBuffer adds a call of [Client.GetToBuffer] to the Pipeline.
 func (p *Pipeline) GetToBuffer(key string, buf []byte) *Result {
 	return p.add(&getCmd{getHeader: wholeOf(key), buf: buf})
 }
 
-// GetRangeToBuffer adds a Client.GetRangeToBuffer to the Pipeline.
+// GetRangeToBuffer adds a call of [Client.GetRangeToBuffer] to the Pipeline.
 func (p *Pipeline) GetRangeToBuffer(key string, off int64, buf []byte) *Result {
 	switch {
 	case off < 0:
@@ -86,13 +89,13 @@ func (p *Pipeline) GetRangeToBuffer(key string, off int64, buf []byte) *Result {
 	return p.add(&getCmd{getHeader: rangeOf(key, off, int64(len(buf))), buf: buf})
 }
 
-// GetChain adds a Client.GetChain to the Pipeline.
+// GetChain adds a call of [Client.GetChain] to the Pipeline.
 func (p *Pipeline) GetChain(key string, dst *millrace.Chain, limit int) *Result {
 	_ = dst.Len() // a nil chain panics here
 	return p.add(&getChainCmd{getHeader: wholeOf(key), dst: dst, limit: int64(limit)})
 }
 
-// SetFromBuffer adds a Client.SetFromBuffer to the Pipeline.
+// SetFromBuffer adds a call of [Client.SetFromBuffer] to the Pipeline.
 func (p *Pipeline) SetFromBuffer(key string, buf []byte, opts ...SetOption) *Result {
 	set, err := newSetHeader(key, int64(len(buf)), opts)
 	if err != nil {
@@ -101,7 +104,7 @@ func (p *Pipeline) SetFromBuffer(key string, buf []byte, opts ...SetOption) *Res
 	return p.add(&setCmd{setHeader: set, buf: buf})
 }
 
-// SetChain adds a Client.SetChain to the Pipeline.
+// SetChain adds a call of [Client.SetChain] to the Pipeline.
 func (p *Pipeline) SetChain(key string, src *millrace.Chain, opts ...SetOption) *Result {
 	set, err := newSetHeader(key, int64(src.Len()), opts)
 	if err != nil {
@@ -114,10 +117,13 @@ func (p *Pipeline) SetChain(key string, src *millrace.Chain, opts ...SetOption) 
 // each server in the order in which they were added.
 //
 // Exec retries failed calls one by one, if that is safe. A retried call may be executed after later
-// calls of other keys. Calls of the same key stay in order. A failed call is therefore not retried
-// if a later call of the same key may have been executed, unless both calls only read. (Two calls
-// of one key can be on two servers at the same time only if go-redis learns during Exec that the
-// key's slot has moved.)
+// calls of other keys.
+//
+// Calls of the same key stay in order. If a later call of the same key may have been executed, a
+// failed call is therefore retried only if both calls only read.
+//
+// Two calls of the same key can be on two servers at the same time only if go-redis learns during
+// Exec that the key's slot has moved.
 func (p *Pipeline) Exec(ctx context.Context) error {
 	defer p.reset() // also after a panic in one of the calls
 	p.run(ctx, p.groups(ctx))
@@ -160,7 +166,8 @@ func (p *Pipeline) groups(ctx context.Context) (groups []*group) {
 	return groups
 }
 
-// run executes groups, concurrently unless they share a connection or a buffer.
+// run executes the calls of the Pipeline in groups, one for each server. The groups run
+// concurrently, unless they share a connection or a buffer.
 func (p *Pipeline) run(ctx context.Context, groups []*group) {
 	if len(groups) > 1 && p.c.sticky == nil && !p.oneByOne {
 		runAll(ctx, groups)

@@ -132,7 +132,8 @@ func (c *conn) sendAll(calls []*Result) (composed int, err error) {
 	return len(calls), c.flush()
 }
 
-// sentOf returns how many of calls have been sent completely. All of them must have been composed.
+// sentOf returns the number of calls with a request that was sent completely. The requests of all
+// calls must have been composed, which means that they were added to the data to send.
 func (c *conn) sentOf(calls []*Result) int {
 	n := len(calls)
 	for n > 0 && calls[n-1].end > c.written {
@@ -152,8 +153,9 @@ func (c *conn) readAll(calls []*Result) (read int, err error) {
 	return len(calls), nil
 }
 
-// fail sets the error of calls that have no reply. err is the error of the first call. If sent is
-// true, the server may have executed the calls.
+// fail sets the errors of calls that have no reply. err is the error of the first call. If err is
+// about the reply to the first call, the other calls get ErrConnLost instead. If sent is true, the
+// server may have executed the calls, so calls that write get a *SentError.
 func fail(calls []*Result, err error, sent bool) {
 	for i, r := range calls {
 		r.err = err
@@ -202,11 +204,14 @@ type failedCall struct {
 }
 
 // retryable returns the failed calls that may be retried, and whether to pause first. It leaves out
-// a call if a later call of the same key may have been executed and one of the two is a SET. A
-// repeated SET would undo a later SET, or contradict a later read of the earlier value. A repeated
-// read would return the value of a later SET.
+// a call if the retry could give a wrong result:
+//
+//   - A later SET of the same key may have been executed. A repeated SET would undo the later SET,
+//     and a repeated read would return the value of the later SET.
+//   - The call is a SET, and a later read of the same key may have been executed. The repeated SET
+//     would contradict the read, which has returned the earlier value.
 func (g *group) retryable(ctx context.Context, calls []*Result) (failed []failedCall, pause bool) {
-	// Keys of later calls that may have been executed.
+	// Keys of the calls after r that may have been executed.
 	later := make(map[string]struct{ read, written bool })
 	for _, r := range slices.Backward(calls) {
 		cmd := r.cmd.info()
@@ -235,8 +240,8 @@ func (g *group) retryable(ctx context.Context, calls []*Result) (failed []failed
 	return failed, pause
 }
 
-// mayHaveRun reports whether a call with this error may have been executed. A read without a reply
-// is treated as not executed.
+// mayHaveRun reports whether the server may have executed a command that ended with this error. A
+// command that only reads, and received no reply, counts as not executed.
 func mayHaveRun(err error) bool {
 	switch {
 	case err == nil, isA[*SentError](err):
@@ -261,8 +266,8 @@ func isUnreachable(err error) bool {
 		}
 	}
 	if isA[*SentError](err) || errors.Is(err, ErrConnLost) {
-		// Only one connection was lost, so another call may succeed. After a timeout, however,
-		// another call would wait as long.
+		// Usually only this connection was lost, and another call may succeed. After a timeout,
+		// another call would wait as long, so the server counts as unreachable.
 		return isTimeout(err)
 	}
 	return isLoss(err)

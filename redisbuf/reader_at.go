@@ -18,11 +18,13 @@ const readAheadLen = 1 << 20
 // io.NewSectionReader.
 //
 // Each range is read with one GETRANGE, so all its bytes are of one version of the value. Different
-// ranges may be of different versions. The ReaderAt requests the length of the value before and
-// after each range. If the length is not Size, the error is a *ValueChangedError, which has length
-// 0 if the key was deleted. The ReaderAt does not notice a new value of the same length. If you
-// need all ranges from one version, give each version its own key, or read the whole value with
-// GetTo or GetChain.
+// ranges may be of different versions.
+//
+// The ReaderAt requests the length of the value before and after each range. If the length is not
+// Size, the error is a *ValueChangedError, which has length 0 if the key was deleted.
+//
+// The ReaderAt does not notice a new value of the same length. If you need all ranges from one
+// version, give each version its own key, or read the whole value with GetTo or GetChain.
 type ReaderAt struct {
 	c     *Client
 	ctx   context.Context
@@ -66,7 +68,8 @@ func (c *Client) ReaderAt(ctx context.Context, key string) (*ReaderAt, error) {
 // Size returns the length of the value at the creation of the ReaderAt.
 func (r *ReaderAt) Size() int64 { return r.size }
 
-// ReadAt implements io.ReaderAt. It borrows p.
+// ReadAt reads the bytes of the value from offset off into p, which it borrows. If the value ends
+// before p is full, the error is io.EOF.
 func (r *ReaderAt) ReadAt(p []byte, off int64) (int, error) {
 	if off < 0 {
 		return 0, errOffset
@@ -83,7 +86,8 @@ func (r *ReaderAt) ReadAt(p []byte, off int64) (int, error) {
 	return int(n), nil
 }
 
-// Read implements io.Reader. It borrows p.
+// Read reads the next bytes of the value into p, which it borrows. At the end of the value, it
+// returns io.EOF.
 func (r *ReaderAt) Read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
@@ -128,7 +132,7 @@ func (r *ReaderAt) skipAhead(n int) {
 	}
 }
 
-// Seek implements io.Seeker.
+// Seek sets the offset for the next Read, as described in [io.Seeker].
 func (r *ReaderAt) Seek(offset int64, whence int) (int64, error) {
 	switch whence {
 	case io.SeekStart:
@@ -191,8 +195,9 @@ func (r *rangeCmd) compose(c *conn) error {
 	return err
 }
 
-// read reads all three replies. It returns the first error. If a later error makes the connection
-// unusable, it returns that error instead.
+// read reads three replies: the length of the value, the range, and the length again. It returns
+// the first error. If a later error makes the connection unusable, read returns the later error
+// instead.
 func (r *rangeCmd) read(c *conn) error {
 	var first error
 	for _, read := range []func(*conn) error{r.readLength, r.getCmd.read, r.readLength} {
@@ -206,14 +211,15 @@ func (r *rangeCmd) read(c *conn) error {
 		}
 	}
 	if first == nil && r.n != int64(len(r.buf)) {
-		// The value had the expected length before and after, but was shorter in between.
+		// The length of the value was as expected before and after the range was read, but the
+		// value was shorter when the range was read.
 		first = &ValueChangedError{Was: r.length, Is: r.off + r.n}
 	}
 	return first
 }
 
-// readLength reads the length of the value. It returns a *ValueChangedError if that is not the
-// expected length.
+// readLength reads the length of the value. If it is not the expected length, the error is a
+// *ValueChangedError.
 func (r *rangeCmd) readLength(c *conn) error {
 	is, err := c.readLen()
 	if err == nil && is != r.length {

@@ -33,14 +33,16 @@ const (
 	// (proto-max-bulk-len).
 	maxValue = 512 << 20
 
-	// maxSkip is the length of the longest unwanted value that is read to keep the connection. For
-	// a longer value, a new connection is cheaper.
+	// maxSkip is the maximum length of a value that is read only to be dropped, so that the
+	// connection can be used again. For a longer value, a new connection is cheaper.
 	maxSkip = 1 << 20
 
-	// maxNesting limits the depth of an unwanted reply.
+	// maxNesting is the maximum depth of nested elements in a reply that is read only to be
+	// dropped.
 	maxNesting = 8
 
-	// maxElements limits the number of elements of an unwanted reply.
+	// maxElements is the maximum number of elements of an array, set or map in a reply that is read
+	// only to be dropped. Each entry of a map counts as two elements.
 	maxElements = 1 << 16
 )
 
@@ -117,8 +119,9 @@ func (c *conn) nextHeader() (header, error) {
 	return parseHeader(line)
 }
 
-// readReply returns the header of the reply to a command. It skips pushes and attributes. If the
-// reply is an error, readReply returns that error. If the reply is null, it returns redis.Nil.
+// readReply returns the header of the reply to a command. It skips pushes and attributes. If ASKING
+// was sent before the command, readReply first reads the reply to ASKING. If the reply to the
+// command is an error, readReply returns that error. If the reply is null, it returns redis.Nil.
 func (c *conn) readReply() (header, error) {
 	if c.asking {
 		// This is the reply to the ASKING before the command. An error in it can be ignored,
@@ -130,7 +133,8 @@ func (c *conn) readReply() (header, error) {
 	return c.readHeader()
 }
 
-// readHeader is like readReply, but does not expect a reply to ASKING.
+// readHeader returns the header of the next reply. It skips pushes and attributes. If the reply is
+// an error, readHeader returns that error. If the reply is null, it returns redis.Nil.
 func (c *conn) readHeader() (header, error) {
 	for {
 		h, err := c.nextHeader()
@@ -218,8 +222,10 @@ func (c *conn) readEnd() error {
 	return err
 }
 
-// refuse skips the last rest bytes of an unwanted value. If there are too many bytes to skip, it
-// marks the connection as broken instead. In any case it returns why.
+// refuse skips the rest of a value that the caller does not want, so that the connection can be
+// used again. rest is the number of bytes to skip, without the line end. If rest is too large, and
+// the connection need not be kept, refuse marks the connection as broken instead. It always returns
+// why, the reason for the refusal.
 func (c *conn) refuse(rest int64, why error) error {
 	if rest > maxSkip && !c.keep && !c.pipelined {
 		c.broken = true
@@ -307,8 +313,9 @@ func (c *conn) unread() []byte {
 	return p
 }
 
-// behindReply reports whether the unread bytes after a call's last reply are valid: there are none,
-// or they begin with a push.
+// behindReply reports whether the unread bytes after the last reply of a call are valid. They are
+// valid if there are none, or if they begin with a push (a message that the server sends without a
+// request).
 func (c *conn) behindReply() bool {
 	p := c.unread()
 	return len(p) == 0 || p[0] == kindPush

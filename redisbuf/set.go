@@ -111,7 +111,8 @@ const (
 	// memory into which it receives the value, so it does not copy the value.
 	headStartLen = 64 << 10
 
-	// A value of at least minHeadStart bytes is sent with a head start of headStartLen bytes.
+	// minHeadStart is the minimum size of a value for which the first headStartLen bytes are sent
+	// before the rest.
 	minHeadStart = 1 << 20
 )
 

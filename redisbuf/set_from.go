@@ -9,20 +9,26 @@ import (
 	"github.com/millrace-io/millrace"
 )
 
-// SetFrom sets key to the next n bytes of r. If r is a TCP or Unix connection and the server's
-// connection is TCP, the kernel moves the bytes (splice). Otherwise they pass through one pooled
-// block. SetFrom borrows r, and reads no more than n bytes.
+// SetFrom sets key to the next n bytes of r. It borrows r, and reads no more than n bytes.
+//
+// If r is a TCP or Unix connection and the server's connection is TCP, the kernel moves the bytes
+// (splice). Otherwise they pass through one pooled block.
 //
 // SetFrom returns the same errors as SetFromBuffer. If r fails, the error is a *ReaderError and the
 // key is unchanged. The ReaderError wraps io.ErrUnexpectedEOF if r ends early, and io.ErrNoProgress
-// after a hundred reads without bytes or an error. If a Read of r blocks, the end of ctx does not
-// interrupt it. The call keeps its connection during that Read. If r reads values from Redis, it
-// must therefore use another Client.
+// after a hundred reads without bytes or an error.
+//
+// If a Read of r blocks, the end of ctx does not interrupt it. The call keeps its connection during
+// that Read. If r reads values from Redis, it must therefore use another Client.
 //
 // The call is not retried after it has read from r. While a cluster moves slots, SetFrom may
-// therefore return a MOVED or ASK error (redis.IsMovedError, redis.IsAskError). After a MOVED, a
-// new call succeeds as soon as go-redis knows the new server. After an ASK, new calls fail until
-// the slot has been moved. SetFromBuffer, SetChain and SetFile follow the redirection themselves.
+// therefore return a redirection:
+//
+//   - A MOVED error (redis.IsMovedError). A new call succeeds as soon as go-redis knows the new
+//     server.
+//   - An ASK error (redis.IsAskError). New calls fail until the slot has been moved.
+//
+// SetFromBuffer, SetChain and SetFile follow redirections themselves.
 func (c *Client) SetFrom(ctx context.Context, key string, r io.Reader, n int64,
 	opts ...SetOption) error {
 	cmd, err := newSetFrom(key, r, n, opts)
@@ -121,17 +127,20 @@ func (e *ReaderError) Error() string {
 func (e *ReaderError) Unwrap() error { return e.Err }
 
 // minSendfile is the minimum size of a file that is sent with sendfile. A shorter file is read into
-// a block, and sent together with the command.
+// a block of memory, and sent together with the SET command.
 const minSendfile = 64 << 10
 
-// SetFile sets key to the whole content of f. On a TCP or Unix connection, the kernel moves the
-// bytes of a file of 64 KiB and more (sendfile). SetFile borrows f, and neither uses nor changes
-// its file offset. It refuses a file that is not regular. It also refuses a file that reports size
-// 0 but has content, as in /proc.
+// SetFile sets key to the whole content of f. It borrows f, and neither uses nor changes its file
+// offset.
 //
-// SetFile returns the same errors as SetFromBuffer. If f cannot be read, the error is a
-// *ReaderError and the key is unchanged. If f becomes shorter during the call, the ReaderError
-// wraps io.ErrUnexpectedEOF.
+// On a TCP or Unix connection, the kernel moves the bytes of a file of 64 KiB and more (sendfile).
+//
+// SetFile refuses a file that is not regular. It also refuses a file that reports size 0 but has
+// content, as in /proc.
+//
+// If f cannot be read, the error is a *ReaderError and the key is unchanged. If f becomes shorter
+// during the call, the ReaderError wraps io.ErrUnexpectedEOF. Other errors are the same as those of
+// SetFromBuffer.
 func (c *Client) SetFile(ctx context.Context, key string, f *os.File, opts ...SetOption) error {
 	cmd, err := newSetFile(key, f, opts)
 	if err != nil {
@@ -155,7 +164,8 @@ func newSetFile(key string, f *os.File, opts []SetOption) (*setFileCmd, error) {
 	return &setFileCmd{setHeader: set, f: f}, err
 }
 
-// fileSize returns the size of f, or an error if SetFile must refuse f.
+// fileSize returns the size of f. It returns an error if f is not a regular file, or if f reports
+// size 0 but has content, as in /proc.
 func fileSize(f *os.File) (int64, error) {
 	info, err := f.Stat()
 	if err != nil {

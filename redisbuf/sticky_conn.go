@@ -6,15 +6,17 @@ import (
 )
 
 // A Conn is a Client that uses one connection for all calls, so that the server executes them in
-// order. The connection leads to the server of the first call's key. If a later call's key is on
-// another server, the call returns [ErrOtherServer]. Calls are not retried. After the connection is
-// lost, all calls return [ErrConnLost]. Only one goroutine at a time may use a Conn. A call from
-// within the reader or writer of another call returns [ErrConnBusy].
+// order. Only one goroutine at a time may use a Conn. Close returns the connection to the Client.
 //
-// In a cluster, a call for a slot that is being moved returns a MOVED or ASK error. After the move,
-// a new Conn reaches the right server.
+// The connection leads to the server of the first call's key. Calls of a Conn fail in some cases in
+// which calls of another Client do not:
 //
-// Close returns the connection to the Client.
+//   - Calls are not retried.
+//   - If a later call's key is on another server, the call returns [ErrOtherServer].
+//   - After the connection is lost, all calls return [ErrConnLost].
+//   - A call from within the reader or writer of another call returns [ErrConnBusy].
+//   - In a cluster, a call for a slot that is being moved returns a MOVED or ASK error. After the
+//     move, a new Conn reaches the right server.
 type Conn struct {
 	Client
 	own stickyConn
@@ -28,8 +30,11 @@ type stickyConn struct {
 	closed bool
 }
 
-// Conn returns a Conn. If the Client has only one server, Conn takes a connection from the pool,
-// and waits for it until ctx ends. Otherwise the first call takes the connection.
+// Conn returns a Conn, a Client that uses one connection for all calls.
+//
+// If the Client has only one server, Conn takes a connection from the pool, and waits for it until
+// ctx ends. If the Client may have several servers, the Conn takes its connection at its first
+// call, because the key of that call determines the server.
 func (c *Client) Conn(ctx context.Context) (*Conn, error) {
 	conn := &Conn{}
 	conn.Client = Client{servers: c.servers, sticky: &conn.own}
@@ -68,7 +73,8 @@ func (c *Conn) Close() error {
 	return nil
 }
 
-// use returns the Conn's connection for a call to n. The caller must call leave after the call.
+// use returns the Conn's only connection for a call to the server of node n. If use returns no
+// error, the caller must call leave after the call.
 func (s *stickyConn) use(ctx context.Context, n *node) (c *conn, err error) {
 	if !s.busy.CompareAndSwap(false, true) {
 		return nil, ErrConnBusy
@@ -95,10 +101,10 @@ func (s *stickyConn) use(ctx context.Context, n *node) (c *conn, err error) {
 	return s.conn, nil
 }
 
-// leave ends the use of the connection by a call.
+// leave ends a call's use of the Conn's connection, so that the next call may use it.
 func (s *stickyConn) leave() { s.busy.Store(false) }
 
-// take makes c, a connection to n, the Conn's connection.
+// take makes c the connection of the Conn. c must be a connection to the server of node n.
 func (s *stickyConn) take(n *node, c *conn) {
 	s.node, s.conn = n, c
 	c.keep = true

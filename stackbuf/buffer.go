@@ -54,8 +54,8 @@ const (
 	lastByte lastRead = -1
 )
 
-// NewBuffer returns a Buffer with the contents buf. The caller may read them, or append to them
-// within buf's capacity. NewBuffer takes ownership of buf.
+// NewBuffer returns a Buffer with the contents buf, and takes ownership of buf. Writes to the
+// Buffer append to its contents, within buf's capacity as long as they fit.
 func NewBuffer(buf []byte) *Buffer { return &Buffer{spill: buf[:cap(buf)], w: len(buf)} }
 
 // NewBufferString returns a Buffer with the contents s. It copies up to 64 bytes into the Buffer
@@ -169,7 +169,8 @@ func (b *Buffer) Grow(n int) {
 	b.makeRoom(n)
 }
 
-// become makes mem's bytes the contents of b, and mem's capacity its memory.
+// become replaces the contents and the memory of b with mem. The length of mem is the length of the
+// contents.
 func (b *Buffer) become(mem []byte) {
 	b.spill, b.r, b.w = mem[:cap(mem)], 0, len(mem)
 	b.lastRead = nothing
@@ -196,9 +197,9 @@ func (b *Buffer) makeRoom(n int) {
 	}
 }
 
-// canMoveDown reports whether moving the contents to the start of the heap memory makes room for n
-// more bytes. At least half of the memory must then be free. With a lower limit, the contents would
-// be moved all the time.
+// canMoveDown reports whether to make room for n more bytes by moving the contents to the start of
+// the heap memory. It returns true only if the contents and the n bytes fill at most half of the
+// memory. With a higher limit, the contents would be moved all the time.
 func (b *Buffer) canMoveDown(n int) bool { return b.spill != nil && n <= b.Cap()/2-b.Len() }
 
 // enlarge moves the contents to memory of twice the size, or more if n bytes need more.
@@ -209,7 +210,8 @@ func (b *Buffer) enlarge(n int) {
 	b.move(max(b.Len()+n, b.twice()))
 }
 
-// twice returns double the size of the memory.
+// twice returns twice the capacity of the Buffer, or 0 if the Buffer is unused. It panics with
+// ErrTooLarge if the result would be too large.
 func (b *Buffer) twice() int {
 	size := b.Cap()
 	if b.spill == nil && b.w == 0 {

@@ -61,8 +61,9 @@ func (b *Buffer) ReadFrom(src io.Reader) (n int64, err error) {
 }
 
 // expect makes room for n bytes that a source has announced. Usually the new memory fits exactly.
-// If b has been read from, or if n is less than Len, the memory grows as in Write. Otherwise,
-// reading many short sources one after the other would move the contents each time.
+//
+// If b has been read from, or if n is less than Len, the memory grows as in Write. With an exact
+// fit, reading many short sources one after the other would move the contents each time.
 func (b *Buffer) expect(n int64) {
 	held := b.Len()
 	switch {
@@ -80,8 +81,8 @@ func (b *Buffer) expect(n int64) {
 // unknown is the result of sizeOf for a source of unknown length.
 const unknown = -1
 
-// sizeOf returns the number of bytes that r says it has. It returns at most maxClaim if a peer may
-// have chosen the number, and unknown if r does not say.
+// sizeOf returns the number of bytes that r announces. If a peer may have chosen the number, sizeOf
+// returns at most maxClaim. If r announces no number, sizeOf returns unknown.
 func sizeOf(r io.Reader) int64 {
 	switch r := r.(type) {
 	case *bytes.Reader:
@@ -121,16 +122,16 @@ func fileSize(f *os.File) int64 {
 	return max(info.Size()-at, 0)
 }
 
-// add appends bytes that were read into a scratch.
+// add appends a copy of p to the contents.
 func (b *Buffer) add(p []byte) {
 	b.makeRoom(len(p))
 	b.w += copy(b.room(), p)
 }
 
-// WriteTo writes all of the contents to dst in one call of its Write and consumes them. If b is
-// empty, it does not call Write. It borrows dst and returns the number of bytes written; the rest
-// stays in b. The error is dst's, or io.ErrShortWrite. WriteTo panics when dst returns an invalid
-// count.
+// WriteTo writes all of the contents to dst in one call of Write, and consumes them. It borrows dst
+// and returns the number of bytes written. If b is empty, it does not call Write. If dst accepts
+// only some of the bytes, the rest stays in b. The error is dst's error, or io.ErrShortWrite.
+// WriteTo panics if dst returns an invalid count.
 func (b *Buffer) WriteTo(dst io.Writer) (n int64, err error) {
 	b.lastRead = nothing
 	if held := b.Len(); held > 0 {
@@ -159,8 +160,8 @@ func (b *Buffer) send(dst io.Writer) (int, error) {
 	held := b.inline[b.r:b.w]
 	switch dst := dst.(type) { // passing the array to another type would move b to the heap
 	case *bufio.Writer:
-		// Append the bytes where Write would copy them to. Do not pass held itself, because Write
-		// may pass its argument on to another writer.
+		// Append the bytes to the free memory of dst, from where Write takes them without a copy.
+		// Do not pass held to Write, because Write may pass its argument on to another writer.
 		if len(held) <= dst.Available() {
 			return dst.Write(append(dst.AvailableBuffer(), held...))
 		}
@@ -174,8 +175,8 @@ func (b *Buffer) send(dst io.Writer) (int, error) {
 	return sendCopy(dst, held)
 }
 
-// sendCopy writes a copy of p to dst. It makes the copy because the compiler must assume that dst
-// keeps its argument, and p may be the array of a Buffer.
+// sendCopy writes a copy of p to dst. p may be the array inside a Buffer. If dst received p itself,
+// the compiler would have to assume that dst keeps p, and would move the Buffer to the heap.
 func sendCopy(dst io.Writer, p []byte) (int, error) {
 	s := lendScratch()
 	defer s.release(inlineSize)

@@ -105,9 +105,11 @@ func (b *Buffer) UnreadRune() error {
 	return nil
 }
 
-// UnreadByte makes the last byte that was read the next one to be read. It returns an error if the
-// last call that read or wrote did not read at least one byte. As in bytes.Buffer, it does nothing
-// and returns no error after a Grow that moved the contents.
+// UnreadByte makes the last byte that was read the next byte to be read. It returns an error unless
+// the last call that read or wrote has read at least one byte.
+//
+// If a Grow has moved the contents since that call, UnreadByte does nothing and returns no error,
+// as in bytes.Buffer.
 func (b *Buffer) UnreadByte() error {
 	if b.lastRead == nothing {
 		return errUnreadByte

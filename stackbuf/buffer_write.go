@@ -26,7 +26,7 @@ func (b *Buffer) Write(p []byte) (n int, err error) {
 	return b.growWrite(p)
 }
 
-// growWrite is called by Write when there is no room.
+// growWrite appends p if there is not enough free memory for it yet.
 func (b *Buffer) growWrite(p []byte) (n int, err error) {
 	if b.spill == nil && b.r == b.w && len(p) > inlineSize {
 		b.become(append([]byte(nil), p...)) // append need not clear the new memory first
@@ -34,7 +34,7 @@ func (b *Buffer) growWrite(p []byte) (n int, err error) {
 	}
 	var moved [inlineSize]byte
 	if b.spill == nil && len(p) <= inlineSize-b.Len() {
-		// p may be bytes of the array, which makeRoom may overwrite.
+		// p may be a part of b.inline, which makeRoom may overwrite. Use a copy of p.
 		p = moved[:copy(moved[:], p)]
 	}
 	b.makeRoom(len(p))
@@ -43,7 +43,8 @@ func (b *Buffer) growWrite(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// WriteString appends s to the contents, like [Buffer.Write].
+// WriteString appends s to the contents. It returns len(s) and nil, and panics with ErrTooLarge if
+// there is not enough memory.
 func (b *Buffer) WriteString(s string) (n int, err error) {
 	b.lastRead = nothing
 	if len(s) == 0 {
@@ -62,7 +63,7 @@ func (b *Buffer) WriteString(s string) (n int, err error) {
 	return b.growWriteString(s)
 }
 
-// growWriteString is called by WriteString when there is no room.
+// growWriteString appends s if there is not enough free memory for it yet.
 func (b *Buffer) growWriteString(s string) (n int, err error) {
 	if b.spill == nil && b.r == b.w && len(s) > inlineSize {
 		b.become(append([]byte(nil), s...))
@@ -94,7 +95,7 @@ func (b *Buffer) WriteByte(c byte) error {
 	return b.growByte(c)
 }
 
-// growByte is called by WriteByte when there is no room.
+// growByte appends c if there is not enough free memory for it yet.
 func (b *Buffer) growByte(c byte) error {
 	b.makeRoom(1)
 	b.room()[0] = c

@@ -62,8 +62,10 @@ type Config struct {
 	// server's CPU time and memory (Linux only).
 	ServerPIDs []int
 
-	// Protocol replaces FLV over HTTP. Dial replaces net.Dial for FLV over HTTP. It is not used
-	// with Protocol.
+	// Protocol transfers the streams, in place of FLV over HTTP.
+	//
+	// Dial makes the connections for FLV over HTTP, in place of net.Dial. If Protocol is set, Dial
+	// is not used.
 	Protocol Protocol
 	Dial     DialFunc
 }

@@ -62,8 +62,9 @@ var (
 	}
 )
 
-// reasons returns the most frequent reason in ended, as an error. It adds the explanation in
-// meaning.
+// reasons returns an error with the most frequent reason for the end of a connection. ended has the
+// number of ends for each reason. If the server refused the request, reasons adds the explanation
+// of the HTTP status from meaning. If ended is empty, the error is meaning[""].
 func reasons(ended map[string]int, meaning map[string]string) error {
 	best, most := "", 0
 	for why, n := range ended {

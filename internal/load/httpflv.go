@@ -47,8 +47,9 @@ func newHTTPFLV(cfg Config) *httpFLV {
 
 func (h *httpFLV) String() string { return h.url.String() }
 
-// open connects and sends the head of a request. When ctx ends, it calls end with the connection.
-// The caller calls release to close the connection.
+// open connects to the server and sends head, the head of an HTTP request. It returns the
+// connection and a function that closes it. If ctx ends before the connection is closed, the
+// function end is called with the connection.
 func (h *httpFLV) open(ctx context.Context, head string, end func(net.Conn)) (
 	net.Conn, func() error, error,
 ) {
@@ -120,8 +121,8 @@ const (
 	answerTime = time.Second
 )
 
-// Publish implements Protocol. It waits for 100 Continue before it sends the body, so that a server
-// that refuses can send a response instead of breaking the connection.
+// Publish starts a publication. It waits for 100 Continue before it sends the body, so that a
+// server that refuses the request can send a response instead of breaking the connection.
 func (h *httpFLV) Publish(ctx context.Context, name string) (Publication, error) {
 	more := "Content-Type: video/x-flv\r\nTransfer-Encoding: chunked\r\nExpect: 100-continue\r\n"
 	conn, release, err := h.open(ctx, h.head("POST", name, more), func(c net.Conn) {
@@ -156,8 +157,8 @@ func (p *flvPublication) admitted(ctx context.Context) error {
 	return nil
 }
 
-// listen reads the server's response. If the server refuses, it closes the connection, so that
-// WriteTag fails.
+// listen reads the server's response. If the server refuses the publication, listen closes the
+// connection, so that WriteTag fails.
 func (p *flvPublication) listen() {
 	defer close(p.answered)
 	_, p.refusal = response(p.conn, http.MethodPost, sync.OnceFunc(func() { close(p.ready) }))
@@ -176,7 +177,7 @@ func (p *flvPublication) answer(wait time.Duration) error {
 	}
 }
 
-// WriteTag implements Publication.
+// WriteTag sends a tag to the server. It borrows t.Payload.
 func (p *flvPublication) WriteTag(t Tag) error {
 	n := len(t.Payload)
 	size, header := flvTagHeader+n+flvTagFooter, ""
@@ -199,8 +200,9 @@ func (p *flvPublication) WriteTag(t Tag) error {
 	return nil
 }
 
-// explain returns the reason for an error of the connection. If the server has refused, it is the
-// server's response. Otherwise it is err.
+// explain returns the error to report after a write has failed with err. If the server has refused
+// the publication, that is the server's refusal. If this side has closed the connection because of
+// the server's response, it is the error in that response. Otherwise it is err.
 func (p *flvPublication) explain(err error) error {
 	said := p.answer(answerTime)
 	if _, refused := errors.AsType[*RefusedError](said); refused || errors.Is(err, net.ErrClosed) &&
@@ -229,7 +231,8 @@ type flvSubscription struct {
 	head    [HeadLen]byte
 }
 
-// Watch implements Protocol.
+// Watch requests the stream with the given name. It returns when the server has accepted the
+// request.
 func (h *httpFLV) Watch(ctx context.Context, name string) (Subscription, error) {
 	conn, release, err := h.open(ctx, h.head("GET", name, "Accept: */*\r\n"),
 		func(c net.Conn) { c.Close() })
@@ -250,7 +253,8 @@ const (
 	flvTagFooter = 4
 )
 
-// Next implements Subscription.
+// Next waits for the next tag of the stream, and stores its description in a. It skips the rest of
+// the tag.
 func (s *flvSubscription) Next(a *Arrival) error {
 	if !s.flv {
 		if err := s.readHeader(); err != nil {
@@ -306,7 +310,7 @@ func inside(err error) error {
 	return err
 }
 
-// Close implements Subscription.
+// Close ends the subscription and closes its connection.
 func (s *flvSubscription) Close() error {
 	err := s.release()
 	s.body.Release()

@@ -28,8 +28,8 @@ func checkProcesses(pids []int) error {
 	return nil
 }
 
-// sampleProcesses returns the sum for all processes. If it cannot read the resource use of one
-// process, known is false.
+// sampleProcesses returns the CPU time and the memory of the processes, added up. If pids is empty,
+// or if the figures of one process cannot be read, the field known of the sample is false.
 func sampleProcesses(pids []int) sample {
 	sum := sample{known: len(pids) > 0}
 	for _, pid := range pids {

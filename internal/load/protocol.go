@@ -21,7 +21,8 @@ type Tag struct {
 	Payload   []byte
 }
 
-// HeadLen is the maximum length of Arrival.Head.
+// HeadLen is the number of bytes at the start of a tag's payload that an Arrival keeps in its field
+// Head.
 const HeadLen = 64
 
 // Arrival describes one tag that a viewer has received.

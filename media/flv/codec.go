@@ -5,9 +5,12 @@ import (
 	"strconv"
 )
 
-// Codec identifies the codec of a tag. Its value is the codec's FourCC in enhanced RTMP, even if
-// the tag has the codec's classic number. If the codec has no FourCC, the value is the classic
-// number with one of the marks below.
+// Codec identifies the codec of a tag.
+//
+// The value is the codec's FourCC, the four characters that name a codec in enhanced RTMP. The
+// value is the FourCC even if the tag has the codec's classic number (the number in the original
+// FLV format). If the codec has no FourCC, the value is the classic number plus classicVideo or
+// classicAudio.
 type Codec uint32
 
 // The codecs that the packages of Millrace handle. A Decoder also returns tags with other codecs.
@@ -23,8 +26,9 @@ const (
 	vp9 Codec = 'v'<<24 | 'p'<<16 | '0'<<8 | '9'
 )
 
-// Marks in the top byte of a Codec with a classic number. The top byte of a FourCC is a printable
-// character, so it is never 1 or 2.
+// A codec without a FourCC has one of these values in the top byte of its Codec, and its number in
+// the original FLV format in the low byte. The top byte of a FourCC is a printable character, so it
+// is never 1 or 2.
 const (
 	classicVideo Codec = 1 << 24
 	classicAudio Codec = 2 << 24
@@ -69,7 +73,8 @@ var codecNames = map[Codec]string{
 	classicAudio | 7: "G.711 A-law", classicAudio | 8: "G.711 mu-law", classicAudio | 11: "Speex",
 }
 
-// String returns the codec's usual name, or else its FourCC in quotes or its classic number.
+// String returns the usual name of the codec. For an unknown codec, it returns the FourCC in
+// quotes, or the codec's number in the original FLV format, such as "video codec 9".
 func (c Codec) String() string {
 	if name, ok := codecNames[c]; ok {
 		return name

@@ -51,16 +51,20 @@ func NewDecoder(r *millrace.Reader, opts ...Option) *Decoder {
 }
 
 // Next appends the next tag to dst, which then owns it. The tag includes its header, and the
-// previous-tag-size at its end. Next copies nothing. A tag that arrived in one block is one piece.
+// previous-tag-size field at its end. Next copies nothing. A tag that arrived in one block of
+// memory becomes one piece of the Chain.
 //
-// If the stream ends between two tags, the error is io.EOF. If it ends inside a tag, the error is
-// io.ErrUnexpectedEOF. If a tag is larger than MaxTag, the error is a *LimitError. If the
-// previous-tag-size is wrong, it is a *PrevTagSizeError. A previous-tag-size of 0 is wrong, too,
-// because players treat it as damage. With any error, dst is unchanged.
+// With any error, dst is unchanged. The errors are:
 //
-// After an error of the source, such as a deadline, the caller may call Next again, and nothing is
+//   - io.EOF: the stream ends between two tags.
+//   - io.ErrUnexpectedEOF: the stream ends inside a tag.
+//   - A *LimitError: a tag is larger than MaxTag.
+//   - A *PrevTagSizeError: the previous-tag-size is wrong. Next does not accept 0 either, because
+//     players treat it as damage.
+//
+// After an error of the source, such as a deadline, the caller may call Next again. No bytes are
 // lost, even inside a tag. After any other error, the stream is over, and every later call returns
-// that error.
+// the same error.
 func (d *Decoder) Next(dst *millrace.Chain) (Tag, error) {
 	if d.err != nil {
 		return Tag{}, d.err

@@ -12,18 +12,20 @@ import (
 const headerBlock = 1 << 10
 
 // An Encoder builds tags. A tag has a new header, the body by reference, and the previous-tag-size.
-// Several headers share a small block, so that a kept tag does not keep a large block in memory.
-// The zero Encoder is ready to use. It belongs to one goroutine at a time. Release returns its
-// block.
+// Several headers share a small block of memory, so that a kept tag does not keep a large block.
+// The zero Encoder is ready to use. It belongs to one goroutine at a time. Call Release when the
+// Encoder is no longer used.
 type Encoder struct{ room millrace.Draft }
 
-// Release returns the Encoder's block. The appended tags stay valid.
+// Release releases the memory that the Encoder holds for headers. The appended tags stay valid.
 func (e *Encoder) Release() { e.room.Release() }
 
-// Append appends a tag to dst, which then owns it, and returns a Tag as [Decoder.Next] does. The
-// body of an audio or video tag must begin with the codec's header. Append takes ownership of body,
-// which is left empty, even if Append returns an error. If body is larger than MaxData, the error
-// is a *LimitError, and dst is unchanged.
+// Append appends a tag to dst, which then owns the tag. It returns the same description of the tag
+// as [Decoder.Next]. The argument body is the tag's data. For an audio or video tag, body must
+// begin with the codec's header.
+//
+// Append takes ownership of body and leaves it empty, even if it returns an error. If body is
+// larger than MaxData, the error is a *LimitError, and dst is unchanged.
 func (e *Encoder) Append(dst *millrace.Chain, t Type, timestamp uint32, body *millrace.Chain) (Tag,
 	error) {
 	n := body.Len()

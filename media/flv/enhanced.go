@@ -28,16 +28,20 @@ const (
 	manyTracksCodecs = 2 // each track has its own FourCC
 )
 
-// exHeader parses the ModEx extensions, the multitrack header and the FourCC, which audio and video
-// tags have in common. p begins after the first byte, and kind is the packet type in the first
-// byte. exHeader returns the packet type, the codec, and the offset of the codec's bytes. ok is
-// false if p is too short.
+// exHeader parses the start of an audio or video tag of enhanced RTMP: the ModEx extensions, the
+// multitrack header and the codec's FourCC. p is the tag's data after the first byte. kind is the
+// packet type in the first byte, and tracks is the packet type of a multitrack header.
+//
+// exHeader returns the packet type, the codec, and the offset of the codec's bytes in the tag's
+// data. If p is too short, ok is false.
 func (t *Tag) exHeader(p []byte, kind, tracks byte) (packet byte, codec Codec, at int, ok bool) {
 	at = 1
 	for kind == exModEx {
-		// An extension begins with the size of its data minus 1: in one byte, or in two bytes after
-		// a byte 255. The data follows. The last byte has the extension type and the next packet
-		// type.
+		// A ModEx extension has three parts:
+		//
+		//   - The size of its data minus 1: one byte, or a byte 255 and two more bytes.
+		//   - Its data.
+		//   - One byte with the extension type and the next packet type.
 		if len(p) < 1 {
 			return 0, 0, 0, false
 		}
@@ -112,7 +116,7 @@ func (t Tag) AppendTracks(dst []byte, tag []byte) []byte {
 
 func (t *Tag) parseExVideo(p []byte) {
 	frame, kind := p[0]>>4&7, p[0]&0x0f
-	// A command has one byte of data and no FourCC.
+	// A tag with the frame type for commands has one byte of data and no FourCC.
 	if frame == frameCommand && kind != exMetadata {
 		t.setPacket(PacketCommand, 0, 1)
 		return
@@ -171,8 +175,8 @@ func beginsKey(c Codec, p []byte) bool {
 		}
 		return len(p) > 0 && p[0]>>3&0xf == 1 // a sequence header
 	case vp9:
-		// The marker and the profile are followed by show_existing_frame and the frame type, which
-		// is 0 for a keyframe. Profile 3 has one bit more.
+		// A VP9 frame begins with a marker, the profile, the flag show_existing_frame, and the
+		// frame type, which is 0 for a keyframe. If the profile is 3, it takes one bit more.
 		if len(p) > 0 && p[0]>>6 == 2 {
 			bits := p[0] << 4
 			if p[0]>>4&3 == 3 {

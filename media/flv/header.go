@@ -90,7 +90,8 @@ func (d *Decoder) Header() (Header, error) {
 	return h, nil
 }
 
-// headerError returns the error for a stream that ends after p, inside its header.
+// headerError returns the error for an FLV header that could not be read completely. p is the part
+// of the header that was read, and err is the error of the reader.
 func headerError(p []byte, err error) error {
 	if !errors.Is(err, io.EOF) || len(p) == 0 {
 		return err

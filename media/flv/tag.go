@@ -11,7 +11,7 @@ const MaxData = 1<<24 - 1
 // Type is the type of a tag.
 type Type uint8
 
-// The types of FLV. The Decoder returns tags of other types, too.
+// The tag types of FLV. The Decoder also returns tags of other types.
 const (
 	TypeAudio  Type = 8
 	TypeVideo  Type = 9
@@ -60,8 +60,8 @@ type Tag struct {
 	// The payload is a list of tracks (enhanced RTMP). Codec is 0 if the tracks have different
 	// codecs.
 	Multitrack bool
-	// Number of the first track in the list (enhanced RTMP). It is 0, the default track, for all
-	// other tags.
+	// Number of the first track of a multitrack tag (enhanced RTMP). For all other tags, it is 0,
+	// the number of the default track.
 	Track           byte
 	Encrypted       bool   // the filter bit is set
 	Codec           Codec  // 0 if Packet is PacketNone
@@ -69,8 +69,8 @@ type Tag struct {
 	Timestamp       uint32 // decoding time in ms; wraps around after 49.7 days
 	StreamID        uint32 // 24 bits, 0 in a file
 	CompositionTime int32  // time from decoding to display in ms, or 0
-	// Offset of the codec's bytes in the tag, or 0 if it is not known. These bytes end 4 bytes
-	// before the tag ends.
+	// Offset of the codec's data in the tag, after all headers, or 0 if it is not known. The
+	// codec's data ends before the previous-tag-size, the last 4 bytes of the tag.
 	Payload int
 }
 
@@ -98,8 +98,8 @@ const peekSize = 24
 func (t *Tag) parseData(p []byte) {
 	switch t.Type {
 	case TypeScript:
-		// An AMF0 string has the marker 2, a length and the name. AMF3 data has one more byte
-		// before the marker.
+		// The script's name is an AMF0 string: the marker 2, the length and the characters. AMF3
+		// data has one more byte before the marker.
 		if len(p) > 0 && p[0] == 0 {
 			p = p[1:]
 		}

@@ -8,7 +8,7 @@ import (
 // Kind is the kind of an Object.
 type Kind uint8
 
-// The kinds of objects and the forms of their names.
+// The kinds of media objects that a player requests, with the forms of their names.
 const (
 	KindInit    Kind = iota + 1 // EPOCH-iMSN.mp4
 	KindSegment                 // EPOCH-MSN.m4s

@@ -45,8 +45,9 @@ func ParseReload(q url.Values) (r Reload, blocking bool, err error) {
 	return r, blocking, nil
 }
 
-// number returns the value of key, which must be a decimal integer, but at most limit. Such a
-// number is too far ahead in any case. ok is false if q does not have the key.
+// number parses the value of the query parameter key, a decimal integer. A number above limit
+// counts as limit, because the stream is far from either number. If the query does not have the
+// parameter, ok is false.
 func number(q url.Values, key string, limit uint64) (n uint64, ok bool, err error) {
 	values := q[key]
 	if len(values) == 0 {
@@ -62,23 +63,26 @@ func number(q url.Values, key string, limit uint64) (n uint64, ok bool, err erro
 // Status says how to answer a playlist request that names a segment or part.
 type Status uint8
 
-// The answers to such a request.
+// The answers to a playlist request that names a segment or part.
 const (
 	Ready  Status = iota // answer now: the playlist has the requested media, or newer media
 	Wait                 // wait, and call Status again when the playlist has changed
 	TooFar               // answer 400 Bad Request: the media is too far ahead
 )
 
-// Status returns the status of r. If r.Part is after the last part of a complete segment, r means
-// the first part of the next segment. If the stream has ended, every request is Ready.
+// Status returns the answer to the playlist request r. If the stream has ended, the answer is
+// always Ready.
+//
+// If r names a part after the last part of a complete segment, Status treats it as the first part
+// of the next segment.
 func (w *Window) Status(r Reload) Status {
 	msn, next := w.Next()
 	switch {
 	case w.ended:
 		return Ready
 	case r.MSN < msn:
-		// r.Part is after the last part of the last segment. The request is for the first part of
-		// the open segment, which is not complete yet.
+		// If r.Part is after the last part of the newest complete segment, the request is for the
+		// first part of the next segment, which is not complete yet.
 		last := w.find(r.MSN)
 		if msn-r.MSN == 1 && next == 0 && last != nil && len(last.parts) > 0 &&
 			r.Part >= len(last.parts) {
@@ -91,7 +95,7 @@ func (w *Window) Status(r Reload) Status {
 	if r.MSN == msn && r.Part >= 0 && r.Part < next {
 		return Ready
 	}
-	// The number of parts, at least, until r.Part is complete.
+	// ahead is the minimum number of parts that must be completed before r.Part is complete.
 	ahead := r.Part + 1
 	if r.MSN == msn {
 		ahead -= next

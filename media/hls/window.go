@@ -16,9 +16,10 @@ const (
 	maxNumber   = 1 << 52 // players in JavaScript store numbers as float64
 )
 
-// segmentCost and partCost are estimates of the memory of a segment and of a part without their
-// media. A fragment counts as at least fragmentCost, because it may keep a whole block in use.
-// Because all three count, MaxBytes also limits the number of tiny segments and fragments.
+// Estimates of used memory in bytes, which count towards MaxBytes. segmentCost is for a segment
+// without its media, and partCost is for a part without its media. A fragment counts as at least
+// fragmentCost, because it may keep a whole block of memory in use. With these estimates, MaxBytes
+// also limits the number of tiny segments and fragments.
 const (
 	segmentCost  = 512
 	partCost     = 32
@@ -35,9 +36,11 @@ type Config struct {
 	// Discontinuity.
 	FirstMSN, FirstDiscontinuity uint64
 
-	// Past lists the segments of an earlier Window at the same address, up to the segment before
-	// FirstMSN. Their media is stored elsewhere. The playlist begins with them, and continues with
-	// a DISCONTINUITY. Target and Part should be the same as in the earlier Window. With Past,
+	// Past lists segments of an earlier Window at the same address, up to the segment before
+	// FirstMSN. Their media is stored elsewhere, not in this Window. The playlist begins with these
+	// segments, and continues with a DISCONTINUITY.
+	//
+	// Target and Part should be the same as in the earlier Window's Config. If Past is set,
 	// FirstDiscontinuity is ignored.
 	Past []Listed
 
@@ -45,10 +48,12 @@ type Config struct {
 	Target time.Duration
 
 	// Part is the PART-TARGET, the maximum duration of a part, in whole milliseconds. HLS requires
-	// that a part lasts at least 85 % of it, except parts with a keyframe and the last part of a
-	// segment. If all fragments have the same duration, set Part to a multiple of it, or a
-	// millisecond more if their times are rounded. If the durations vary, the longest fragment
-	// should be at most 15 % of Part.
+	// that a part lasts at least 85 % of the PART-TARGET. Only a part with a keyframe and the last
+	// part of a segment may be shorter.
+	//
+	// If all fragments have the same duration, set Part to a multiple of that duration. Add a
+	// millisecond if the times of the fragments are rounded. If the durations vary, choose Part so
+	// that the longest fragment lasts at most 15 % of Part.
 	Part time.Duration
 
 	Segment time.Duration // a segment ends at the first keyframe after this duration
@@ -126,9 +131,11 @@ type Fragment struct {
 	Duration time.Duration
 	Key      bool // a viewer can begin here
 
-	// KeyNext announces that the next fragment will have Key set, so that the segment can end with
-	// this fragment. Without KeyNext, the segment ends only when the next fragment is added, after
-	// the playlist has announced a part that will not exist.
+	// KeyNext announces that the next fragment will have Key set. The segment can then end with
+	// this fragment.
+	//
+	// Without KeyNext, the segment ends only when the next fragment is added. Until then, the
+	// playlist announces another part of the segment, although that part will never exist.
 	KeyNext bool
 
 	Time time.Time // wall clock time of the first sample; zero if unknown
@@ -150,15 +157,15 @@ type Window struct {
 	longest time.Duration // limit as a time.Duration
 
 	inits []initSegment
-	// Complete segments: first those that have left the playlist, then those in the playlist.
+	// Complete segments, oldest first. The first ones have left the playlist.
 	segs   []*segment
 	listed int      // number of segments that have left the playlist
 	past   int      // number of segments that belong to an earlier Window
 	open   *segment // the segment that fragments are added to
 	free   *segment // a dropped segment for reuse, or nil
 
-	// Expected duration of the open segment, in ms: that of the last segment that began with a
-	// keyframe.
+	// Expected duration of the open segment, in ms: the duration of the last segment that began
+	// with a keyframe.
 	expected int64
 
 	discontinuity        uint64 // discontinuity sequence number of the newest segment
@@ -169,7 +176,8 @@ type Window struct {
 	ended bool
 }
 
-// initSegment is an initialization segment.
+// initSegment has the bytes that a player needs before the first media segment: the tracks and
+// their codecs.
 type initSegment struct {
 	number uint64
 	body   millrace.Chain
@@ -206,7 +214,8 @@ type part struct {
 	independent bool
 }
 
-// NewWindow returns a Window without segments of its own. The error is a *ConfigError.
+// NewWindow returns a Window without media. If a field of c is out of range, the error is a
+// *ConfigError.
 func NewWindow(c Config) (*Window, error) {
 	if err := c.check(); err != nil {
 		return nil, err
@@ -234,8 +243,8 @@ func (w *Window) remember(past []Listed) {
 	w.unlist()
 }
 
-// Listed returns the complete segments of the playlist, for the Past of a Window that continues
-// this playlist.
+// Listed returns the complete segments of the playlist. To continue the playlist in another Window,
+// set Past in that Window's Config to the result.
 func (w *Window) Listed() []Listed {
 	var list []Listed
 	for _, s := range w.segs[w.listed:] {
@@ -247,8 +256,8 @@ func (w *Window) Listed() []Listed {
 }
 
 // Opening describes the segment that is not complete, or the next segment if none has begun. Its
-// Duration is that of the complete parts. If a later Window continues without this segment, it
-// lists the segment as a Gap.
+// Duration is the duration of its complete parts. If a later Window continues without this segment,
+// the later Window lists the segment as a Gap.
 func (w *Window) Opening() Listed {
 	s := w.open
 	if !s.empty() {
@@ -264,8 +273,8 @@ func (w *Window) Opening() Listed {
 	return l
 }
 
-// round returns d in milliseconds. Round times, not their differences: the sums of durations in a
-// playlist then have no rounding error.
+// round rounds d to whole milliseconds. For a duration, round its start and its end, and subtract.
+// The durations in a playlist then add up without a rounding error.
 func round(d time.Duration) int64 { return d.Round(time.Millisecond).Milliseconds() }
 
 // Init sets the init segment for the fragments that follow. It takes ownership of body. If there
@@ -323,20 +332,25 @@ func (w *Window) End() (news bool) {
 	return true
 }
 
-// Add adds a fragment. It takes ownership of body. It reports whether the playlist has changed:
-// there is a new part or segment, or MaxBytes required dropping a segment. It ignores and releases
-// a fragment before the first Init.
+// Add adds a fragment. It takes ownership of body. It reports whether the playlist has changed,
+// because there is a new part or segment, or because a segment was dropped to stay within MaxBytes.
+// Before the first Init, Add ignores the fragment and releases it.
 //
-// A part ends if another fragment of the same duration would make it longer than Part. It may end
-// earlier, so that the parts of a segment that lasts as long as the previous one have similar
-// durations. A part does not end yet if it has no keyframe and less than 85 % of Part, because a
-// shorter fragment may follow.
+// A part ends when another fragment of the same duration would make the part longer than Part:
 //
-// A segment ends at the first keyframe after Segment. It ends at an earlier keyframe if another GOP
-// like the last one would exceed Target. If no keyframe arrives in time, it ends without one, and
-// the next segment ends at the first keyframe. A fragment longer than Part becomes a segment
-// without parts. If it is longer than Target, the playlist lists it with the maximum duration that
-// Target allows.
+//   - It may end earlier, so that the parts of the segment have similar durations. Add expects that
+//     the segment lasts as long as the previous one.
+//   - A part that has no keyframe and is shorter than 85 % of Part does not end yet, because a
+//     shorter fragment may follow.
+//
+// A segment ends at the first keyframe after Segment:
+//
+//   - It ends at an earlier keyframe if another GOP as long as the last one would exceed Target.
+//   - If no keyframe arrives before Target, the segment ends without one. The next segment then
+//     ends at the first keyframe.
+//
+// A fragment longer than Part is put into a segment without parts. If the fragment is longer than
+// Target, the playlist lists it with the maximum duration that Target allows.
 func (w *Window) Add(f Fragment, body *millrace.Chain) (news bool) {
 	defer body.Release()
 	if w.ended || len(w.inits) == 0 || body.Len() == 0 {
@@ -376,9 +390,10 @@ func (w *Window) Add(f Fragment, body *millrace.Chain) (news bool) {
 	return w.trim() || news
 }
 
-// even reports whether a part should end now rather than after another fragment. The arguments are
-// the part's durations in the two cases, in ms. The aim is parts of about equal length up to the
-// expected end of the segment, because hls.js may mistake a very short last part for a hole.
+// even reports whether the open part should end now, so that the parts up to the expected end of
+// the segment have about equal length. A very short last part is bad, because hls.js may mistake it
+// for a hole. have is the duration of the part so far, and next is its duration with one more
+// fragment, both in ms.
 func (w *Window) even(have, next int64) bool {
 	rest := w.expected - w.open.partStart
 	if rest <= have || 100*have < 85*w.part {
@@ -408,7 +423,7 @@ func (w *Window) begin(f Fragment) {
 	w.charge(segmentCost)
 }
 
-// charge adds n bytes to the cost of the open segment.
+// charge adds n bytes to the memory that the open segment uses of MaxBytes.
 func (w *Window) charge(n int64) {
 	w.open.cost += n
 	w.bytes += n
@@ -453,8 +468,8 @@ func (w *Window) closeSegment() {
 	w.unlist()
 }
 
-// unlist removes the oldest segments from the playlist, but keeps at least Segments of them, and at
-// least three times Target.
+// unlist removes the oldest segments from the playlist. The playlist keeps at least Segments
+// segments, and the remaining segments last at least three times Target.
 func (w *Window) unlist() {
 	total := w.listedFor()
 	for len(w.segs)-w.listed > w.config.Segments &&
@@ -467,10 +482,15 @@ func (w *Window) unlist() {
 	}
 }
 
-// Shorten limits the playlist to the newest segments that together last three times Target, even if
-// Segments is larger. It lowers MaxBytes to maxBytes if MaxBytes is larger. A segment that leaves
-// the playlist is kept as long as players may request it. Shorten reports whether the playlist has
-// changed.
+// Shorten reduces the memory of the Window in two ways:
+//
+//   - The playlist keeps only the newest segments that together last three times Target, even if
+//     Segments is larger.
+//   - MaxBytes is lowered to the argument maxBytes, or to 64 KiB if that is more. If MaxBytes is
+//     lower already, it is unchanged.
+//
+// A segment that leaves the playlist is kept as long as players may request it. Shorten reports
+// whether the playlist has changed.
 func (w *Window) Shorten(maxBytes int64) (news bool) {
 	before := w.listed
 	w.config.Segments, w.config.MaxBytes = 1, min(w.config.MaxBytes, max(maxBytes, minMaxBytes))
@@ -495,8 +515,8 @@ func (w *Window) target() int64 { return w.config.Target.Milliseconds() }
 // extinf returns the segment's duration in ms.
 func (s *segment) extinf() int64 { return round(s.duration) }
 
-// trim drops segments that no player needs any more. If MaxBytes is exceeded, it drops the oldest
-// segments, too. Then it drops the init segments that no segment needs. It reports whether it has
+// trim drops segments that no player needs any more. If MaxBytes is exceeded, trim also drops the
+// oldest segments. It then drops the init segments that no segment needs. It reports whether it has
 // dropped a segment of the playlist.
 func (w *Window) trim() (news bool) {
 	for len(w.segs) > 0 && (w.bytes > w.config.MaxBytes || w.listed > 0 && w.expired(w.segs[0])) {
@@ -517,12 +537,14 @@ func (w *Window) trim() (news bool) {
 	return news
 }
 
-// expired reports whether players no longer need a segment that has left the playlist. Both of
-// these times must have passed since the segment was complete:
+// expired reports whether players no longer need a segment that has left the playlist. The longer
+// of two times must have passed since the segment was complete:
 //
-//   - The duration of the segment and of the longest playlist that listed it.
-//   - The time until its parts have left the playlist (three times Target and up to one fragment),
-//     and then three times Target.
+//   - The duration of the segment plus the duration of the longest playlist that listed the
+//     segment.
+//   - Six times Target plus the duration of one fragment. The playlist lists the segment's parts
+//     for three times Target and up to one fragment, and players may request a part for three times
+//     Target after that.
 func (w *Window) expired(s *segment) bool {
 	return w.clock-s.completed >= max(s.duration+s.playlist, 6*w.config.Target+w.longest)
 }
@@ -556,9 +578,10 @@ func (w *Window) Discontinuity() uint64 {
 // and half a KiB for each segment.
 func (w *Window) Bytes() int64 { return w.bytes }
 
-// Bandwidth returns the bits per second of the segments in the playlist, without Past. The peak is
-// the highest value of consecutive segments that together last about Target, and the average is
-// that of all segments. Both are 0 if there are no segments.
+// Bandwidth returns bit rates, in bits per second, of the segments in the playlist. The segments of
+// an earlier Window (Past) do not count. The peak is the highest bit rate of consecutive segments
+// that together last about Target. The average is the bit rate of all segments. If there are no
+// segments, both are 0.
 func (w *Window) Bandwidth() (peak, average int64) {
 	listed := w.segs[max(w.listed, w.past):]
 	var bytes int64
@@ -628,7 +651,7 @@ func (w *Window) find(msn uint64) *segment {
 	return nil
 }
 
-// Release ends the stream and releases all objects.
+// Release ends the stream, and releases the memory of all segments and init segments.
 func (w *Window) Release() {
 	w.ended = true
 	for len(w.segs) > 0 {

@@ -21,10 +21,10 @@ func (w *boxes) full(kind string, version uint8, flags uint32) (at int) {
 	return at
 }
 
-// end closes the box that was opened at offset at.
+// end closes the box that begins at w.b[at].
 func (w *boxes) end(at int) { w.patch(at, uint32(len(w.b)-at)) }
 
-// patch overwrites the 32-bit number at offset at.
+// patch overwrites the four bytes from w.b[at] on with the number v.
 func (w *boxes) patch(at int, v uint32) { binary.BigEndian.PutUint32(w.b[at:], v) }
 
 func (w *boxes) u8(v uint8)     { w.b = append(w.b, v) }

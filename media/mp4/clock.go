@@ -1,28 +1,31 @@
 package mp4
 
 const (
-	// If a frame is behind the newest frame of its track by at most maxBack, the timestamps
-	// continue. Decoding times should not go back at all. But encoders round them, and some
-	// encoders correct their clock by a few frames.
+	// If a frame is before the newest frame of its track by at most maxBack, the timestamps
+	// continue without a leap. Decoding times should not go back at all. But encoders round them,
+	// and some encoders correct their clock by a few frames.
 	maxBack = 500 // ms
 
-	// If a frame is ahead of the time at which it is due by more than maxLeap, its timestamp is a
-	// leap. The frame waits until other frames confirm the leap.
+	// If a frame is ahead of the expected time by more than maxLeap, its timestamp is a leap. The
+	// frame waits until later frames confirm the leap.
 	maxLeap = 300 // ms
 
-	// If the time of a frame's arrival is not known, a leap ahead by at most maxPause does not
-	// begin a new round; see clock.
+	// maxPause is the longest leap ahead that the clock keeps as a pause in the stream if it does
+	// not know when the frames arrived. After a longer leap, the stream continues without a pause.
 	maxPause = 60_000 // ms
 
-	// leapLasts is how long the frames after a leap must continue from it before the clock accepts
-	// the leap. Runs of stray frames are shorter.
+	// A leap is a timestamp that is far from the expected time. The clock accepts a leap after the
+	// next frames have continued from it for leapLasts. Runs of frames with wrong timestamps are
+	// shorter.
 	leapLasts = 1000 // ms
 
-	// confirming is the minimum number of consecutive frames that confirm a leap.
+	// confirming is the minimum number of consecutive frames that confirm a leap of the timestamps.
 	confirming = 3
 
-	// maxHeld limits the number of a track's frames that wait for a time. It is more than leapLasts
-	// at 60 frames a second. At the limit, the clock accepts the newest consecutive frames.
+	// maxHeld is the maximum number of frames of one track that the clock holds, because it does
+	// not know their time in the stream yet. 64 frames last longer than leapLasts, even at 60
+	// frames a second. At the maximum, the clock accepts the timestamps of the newest consecutive
+	// frames.
 	maxHeld = 64
 
 	// Two frames of a track are consecutive if the second is at most maxStep after the first.
@@ -37,22 +40,27 @@ const (
 	slowFrames = 128
 )
 
-// A clock converts FLV's 32-bit milliseconds to the stream's time, which does not wrap around, go
-// back or leap. A leap is a timestamp that is too far from the time at which the frame is due: more
-// than maxLeap after it, or more than maxBack before it.
+// A clock converts the 32-bit timestamps of FLV, in milliseconds, to the stream's time. The
+// stream's time does not wrap around or leap, and it goes back by at most maxBack. A leap is a
+// timestamp that is too far from the time at which its frame is due: more than maxLeap after that
+// time, or more than maxBack before it.
 //
-// A frame with a leap is held (it gets no time yet) until the next frames explain the leap. If
-// these continue from the frames before the leap, the held frames are strays, and get times between
-// their neighbours. If they continue from the leap for leapLasts, the clock accepts the leap. It
-// accepts a leap ahead earlier if that much time has really passed, by the wall clock or by the
-// frames of the other track. While a frame is held, the frame before it waits, too, because its
-// duration is not known yet.
+// The clock holds a frame with a leap: the frame gets no time until later frames explain the leap.
+// The frame before a held frame waits, too, because its duration is not known yet.
 //
-// A round is a range of the stream with one offset between FLV's time and the stream's time. A new
-// round begins when a publisher starts over, or leaps further than time has passed. It follows the
-// previous round without a pause. Each track detects the new round from its own frames, because the
-// timestamps of audio and video may be any distance apart. One track may therefore begin a round
-// before the other. Audio and video have the same offset in a round, so that they stay synchronous.
+//   - If later frames continue from the frames before the leap, the held frames are strays: their
+//     timestamps are wrong. They get times between their neighbours.
+//   - If later frames continue from the leap for leapLasts, the clock accepts the leap.
+//   - If the leap is ahead, and as much time has really passed, the clock accepts the leap earlier.
+//     It measures the time by the wall clock or by the frames of the other track.
+//
+// A round is a range of the stream in which the stream's time minus the timestamp is constant. A
+// new round begins when the publisher starts over, or when the timestamps leap further ahead than
+// time has passed. It follows the previous round without a pause.
+//
+// In each round, audio and video have the same offset, so that they stay synchronous. Each track
+// detects a new round from its own frames, because the timestamps of audio and video may be any
+// distance apart. One track may therefore begin a round before the other.
 type clock struct {
 	first        int64 // the stream's time of the first frame
 	early        int64 // maximum of a frame's time in the stream minus its arrival time
@@ -75,8 +83,9 @@ type pace struct {
 	held  []arrival // frames without a time in the stream, oldest first
 }
 
-// An arrival is a frame that has arrived: its FLV time in ms, and two measures of the time of
-// arrival in ms, the wall clock and the reach of the other track.
+// An arrival is the timestamp and the time of arrival of a frame, in ms. The time of arrival has
+// two measures. wall is the wall clock, or 0 if it is not known. met is how far the other track had
+// come; see reach.
 type arrival struct {
 	ts        uint32
 	wall, met int64
@@ -93,22 +102,26 @@ func (c *clock) other(p *pace) *pace {
 	return &c.audio
 }
 
-// reach returns the time from the track's first frame to its newest, including the held frames.
+// reach returns the time, in ms, from the track's first frame to its newest frame. Frames that have
+// no time in the stream yet count, too.
 func (p *pace) reach() int64 { return p.gone + int64(len(p.held))*min(p.step, maxBack) }
 
-// before returns the stream's time of the newest frame of the track at the arrival of a.
+// before returns the time in the stream that the track had reached when the frame a of the other
+// track arrived.
 func (p *pace) before(a arrival) int64 { return p.now + a.met - p.reach() }
 
-// waited returns how far the other track has advanced since the newest frame of p.
+// waited returns how far, in ms, the other track has advanced since the newest frame of p arrived.
 func (c *clock) waited(p *pace) int64 { return max(c.other(p).reach()-p.met, 0) }
 
-// restart is called when the publisher may have started over. The clock then accepts a leap as soon
-// as a few consecutive frames confirm it.
+// restart prepares the clock for a publisher that may have started over. The clock then accepts
+// different timestamps as soon as a few consecutive frames confirm them.
 func (c *clock) restart() { c.video.fresh, c.audio.fresh = true, true }
 
-// add processes the newest frame of track p. The arguments are in ms: the frame's FLV time ts, the
-// duration of the frame before it, and the time of its arrival, or 0 if that is not known. add
-// appends to times the stream's times of all frames with a newly known time, oldest first.
+// add adds a new frame of track p. ts is its timestamp, length is the expected duration of the
+// frame before it, and wall is its time of arrival, or 0 if that is not known, all in ms.
+//
+// add appends to times the stream's times of the frames that it can place now, oldest first. They
+// may include earlier frames. There may also be none, if later frames must confirm the timestamp.
 func (c *clock) add(times []int64, p *pace, ts uint32, length, wall int64) []int64 {
 	p.held = append(p.held, arrival{ts, wall, c.other(p).reach()})
 	n := len(p.held)
@@ -127,9 +140,10 @@ func (c *clock) add(times []int64, p *pace, ts uint32, length, wall int64) []int
 	return c.settle(times, p, n-row, length)
 }
 
-// flush appends the times of all held frames of track p. Frames that do not continue the stream are
-// strays. If full is set, because no more frames can be held, the newest consecutive frames are not
-// strays in any case.
+// flush appends to times the stream's times of all frames of track p that have none yet. Frames
+// with timestamps that do not continue the stream get times between their neighbours. If full is
+// set, because the clock can hold no more frames, flush accepts the timestamps of the newest
+// consecutive frames even if they do not continue the stream.
 func (c *clock) flush(times []int64, p *pace, length int64, full bool) []int64 {
 	switch n, row := len(p.held), p.row(); {
 	case n == 0:
@@ -144,7 +158,9 @@ func (c *clock) flush(times []int64, p *pace, length int64, full bool) []int64 {
 	}
 }
 
-// fitting returns the index of the first of the newest held frames that all continue the stream.
+// fitting returns an index in p.held. The frames from this index on continue the stream. If the
+// newest frame does not continue the stream, the index is len(p.held). length is the expected
+// duration of a frame in ms.
 func (c *clock) fitting(p *pace, length int64) int {
 	head := len(p.held)
 	for head > 0 && !(p.sole && head == 1) && c.fits(p, head-1, length) {
@@ -153,13 +169,15 @@ func (c *clock) fitting(p *pace, length int64) int {
 	return head
 }
 
-// due returns the stream's time at which the frame a is expected, after n frames without a time.
+// due returns the time in the stream at which the frame a is expected. n is the number of frames
+// before a that have no time yet, and length is the expected duration of a frame in ms.
 func (p *pace) due(a arrival, n int, length int64) int64 {
 	return p.now + max(a.met-p.met, int64(n)*length)
 }
 
-// since returns the time from the newest frame of p to a, measured by the wall clock or by the
-// other track.
+// since returns the time, in ms, between the arrival of the newest frame of p and the arrival of
+// the frame a. It is the larger of two measures: the progress of the other track and, if it is
+// known, the time by the wall clock.
 func (p *pace) since(a arrival) int64 {
 	since := max(a.met-p.met, 0)
 	if a.wall != 0 && p.wall != 0 {
@@ -168,8 +186,9 @@ func (p *pace) since(a arrival) int64 {
 	return since
 }
 
-// earliest returns the earliest time in the stream that a can have if its round is that of p. The
-// frame a follows n frames without a time.
+// earliest returns the earliest time in the stream that the frame a can have if the timestamps of
+// its track continue. n is the number of frames before a that have no time yet, and length is the
+// expected duration of a frame in ms.
 func (p *pace) earliest(a arrival, n int, length int64) int64 {
 	late := int64(n) * length
 	if a.wall != 0 && p.wall != 0 {
@@ -178,8 +197,10 @@ func (p *pace) earliest(a arrival, n int, length int64) int64 {
 	return p.now + late - maxBack
 }
 
-// latest returns the latest time in the stream that a can have if its round is that of p. It
-// depends on the time that has passed, as far as that is known.
+// latest returns the latest time in the stream that the frame a of track p can have if the
+// timestamps of the track continue. The longer it is since the newest frame of p, the later this
+// time is. n is the number of frames before a that have no time yet, and length is the expected
+// duration of a frame in ms.
 func (c *clock) latest(p *pace, a arrival, n int, length int64) int64 {
 	latest := p.now + max(p.step+int64(n)*length, p.since(a))
 	if other := c.other(p); other.round == p.round {
@@ -188,9 +209,12 @@ func (c *clock) latest(p *pace, a arrival, n int, length int64) int64 {
 	return latest + maxLeap
 }
 
-// fits reports whether the held frame i continues from the newest frame of its track. If the other
-// track has begun a later round, the frame may also continue that round. A video frame that is late
-// fits if that much time has passed. An audio frame does not, because audio may arrive in bursts.
+// fits reports whether the timestamp of the frame p.held[i] continues the stream without a leap.
+//
+// The frame usually continues the timestamps of its own track. A video frame may then be late if as
+// much time has passed. An audio frame may not, because audio may arrive in bursts. If the other
+// track has changed to new timestamps (a new round), the frame may continue the timestamps of that
+// track instead.
 func (c *clock) fits(p *pace, i int, length int64) bool {
 	a := p.held[i]
 	own, late := p.continued(a.ts), p.step+int64(i)*length
@@ -204,8 +228,8 @@ func (c *clock) fits(p *pace, i int, length int64) bool {
 	return p.round < other.round && distance(other.continued(a.ts), p.due(a, i, length)) <= maxLeap
 }
 
-// confirmed reports whether the newest held frames confirm a leap. The argument row is the number
-// of these frames that are consecutive.
+// confirmed reports whether enough new frames confirm that a leap of the timestamps is no mistake.
+// row is the number of frames at the end of p.held that have consecutive timestamps.
 func (c *clock) confirmed(p *pace, row int, length int64) bool {
 	n := len(p.held)
 	first, last := p.held[n-row], p.held[n-1]
@@ -218,7 +242,9 @@ func (c *clock) confirmed(p *pace, row int, length int64) bool {
 	return int64(int32(last.ts-first.ts)) >= leapLasts
 }
 
-// row returns how many of the newest held frames are consecutive.
+// row returns the number of frames at the end of p.held that have consecutive timestamps. Two
+// timestamps are consecutive if the second is at most maxStep after the first, or at most maxBack
+// before it.
 func (p *pace) row() int {
 	n := len(p.held)
 	row := min(n, 1)
@@ -231,8 +257,9 @@ func (p *pace) row() int {
 	return row
 }
 
-// settle appends the times of all held frames. The frames held[head:] continue the stream, and the
-// frames before them are strays.
+// settle appends to times the stream's times of all frames in p.held, and empties p.held. The
+// frames from index head on continue the stream. The frames before them are strays: their
+// timestamps are wrong, and they get times between their neighbours.
 func (c *clock) settle(times []int64, p *pace, head int, length int64) []int64 {
 	held := p.held
 	strays := held[:head]
@@ -276,19 +303,20 @@ func (c *clock) settle(times []int64, p *pace, head int, length int64) []int64 {
 	return times
 }
 
-// firstIsStray reports whether the first frame of a track is a stray, because only the two frames
-// after it are consecutive.
+// firstIsStray reports whether the timestamp of a track's first frame is wrong. The arguments are
+// the timestamps of the first frame and of two later frames, which confirm each other.
 func firstIsStray(first, second, third uint32) bool {
 	step, next := int32(second-first), int32(third-second)
 	return step < 0 || int64(step) > 2*int64(next)
 }
 
-// at returns the stream's time of a frame of track p. The frame comes after n strays. The time may
-// be before p.now by up to maxBack.
+// at makes the frame a the newest frame of track p, and returns its time in the stream. The time
+// may be before the previous frame's time by up to maxBack. n is the number of strays (frames with
+// wrong timestamps) directly before a.
 //
-// If the other track has begun a new round, the frame may be a late one of the old round, or the
-// first one of the new round. It is in the round that gives it the time nearer to the time at which
-// it is due.
+// If the other track has begun a new round of timestamps, a may still belong to the old round, or
+// it may be the track's first frame of the new round. at chooses the round in which the time of a
+// is nearer to the time at which a is due.
 func (c *clock) at(p *pace, a arrival, n int, length int64) int64 {
 	other := c.other(p)
 	begins := p.round == 0
@@ -322,24 +350,26 @@ func (c *clock) at(p *pace, a arrival, n int, length int64) int64 {
 	case joins:
 		at = theirs
 		if overlap := p.now + length - at; !begins && overlap > 0 {
-			// The other track ended earlier in the old round. Delay the new round of both tracks by
-			// the difference.
+			// The other track began the new round of timestamps before the old round of this track
+			// ended. Delay the new round of both tracks by the overlap.
 			at += overlap
 			other.now += overlap
 		}
 		p.round = other.round
 	case begun && distance(own, other.before(a)) <= maxLeap && p.gone < leapLasts:
-		// The other track shows that the first frames of this track were strays. Both tracks
-		// continue from here.
+		// The other track shows that the timestamps of this track's first frames were wrong. This
+		// track continues directly after its last frame, and the other track moves by the same
+		// offset.
 		at = p.now + int64(n+1)*length
 		other.now += at - own
 	default:
-		// The round begins directly after the last frame. If the other track is far ahead, the
-		// round begins near its newest frame instead.
+		// Begin a new round of timestamps directly after the last frame. If the frame is due much
+		// later, because the other track is far ahead, begin maxBack before the time at which it is
+		// due.
 		at = max(p.now+int64(n+1)*length, due-maxBack)
 		if len(other.held) > 0 && !other.sole {
-			// The other track has a leap, too. The round begins at the end of the track that ends
-			// later.
+			// The timestamps of the other track have leapt, too. Begin the new round of timestamps
+			// where the later of the two tracks ends.
 			overlap := other.now + other.step + 1 - (at + int64(int32(other.held[0].ts-a.ts)))
 			at += max(0, min(overlap, leapLasts))
 		}
@@ -353,10 +383,10 @@ func (c *clock) at(p *pace, a arrival, n int, length int64) int64 {
 	return at
 }
 
-// continued returns the stream's time of ts if its round is that of p.
+// continued returns the stream's time for the timestamp ts if the timestamps of the track continue.
 func (p *pace) continued(ts uint32) int64 { return p.now + int64(int32(ts-p.last)) }
 
-// noteStep records the time between two frames.
+// noteStep records the time, in ms, between the two newest frames of the track.
 func (p *pace) noteStep(step int64) {
 	p.step = max(step, 0)
 	if p.slow = max(p.slow-1, 0); step > slowStep {

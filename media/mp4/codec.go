@@ -54,7 +54,8 @@ func newConfig(codec flv.Codec, record []byte) (*config, error) {
 	return c, nil
 }
 
-// same reports whether c is the config of this sequence header. c may be nil.
+// same reports whether c was parsed from the sequence header with this codec and these bytes. If c
+// is nil, same returns false.
 func (c *config) same(codec flv.Codec, record []byte) bool {
 	return c != nil && c.codec == codec && bytes.Equal(c.record, record)
 }
@@ -182,8 +183,8 @@ func skipScalingLists(b *bitReader, chroma uint32) {
 	}
 }
 
-// readCrop reads the flag and the four margins (left, right, top, bottom) of a sequence parameter
-// set.
+// readCrop reads the crop margins (left, right, top, bottom) of a sequence parameter set: the edges
+// of the video that are not shown. Without margins, it returns zeros.
 func readCrop(b *bitReader) (crop [4]uint64) {
 	if b.flag() {
 		for i := range crop {
@@ -193,8 +194,8 @@ func readCrop(b *bitReader) (crop [4]uint64) {
 	return crop
 }
 
-// cropUnits returns the unit of the margins in luma samples: the number of luma samples per chroma
-// sample.
+// cropUnits returns the units of the crop margins in a sequence parameter set: x for left and
+// right, and y for top and bottom. The unit is the number of luma samples per chroma sample.
 func cropUnits(chroma uint32, planes bool) (x, y uint64) {
 	switch {
 	case planes || chroma == 0 || chroma == 3:
@@ -205,7 +206,9 @@ func cropUnits(chroma uint32, planes bool) (x, y uint64) {
 	return 2, 2
 }
 
-// setSize sets the size of the video without the margins.
+// setSize sets the size of the video after cropping: the width and the height minus the crop
+// margins (the edges that are not shown). If the size is invalid, setSize returns the reason.
+// Otherwise it returns "".
 func (c *config) setSize(b *bitReader, width, height uint64, crop [4]uint64, unitX,
 	unitY uint64) string {
 	cropX, cropY := (crop[0]+crop[1])*unitX, (crop[2]+crop[3])*unitY
@@ -255,10 +258,11 @@ const (
 // parseHEVC parses an HEVCDecoderConfigurationRecord into c. If the record is invalid, it returns
 // the reason. Otherwise it returns "".
 //
-// parseHEVC writes a new record. The sample entry hvc1 requires all parameter sets in the record,
-// in complete arrays in the order of their types (ISO/IEC 14496-15, 8.3.3.1.2 and 8.4.1). But
-// encoders often set the completeness flag to 0, or use another order. If a type of parameter sets
-// is missing, these sets are in the frames, and the sample entry is hev1.
+// parseHEVC also builds the record for the init segment, c.box, because encoders often set the
+// completeness flag to 0, or use another order. The sample entry hvc1 requires all parameter sets
+// in the record, in complete arrays in the order of their types (ISO/IEC 14496-15, 8.3.3.1.2 and
+// 8.4.1). If the encoder's record lacks one of the types, the frames have the parameter sets of
+// that type. The sample entry is then hev1.
 func parseHEVC(c *config) string {
 	const head = 22 // bytes before the number of arrays
 	p := c.record
@@ -347,10 +351,10 @@ func parseHEVCSPS(c *config, rbsp []byte) string {
 var aacRates = [...]uint32{96000, 88200, 64000, 48000, 44100, 32000, 24000, 22050, 16000, 12000,
 	11025, 8000, 7350}
 
-// Audio object types that change the rest of the record.
+// Audio object types that change the meaning of the rest of an AudioSpecificConfig.
 const (
-	// Spectral band replication. The next sampling rate is that of the core, half of the output
-	// rate.
+	// Spectral band replication. The first sampling rate in the record is the rate of the core,
+	// half of the output rate.
 	aacSBR = 5
 	aacLD  = 23 // low delay: 512 samples per frame
 	aacPS  = 29 // parametric stereo on top of SBR
@@ -401,7 +405,8 @@ func aacKind(b *bitReader) uint32 {
 	return 32 + b.u(6)
 }
 
-// aacRate reads a sampling rate. It returns 0 for a number without a rate.
+// aacRate reads a sampling rate, which is an index of aacRates, or 15 and the rate itself. If the
+// index is unknown, aacRate returns 0.
 func aacRate(b *bitReader) uint32 {
 	n := b.u(4)
 	if n == 15 {

@@ -30,9 +30,9 @@ type FragmentInfo struct {
 	Key        bool          // begins with a keyframe, or has only audio in a stream without video
 }
 
-// newFragmentInfo describes a fragment with the given samples of each track. One of the runs may be
-// empty. The argument hasVideo reports whether the stream has video. The caller sets Head, Size and
-// Sequence.
+// newFragmentInfo describes a fragment that has a run (consecutive samples) of each track. One of
+// the two runs may be empty. hasVideo is true if the stream has video. The caller sets the fields
+// Head, Size and Sequence of the result.
 func newFragmentInfo(video, sound run, hasVideo bool) (f FragmentInfo) {
 	f.Pictures, f.Sounds = video.samples, sound.samples
 	switch {
@@ -49,9 +49,11 @@ func newFragmentInfo(video, sound run, hasVideo bool) (f FragmentInfo) {
 	return f
 }
 
-// lastKey returns the index of the last keyframe among the complete video samples, because a
-// fragment must end before it. It returns 0 if there is no such keyframe after the first sample, or
-// if there are just two samples and both are keyframes.
+// lastKey returns the index of the last keyframe among the complete video samples. The caller ends
+// a fragment before that keyframe, so that the next fragment begins with the keyframe.
+//
+// lastKey returns 0 if no sample after the first is a keyframe. It also returns 0 if there are just
+// two samples and both are keyframes.
 func (m *Muxer) lastKey() int {
 	done := m.video.done
 	for i := len(done) - 1; i > 0; i-- {
@@ -65,9 +67,12 @@ func (m *Muxer) lastKey() int {
 	return 0
 }
 
-// emit appends fragments of complete samples to dst, if there are any. If all is set, it appends
-// all of them. Otherwise it stops before the last keyframe, and holds back some audio if video is
-// late, so that the fragments have a steady length for the parts of HLS.
+// emit appends fragments of complete samples to dst, if there are any complete samples. If all is
+// set, it sends all of them.
+//
+// If all is not set, emit keeps the samples from the last keyframe on for later fragments. If video
+// is late, it also keeps some of the audio. The fragments then have a steady length, which HLS
+// needs for its parts.
 func (m *Muxer) emit(dst *millrace.Chain, all bool) Fragment {
 	videos, sounds := len(m.video.done), len(m.audio.done)
 	if !all {
@@ -115,7 +120,8 @@ func (m *Muxer) describe(videos, sounds int) FragmentInfo {
 	return f
 }
 
-// run describes the first n complete samples of t.
+// run returns the number and the times of the first n complete samples of t, and whether the first
+// one is a keyframe.
 func (t *track) run(n int) run {
 	if n == 0 {
 		return run{}

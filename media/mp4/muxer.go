@@ -8,7 +8,8 @@ import (
 	"github.com/millrace-io/millrace/media/flv"
 )
 
-// DefaultMaxWaitBytes is the default of MaxWaitBytes. No tag is that large.
+// DefaultMaxWaitBytes is the default limit for the bytes of the samples that wait for a fragment;
+// see MaxWaitBytes. No tag is that large.
 const DefaultMaxWaitBytes = 16 << 20
 
 const (
@@ -21,35 +22,40 @@ const (
 	audioFrames = 5
 )
 
-// lateFrames is the maximum number of audio frames in a fragment while video is late. It is so
-// small that HLS can make parts of 280 ms, as with video.
+// lateFrames is the maximum number of audio frames in a fragment without video, if the next video
+// frame arrives late. It is so small that HLS can still make parts of 280 ms.
 const lateFrames = 2
 
-// If more than maxLate audio frames wait, the Muxer sends all of them at once, because the reason
-// is not that video is late.
+// If more than maxLate audio frames wait, the Muxer sends all of them at once, because a late video
+// frame cannot be the reason that so many frames wait.
 const maxLate = 8
 
 // maxRecord is the maximum size of a sequence header, in bytes. Parameter sets have some dozens of
 // bytes. A limit is needed because every init segment repeats the sequence headers.
 const maxRecord = 64 << 10
 
-// trackWait is how long, in ms of the stream, the first fragment waits for an announced sequence
-// header, or for the first video frame after one. The wait is short, because publishers send the
-// sequence headers of both tracks together, but often announce tracks that they do not have.
+// trackWait is the maximum time, in ms of the stream, for which fragments wait for a track to
+// begin. The first fragment waits that long for announced sequence headers. Audio waits that long
+// for the first video frame after the video's sequence header.
+//
+// The time is short, because publishers send the sequence headers of both tracks together, but
+// often announce tracks that they do not have.
 const trackWait = 1000
 
-// damagedWait is how long, in ms of the stream, video may be damaged before the init segment omits
-// it. It is long enough for the loss of one keyframe, after which all frames are lost until the
-// next keyframe, some seconds later.
+// damagedWait is a time in ms of the stream. If all video frames are damaged for longer than that,
+// the next init segment has no video. The time is long enough for the loss of one keyframe, after
+// which all frames are lost until the next keyframe, some seconds later.
 const damagedWait = 10_000
 
 // Option changes how a Muxer works. Options panic if a value is out of range.
 type Option func(*Muxer)
 
 // MaxWaitBytes limits the bytes of the samples that wait for a fragment. If a single sample is
-// larger, WriteTag returns a *LimitError. If one more sample would exceed the limit, WriteTag sends
-// the complete samples early. The newest sample of each track stays, so two tracks hold at most
-// twice n.
+// larger than the limit, WriteTag returns a *LimitError.
+//
+// If one more sample would exceed the limit, WriteTag sends the complete samples early. It keeps
+// the newest sample of each track, because the duration of that sample is not known yet. With two
+// tracks, the waiting samples therefore have at most twice n bytes.
 func MaxWaitBytes(n int) Option {
 	if n < 1 || n > 1<<30 {
 		panic(fmt.Sprintf("mp4: MaxWaitBytes(%d): from 1 byte to 1 GiB", n))
@@ -58,22 +64,31 @@ func MaxWaitBytes(n int) Option {
 }
 
 // Tracks announces the tracks of the stream, as its FLV header does. The first fragment then waits
-// for the sequence header of each track, so that a second sequence header a moment later does not
-// replace the init segment. The wait ends after one second of the stream, or when 128 samples or
-// MaxWaitBytes wait. If the Muxer refuses the codec or the sequence header of a track, the wait for
-// that track ends at once.
+// for the sequence header of each announced track. Without the wait, the init segment would be
+// replaced when the sequence header of the other track arrives a moment later.
+//
+// The wait ends after one second of the stream, or when 128 samples or MaxWaitBytes wait. If the
+// Muxer refuses the codec or the sequence header of a track, the wait for that track ends at once.
 func Tracks(video, audio bool) Option {
 	return func(m *Muxer) { m.video.expected, m.audio.expected = video, audio }
 }
 
-// Fragment describes the fragment that WriteTag or Flush has appended. If several video frames were
-// complete, there are several fragments, each with one video frame and its audio, and Fragment
-// describes them together; see Muxer.Parts. If nothing was appended, Samples is 0.
+// Fragment describes the fragment that WriteTag or Flush has appended. If nothing was appended,
+// Samples is 0.
 //
-// Key is set if the fragment begins with a keyframe. For a fragment with only audio, Key is set in
-// three cases: the stream has no video, no video has been sent yet, or the next video frame will be
-// a keyframe because the previous one was lost. If video has only stopped, Key is not set, because
-// the next frame may refer to earlier frames.
+// If several video frames were complete, WriteTag or Flush has appended several fragments, each
+// with one video frame and its audio. The Fragment then describes all of them together; see
+// Muxer.Parts.
+//
+// Key is set if the fragment begins with a keyframe. If the fragment has only audio, Key is set in
+// three cases:
+//
+//   - The stream has no video.
+//   - No video has been sent yet.
+//   - The next video frame will be a keyframe, because the previous video frame was lost.
+//
+// If video has only stopped, Key is not set, because the next video frame may refer to earlier
+// frames.
 type Fragment struct {
 	Samples int  // number of video and audio frames
 	Key     bool // a viewer with the init segment can begin at this fragment
@@ -81,16 +96,24 @@ type Fragment struct {
 	KeyNext bool
 	// The init segment has changed since the previous fragment, or this is the first fragment.
 	NewInit bool
-	// Earliest decoding time, in whole milliseconds of the stream's own time.
+	// Earliest decoding time of the samples, in whole milliseconds. The time is the stream's own,
+	// which does not wrap around like the timestamps of FLV.
 	Start    time.Duration
 	Duration time.Duration // duration of the video, or of the audio if there is no video
 	Sequence uint32        // number of the last fragment, from 1
 }
 
-// Clock makes the Muxer call now when a tag arrives. Use it for live streams. If the timestamps
-// leap ahead, the Muxer then compares the leap with the time that has passed. If as much time has
-// passed, it accepts the leap at once. Otherwise the leap is not a pause. Without Clock, and for
-// other leaps, the Muxer accepts a leap only after later frames confirm it.
+// Clock sets a function that returns the current time, such as time.Now. The Muxer calls it when a
+// tag arrives. Use Clock for live streams.
+//
+// If the timestamps leap ahead, the Muxer compares the leap with the time that has passed:
+//
+//   - If as much time has passed, the Muxer accepts the leap as a pause in the stream: for video at
+//     once, and for audio after a few frames.
+//   - If less time has passed, the leap is no pause. After later frames have confirmed the leap,
+//     the stream continues without a pause.
+//
+// Without Clock, and for other leaps, the Muxer accepts a leap only after later frames confirm it.
 func Clock(now func() time.Time) Option {
 	return func(m *Muxer) { m.wall = now }
 }
@@ -131,12 +154,20 @@ func NewMuxer(opts ...Option) *Muxer {
 // returns an error. If the tag completes a fragment, WriteTag appends the fragment to dst, which
 // then owns it.
 //
-// WriteTag drops NAL units of length 0 from video frames, and ignores frames that decoders cannot
-// decode; see LeftOut. It also ignores tags other than video, audio and their sequence headers,
-// video before the first keyframe, and samples before their sequence header. A new sequence header
-// completes a fragment of all waiting samples. The next fragment then has NewInit set, unless the
-// old sequence header has returned by then. After a *CodecError, *ConfigError or *LimitError,
-// WriteTag has appended nothing, and the caller may continue with the next tag.
+// WriteTag ignores some tags:
+//
+//   - Tags other than video, audio and their sequence headers.
+//   - Video before the first keyframe.
+//   - Samples before the sequence header of their track.
+//   - Video frames that decoders cannot decode; see LeftOut.
+//
+// From other video frames, WriteTag drops NAL units of length 0.
+//
+// A new sequence header completes a fragment of all waiting samples. The next fragment then has
+// NewInit set, unless the old sequence header has returned by then.
+//
+// If the error is a *CodecError, *ConfigError or *LimitError, WriteTag has appended nothing, and
+// the caller may continue with the next tag.
 func (m *Muxer) WriteTag(dst *millrace.Chain, t flv.Tag, src *millrace.Chain) (Fragment, error) {
 	defer src.Release()
 	m.parts = m.parts[:0]
@@ -172,11 +203,15 @@ func (m *Muxer) WriteTag(dst *millrace.Chain, t flv.Tag, src *millrace.Chain) (F
 	return m.writeAudio(dst, t, &data)
 }
 
-// LeftOut returns the number of NAL units of length 0 that WriteTag has dropped, plus the number of
-// video frames that it has ignored. Some encoders send units of length 0, and decoders fail at
-// them. WriteTag ignores a frame that is not a sequence of NAL units, or contains no slice. If
-// there has been no good frame yet, or none for 10 seconds of the stream, the init segment has no
-// video, as if there were no sequence header.
+// LeftOut returns the sum of two numbers:
+//
+//   - The number of NAL units of length 0 that WriteTag has dropped. Some encoders send them, and
+//     decoders fail at them.
+//   - The number of video frames that WriteTag has ignored, because a frame is not a sequence of
+//     NAL units, or contains no slice.
+//
+// If WriteTag has ignored all video frames so far, or all video frames of the last 10 seconds of
+// the stream, the init segment has no video, as in a stream without video.
 func (m *Muxer) LeftOut() int64 { return m.leftOut }
 
 // Flush appends a fragment of all waiting samples to dst, which then owns it. If no samples wait,
@@ -196,7 +231,8 @@ func (m *Muxer) Flush(dst *millrace.Chain) Fragment {
 // WriteTag or Flush.
 func (m *Muxer) Parts() []FragmentInfo { return m.parts }
 
-// settle gives a time to all held samples. If full is set, no more samples can be held.
+// settle gives a time in the stream to all samples that have none yet. If full is set, the Muxer
+// has no room for more samples without a time.
 func (m *Muxer) settle(full bool) {
 	if m.video.conf != nil {
 		m.place(&m.video, m.clock.flush(m.times[:0], &m.clock.video, m.video.length(), full))
@@ -232,7 +268,9 @@ func (m *Muxer) track(t flv.Type) *track {
 	return &m.video
 }
 
-// configure processes a sequence header. It borrows record.
+// configure sets the codec parameters of track tr from a sequence header. If they change, it first
+// appends a fragment of all waiting samples to dst, and returns a description of that fragment.
+// record is the content of the sequence header; configure borrows it.
 func (m *Muxer) configure(dst *millrace.Chain, tr *track, t flv.Tag,
 	record *millrace.Chain) (Fragment, error) {
 	if n := record.Len(); n > maxRecord {
@@ -259,7 +297,8 @@ func (m *Muxer) configure(dst *millrace.Chain, tr *track, t flv.Tag,
 	return f, nil
 }
 
-// writeVideo takes ownership of data if it returns no error.
+// writeVideo adds a video frame. It returns a description of the fragment that it has appended to
+// dst, if any. It takes ownership of data if it returns no error.
 func (m *Muxer) writeVideo(dst *millrace.Chain, t flv.Tag, data *millrace.Chain) (Fragment, error) {
 	tr := &m.video
 	if tr.conf == nil || tr.conf.codec != t.Codec || m.needKey && !t.Key {
@@ -286,9 +325,11 @@ func (m *Muxer) writeVideo(dst *millrace.Chain, t flv.Tag, data *millrace.Chain)
 	return f, nil
 }
 
-// leaveOut handles a damaged frame t. If there has been no good frame for damagedWait, it appends a
-// fragment of all waiting samples to dst, which then owns it, and the next init segment has no
-// video.
+// leaveOut drops a damaged video frame.
+//
+// If all frames for longer than damagedWait were damaged, the next init segment has no video. In
+// that case, leaveOut appends a fragment of all waiting samples to dst, which then owns the
+// fragment.
 func (m *Muxer) leaveOut(dst *millrace.Chain, t flv.Tag) (f Fragment) {
 	m.needKey = m.needKey || t.Key
 	switch v := &m.clock.video; {
@@ -302,7 +343,8 @@ func (m *Muxer) leaveOut(dst *millrace.Chain, t flv.Tag) (f Fragment) {
 	return f
 }
 
-// writeAudio takes ownership of data if it returns no error.
+// writeAudio adds an audio frame. It returns a description of the fragment that it has appended to
+// dst, if any. It takes ownership of data if it returns no error.
 func (m *Muxer) writeAudio(dst *millrace.Chain, t flv.Tag, data *millrace.Chain) (Fragment, error) {
 	tr := &m.audio
 	if tr.conf == nil || data.Len() == 0 {
@@ -324,8 +366,8 @@ func (m *Muxer) writeAudio(dst *millrace.Chain, t flv.Tag, data *millrace.Chain)
 	return f, nil
 }
 
-// hold adds a sample to tr. It gives a time to all samples that the clock has a time for. It takes
-// ownership of data.
+// hold adds a sample to the track tr, and sets the decoding times of the samples that the Muxer can
+// place in the stream now. It takes ownership of data.
 func (m *Muxer) hold(tr *track, p *pace, t flv.Tag, data *millrace.Chain) {
 	var wall int64
 	if m.wall != nil {
@@ -337,7 +379,7 @@ func (m *Muxer) hold(tr *track, p *pace, t flv.Tag, data *millrace.Chain) {
 	m.place(tr, m.clock.add(m.times[:0], p, t.Timestamp, tr.length(), wall))
 }
 
-// place gives the times to the oldest held samples of tr.
+// place sets the decoding times of the oldest samples of tr that have none yet. times are in ms.
 func (m *Muxer) place(tr *track, times []int64) {
 	m.times = times
 	for i, ms := range times {
@@ -379,8 +421,9 @@ func (m *Muxer) ready() bool {
 	return (m.video.conf != nil || !m.video.expected) && (m.audio.conf != nil || !m.audio.expected)
 }
 
-// makeRoom is called before a sample of n bytes is added. If too many samples wait, it appends a
-// fragment of them. The Muxer then no longer waits for tracks, or for frames that confirm a time.
+// makeRoom makes room for another sample of n bytes. If too many samples wait, it appends a
+// fragment of them to dst. In that case, the Muxer no longer waits for announced tracks, or for
+// later frames that confirm a timestamp.
 func (m *Muxer) makeRoom(dst *millrace.Chain, n int) Fragment {
 	videos, videoBytes := m.video.waiting()
 	sounds, soundBytes := m.audio.waiting()

@@ -59,7 +59,8 @@ func (s *unitScanner) scan(data *millrace.Chain) bool {
 	return have == 0
 }
 
-// addEmpty adds a range to s.empty, or extends the last range.
+// addEmpty adds a range of bytes to s.empty, the parts of the frame to leave out. If the range
+// directly follows the last range, addEmpty extends the last range.
 func (s *unitScanner) addEmpty(from, to int) {
 	if n := len(s.empty); n > 0 && s.empty[n-1][1] == from {
 		s.empty[n-1][1] = to

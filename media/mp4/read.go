@@ -120,9 +120,12 @@ func (c *config) name() string {
 	return aacCodec(c.record)
 }
 
-// ReadFragment parses the head of the fragment at the start of b. If b is too short, need is the
-// number of bytes that ReadFragment needs: first 8, for the size of the moof, and then the moof and
-// 8 more. ReadFragment borrows b and allocates nothing.
+// ReadFragment parses the head of the fragment at the start of b. It borrows b and allocates
+// nothing.
+//
+// If b is too short, need is the number of bytes that ReadFragment needs. It is first 8, for the
+// size of the moof box. It is then the size of the moof box plus the 8 bytes of the mdat box's
+// header.
 func (m *Movie) ReadFragment(b []byte) (f FragmentInfo, need int, err error) {
 	if len(b) < 8 {
 		return f, 8, nil
@@ -172,14 +175,17 @@ func (m *Movie) ReadFragment(b []byte) (f FragmentInfo, need int, err error) {
 	return f, 0, nil
 }
 
-// maxApart is how far before the end of the Timeline a fragment may end. If a fragment ends
-// earlier, the Timeline restarts.
+// maxApart is the maximum distance from the end of an added fragment to the end of the Timeline, if
+// the fragment ends earlier. Audio and video may arrive in any order, so a fragment may end a
+// little earlier. If the distance is larger, the Timeline restarts.
 const maxApart = time.Minute
 
 // A Timeline measures how much of a stream the fragments have covered, although audio and video may
-// arrive in any order. It follows the video. A fragment with only audio advances the Timeline only
-// if the audio is further ahead of the video than in the latest fragment with both. The zero
-// Timeline is at the start.
+// arrive in any order. The zero Timeline is at the start.
+//
+// A fragment with video advances the Timeline to the end of its video. A fragment with only audio
+// advances the Timeline to the end of its audio, minus the time by which audio was ahead of video
+// in the latest fragment with both.
 type Timeline struct {
 	begun     bool
 	end, lead time.Duration
@@ -201,10 +207,12 @@ func (t *Timeline) Add(f FragmentInfo) (start, end time.Duration) {
 	return start, t.end
 }
 
-// AppendEarlier moves the fragment at the start of src to dst, which then owns it, and moves all
-// its times earlier by the given duration. The FragmentInfo f must be ReadFragment's. AppendEarlier
-// copies the head and shares the samples. If the samples of a track would begin before time 0, it
-// hides that track, unless it is the only one.
+// AppendEarlier moves the fragment at the start of src to dst, which then owns it, and subtracts
+// the duration from all its times. f is the result of ReadFragment for this fragment. AppendEarlier
+// copies the head (the moof box) and shares the samples.
+//
+// If the samples of a track would begin before time 0, AppendEarlier hides the track from players.
+// If no other track would be left, the track begins at time 0 instead.
 func (m *Movie) AppendEarlier(dst, src *millrace.Chain, f FragmentInfo, by time.Duration) {
 	if by != 0 {
 		head := make([]byte, 0, 512)
@@ -271,7 +279,7 @@ func (m *Movie) shiftTrack(traf []byte, by time.Duration) bool {
 	return true
 }
 
-// units converts d to a number of units, rounded. There are scale units per second.
+// units converts d to a number of units, rounded. scale is the number of units per second.
 func units(d, scale time.Duration) int64 {
 	return int64(d/time.Second*scale + (d%time.Second*scale+time.Second/2)/time.Second)
 }

@@ -17,8 +17,9 @@ type sample struct {
 	key      bool
 }
 
-// track collects samples. A sample is held until the clock gives it a time, and then open until the
-// next sample has a time. It is then done, because its duration is known.
+// track collects the samples of video or audio. A sample is held until the clock gives it a time.
+// It is then open until the next sample has a time, because its duration is not known before. After
+// that, it is done.
 type track struct {
 	id       uint32
 	conf     *config // nil before the first sequence header
@@ -40,10 +41,10 @@ type track struct {
 	// Audio only: see audioTime.
 	timed bool  // next is set
 	next  int64 // end of the newest frame: expected start of the next one
-	// Of the latest consecutive frames that were too far ahead of next, or too far behind it, the
-	// smallest distance.
+	// If the newest frames were all too far ahead of the expected start (next), or all too far
+	// behind it, drift is the smallest of their distances, in the track's units. Otherwise it is 0.
 	drift int64
-	far   int   // number of those frames
+	far   int   // number of these frames
 	debt  int64 // time to subtract from later frames, a little from each
 
 	// Invariant: each sample of done ends where the next one begins.
@@ -58,8 +59,9 @@ func (t *track) waiting() (samples, bytes int) {
 	return samples, t.heldData.Len() + t.doneData.Len() + t.openData.Len()
 }
 
-// close ends the open sample at the given time. The next sample may begin later, in another
-// fragment. Until then, players show the last video frame (ISO/IEC 14496-12, 8.8.12.1).
+// close ends the newest sample, if it has not ended yet, at the given time. The next sample may
+// begin later, in another fragment. Until then, players show the last video frame (ISO/IEC
+// 14496-12, 8.8.12.1).
 func (t *track) close(at int64) {
 	if !t.isOpen {
 		return
@@ -71,8 +73,8 @@ func (t *track) close(at int64) {
 	t.floor = at
 }
 
-// finish ends the open sample when no sample follows. Its duration is that of the previous video
-// frame, or that of an audio frame.
+// finish ends the newest sample when no sample follows. A video frame gets the duration of the
+// previous video frame, and an audio frame the usual duration of an audio frame.
 func (t *track) finish() {
 	if !t.isOpen {
 		return
@@ -88,8 +90,9 @@ func (t *track) step() int64 {
 	return int64(t.conf.step)
 }
 
-// length returns step in milliseconds, rounded up, but at most maxBack, because the duration of a
-// frame before a pause says nothing about the next frame.
+// length returns the expected duration of a frame, in milliseconds rounded up, but at most maxBack.
+// A longer duration was probably a pause after the newest frame, which says nothing about the next
+// frame.
 func (t *track) length() int64 {
 	scale := int64(t.conf.scale)
 	return min((t.step()*1000+scale-1)/scale, maxBack)
@@ -102,21 +105,23 @@ func (t *track) duration(samples int) time.Duration {
 	return toTime(last.at+int64(last.duration)-t.done[0].at, t.conf.scale)
 }
 
-// toTime converts n units, of which there are scale per second, to a Duration.
+// toTime converts n units to a Duration. scale is the number of units per second.
 func toTime(n int64, scale uint32) time.Duration {
 	s := int64(scale)
 	return time.Duration(n/s)*time.Second + time.Duration(n%s)*time.Second/time.Duration(s)
 }
 
-// start makes s the open sample. It takes ownership of data.
+// start makes s the newest sample of the track. The sample stays open, without a duration, until
+// the next sample begins. start takes ownership of data.
 func (t *track) start(s sample, data *millrace.Chain) {
 	t.open, t.isOpen = s, true
 	t.openData.Merge(data)
 	t.floor = s.at + 1
 }
 
-// rescale changes the track's units of time. It rounds floor up, so that samples do not overlap at
-// the change: the old sequence header may return, and viewers of earlier fragments then continue.
+// rescale changes the track's units of time; from and to are numbers of units per second. It rounds
+// up the minimum time of the next sample, so that samples do not overlap. This matters to viewers
+// of earlier fragments, who continue if the old sequence header returns.
 func (t *track) rescale(from, to uint32) {
 	t.usual, t.open = 0, sample{}
 	if from != to {
@@ -135,10 +140,13 @@ func (t *track) release() {
 
 // The duration of an audio frame comes from its number of samples, not from timestamps, because
 // encoders set the timestamp when a frame is complete, or give several frames the same timestamp.
-// There are two exceptions. If the timestamps of driftAhead consecutive frames are more than
-// maxDrift ahead, or those of driftBehind consecutive frames are that far behind, the times are
-// corrected. Timestamps that are ahead are better evidence: of several frames with the same
-// timestamp, all but the first are behind.
+// Timestamps correct the times of audio frames in two cases:
+//
+//   - The timestamps of driftAhead consecutive frames are more than maxDrift ahead of the times.
+//   - The timestamps of driftBehind consecutive frames are more than maxDrift behind the times.
+//
+// driftAhead is the smaller number, because timestamps that are ahead are better evidence. If
+// several frames have the same timestamp, all but the first are behind.
 const (
 	maxDrift    = 2 // in frames
 	driftAhead  = 4
@@ -154,10 +162,10 @@ func (t *track) time(ms int64) int64 {
 	return t.audioTime(ms)
 }
 
-// videoTime returns the decoding time for a video frame with the time ms in the stream. The time
-// may go back a little; see maxBack. Until it has caught up, each frame lasts half as long as
-// usual, because frames must not have the same decoding time, and frames of a millisecond would
-// look like a jump.
+// videoTime returns the decoding time for a video frame. The argument ms is the frame's time in the
+// stream, which may go back a little; see maxBack. Decoding times must not go back or repeat, so
+// each frame lasts half as long as usual until the decoding time and ms are equal again. Frames of
+// a millisecond would look like a jump.
 func (t *track) videoTime(ms int64) int64 {
 	if step := ms - t.last; t.open.size > 0 && step > 0 && (t.last == t.open.at || step < t.usual) {
 		t.usual = step

@@ -128,7 +128,7 @@ func ParseAMF(p []byte) ([]any, error) {
 	return list, nil
 }
 
-// An amfParser parses values from the start of rest.
+// An amfParser parses AMF values one after the other. rest is the data that is not parsed yet.
 type amfParser struct {
 	rest  []byte
 	count int // number of values parsed

@@ -101,9 +101,9 @@ func (c *ServerConn) setPaused(paused bool) {
 	c.status("NetStream.Unpause.Notify", "continuing with the newest video")
 }
 
-// isOther reports whether a command ends a stream other than that of the request. FCUnpublish has
-// the stream's name as its argument, and deleteStream has the number of the message stream.
-// closeStream arrives on the message stream itself.
+// isOther reports whether a command ends another stream than the requested one. FCUnpublish has the
+// stream's name as its argument, and deleteStream has the number of the message stream. closeStream
+// arrives on the message stream itself.
 func (c *ServerConn) isOther(command string, stream uint32, which any) bool {
 	switch which := which.(type) {
 	case string:
@@ -114,7 +114,8 @@ func (c *ServerConn) isOther(command string, stream uint32, which any) bool {
 	return command == "closeStream" && stream != 0 && stream != Stream && stream != c.stream
 }
 
-// endStream answers the end of the client's stream. It returns io.EOF if there was a request.
+// endStream answers a client that ends its stream. If the client has requested to publish or play,
+// endStream returns io.EOF.
 func (c *ServerConn) endStream(name string, transaction float64) error {
 	if c.request == nil {
 		if transaction != 0 {
@@ -157,7 +158,7 @@ func (c *ServerConn) call(stream uint32, name string, transaction float64, value
 	c.enc.appendBytes(&c.out, m, AppendAMF(AppendAMF(nil, name, transaction), values...))
 }
 
-// data writes a data message for the stream of the request.
+// data writes a data message with AMF values for the client's stream.
 func (c *ServerConn) data(values ...any) {
 	m := Message{Type: TypeData, ChunkStream: statusChunks, Stream: Stream}
 	c.enc.appendBytes(&c.out, m, AppendAMF(nil, values...))

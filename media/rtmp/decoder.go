@@ -86,8 +86,9 @@ type header struct {
 }
 
 // NewDecoder returns a Decoder that reads from r, and borrows r while it is used. The Size of r
-// must be at least 18; that of [millrace.NewReader] is 4096. For a message of more than maxMessage
-// bytes, Next returns a *LimitError. [Decoder.Release] releases unfinished messages.
+// must be at least 18; a Reader from [millrace.NewReader] has the Size 4096. For a message of more
+// than maxMessage bytes, Next returns a *LimitError. [Decoder.Release] releases unfinished
+// messages.
 func NewDecoder(r *millrace.Reader, maxMessage int) *Decoder {
 	d := &Decoder{r: r, pool: millrace.DefaultPool(), maxStreams: maxChunkStreams,
 		chunk: defaultChunkSize, copyBelow: copyBelow, streams: make(map[int]*chunkStream)}
@@ -101,15 +102,17 @@ func (d *Decoder) SetMaxMessage(n int) {
 	d.maxUnfinished = 2 * d.maxMessage
 }
 
-// setPool sets the Pool for all new blocks, including those for copies.
+// setPool sets the Pool for all new blocks, including the blocks for copies of small chunks.
 func (d *Decoder) setPool(p *millrace.Pool) {
 	d.r.SetPool(p)
 	d.pool = p
 }
 
-// limit sets the maximum number of bytes of one message, and of all unfinished messages together.
-// It also lowers the maximum number of chunk streams. It is for a client that does not publish. If
-// the unfinished messages are already too large, limit returns an error.
+// limit lowers the limits for a client that does not publish. The argument bytes is the maximum
+// size of one message, and of all unfinished messages together. limit also lowers the maximum
+// number of chunk streams to maxCommandStreams.
+//
+// If the unfinished messages are already too large, limit returns an error.
 func (d *Decoder) limit(bytes int) error {
 	d.maxMessage, d.maxUnfinished, d.maxStreams = bytes, bytes, maxCommandStreams
 	return d.fits(d.unfinished)
@@ -140,10 +143,13 @@ func (d *Decoder) Release() {
 // and Abort itself and does not return them. It returns the parts of an aggregate message one by
 // one, as copies.
 //
-// If the connection ends between two messages, the error is io.EOF. If it ends inside a message,
-// the error is io.ErrUnexpectedEOF. Other errors are a *LimitError, an error for an invalid header,
-// or an error of the source. With any error, dst is unchanged. After an error of the source, such
-// as a deadline, the caller may call Next again, and nothing is lost.
+// With any error, dst is unchanged. The errors are:
+//
+//   - io.EOF: the connection ends between two messages.
+//   - io.ErrUnexpectedEOF: the connection ends inside a message.
+//   - A *LimitError, or an error for an invalid header.
+//   - An error of the source, such as a deadline. The caller may then call Next again, and nothing
+//     is lost.
 func (d *Decoder) Next(dst *millrace.Chain) (Message, error) {
 	for {
 		if d.aggregate.body.Len() > 0 {
@@ -182,14 +188,15 @@ func (s *chunkStream) release() {
 	s.releaseRoom()
 }
 
-// releaseRoom releases the free memory for copies.
+// releaseRoom releases the free rest of the block that payload is copied to.
 func (s *chunkStream) releaseRoom() {
 	s.room.Release()
 	s.room = millrace.Draft{}
 }
 
-// appendCopy appends a copy of p to dst. It copies to room and, if that is full, to new blocks of
-// pool. The rest of the last block becomes room.
+// appendCopy appends a copy of p to dst. It copies into room, the free end of a block of memory. If
+// room is full, appendCopy takes a new block from pool, and the free end of that block becomes
+// room.
 func appendCopy(dst *millrace.Chain, room *millrace.Draft, pool *millrace.Pool, p []byte) {
 	for len(p) > 0 {
 		if len(room.Bytes()) == 0 {
@@ -229,8 +236,10 @@ func (d *Decoder) nextChunk() (*chunkStream, error) {
 	return s, nil
 }
 
-// readPart adds the bytes of the chunk's payload that have arrived to the message. If there are
-// none, it waits. A payload may arrive in small parts, with deadlines in between.
+// readPart adds the received bytes of the current chunk's payload to the message of s. If no bytes
+// have arrived, it waits for the first. If a deadline ends the wait, the caller may call readPart
+// again later. If copied is set, the message gets a copy of the bytes; otherwise it shares the
+// Reader's block.
 func (d *Decoder) readPart(s *chunkStream, copied bool) error {
 	if _, err := d.peek(1); err != nil {
 		return err
@@ -330,8 +339,9 @@ func (d *Decoder) nextHeader() (*chunkStream, error) {
 	return s, nil
 }
 
-// peekExtended checks for the extended timestamp of a header, which is at offset at. It returns its
-// length: 4, or 0 for a chunk of form 3 that does not repeat the timestamp.
+// peekExtended checks whether an extended timestamp follows a chunk's header, and returns its
+// length. at is the number of bytes before the timestamp. The length is 4, or 0 if a chunk of form
+// 3 does not repeat the timestamp.
 func (d *Decoder) peekExtended(next *header, form byte, at int) (n int, err error) {
 	if form < 3 {
 		p, err := d.peek(at + 4)
@@ -341,9 +351,9 @@ func (d *Decoder) peekExtended(next *header, form byte, at int) (n int, err erro
 		next.field = binary.BigEndian.Uint32(p[at:])
 		return 4, nil
 	}
-	// A sender may repeat the field, or send the time of the message. Other bytes are payload.
-	// Compare byte by byte, because the payload may be shorter than four bytes, and waiting for
-	// more could take long.
+	// A sender may repeat the timestamp field here, or send the timestamp of the message. If the
+	// bytes are neither, they are payload. Compare byte by byte, because the payload may be shorter
+	// than four bytes, and waiting for more could take long.
 	var field, time [4]byte
 	binary.BigEndian.PutUint32(field[:], next.field)
 	binary.BigEndian.PutUint32(time[:], next.message.Timestamp)
@@ -359,11 +369,12 @@ func (d *Decoder) peekExtended(next *header, form byte, at int) (n int, err erro
 	return 4, nil
 }
 
-// begin updates the timestamp when a message begins.
+// begin computes the timestamp of a message from the first chunk header of the message. form is the
+// form of that header (0 to 3).
 func (h *header) begin(form byte) {
 	if form < 3 {
-		// This is the difference to the next message, if that begins with form 3. After form 0, the
-		// difference is the timestamp itself, as specified.
+		// If the next message begins with form 3, its timestamp is this much later. After form 0,
+		// the difference is the timestamp itself, as specified.
 		h.delta = h.field
 	}
 	if form == 0 {
@@ -372,7 +383,8 @@ func (h *header) begin(form byte) {
 	h.message.Timestamp += h.delta
 }
 
-// peek peeks at n bytes inside a chunk. If it must wait, it starts the clock.
+// peek returns the next n bytes of a chunk without consuming them. If it must wait for bytes, it
+// starts the time limit for the message.
 func (d *Decoder) peek(n int) ([]byte, error) {
 	if d.clock != nil && d.r.Buffered() < n { // must wait inside a message
 		d.clock.start(time.Now())

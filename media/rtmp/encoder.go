@@ -87,8 +87,8 @@ func (e *Encoder) put(dst *millrace.Chain, h []byte) {
 	dst.Append(&r)
 }
 
-// appendNumber appends the first field of a header, which has the form and the chunk stream's
-// number.
+// appendNumber appends the first field of a chunk header to b. The field has the number of the
+// chunk stream (id), and a form from 0 to 3, which says how many fields follow.
 func appendNumber(b []byte, form byte, id int) []byte {
 	switch {
 	case id < 64:

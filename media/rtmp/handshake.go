@@ -106,7 +106,8 @@ func findDigest(c1 []byte) (digestPlace, bool) {
 // putDigest computes the digest of S1 and writes it to its place.
 func putDigest(s1 []byte, at digestPlace) { copy(s1[at.digest:], digestOf(s1, at, serverSecret)) }
 
-// digestOf returns the digest of p without the bytes at the digest's own place.
+// digestOf returns the digest of the handshake message p. The digest does not cover the bytes of p
+// in which the digest itself is stored.
 func digestOf(p []byte, at digestPlace, key []byte) []byte {
 	return hmacOf(key, p[:at.digest], p[at.digest+digestSize:])
 }

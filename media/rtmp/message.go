@@ -5,7 +5,7 @@ import "strconv"
 // Type is the type of a message.
 type Type uint8
 
-// The types that a Decoder or a ServerConn handles. Their methods also return messages of other
+// The message types that a Decoder or a ServerConn handles. Both also return messages of other
 // types.
 const (
 	TypeSetChunkSize     Type = 1

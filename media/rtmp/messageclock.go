@@ -10,8 +10,8 @@ type messageClock struct {
 	runs    bool
 }
 
-// start starts the time limit for a message with its first bytes at the given time. It does nothing
-// if the time limit of an older message is running, or if c is nil.
+// start starts the time limit for a message. at is the time at which the first bytes of the message
+// arrived. If the time limit of an older message is running, or if c is nil, start does nothing.
 func (c *messageClock) start(at time.Time) {
 	if c == nil || c.runs {
 		return
@@ -24,7 +24,8 @@ func (c *messageClock) start(at time.Time) {
 	}
 }
 
-// stop ends the time limit. It does nothing if c is nil.
+// stop ends the running time limit for a message. If no time limit is running, or if c is nil, stop
+// does nothing.
 func (c *messageClock) stop() {
 	if c != nil && c.runs {
 		c.runs = false
@@ -32,8 +33,8 @@ func (c *messageClock) stop() {
 	}
 }
 
-// settle is called when a message is complete. It restarts the clock for the oldest unfinished
-// message.
+// settle restarts the time limit for the oldest unfinished message. It is called when another
+// message is complete.
 func (d *Decoder) settle() {
 	if d.clock != nil && d.clock.runs {
 		d.clock.stop()
@@ -41,7 +42,7 @@ func (d *Decoder) settle() {
 	}
 }
 
-// countOldest starts the clock for the oldest unfinished message, if there is one.
+// countOldest starts the time limit for the oldest unfinished message, if there is one.
 func (d *Decoder) countOldest() {
 	var oldest *chunkStream
 	for _, s := range d.streams {

@@ -16,15 +16,18 @@ type Request struct {
 	// key there. Users type keys literally, so "+" and ";" are not decoded, and an invalid escape
 	// is left unchanged.
 	Query url.Values
-	// RawQuery has the same parameters as the client sent them, joined with "&".
+	// RawQuery has the parameters of the stream name, the application and the address as the client
+	// sent them, joined with "&".
 	RawQuery string
 	Client   string // name of the client program, as the client sent it
 }
 
-// newRequest combines the arguments of connect with those of publish or play. Some programs split
-// an address after its first level into application and stream name, and others before its last
-// level. newRequest returns the same Path for both. If a program splits an address at a slash in
-// the query, name is the rest of the query.
+// newRequest makes a Request from the arguments of the connect command and of the publish or play
+// command. name is the stream name.
+//
+// For the address rtmp://host/a/b/c, some programs send the application "a" and the stream name
+// "b/c", and others send "a/b" and "c". newRequest returns the Path "a/b/c" for both. If a program
+// splits the address at a slash in the query, name is the rest of the query.
 func newRequest(publish bool, connect Object, name string) *Request {
 	r := &Request{Publish: publish, Query: make(url.Values), Client: connect.text("flashVer")}
 	name, query, hasQuery := strings.Cut(name, "?")

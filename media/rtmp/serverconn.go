@@ -56,10 +56,13 @@ type ServerConn struct {
 	paused               bool
 }
 
-// NewServerConn returns a ServerConn that reads from r and writes to w. It borrows r and w. The
-// maximum size of a message is maxMessage bytes, but at most 16777215. The ServerConn announces
-// that size as its chunk size, or MaxAnnounced if that is smaller. A client that adopts the chunk
-// size sends each message in one chunk. [ServerConn.Release] releases the ServerConn's memory.
+// NewServerConn returns a ServerConn that reads from r and writes to w. It borrows r and w. Call
+// [ServerConn.Release] to release the ServerConn's memory.
+//
+// maxMessage is the maximum size of a message in bytes. A value above 16777215 means 16777215.
+//
+// The ServerConn announces this size to the client as the chunk size, but at most MaxAnnounced. A
+// client that adopts the chunk size sends each message of at most that size in one chunk.
 func NewServerConn(r *millrace.Reader, w io.Writer, maxMessage int) *ServerConn {
 	c := &ServerConn{r: r, w: w, dec: NewDecoder(r, maxCommand),
 		maxMessage: min(maxMessage, maxBody), window: windowSize}
@@ -201,10 +204,15 @@ func (c *ServerConn) Received() uint64 { return c.dec.Received() }
 // Paused reports whether a playing client has paused.
 func (c *ServerConn) Paused() bool { return c.paused }
 
-// Next appends the body of the next audio, video or data message to dst, which then owns it. When
-// Paused changes, Next returns a message of TypeCommand without a body. It handles all other
-// messages itself. If the client ends the stream, the error is io.EOF. If the connection ends
-// before that, the error is io.ErrUnexpectedEOF. Other errors are from [Decoder.Next].
+// Next appends the body of the next audio, video or data message to dst, which then owns the body.
+// If a playing client pauses or resumes, so that [ServerConn.Paused] changes, Next returns a
+// message of TypeCommand without a body. Next handles all other messages itself.
+//
+// The errors are:
+//
+//   - io.EOF: the client has ended the stream.
+//   - io.ErrUnexpectedEOF: the connection has ended before the end of the stream.
+//   - Another error of [Decoder.Next], or an error of the writer.
 func (c *ServerConn) Next(dst *millrace.Chain) (Message, error) {
 	for {
 		m, err := c.read()

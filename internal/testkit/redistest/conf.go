@@ -66,8 +66,8 @@ func Password(password string) Option {
 	return func(c *config) { c.password = password }
 }
 
-// TLS makes the server accept only TLS on its port. The TLS of [Server.Endpoint] trusts its
-// certificate.
+// TLS makes the server accept only TLS on its port. The tls.Config in [Server.Endpoint] trusts the
+// server's certificate.
 func TLS() Option {
 	return func(c *config) { c.tls = true }
 }

@@ -20,8 +20,8 @@ type Endpoint struct {
 	TLS      *tls.Config // nil without TLS
 }
 
-// The time limits of one attempt. They are short, so that a poll does not wait long for a paused
-// server.
+// Time limits for one connection attempt and for one reply. They are short, so that a caller that
+// polls a server does not wait long while the server is paused.
 const (
 	dialTimeout  = time.Second
 	replyTimeout = 5 * time.Second

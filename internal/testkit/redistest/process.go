@@ -53,7 +53,9 @@ func (p *process) run(path string, args ...string) error {
 
 func (p *process) pid() int { return p.cmd.Process.Pid }
 
-// output returns the output after offset from, but at most its last shownLog bytes.
+// output returns the last part of the program's output. from is the offset in the output at which
+// this part begins. If the part is longer than shownLog bytes, output returns only its last
+// shownLog bytes.
 func (p *process) output(from int64) string {
 	size := p.written()
 	from = max(from, size-shownLog)
@@ -117,7 +119,8 @@ func (p *process) end(sig syscall.Signal) {
 func removeAtExit(dir string) error {
 	shell := exec.Command("/bin/sh", "-c",
 		`trap "" INT TERM HUP; cat >/dev/null; rm -rf "$1" || { sleep 1; rm -rf "$1"; }`, "sh", dir)
-	// The pipe stays open until this process ends, because atExit keeps a reference to it.
+	// The shell waits until its input pipe is closed. The pipe stays open until this process ends,
+	// because the variable atExit keeps a reference to it.
 	if _, err := shell.StdinPipe(); err != nil {
 		return err
 	}
@@ -125,5 +128,6 @@ func removeAtExit(dir string) error {
 	return shell.Start()
 }
 
-// atExit keeps the garbage collector from closing the pipes.
+// atExit holds the shells that removeAtExit has started, so that the garbage collector does not
+// close their input pipes.
 var atExit []*exec.Cmd

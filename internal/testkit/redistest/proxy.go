@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// direction is the direction in which bytes are sent.
+// direction is one of the two directions of a connection.
 type direction int
 
 const (
@@ -14,11 +14,13 @@ const (
 	toClient                  // from the server to the client
 )
 
-// Rule is an action of a [Proxy] on a connection. The Proxy counts the bytes in one direction and
-// does the action once on each connection: after the nth byte, or before the first byte if n is 0.
+// Rule is an action of a [Proxy] on a connection, for example to cut it. A Rule is for one
+// direction. The Proxy counts the bytes in that direction, and does the action once on each
+// connection: after n bytes, or before the first byte if n is 0. n is the argument of [CutRequest],
+// [CutReply] and similar functions.
 //
-// On a later connection, the count starts with the connection. On a connection that is already
-// open, it starts with [Proxy.Set]. [Rule.On] makes the count start later.
+// [Proxy.Set] starts the count on each open connection. On a new connection, the count starts with
+// the first byte. [Rule.On] makes the count start later.
 type Rule struct {
 	dir   direction
 	at    int64
@@ -55,19 +57,23 @@ func SwallowReply(n int64) Rule {
 	return Rule{dir: toClient, at: n, act: func(l *link, r *proxyRule) { l.silence(r.dir) }}
 }
 
-// On returns a Rule that starts to count after marker in the connection's requests. A Rule for
-// replies starts with the next byte of a reply after that. On("GET"), for example, does not count a
-// client's greeting, which may have any size. Use On only for clients that wait for each reply
-// before they send the next request, because the Proxy does not know which reply belongs to which
-// request.
+// On returns a Rule that starts to count bytes when marker has appeared in the connection's
+// requests. A Rule for requests counts from the byte after the marker. A Rule for replies counts
+// from the next reply byte after the Proxy has read the marker. For example, On("GET") does not
+// count a client's greeting, which may have any size.
+//
+// Use On only for clients that wait for each reply before they send the next request, because the
+// Proxy does not know which reply belongs to which request.
 func (r Rule) On(marker string) Rule {
 	r.on = []byte(marker)
 	return r
 }
 
-// Once returns a Rule that cuts only the first connection, so that the client's next try succeeds.
-// Do not use Once with a call that the client has abandoned, because the bytes of such a call are
-// still counted.
+// Once returns a Rule that cuts only the first connection that reaches the Rule's number of bytes.
+// The client's next try then succeeds.
+//
+// Do not use Once if the client may abandon a call, because the Proxy also counts the bytes of the
+// abandoned call.
 func (r Rule) Once() Rule {
 	r.once = true
 	return r
@@ -92,7 +98,7 @@ type Proxy struct {
 	requests int64
 }
 
-// A proxyRule is a Rule of a Proxy until the next Set.
+// A proxyRule is a Rule that a Proxy applies. [Proxy.Set] replaces all of them.
 type proxyRule struct {
 	Rule
 	released chan struct{}
@@ -199,7 +205,7 @@ type link struct {
 	mute  [2]bool // drop the bytes of that direction
 }
 
-// begin restarts the counts of all rules. The caller holds p.mu.
+// begin restarts the byte counts of all rules on this connection. The caller holds the Proxy's mu.
 func (l *link) begin() {
 	l.marks = nil
 	for _, r := range l.p.rules {
@@ -259,8 +265,8 @@ func (l *link) hold(r *proxyRule) {
 	}
 }
 
-// copyLoop forwards one direction until its source ends, and applies the rules. It ignores errors
-// of the destination, because the copyLoop of the other direction detects them.
+// copyLoop forwards the bytes of one direction until the sender ends, and applies the Proxy's
+// rules. It ignores write errors, because the copyLoop of the other direction detects them.
 func (l *link) copyLoop(dir direction, from net.Conn) {
 	piece := make([]byte, pieceSize)
 	for {
@@ -289,8 +295,9 @@ func (l *link) copyLoop(dir direction, from net.Conn) {
 	}
 }
 
-// arm starts the counts of the rules with a marker that ends in p. It must be called before p is
-// forwarded, because the server may answer p at once.
+// arm looks for the rules' markers in the requests (see [Rule.On]). When the marker of a rule
+// appears, the count of the rule starts. p is the next bytes of the requests. Call arm before p is
+// forwarded, because the server may reply to p at once.
 func (l *link) arm(p []byte) {
 	l.p.mu.Lock()
 	defer l.p.mu.Unlock()
@@ -299,9 +306,13 @@ func (l *link) arm(p []byte) {
 	}
 }
 
-// next returns the first rule that applies within the next size bytes, and the number of bytes
-// before it. If there is none, it returns nil and size. It counts the bytes that it returns. If the
-// direction is mute, it returns nil and 0.
+// next returns the next rule to apply in a direction, and the number of bytes to forward before the
+// rule's action. size is the number of bytes that have arrived.
+//
+//   - If no rule applies to these bytes, next returns nil and size.
+//   - If the direction is muted (its bytes are dropped), next returns nil and 0.
+//
+// next adds the bytes to forward to the counts of all rules.
 func (l *link) next(dir direction, size int) (rule *proxyRule, n int) {
 	l.p.mu.Lock()
 	defer l.p.mu.Unlock()
@@ -346,18 +357,19 @@ func (l *link) reply(p []byte) {
 	_, _ = l.client.Write(p)
 }
 
-// A mark is the count of one rule on one connection.
+// A mark counts the bytes of one connection for one rule.
 type mark struct {
 	rule   *proxyRule
 	armed  bool  // the rule's marker has been found, or it has none
 	done   bool  // the action is done; until then, passed ≤ at
 	passed int64 // bytes so far; negative before the end of the marker
-	// tail is the end of the requests so far, which may be the start of the marker. len(tail) <
-	// len(on).
+	// tail is the end of the requests so far, which may be the start of the rule's marker. It is
+	// shorter than the marker.
 	tail []byte
 }
 
-// arm looks for the marker in p, which the caller forwards next.
+// arm looks for the rule's marker in the requests. When the marker appears, the count of the rule
+// starts. p is the next bytes of the requests, which the caller then forwards.
 func (m *mark) arm(p []byte) {
 	if m.armed {
 		return

@@ -12,11 +12,14 @@ import (
 // MasterName is the name of the master in a sentinel's configuration.
 const MasterName = "mymaster"
 
-// sentinelTimings replaces the sentinel's timings, in milliseconds, which are made for networks of
-// machines. The ping period must be more than 200 ms: a replica can replace a master that is down
-// only if the replica's INFO is no older than five ping periods, and the sentinel requests INFO
-// every second, regardless of the info-period. The last two timings prevent "tilt", in which the
-// sentinel does nothing for half a minute after a delay of two seconds on a busy machine.
+// sentinelTimings is the command that replaces the sentinel's timings, which are made for networks
+// of machines. The values are in milliseconds.
+//
+//   - The ping-period must be more than 200. A replica can replace a master that is down only if
+//     the replica's INFO is no older than five ping periods. The sentinel then requests INFO every
+//     second, regardless of the info-period.
+//   - The tilt-trigger and the tilt-period prevent "tilt", in which the sentinel does nothing for
+//     half a minute after a delay of two seconds on a busy machine.
 var sentinelTimings = []any{
 	"SENTINEL", "DEBUG",
 	"info-period", 100, "ping-period", 500, "publish-period", 100, "ask-period", 100,
@@ -72,9 +75,9 @@ func (s *Sentinel) Promote(t testing.TB) {
 		if addr := list(reply); len(addr) == 2 && addr[1] == strconv.Itoa(s.replica.port) {
 			return nil
 		}
-		// The error is INPROG during a failover, and NOGOODSLAVE if the sentinel does not know
-		// enough about the replica. If it sees that only during a failover, it stops, and the
-		// command must be sent again.
+		// The error is INPROG during a failover. It is NOGOODSLAVE if the sentinel does not know
+		// enough about the replica. If the sentinel finds only during the failover that it does not
+		// know enough, the failover stops, and the command must be sent again.
 		if _, err = s.server.do(ctx, "SENTINEL", "FAILOVER", MasterName); err == nil {
 			err = errors.New("it has begun")
 		}

@@ -270,7 +270,7 @@ func (s *Server) awaitSync(t testing.TB) {
 
 func (s *Server) String() string { return filepath.Base(s.path) + " at " + s.Addr() }
 
-// show logs the server's later output if t fails.
+// show logs what the server writes after the call of show, but only if the test fails.
 func (s *Server) show(t testing.TB) {
 	from := s.written()
 	t.Cleanup(func() {
@@ -280,18 +280,20 @@ func (s *Server) show(t testing.TB) {
 	})
 }
 
-// shared has the server of Shared and the cluster of SharedCluster.
+// shared holds the server and the cluster that all tests of a package share; see Shared and
+// SharedCluster.
 var shared struct {
 	sync.Mutex
 	server  *Server
 	cluster *Cluster
 }
 
-// Shared returns a server that all tests of a package share. The first call starts it, and it ends
-// with the test binary. It has no goroutine and no file, so that [leaktest.Main] finds no leak.
+// Shared returns a server that all tests of a package share. The first call starts the server, and
+// the server ends with the test binary. It has no goroutine and no file, so that [leaktest.Main]
+// finds no leak.
 //
-// Tests must use different keys, and must not change the server's configuration. If t fails, it
-// shows the server's output since the call of Shared.
+// Tests must use different keys, and must not change the server's configuration. If the test fails,
+// Shared shows the server's output since the call of Shared.
 //
 // [leaktest.Main]: github.com/millrace-io/millrace/internal/testkit/leaktest.Main
 func Shared(t testing.TB) *Server {

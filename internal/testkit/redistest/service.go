@@ -21,7 +21,8 @@ type service struct {
 }
 
 // start listens on a new port. It calls serve with each connection, in a new goroutine; serve owns
-// the connection. When the test ends, start closes everything in open and waits for the goroutines.
+// the connection. When the test ends, start closes the connections that are registered with add,
+// and waits for the goroutines.
 func (s *service) start(t testing.TB, serve func(net.Conn)) {
 	t.Helper()
 	ln, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
@@ -53,7 +54,8 @@ func (s *service) start(t testing.TB, serve func(net.Conn)) {
 	})
 }
 
-// add adds c to open, to be closed when the test ends. If the test has ended, add closes c at once.
+// add registers c to be closed when the test ends. If the test has already ended, add closes c at
+// once.
 func (s *service) add(c io.Closer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -63,7 +65,7 @@ func (s *service) add(c io.Closer) {
 	}
 }
 
-// remove removes a closed connection from open.
+// remove undoes add for a connection that has been closed.
 func (s *service) remove(c io.Closer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

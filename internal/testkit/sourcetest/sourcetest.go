@@ -1,5 +1,5 @@
-// Package sourcetest has an io.Reader that is as irregular as a connection, and one without an end,
-// for tests of decoders.
+// Package sourcetest has two io.Readers for tests of decoders: one is as irregular as a connection,
+// and the other has no end.
 package sourcetest
 
 import (
@@ -8,17 +8,17 @@ import (
 	"math/rand/v2"
 )
 
-// ErrUnsteady is returned by an Unsteady between bytes. Reading can continue after it.
+// ErrUnsteady is an error that [Unsteady.Read] returns now and then. Reading can continue after it.
 var ErrUnsteady = errors.New("sourcetest: nothing for now")
 
-// Unsteady returns the bytes of Rest in portions of any size, between empty reads and errors. It
-// returns io.EOF with the last bytes.
+// Unsteady is an io.Reader that returns the bytes of Rest in portions of random size. Some reads
+// return no bytes, or ErrUnsteady. Unsteady returns io.EOF with the last bytes.
 type Unsteady struct {
 	Rest string
 	Rand *rand.Rand
 }
 
-// Read implements io.Reader.
+// Read reads the next portion of Rest into p. It may return no bytes, or ErrUnsteady.
 func (u *Unsteady) Read(p []byte) (int, error) {
 	switch u.Rand.IntN(6) {
 	case 0:
@@ -43,7 +43,7 @@ type Loop struct {
 	at    int
 }
 
-// Read implements io.Reader. It fills p.
+// Read fills p with the next bytes of the loop. It never fails.
 func (l *Loop) Read(p []byte) (n int, err error) {
 	for n < len(p) {
 		m := copy(p[n:], l.Bytes[l.at:])
