@@ -31,8 +31,8 @@ func serveCommand() *cobra.Command {
   /                         a page with all streams, for browsers
   /metrics  /healthz        for Prometheus and monitors
 
-By default the server is reachable from this machine only. With --listen, --rtmp or --rtmps it is reachable from others;
-publishing and writing blobs then need --publish-token.
+By default the server is reachable from this machine only. If --listen, --rtmp or --rtmps has an address that other
+machines can reach, publishing needs --publish-token, --token-key or --hook, and writing blobs needs --publish-token.
 
 Each flag can also be set in the environment, as in MILLRACE_MAX_VIEWERS, or in the YAML file of --config, as in
 max-viewers. Flags override the environment, which overrides the file. SIGHUP reads the file again. SIGUSR2 replaces the
@@ -41,7 +41,7 @@ process by a new one, which inherits the listeners.`,
   millrace serve --demo
 
   # Publish a file as a live stream, and watch it
-  ffmpeg -re -i film.mp4 -c copy -f flv -flvflags no_duration_filesize -send_expect_100 1 -method POST http://127.0.0.1:8080/live/film
+  ffmpeg -re -i film.mp4 -c copy -f flv -flvflags no_duration_filesize -send_expect_100 1 http://127.0.0.1:8080/live/film
   ffplay http://127.0.0.1:8080/live/film.flv
 
   # Serve a directory, and download a file (with -C - curl resumes a download)
@@ -58,7 +58,7 @@ process by a new one, which inherits the listeners.`,
 
   # Everyone may watch, and publishers need the token
   ` + variable("publish-token") + `=secret millrace serve --listen :8080
-  ffmpeg ... -headers "Authorization: Bearer secret" -send_expect_100 1 -method POST http://example.org:8080/live/film`,
+  ffmpeg ... -headers "Authorization: Bearer secret" -send_expect_100 1 http://example.org:8080/live/film`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := cfg.read(); err != nil {

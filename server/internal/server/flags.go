@@ -61,7 +61,7 @@ func (c *Config) Flags() []FlagGroup {
 		}},
 		{"Who may publish and watch", []Flag{
 			{Name: "publish-token", Value: &c.PublishToken, Secret: true, Page: "access.md",
-				Help: "token for publishers; required if other machines can reach the listener"},
+				Help: "token for publishers; where other machines can reach the listener, publishing needs it, --token-key or --hook"},
 			{Name: "read-token", Value: &c.ReadToken, Secret: true, Page: "access.md",
 				Help: "token for viewers and all other readers; without it everyone may read; the publish token is accepted, too"},
 			{Name: "admin-token", Value: &c.AdminToken, Secret: true, Page: "admin.md",

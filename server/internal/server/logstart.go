@@ -67,7 +67,8 @@ func (s *Server) logStart(l Listeners) {
 	}
 }
 
-// warnOfTokens logs a warning for each token that must be escaped in a URL.
+// warnOfTokens logs a warning for each token that must be escaped in a URL, and for private keys
+// that the server does not need.
 func (s *Server) warnOfTokens(cfg *Config) {
 	for _, t := range []struct{ flag, token string }{
 		{"publish-token", cfg.PublishToken}, {"read-token", cfg.ReadToken},
@@ -77,6 +78,10 @@ func (s *Server) warnOfTokens(cfg *Config) {
 			s.log.Warn("the token has characters that addresses and programs may change: "+
 				"escape them in addresses, or choose letters, digits and -._~", "flag", "--"+t.flag)
 		}
+	}
+	if ids := s.gate.Policy().Keys.PrivateIDs(); len(ids) > 0 {
+		s.log.Warn("the file of --token-key has private keys: keep these with the program that signs, "+
+			"and give the server only the public keys", "keys", ids)
 	}
 }
 

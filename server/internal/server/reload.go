@@ -1,6 +1,8 @@
 package server
 
 import (
+	"reflect"
+
 	"github.com/millrace-io/millrace/server/internal/access"
 )
 
@@ -19,6 +21,9 @@ func (s *Server) Reload(cfg *Config) {
 	opens := next.Read != "" && cfg.ReadToken == ""
 	next.Publish, next.Read = cfg.PublishToken, cfg.ReadToken
 	if keys, err := cfg.tokenKeys(); err == nil {
+		if !reflect.DeepEqual(keys, next.Keys) {
+			s.log.Info("the keys of signed tokens were read again", "keys", keys.IDs())
+		}
 		next.Keys = keys
 	} else {
 		s.log.Error("the keys of signed tokens cannot be used: those before are in force", "reason",

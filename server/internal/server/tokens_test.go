@@ -2,6 +2,9 @@ package server
 
 import (
 	"context"
+	"crypto/ed25519"
+	"crypto/x509"
+	"encoding/base64"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -136,9 +139,22 @@ func TestSignedTokens(t *testing.T) {
 		video); res.Status != 200 {
 		t.Errorf("after a file that cannot be used: %d %s", res.Status, res.Body)
 	}
+	der, err := x509.MarshalPKCS8PrivateKey(ed25519.NewKeyFromSeed(make([]byte, 32)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	writeKeys(t, file, next, "signs EdDSA "+base64.StdEncoding.EncodeToString(der))
+	f.Reload(&cfg)
+	f.Reload(&cfg)
 	log := f.Log.String()
 	if !strings.Contains(log, "those before are in force") {
 		t.Error("the log does not say that the file cannot be used")
+	}
+	if n := strings.Count(log, "the keys of signed tokens were read again"); n != 3 {
+		t.Errorf("%d lines about changed keys, want 3:\n%s", n, log)
+	}
+	if !strings.Contains(log, "has private keys") || !strings.Contains(log, "keys=[signs]") {
+		t.Errorf("no warning of a private key in the log:\n%s", log)
 	}
 	for _, secret := range []string{publish, read, strings.Fields(old)[2], strings.Fields(next)[2],
 		"mine"} {

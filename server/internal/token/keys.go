@@ -130,6 +130,25 @@ func parseKey(id, alg, text string) (key, error) {
 	return key{}, errors.New("the second word is not HS256 or EdDSA: want KID ALG KEY")
 }
 
+// IDs returns the key ids, in the order of the file.
+func (k Keys) IDs() (ids []string) {
+	for i := range k {
+		ids = append(ids, k[i].id)
+	}
+	return ids
+}
+
+// PrivateIDs returns the ids of the keys of a pair that include the private key. A program that
+// only verifies tokens should not have these.
+func (k Keys) PrivateIDs() (ids []string) {
+	for i := range k {
+		if k[i].method == jwt.SigningMethodEdDSA && k[i].private != nil {
+			ids = append(ids, k[i].id)
+		}
+	}
+	return ids
+}
+
 // Sign returns t as a JWT signed with the first key of k.
 func (k Keys) Sign(t Token) (string, error) {
 	if err := t.check(); err != nil {
