@@ -2,18 +2,21 @@ package millrace
 
 import "sync/atomic"
 
-// block is one piece of a Pool's memory, with a reference count. The references are called shares.
+// A block is one piece of a Pool's memory with a reference count. The counted references are called
+// shares. They are held by Refs, and by the block's writer: the Draft or Reader that fills the
+// block.
 //
 // Invariants, while at least one share is held:
 //
 //	0 ≤ used ≤ len(buf)
-//	count(state) = shares held by all Refs + shares held by the block's writer (a Draft or a Reader) > 0
+//	count(state) = shares held by all Refs + shares held by the block's writer > 0
 //
-// buf[:used] may be visible through shares and never changes. buf[used:] belongs to the writer. If
-// there is no writer any more, it belongs to the holder of all the shares (see Chain.AppendCopy).
+// The bytes buf[:used] may be visible through shares and never change. Only the writer may change
+// buf[used:]. After the writer has given up its shares, a holder of all shares may write there (see
+// Chain.AppendCopy).
 //
-// state packs two numbers into one word, so that one atomic operation can check the generation and
-// change the count:
+// The field state packs two numbers into one word, so that one atomic operation can check the
+// generation and change the count:
 //
 //	bits 63..32  generation: how often this memory has gone back to its Pool
 //	bits 31..0   count: shares that are held; in an idle block, the shares of its next owner
@@ -44,13 +47,13 @@ const (
 	// allocator aligns an object of this size to it.
 	cacheLine = 64
 
-	// stock is the number of shares that are added to a block's share count at once. A Ref, Draft
-	// or Reader that needs more shares gets this many.
+	// stock is the number of references that are added to a block's reference count at once. A Ref,
+	// Draft or Reader that needs more references gets this many.
 	stock = 256
 
-	// countLimit is the maximum number of shares (references) of one block. It is half of the range
-	// of the 32-bit share count. buy panics at this limit, long before the count overflows. Eight
-	// million owners can each have added 256 shares (stock).
+	// countLimit is the number of references to one block at which the program panics. The
+	// reference count has 32 bits. The limit is half of its range, so the panic comes long before
+	// an overflow.
 	countLimit = 1 << 31
 )
 
@@ -61,9 +64,9 @@ const oversize = -1
 func generation(state uint64) uint32 { return uint32(state >> 32) }
 func count(state uint64) uint32      { return uint32(state) }
 
-// lend prepares the block for a new owner, who may write to all of it and holds its first 256
-// shares (stock). It returns the block's generation, which counts how often the block has returned
-// to its Pool.
+// lend prepares an unused block for a new owner and returns the block's generation: how often the
+// block has returned to its Pool. The new owner may write to the whole block. It starts with 256
+// references to the block (stock).
 func (b *block) lend() uint32 {
 	b.used = 0
 	return generation(b.state.Load())
@@ -80,21 +83,23 @@ func newBlock(p *Pool, class int8, size int) *block {
 // occur in correct code, because the share count does not show which code released a block twice.
 const advice = "; build with -tags invariants to see where it was taken and released"
 
-// check panics if the block has returned to its Pool since lend returned the generation gen.
+// check panics if the block has returned to its Pool since the caller got it. gen is the number of
+// earlier returns, as lend returned it.
 func (b *block) check(gen uint32) {
 	if generation(b.state.Load()) != gen {
 		panic("millrace: use of a share after its block went back to the pool" + advice)
 	}
 }
 
-// buy adds n to the share count. The caller must hold at least one share.
+// buy adds n to the block's reference count. The caller must already hold a reference to the block.
+// buy panics if the count reaches countLimit.
 func (b *block) buy(n uint32) {
 	if count(b.state.Add(uint64(n))) >= countLimit {
 		panic("millrace: more than 2147483648 shares of one block")
 	}
 }
 
-// rejoin adds n to the share count of the block, for a caller that holds no share. gen is the
+// rejoin adds n to the block's reference count, for a caller that holds no reference. gen is the
 // block's generation, which lend returned. If the block has returned to its Pool since lend was
 // called, rejoin returns false.
 func (b *block) rejoin(gen, n uint32) bool {
@@ -109,21 +114,24 @@ func (b *block) rejoin(gen, n uint32) bool {
 	}
 }
 
-// setUsed atomically sets the number of bytes of the block that are in use. The block's writer
-// calls setUsed when other holders of shares may read the number at the same time.
+// setUsed sets the number of bytes of the block that are in use. Only the block's writer calls it.
+// The number is set atomically, because other holders of references to the block may read it at the
+// same time.
 func (b *block) setUsed(n int) { atomic.StoreUint32(&b.used, uint32(n)) }
 
-// endsAt reports whether the bytes in use end at offset end. If they do, a caller that holds all
-// shares of the block may write to buf[end:]. (A Reader that waits for a socket without holding a
-// share marks all of buf as in use, so that no other holder writes to it.)
+// endsAt reports whether the bytes in use end at offset end of the block. If they do, a caller that
+// holds all references to the block may append bytes there.
+//
+// A Reader holds no reference while it waits for its socket. It marks the whole block as in use, so
+// that other holders of references do not append to their bytes.
 func (b *block) endsAt(end uint32) bool { return atomic.LoadUint32(&b.used) == end }
 
-// sole reports whether the caller's n shares are all the shares of the block.
+// sole reports whether the caller's n references are all the references to the block.
 func (b *block) sole(n uint32) bool { return count(b.state.Load()) == n }
 
-// release gives back n shares of the block. When the last share is given back, the block returns to
-// its Pool. If the block has already returned to its Pool since lend returned the generation gen,
-// release panics.
+// release gives back n references to the block. When the last reference is given back, the block
+// returns to its Pool. gen is the block's generation, which lend returned. If the block has already
+// returned to its Pool since lend was called, release panics.
 func (b *block) release(gen, n uint32) {
 	s := b.state.Load()
 	if generation(s) != gen {

@@ -272,8 +272,8 @@ func (c *Chain) Discard(n int) {
 	}
 }
 
-// Release returns every share and leaves c empty and ready for new bytes. Releasing an empty Chain
-// does nothing.
+// Release gives up the Chain's references to all of its bytes. It leaves the Chain empty and ready
+// for new bytes. Releasing an empty Chain does nothing.
 func (c *Chain) Release() {
 	pieces := c.pieces()
 	if len(pieces) > 0 {

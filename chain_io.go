@@ -194,8 +194,8 @@ func (c *Chain) writePieces(w io.Writer, shortest int) (total int64, err error) 
 	return total, err
 }
 
-// vector holds the slices for one writev. Vectors are reused. net.Buffers.WriteTo removes slices
-// from rest, and all keeps the memory for the next writev.
+// A vector is memory for the slices of one writev, which is reused. WriteTo shortens the field rest
+// while it writes. The field all keeps the whole memory for the next writev.
 type vector struct {
 	all  [][]byte
 	rest net.Buffers

@@ -22,8 +22,8 @@ type Buffer interface {
 	// If there is no room, Writable returns nil and does not change the frame. Writable(0) returns
 	// an empty slice that is not nil.
 	Writable(n int) []byte
-	// Take ends the frame and returns it. The caller owns the Slice and releases it. For an empty
-	// frame, the Slice is empty.
+	// Take returns the frame that has been written, as a Slice that the caller owns and releases.
+	// The next write begins a new frame. If nothing was written, the Slice is empty.
 	Take() Slice
 	// Data returns the first n bytes of the frame, or all of it if there are fewer.
 	Data(n int) []byte
@@ -43,7 +43,7 @@ type Buffer interface {
 	// the AEAD's tag. It borrows nonce and additionalData, which may be among the excluded bytes.
 	// If it returns the AEAD's error, it truncates the frame to the excluded bytes.
 	Open(aead cipher.AEAD, nonce, additionalData []byte) error
-	// Droppable reports whether every Slice of the Buffer's own memory has been released.
+	// Droppable reports whether all Slices in memory that belongs to the Buffer have been released.
 	Droppable() bool
 	// Write appends a copy of p to the frame. It borrows p, which may be bytes of the frame. If
 	// there is no room, it writes nothing and returns ErrFull.
@@ -55,7 +55,7 @@ var (
 	_ Buffer = (*Heap)(nil)
 )
 
-// A frame is the frame that is being written.
+// A frame holds the bytes that a Buffer is assembling, until Take returns them as a Slice.
 type frame struct {
 	mem        []byte
 	begin, end int // the frame is mem[begin:end]

@@ -50,13 +50,13 @@ func (h *Heap) Seal(aead cipher.AEAD, nonce, additionalData []byte) error {
 	return nil
 }
 
-// Take ends the frame and returns it. The caller owns the Slice and releases it.
+// Take returns the frame that has been written, as a Slice that the caller owns and releases. The
+// next write begins a new frame. If nothing was written, the Slice is empty.
 func (h *Heap) Take() Slice {
 	s := onHeap(h.mem[h.begin:h.end:h.end])
 	h.frame = frame{}
 	return s
 }
 
-// Droppable reports whether every Slice of the Buffer's own memory has been released. For a Heap it
-// returns true, because each Slice has separate memory.
+// Droppable always returns true, because a Heap allocates separate memory for each Slice.
 func (h *Heap) Droppable() bool { return true }

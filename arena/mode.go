@@ -33,7 +33,7 @@ type Stats struct {
 	// have not been released. Each needs one slot.
 	SlotsInUse, Slots int
 
-	// LongestHeld is the number of frames taken since the oldest frame that has not been released,
-	// modulo 2³². It is 0 if all are released.
+	// LongestHeld shows how long the oldest unreleased frame has been held: the number of frames
+	// that Take has returned after it, modulo 2³². It is 0 if all frames have been released.
 	LongestHeld uint64
 }

@@ -38,8 +38,8 @@ type Pool struct {
 	slots  []slot
 	// edge is before the first slot of the ring and after the last. It is never released.
 	edge slot
-	// The slot before the frame that is being written, in the order of memory. Between frames, prev
-	// is the slot of the last frame.
+	// prev is the slot of the frame before the current one in memory. If no frame is being written,
+	// prev is the slot of the last frame that was written.
 	prev *slot
 	free *slot // slots that are not in the ring, linked by next
 	mode Mode
@@ -113,8 +113,8 @@ func NewPool(capacity int, opts ...Option) *Pool {
 // [Pool]). If that frame is still empty, Mode returns the mode of the frame before it.
 func (p *Pool) Mode() Mode { return p.mode }
 
-// placed reports whether the frame has memory. A frame gets its memory when its first byte is
-// requested.
+// placed reports whether the frame that is being written has memory. A frame gets its memory when
+// its first byte is requested.
 func (p *Pool) placed() bool { return p.begin < p.limit }
 
 func (p *Pool) allocated() bool { return p.mode == Alloc && p.placed() }
@@ -131,8 +131,8 @@ func (p *Pool) Writable(n int) []byte {
 	return p.mem[from:p.end:p.end]
 }
 
-// place finds memory for the frame and n more bytes, in the Pool's memory or on the heap, and moves
-// the frame there. It reports whether it found memory.
+// place finds memory for the frame that is being written and n more bytes, in the Pool's memory or
+// on the heap, and moves the frame there. It reports whether it found memory.
 func (p *Pool) place(n int) bool {
 	if n < 0 {
 		panic(fmt.Sprintf("arena: Writable(%d)", n))
@@ -193,8 +193,8 @@ func (p *Pool) findGap(n int) bool {
 	}
 }
 
-// clearGap makes a gap of n bytes after slot s, and provides a free slot for a frame in the gap. To
-// do so, it unlinks released slots after s. It reports whether it succeeded.
+// clearGap reports whether a new frame of n bytes can be stored in the memory after slot s. To make
+// room, it takes released slots after s out of the ring.
 func (p *Pool) clearGap(s *slot, n int) bool {
 	for p.free == nil || n > p.gapEnd(s)-s.end() {
 		if !s.next.released() {
@@ -205,7 +205,7 @@ func (p *Pool) clearGap(s *slot, n int) bool {
 	return true
 }
 
-// gapEnd returns the end of the gap after the frame in slot s, as an offset in p.memory.
+// gapEnd returns the offset in p.memory at which the unused memory after the frame in slot s ends.
 func (p *Pool) gapEnd(s *slot) int {
 	if s.next == &p.edge {
 		return len(p.memory)
@@ -223,7 +223,8 @@ func (p *Pool) unlink(s *slot) {
 	s.next, p.free = p.free, s
 }
 
-// Take ends the frame and returns it. The caller owns the Slice and releases it.
+// Take returns the frame that has been written, as a Slice that the caller owns and releases. The
+// next write begins a new frame. If nothing was written, the Slice is empty.
 func (p *Pool) Take() Slice {
 	var frame Slice
 	if n := p.Len(); n > 0 {
@@ -256,7 +257,7 @@ func (p *Pool) takeSlot() Slice {
 	return Slice{s, s.gen}
 }
 
-// abandon ends the frame without returning a Slice.
+// abandon forgets the frame that is being written, so that the next write begins a new frame.
 func (p *Pool) abandon() {
 	p.begin, p.end, p.limit, p.start = 0, 0, 0, 0
 	if p.mode == Alloc {
@@ -289,8 +290,8 @@ func (p *Pool) Seal(aead cipher.AEAD, nonce, additionalData []byte) error {
 	return nil
 }
 
-// aside returns b, or a copy of b if Writable(n) may move the frame. The copy is needed because b
-// may be bytes of the frame, and the moved frame may overwrite them.
+// aside returns bytes that are equal to b and stay unchanged while the frame grows by n bytes. It
+// returns a copy of b if the frame may have to move, because the moved frame could overwrite b.
 func (p *Pool) aside(b []byte, n int) []byte {
 	if p.placed() && p.mode != Alloc && n > p.limit-p.end {
 		return bytes.Clone(b)

@@ -11,9 +11,10 @@ import (
 // owner calls Release once, on any goroutine, or passes the Slice on. The zero Slice is empty, and
 // releasing it does nothing.
 //
-// A Slice is a value of 16 bytes; after a copy, only the copy may be used. If one copy was
-// released, using or releasing another copy panics in every build, whether the frame is in a Pool's
-// memory or on the heap. (After 2³² frames in the same slot of a Pool, this check may fail.)
+// A Slice is a value of 16 bytes. If it is copied, the frame belongs to the copy: from then on,
+// only the copy may be used. If one copy is released, using or releasing another copy panics, in
+// every build and for frames in a Pool's memory and on the heap. The panic may be missing after the
+// Pool has stored 2³² more frames in the same slot (see [Slots]).
 type Slice struct {
 	slot *slot
 	gen  uint32
@@ -25,8 +26,8 @@ type Slice struct {
 }
 
 // A slot holds one frame that Take returned. The slots in use form a ring, in the order of their
-// frames in memory. The Pool's edge connects the last slot of the ring to the first. A released
-// slot stays in the ring until the Pool needs the slot or the memory around it.
+// frames in memory. A special slot, Pool.edge, marks the place where the ring begins and ends. A
+// released slot stays in the ring until the Pool needs the slot or the memory around it.
 //
 // A slot fills a cache line, because goroutines that release neighbouring slots would otherwise
 // wait for each other.
@@ -45,8 +46,8 @@ type slot struct {
 	//	end() ≤ next.from
 }
 
-// never is the time from which Promote may move a frame that is already on the heap. It is the
-// latest possible time, so that Promote never moves the frame again.
+// never is the value of slot.due for a frame on the heap. It is the latest possible time, so
+// Promote never copies such a frame again.
 const never = math.MaxInt64
 
 // released reports whether the owner has released the frame.

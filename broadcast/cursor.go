@@ -45,8 +45,9 @@ type Cursor struct {
 
 	joining  bool // the cursor waits for its first keyframe
 	starting bool // the cursor starts or has moved: the next frame comes after its preamble
-	// The preamble for the first batch of a cursor with FromHead. The cursor holds a reference to
-	// the preamble until the first batch, the first move or Close.
+	// The preamble of the first batch, for a cursor with the option FromHead. The cursor holds a
+	// reference to it until the first batch is taken, the cursor skips to a keyframe or the cursor
+	// is closed.
 	headPreamble *preamble
 	given        uint64 // id of the last preamble that was returned
 
@@ -57,17 +58,18 @@ type Cursor struct {
 	index  int // index in ring.cursors
 }
 
-// Batch describes the frames that Next or Take added.
+// A Batch describes the frames that one call of Next or Take appended to the caller's chain.
 type Batch struct {
 	Frames int // number of whole frames
 	Bytes  int // number of bytes added to the chain
 
-	// Preamble is the length of the preamble in bytes. If it is not 0, the added bytes begin with a
-	// preamble: the data that a reader needs before a keyframe (see [Ring.SetPreamble]).
+	// Preamble is the length in bytes of the preamble, the data that a reader needs before a
+	// keyframe (see [Ring.SetPreamble]). It is 0 if the batch has no preamble. Otherwise the batch
+	// begins with the preamble, and Bytes includes it.
 	Preamble int
 
-	// Info is the publisher's information about the last frame (Frame.Info). With [BatchFrames](1),
-	// the batch has no other frame.
+	// Info is the publisher's information about the batch's last frame (Frame.Info). To get the
+	// information about every frame, use [BatchFrames](1).
 	Info any
 
 	// More reports whether the next Take does not have to wait: there are more frames, or the
@@ -117,9 +119,9 @@ func (r *Ring) Cursor(opts ...CursorOption) *Cursor {
 	return c
 }
 
-// canRead reports whether c can take a frame with a number less than upto. If c waits for a
-// keyframe or has lost its next frame, that frame is the newest keyframe. Otherwise it is c's next
-// frame. r.mu is held.
+// canRead reports whether the frame that c would take next has a number less than upto. Usually
+// this is c's next frame. If c waits for a keyframe or has lost its next frame, it is the newest
+// keyframe. r.mu is held.
 func (c *Cursor) canRead(upto int64) bool {
 	r := c.ring
 	if c.joining || c.stuck() != NotMissed {
@@ -264,13 +266,16 @@ func (c *Cursor) Take(dst *millrace.Chain) (b Batch, err error) {
 	return b, nil
 }
 
-// Next waits for frames and adds shares of them to dst, as [Cursor.Take] does. It is for a reader
-// that waits for no other events.
+// Next waits for frames and appends them to dst, as [Cursor.Take] does. It is for a reader that
+// waits for no other events.
 //
-// Usually, Next first waits for the ring's next signal, so that frames that are published within
-// [Latency] of each other form one batch. On the first call, and after a Batch with More set, Next
-// waits only if there are no new frames. If ctx ends first, Next returns ctx.Err(). A batch without
-// frames reports a loss at the end of the stream.
+// Usually, Next waits until the ring signals new frames. The ring sends one signal for all frames
+// that are published within [Latency] of each other, so that they form one batch. On the first
+// call, and after a Batch with More set, Next returns available frames without waiting for a
+// signal.
+//
+// If ctx ends first, Next returns ctx.Err(). At the end of the stream, Next may return a Batch
+// without frames, to report lost frames in Missed.
 func (c *Cursor) Next(ctx context.Context, dst *millrace.Chain) (Batch, error) {
 	if c.wait == nil {
 		c.wait = c.watch()
@@ -291,8 +296,8 @@ func (c *Cursor) Next(ctx context.Context, dst *millrace.Chain) (Batch, error) {
 	}
 }
 
-// watch returns a new Watcher, on which Next waits for frames. Cursor.Close stops the Watcher and
-// ends the wait.
+// watch returns a new Watcher of the ring for Cursor.Next to wait on. Cursor.Close stops the
+// Watcher and ends the wait.
 func (c *Cursor) watch() *Watcher {
 	w := c.ring.Watch()
 	c.ring.mu.Lock()
@@ -336,9 +341,9 @@ func (c *Cursor) give(dst *millrace.Chain) (b Batch) {
 	return b
 }
 
-// fit returns the number of the first frame after the batch that begins with c's next frame. room
-// is the maximum number of pieces of memory in the batch. If the first frame alone has more pieces,
-// the batch has more, too. r.mu is held.
+// fit returns the number of the frame after the next batch. The batch begins with c's next frame
+// and has as many frames as the batch limits allow, but at least one. room is the maximum number of
+// pieces of memory in the batch. r.mu is held.
 func (c *Cursor) fit(room int) int64 {
 	l := &c.ring.frames
 	begin := l.at(c.next).firstPiece

@@ -51,10 +51,10 @@ func (l *byteLog) at(i int) **segment {
 	return &l.queue[i]
 }
 
-// append moves p's bytes to the end of the log. It returns the numbers of the pieces of memory that
-// now contain these bytes, from firstPiece to before lastPiece. If p's bytes directly follow the
-// log's last byte in memory, the log's last piece usually grows instead of a new one being added.
-// The caller has made room for p.
+// append moves p's bytes to the end of the log. It returns the range of pieces of memory that
+// contain these bytes: firstPiece is the number of the first one, and lastPiece the number after
+// the last one. If p's bytes directly follow the log's last byte in memory, they usually extend the
+// log's last piece. The caller has made room for p.
 func (l *byteLog) append(p *millrace.Chain) (firstPiece, lastPiece uint32) {
 	if p.Len() == 0 {
 		return l.here()
@@ -86,8 +86,8 @@ func (l *byteLog) append(p *millrace.Chain) (firstPiece, lastPiece uint32) {
 	return first, l.pieces
 }
 
-// here returns the range of piece numbers for a frame without bytes. The range contains only the
-// log's last piece. The next frame may extend that piece, so the piece must be counted as kept.
+// here returns the range of pieces of memory for a frame without bytes, which contains only the
+// log's last piece.
 func (l *byteLog) here() (firstPiece, lastPiece uint32) { return l.pieces - 1, l.pieces }
 
 // bytesOf returns the total length of p's first pieces. The argument pieces is their number.
@@ -152,8 +152,9 @@ func (l *byteLog) share(dst *millrace.Chain, from, to int64) {
 	}
 }
 
-// drop releases the bytes before offset. If the publisher has released a chain after publishing it,
-// drop panics. The segment with that chain is then gone, and the rest of the log can still be used.
+// drop releases the bytes before offset. It panics if a publisher has wrongly released a chain that
+// it had published. After the panic, the log can still be used, without the segment that held the
+// chain.
 func (l *byteLog) drop(offset int64) {
 	for l.count > 0 {
 		s := l.queue[l.first]

@@ -34,8 +34,8 @@ func (r Reason) String() string {
 	return fmt.Sprintf("Reason(%d)", uint8(r))
 }
 
-// Missed is a cursor's loss since the last batch that reported one. The zero Missed means that
-// nothing was lost.
+// Missed describes the frames that a cursor has lost since it last reported lost frames. The zero
+// Missed means that no frames were lost.
 type Missed struct {
 	Frames int
 	// Bytes is the total length of the lost frames. A frame that Publish refused counts as 0 bytes.

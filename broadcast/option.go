@@ -8,28 +8,28 @@ import (
 const (
 	// defaultMaxBytes has room for a GOP of ten seconds at 13 Mbit/s.
 	defaultMaxBytes = 16 << 20
-	// defaultMaxFrames is the default of MaxFrames, the maximum number of frames in a ring. It is
-	// so large that most streams reach the limit of the bytes (MaxBytes) first.
+	// defaultMaxFrames is the default of MaxFrames, the maximum number of frames in a ring. Most
+	// streams reach the maximum number of bytes (MaxBytes) first.
 	//
-	// Even a still image with one video frame a second stays below it. x264 makes every 250th frame
-	// a keyframe by default, and about 12,000 audio frames with 4 MB belong to these 250 seconds.
+	// Even a still image with one video frame a second stays below the limit. By default, x264
+	// makes every 250th frame a keyframe, which is one keyframe in 250 seconds. In 250 seconds
+	// there are about 12,000 audio frames, with 4 MB in total.
 	defaultMaxFrames = 16384
-	// A ring may keep one contiguous piece of memory for every 1024 bytes (pieceBytes) of MaxBytes.
-	// Usually it has fewer pieces, because each is larger. Pieces are smaller if each frame arrives
-	// alone.
+	// The number of contiguous pieces of memory in a ring is limited. MaxBytes allows one piece for
+	// every pieceBytes bytes. Usually a ring has fewer pieces, because they are larger.
 	pieceBytes = 1 << 10
-	// maxBytePieces is the maximum number of contiguous pieces of memory that MaxBytes allows in a
-	// ring. It keeps the list of pieces below 12 MiB in programs that set MaxBytes so high that it
-	// is no limit.
+	// maxBytePieces is the largest number of contiguous pieces of memory that is derived from
+	// MaxBytes. It keeps the list of pieces below 12 MiB, even if MaxBytes is set to a huge value.
 	maxBytePieces = 1 << 18
 
 	// maxRoom is the maximum of MaxFrames. A ring with that many frames needs 640 MiB for the
 	// records of its frames, and 740 MiB for the list of its pieces of memory.
 	maxRoom = 1 << 24
 
-	// defaultLagTime is longer than the delay from a packet loss, a Wi-Fi roam or a short
-	// congestion, and longer than several GOPs of a usual stream (2 to 4 seconds each). For a
-	// viewer that is further behind, the newest frames are better.
+	// defaultLagTime is the default of MaxLagTime: a viewer that is further behind the newest frame
+	// skips to the newest keyframe. It is longer than the delay from a packet loss, a Wi-Fi roam or
+	// a short congestion. It is also longer than several GOPs of a usual stream (2 to 4 seconds
+	// each).
 	defaultLagTime = 10 * time.Second
 
 	// defaultBatchBytes is about as much as a socket buffer takes at a time. The rest of a larger
@@ -64,13 +64,13 @@ func MaxBytes(n int64) Option {
 // is 1 << 24.
 //
 // The ring also limits the number of contiguous pieces of memory that hold the frames (see
-// [millrace.Chain.Pieces]). This limit is MaxFrames or MaxBytes/1024, whichever is more. For this
-// limit, MaxBytes counts as at most 256 MiB. Frames that follow each other in one block usually
-// form one piece.
+// [millrace.Chain.Pieces]). Frames that follow each other in one block usually form one piece. The
+// limit is the larger of two numbers: MaxFrames, and MaxBytes/1024. The second number is at most
+// 262,144.
 //
-// A frame costs a record of 40 bytes, and 16 bytes more in a ring with Infos. A piece costs 46
-// bytes. With the default limits, that is up to 1.4 MB. The memory for records and pieces doubles
-// when it is full, and stays allocated until the ring is freed.
+// For each frame, the ring needs 40 bytes of memory, and 16 bytes more if frames have a Frame.Info.
+// For each piece, it needs 46 bytes. With the default limits, that is up to 1.4 MB. This memory
+// doubles when it is full, and stays allocated until the ring is freed.
 func MaxFrames(n int) Option {
 	atLeast("MaxFrames", int64(n), 1)
 	atMost("MaxFrames", int64(n), maxRoom)

@@ -2,11 +2,13 @@ package broadcast
 
 import "github.com/millrace-io/millrace"
 
-// A preamble is the data that a reader needs before a keyframe. It counts the references to it:
+// A preamble is the data that a reader needs before a keyframe. Its memory is released when the
+// last reference to the preamble is dropped. References are held by:
 //
-//   - The ring holds one while the preamble is current.
-//   - The record of each keyframe that was published with this preamble holds one.
-//   - Each cursor with FromHead holds one until its first batch or its first move.
+//   - the ring, while the preamble is current
+//   - the record of each keyframe that was published with the preamble
+//   - each cursor with the option FromHead, until the cursor takes its first batch, skips to a
+//     keyframe or is closed
 //
 // Ring.mu guards all fields.
 type preamble struct {

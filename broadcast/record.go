@@ -24,16 +24,16 @@ const (
 )
 
 // records holds the records of the frames that the ring keeps, in a circular array that is doubled
-// when it is full. The frames are numbered from 0 in the order of Publish. The ring keeps the
-// frames from number tail to before number head.
+// when it is full. The frames are numbered from 0 in the order of Publish. The oldest frame in the
+// ring has the number tail. The next frame to be published gets the number head.
 //
 // Invariants:
 //
-//   - 0 ≤ head-tail ≤ min(limit, len(recs))
+//   - The ring keeps head-tail frames. This is at least 0, and at most limit and len(recs).
 //   - len(recs) is a power of two, and len(infos) is 0 or len(recs).
 //   - The record of frame n is recs[n%len(recs)].
-//   - The log offset at which a frame ends is never less than that of the frame before it. For
-//     frame tail, it is not less than start.
+//   - A frame's end in the log is never before its begin. Each frame begins where the frame before
+//     it ends, and frame tail begins at offset start.
 type records struct {
 	recs       []record
 	infos      []any // Infos of the frames, in the same order; nil until a frame has one
@@ -54,7 +54,7 @@ func newRecords(limit int) records {
 func (l *records) count() int { return int(l.head - l.tail) }
 func (l *records) full() bool { return l.count() == l.limit }
 
-// at returns the record of frame n. The ring must keep frame n.
+// at returns the record of frame n, which must still be in the ring.
 func (l *records) at(n int64) *record { return &l.recs[n&int64(len(l.recs)-1)] }
 
 // begin returns the log offset of the first byte of frame n. It requires tail ≤ n ≤ head.
@@ -65,7 +65,7 @@ func (l *records) begin(n int64) int64 {
 	return l.at(n - 1).end
 }
 
-// push appends a record. There must be fewer than limit.
+// push appends the record of a new frame. The ring must have fewer frames than its limit.
 func (l *records) push(r record) {
 	if l.count() == len(l.recs) {
 		l.grow()
@@ -86,7 +86,8 @@ func (l *records) grow() {
 	}
 }
 
-// info returns the publisher's information about frame n (Frame.Info). The ring must keep frame n.
+// info returns the publisher's information about frame n (Frame.Info). The frame must still be in
+// the ring.
 func (l *records) info(n int64) any {
 	if l.infos == nil {
 		return nil
@@ -94,8 +95,8 @@ func (l *records) info(n int64) any {
 	return l.infos[n&int64(len(l.infos)-1)]
 }
 
-// setInfo stores the publisher's information about frame n (Frame.Info). The ring must keep frame
-// n.
+// setInfo stores the publisher's information about frame n (Frame.Info). The frame must be in the
+// ring.
 func (l *records) setInfo(n int64, info any) {
 	if l.infos == nil {
 		if info == nil {

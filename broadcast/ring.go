@@ -88,15 +88,17 @@ func (r *Ring) now() int64 {
 	return int64(time.Since(r.epoch))
 }
 
-// Publish adds a frame after the newest one. It takes ownership of p, which is left empty, even if
-// Publish returns an error. Publish never waits for a reader to take frames; it waits only while a
-// Take shares a batch under the ring's lock. It allocates memory only when the ring keeps more
-// frames than ever before (see [MaxFrames]).
+// Publish adds a frame with the bytes of p after the newest frame. It takes ownership of p, which
+// is left empty, even if Publish returns an error.
+//
+// Publish never waits for a reader to take frames. It may wait for the ring's lock, which Take
+// holds while it adds a batch to a reader's chain. Publish allocates memory only when the ring
+// keeps more frames than ever before (see [MaxFrames]).
 //
 // If the ring is closed, the error is ErrClosed. If the frame would not fit even into an empty
-// ring, the error is a *FrameTooLargeError, and the ring stays usable. Readers then cannot use the
-// rest of that frame's GOP. They get the frames before the refused frame and continue at the next
-// keyframe, where Batch.Missed reports the loss with the Reason Refused.
+// ring, the error is a *FrameTooLargeError, and the ring stays usable. Because the frame is
+// missing, readers cannot use the rest of its GOP: they get the frames before it, and then continue
+// at the next keyframe. There, Batch.Missed reports the loss with the Reason Refused.
 func (r *Ring) Publish(p *millrace.Chain, f Frame) error {
 	defer p.Release()
 	announce, err := r.publish(p, f)
@@ -180,9 +182,9 @@ func (r *Ring) makeRoom(size int64, pieces int) {
 	}
 }
 
-// evict removes the record of the oldest frame. The cursors at that frame store the loss and the
-// frame's time of publication. They move at their next Take. The caller drops the frame's bytes
-// from r.log. r.mu is held.
+// evict removes the record of the oldest frame. Each cursor that would take this frame next notes
+// that the frame is lost, and when the frame was published. The caller drops the frame's bytes from
+// r.log. r.mu is held.
 func (r *Ring) evict() {
 	if n := r.frames.tail; n >= r.lowest { // otherwise, no cursor is at frame n
 		r.lowest = r.frames.head
@@ -291,10 +293,12 @@ func (r *Ring) SetPreamble(p *millrace.Chain) {
 	r.preamble = pre
 }
 
-// Close ends the stream. From then on Publish fails, and cursors get the remaining frames, then
-// io.EOF. Close signals every Watcher. The ring releases its memory when every cursor has taken the
-// remaining frames or was closed. Shares that were taken stay valid. Closing a closed ring does
-// nothing. Close returns nil.
+// Close ends the stream and signals every Watcher. After Close, Publish fails. Readers get the
+// remaining frames, and then io.EOF. Batches that readers have already taken stay valid.
+//
+// The ring releases its memory when every cursor has taken the remaining frames or was closed.
+//
+// Close always returns nil. Closing a closed ring does nothing.
 func (r *Ring) Close() error {
 	if r.end() {
 		r.watchers.signal()

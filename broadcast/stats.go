@@ -27,17 +27,19 @@ type Stats struct {
 	// frames. New readers must then wait for the next keyframe.
 	GroupsCut uint64
 
-	// Lost counts the losses of all cursors, by Reason. A cursor loses frames when it moves past
-	// them to the newest keyframe or, in a closed ring, to the end. The loss is counted at that
-	// time, and the reader's next batch reports it as Batch.Missed.
+	// Lost counts the frames that cursors lost, by Reason. A cursor loses frames when it skips
+	// them: it moves to the newest keyframe or, in a closed ring, to the end. Moves is the number
+	// of such moves.
 	//
-	// A cursor moves in Cursor.Take. If its reader does not call Take, the cursor moves when a
-	// keyframe is published while the cursor lags more than MaxLagBytes, MaxLagFrames or MaxLagTime
-	// allows.
+	// A move is counted when it happens, and the reader's next batch reports it as Batch.Missed.
+	// Usually, a cursor moves when its reader calls Take. If the reader does not call Take, the
+	// cursor moves when a keyframe is published or the ring is closed. It then moves only if it has
+	// lost its next frame or exceeds its allowance (MaxLagBytes, MaxLagFrames or MaxLagTime).
 	Lost [reasons]struct{ Moves, Frames, Bytes uint64 }
 }
 
-// lose counts one move of a cursor and the frames and bytes that the cursor lost.
+// lose counts that a cursor has skipped frames for the reason why. frames and bytes are the number
+// and the total length of the skipped frames.
 func (s *Stats) lose(why Reason, frames, bytes int64) {
 	l := &s.Lost[why]
 	l.Moves++

@@ -5,9 +5,9 @@ import "sync"
 // A Watcher signals new frames through a channel. Use it in a goroutine that serves several cursors
 // or also waits for other events.
 type Watcher struct {
-	// C receives a signal when frames are announced (see [Latency]) and when the ring is closed. C
-	// has a buffer of one signal, and a second one is not sent until the first is received. C is
-	// never closed.
+	// C receives a signal when frames have been published and when the ring is closed. With the
+	// option [Latency], the signal comes later than the frames. C has room for one signal, and
+	// while it is full, further signals are dropped. C is never closed.
 	C <-chan struct{}
 
 	c     chan struct{}

@@ -83,13 +83,13 @@ func (h acceptance) weight(name string) float64 {
 	return 0
 }
 
-// AcceptsEncoding reports whether a client accepts an encoding with at least the same weight as no
-// encoding. Its arguments are the values of the request's Accept-Encoding headers, and br, zstd or
-// gzip. If the request has no such header, the result is false, because the client has not
-// requested an encoding.
+// AcceptsEncoding reports whether a client accepts an encoding and does not prefer a response
+// without encoding. values are the values of the request's Accept-Encoding headers, and name is the
+// encoding: br, zstd or gzip. If the request has no Accept-Encoding header, the result is false,
+// because the client has not requested an encoding.
 func AcceptsEncoding(values []string, name string) bool { return parseAccept(values).takes(name) }
 
-// takes reports whether the client accepts an encoding with at least the same weight as no
+// takes reports whether the client accepts an encoding and does not prefer a response without
 // encoding. name is br, zstd or gzip. If the request has no Accept-Encoding header, the result is
 // false.
 func (h acceptance) takes(name string) bool {

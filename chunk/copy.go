@@ -151,7 +151,9 @@ func (c *copying) to(dst io.Writer, src io.Reader) error {
 func (c *copying) wayBetween(dst io.Writer, src io.Reader) *int64 {
 	inner, limit := unlimited(src)
 	_, toUnix := dst.(*net.UnixConn)
-	// io.Copy sends to a Unix socket with the WriteTo method of src, and a LimitedReader has none.
+	// If src is an io.LimitedReader, limit is the number of bytes that are left. To let the kernel
+	// send to a Unix socket, io.Copy needs the method WriteTo of src, and an io.LimitedReader does
+	// not have it.
 	toUnix = toUnix && limit == math.MaxInt64
 	switch src := inner.(type) {
 	case *os.File:
@@ -442,7 +444,8 @@ type interruption struct {
 	over bool // Copy has returned; guarded by mu
 }
 
-// begin makes the end of the context interrupt Copy. c.waits.stop undoes this.
+// begin makes a blocked Read or Write of Copy return when the context of Copy (c.ctx) ends.
+// c.waits.stop undoes this.
 func (c *copying) begin(dst io.Writer, src io.Reader) {
 	i := &c.waits
 	i.src = wakerOf(src)
@@ -471,8 +474,8 @@ func (i *interruption) interrupt() {
 
 func (i *interruption) setDeadlines(read, write time.Time) {
 	if i.src != nil {
-		// Setting a deadline fails if the source or the destination has none, as a regular file.
-		// That error does not matter.
+		// Ignore the errors: some sources and destinations, such as regular files, do not support
+		// deadlines.
 		_ = i.src.SetReadDeadline(read)
 	}
 	if i.dst != nil {

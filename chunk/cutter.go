@@ -27,13 +27,13 @@ type Cutter interface {
 	whole(w *scan) bool
 }
 
-// A scan is the input of a Cutter: the bytes that have arrived and have not been cut, and the
-// Cutter's state.
+// A scan is the input of a Cutter: the bytes that have arrived and are not in a chunk yet, and the
+// state of the search for record ends.
 //
-// Invariant: 0 ≤ seen ≤ len(data).
+// Invariant: 0 ≤ seen ≤ len(data). (The first seen bytes of data have been searched.)
 type scan struct {
-	// data begins where a record begins. The Cutter may use it until its method returns, and must
-	// not change it.
+	// The bytes that are not in a chunk yet. They begin with the start of a record. The methods of
+	// a Cutter must not change them, or keep them after they return.
 	data []byte
 	seen int // number of bytes that the last cut need not see again
 	// A number that the Cutter may store from one call of cut to the next. It is 0 at the start of
@@ -83,8 +83,8 @@ func (f CutFunc) cut(w *scan) (end int) {
 	return end
 }
 
-// whole returns false: at the end of the source, bytes for which the function has found no end are
-// an incomplete record.
+// whole returns false: if the source ends before the CutFunc has found the end of a record, the
+// record is incomplete.
 func (CutFunc) whole(*scan) bool { return false }
 
 // anywhere is a Cutter that may cut after each byte. A Reader uses it if the option [At] sets no
@@ -104,8 +104,10 @@ func Lines() Cutter { return lines{} }
 
 type lines struct{}
 
-// cut searches for the last line feed from the end, so that its cost does not depend on the number
-// of lines.
+// cut returns the length of the whole lines at the start of w.data that fit into a chunk. If the
+// first line is longer than a chunk, it returns the length of that line. If no line is complete, it
+// returns 0. cut searches backwards for the last line feed, so that its cost does not depend on the
+// number of lines.
 func (lines) cut(w *scan) int {
 	seen, limit := w.seen, min(len(w.data), w.limit)
 	w.seen = len(w.data)

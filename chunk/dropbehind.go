@@ -9,8 +9,9 @@ const (
 	// A response drops the sent part of a file from the page cache after every dropStep bytes.
 	dropStep = 8 << 20
 
-	// A response does not drop the last dropLag bytes that it sent, because the socket may still
-	// use their pages: up to 4 MiB by default (net.ipv4.tcp_wmem).
+	// dropLag is the number of bytes sent last that stay in the page cache, because the socket's
+	// send buffer may still use their pages. On Linux, that buffer holds up to 4 MiB by default
+	// (net.ipv4.tcp_wmem).
 	dropLag = 8 << 20
 )
 
@@ -21,7 +22,8 @@ type dropper struct {
 	sending map[fileVersion]int // number of responses with DropBehind that send the file
 }
 
-// count adds n to the number of responses with DropBehind that send this file.
+// count adds n to the number of responses that send this file and then drop it from the page cache
+// (see DropBehind).
 func (d *dropper) count(v fileVersion, n int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

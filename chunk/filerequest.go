@@ -188,8 +188,8 @@ func (x *fileRequest) send(body *io.LimitedReader) error {
 	return x.give(x.destination(), body)
 }
 
-// sendAndDrop sends body with rf in steps. After each step, it drops the part of the file that was
-// sent from the page cache.
+// sendAndDrop sends body with rf in steps, and removes the sent part of the file from the page
+// cache after each step.
 func (x *fileRequest) sendAndDrop(rf io.ReaderFrom, body *io.LimitedReader) error {
 	version := versionOf(x.info)
 	x.h.dropper.count(version, 1)
@@ -220,9 +220,9 @@ func (x *fileRequest) sendAndDrop(rf io.ReaderFrom, body *io.LimitedReader) erro
 	return nil
 }
 
-// destination returns the response with ReadFrom through which the kernel can send the file. It is
-// the request's response, or one that a middleware has wrapped. If there is none, destination
-// returns a copiedBody, which copies the bytes through memory.
+// destination returns the writer for the file. If possible, it is a response with the method
+// ReadFrom, so that the kernel can send the file: the request's response, or a response that it
+// wraps. Otherwise it is a copiedBody, which copies the bytes through memory.
 func (x *fileRequest) destination() io.ReaderFrom {
 	if rf, ok := x.ResponseWriter.(io.ReaderFrom); ok {
 		return rf

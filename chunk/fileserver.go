@@ -39,8 +39,8 @@ type FileHandler struct {
 	standard      http.Handler // for redirects and lists of directories
 	listing       bool
 	precompressed bool
-	// The length in bytes from which a response is dropped from the page cache (see DropBehind), or
-	// 0 to drop none.
+	// The minimum length in bytes of responses that drop the file from the page cache (see
+	// DropBehind). If it is 0, no response does.
 	dropFrom int64
 	served   func(r *http.Request, sent Report, status int) // may be nil
 

@@ -80,9 +80,10 @@ func (jsonValues) cut(w *scan) (end int) {
 
 func (jsonValues) whole(w *scan) bool { return w.state == 0 || w.state == jsonScalar }
 
-// beginValue processes the byte p[i], which is outside of any JSON value: a space, or the first
-// byte of a value. It returns the position of the next byte to process, and the scan's new state. A
-// closing bracket counts as part of a word.
+// beginValue processes the byte p[i] between two JSON values: a space, or the first byte of the
+// next value. It returns the position of the next byte to process, and the scan's new state. A byte
+// that begins no string, array or object begins a scalar, such as a number. This is so even for a
+// closing bracket.
 func beginValue(p []byte, i int) (next, state int) {
 	switch jsonTop[p[i]] {
 	case isSpace:
@@ -130,9 +131,9 @@ func endValue(p []byte, i, state int) (next, after int) {
 	}
 }
 
-// endString scans the rest of a JSON string from p[i]. It returns the position after the string's
-// end and jsonPlain. If the end is not in p, it returns len(p) and either jsonString or, after a
-// backslash, jsonEscaped.
+// endString scans the rest of a JSON string from p[i]. If the string ends in p, endString returns
+// the position after its end, and the mode jsonPlain. Otherwise it returns len(p), and the mode in
+// which to continue: jsonString or, if p ends after a backslash, jsonEscaped.
 func endString(p []byte, i int) (next, mode int) {
 	for i < len(p) {
 		class := jsonText[p[i]]

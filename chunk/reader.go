@@ -83,8 +83,8 @@ func Size(bytes int) ReaderOption {
 }
 
 // Depth sets how many chunks the Reader may read ahead of Next, including the chunk that is being
-// read. The default is 3. Three chunks make up for a pause of the source that is as long as the
-// work on three chunks.
+// read. The default is 3. The source may then pause for as long as the program works on three
+// chunks, and the program does not have to wait.
 //
 // The chunks hold up to Depth blocks of Size, and larger blocks for longer records. With the
 // default sizes, a Reader holds up to 192 KiB.
@@ -156,19 +156,20 @@ func NewReader(src io.Reader, opts ...ReaderOption) *Reader {
 // Next returns the next chunk, which the caller owns and releases. The chunk is never empty. If
 // Next returns an error, there is nothing to release.
 //
-// If ctx ends, Next returns ctx's error. The bytes that have arrived are kept for the next call.
-//
 // If the source returns an error, such as io.EOF, Next first returns all bytes that arrived before
-// the error. Then it returns the error, and returns it again on every later call. If the error's
-// Timeout method reports true, as for a deadline, Next returns the error only once. The Reader
-// keeps an incomplete record, and the following call continues.
+// the error. Every later call returns the error. If the error is a timeout (its Timeout method
+// reports true), as for a deadline, Next returns it only once. The Reader keeps the bytes of an
+// incomplete record, and the following call continues.
 //
-// If a record cannot be cut, the error is a [*RecordError]. If src.Read panics, Next panics with
-// the same value.
+// With the option [At], chunks end where a record ends. If a record is too long, incomplete or
+// invalid, the error is a [*RecordError].
 //
-// If ctx ends while the source's Read is blocked, and the source has SetReadDeadline, the Reader
-// ends the Read with a deadline in the past. Afterwards it removes the deadline, so the caller must
-// set its own again.
+// If src.Read panics, Next panics with the same value.
+//
+// If ctx ends, Next returns ctx's error. The bytes that have arrived are kept for the next call. If
+// the source's Read is blocked at that time, and the source has SetReadDeadline, the Reader ends
+// the Read with a deadline in the past. Afterwards it removes the deadline, so the caller must set
+// its deadline again.
 func (r *Reader) Next(ctx context.Context) (millrace.Ref, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -50,8 +50,8 @@ func (r *Reader) readUnlocked(p []byte) (n int, err error) {
 	return r.src.Read(p)
 }
 
-// retune takes the chunk size and the depth for the next block from the Tuner, if the Reader has
-// one. r.mu is held.
+// retune takes two values from the Tuner, if the Reader has one: the size of the next chunk, and
+// the number of chunks to read ahead (the depth). r.mu is held.
 func (r *Reader) retune() {
 	if r.tuner != nil {
 		now := r.tuner.setting.Load()
@@ -63,7 +63,8 @@ func (r *Reader) retune() {
 // larger block if the block is full.
 //
 // If the incomplete record already has the maximum length (r.limit), target returns the single byte
-// r.probe instead. If the Read fills r.probe, the record is too long, or its end is only now known.
+// r.probe instead. If the source has another byte, the record is too long, or that byte shows that
+// the record has ended.
 func (r *Reader) target() []byte {
 	f := &r.filling
 	if f.start == f.end {
@@ -233,7 +234,8 @@ func (r *Reader) giveAll(err error) {
 	r.finalErr = err
 }
 
-// push appends the next n bytes to the queue as a chunk. whole contains all bytes of the block that
+// push adds the next chunk to the queue from which Next takes chunks. The chunk is the next n bytes
+// of the block that the source is read into. whole is a reference to all bytes of that block that
 // have arrived.
 func (r *Reader) push(whole *millrace.Ref, n int) {
 	f := &r.filling
@@ -261,7 +263,7 @@ func (r *Reader) copyOut() bool {
 // Invariants:
 //
 //	0 ≤ start ≤ end ≤ len(buf)
-//	buf[start:end] has arrived, begins where a record begins and has not been given
+//	buf[start:end] has arrived, begins where a record begins and is not in a chunk yet
 //	buf == nil: there is no block
 //	buf != nil: buf is the start of the block's memory; buf[end:] is for the source to write to
 type filling struct {

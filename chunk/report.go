@@ -4,19 +4,21 @@ import "fmt"
 
 // A Report says how many bytes were moved, and how.
 //
-// If a regular file is sent to a TCP connection or a response, its bytes are counted exactly: as
-// Copied if they passed through this process's memory, and otherwise as Sendfile.
+// If a regular file is sent to a TCP connection or a response, the count is exact: bytes that
+// passed through this process's memory are Copied, and the others are Sendfile.
 //
-// In all other cases, the bytes are counted by the types of the source and the destination. In
-// these cases, the standard library lets the kernel move them on Linux:
+// In all other cases, the types of the source and the destination decide how the bytes are counted.
+// On Linux, the standard library lets the kernel move the bytes of the following copies:
 //
-//   - From a regular file to a regular file, they are CopyFileRange.
-//   - From a connection to a TCP connection, a file, or a response with a Content-Length, they are
-//     Splice. This is so even for a response over TLS, where the bytes are copied to be encrypted.
-//   - To a Unix socket, the bytes of a TCP connection are Splice, and those of a regular file are
-//     Sendfile. If the source is an io.LimitedReader, they are Copied.
+//   - From a regular file to a regular file: counted as CopyFileRange.
+//   - From a connection to a TCP connection, a file, or a response with a Content-Length: counted
+//     as Splice, even for a response over TLS, where the bytes are copied to be encrypted.
+//   - From a TCP connection to a Unix socket: counted as Splice, unless the source is an
+//     io.LimitedReader.
+//   - From a regular file to a Unix socket: counted as Sendfile, unless the source is an
+//     io.LimitedReader.
 //
-// All other bytes are Copied.
+// All other bytes are counted as Copied.
 type Report struct {
 	// Bytes = Sendfile + Splice + CopyFileRange + Copied
 	Bytes         int64
@@ -48,7 +50,7 @@ func (r Report) FastPath() error {
 	return fmt.Errorf("chunk: %d of %d bytes were copied through memory", r.Copied, r.Bytes)
 }
 
-// add adds n bytes to r.Bytes and to the counter that way points to, such as &r.Copied.
+// add adds n bytes to r.Bytes and to *way, one of the other counters of r.
 func (r *Report) add(way *int64, n int64) {
 	*way += n
 	r.Bytes += n

@@ -54,10 +54,12 @@ type bodyReader interface {
 	io.ReaderFrom
 }
 
-// unwrapBody returns the response through which the body can be sent with ReadFrom: w, or a
-// response that w wraps. For a wrapped response, it first makes w write the header. It returns nil
-// if no response has ReadFrom. It also returns nil if w has changed the headers that describe the
-// body; head is their value as the handler has set them.
+// unwrapBody returns a response with the method ReadFrom, for sending the body: w, or a response
+// that w wraps. It returns nil if there is no such response.
+//
+// If it finds a wrapped response, unwrapBody first makes w write the header. It returns nil if w
+// then changes the headers that describe the body, because w may change the body as well. head
+// holds the values of these headers that the handler has set.
 func unwrapBody(w http.ResponseWriter, head bodyHead) io.ReaderFrom {
 	inner, ok := within[bodyReader](w)
 	if !ok || http.ResponseWriter(inner) != w && !passes(w, inner, head) {
@@ -66,8 +68,9 @@ func unwrapBody(w http.ResponseWriter, head bodyHead) io.ReaderFrom {
 	return inner
 }
 
-// passes makes w write its header to the wrapped response inner. It reports whether w has left the
-// headers that describe the body unchanged. head is their value as the handler has set them.
+// passes makes w write the header to inner, the response that w wraps. It reports whether w has
+// passed the headers that describe the body unchanged. head holds the values of these headers that
+// the handler has set.
 func passes(w, inner http.ResponseWriter, head bodyHead) bool {
 	_, err := w.Write(nil) // many wrappers write the header with the first Write
 	return err == nil && headOf(w.Header()) == head && headOf(inner.Header()) == head

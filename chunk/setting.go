@@ -10,8 +10,8 @@ const (
 
 	// The limits of a Tuner.
 	startWorkers = 2 // per processor: one works while the other waits
-	// Per processor. More workers that wait for a disk or a peer would not make the disk or the
-	// peer faster.
+	// mostWorkers is the maximum number of workers per processor. More workers that wait for a disk
+	// or a peer would not make the disk or the peer faster.
 	mostWorkers = 16
 	leastChunk  = 4 << 10
 	mostChunk   = 1 << 20 // the largest block that a Pool keeps

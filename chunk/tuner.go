@@ -170,8 +170,9 @@ func (t *Tuner) Run(ctx context.Context) {
 	}
 }
 
-// sample measures the process. It returns the memory in use, and the processor time, the waits and
-// the processed bytes since the previous call.
+// sample measures the process. It returns the memory in use, and values for the time since the
+// previous call: the processor time, the number of processed bytes, and how often workers and
+// Readers had to wait.
 func (t *Tuner) sample() sample {
 	memory := [2]metrics.Sample{{Name: "/memory/classes/total:bytes"},
 		{Name: "/memory/classes/heap/released:bytes"}}

@@ -75,14 +75,15 @@ const (
 	sureEnough    = 0.025 // largest standard error of the speed, relative to the speed
 	leastPatience = 16    // windows of rest after all rules were tried; doubled each time
 	mostPatience  = 1 << 12
-	// When all rules have been tried, the Tuner pauses. If the load changes during the pause, the
-	// Tuner shortens the rest of the pause to 1/changePatience of the next pause.
+	// When the Tuner has tried all rules in tunerRules, it pauses. If the load changes during the
+	// pause, the pause ends early: at most 1/changePatience of the length of the next pause
+	// remains.
 	changePatience = 32
 	leastBusyDepth = 2 // keeps both a source and a worker busy
 )
 
-// measure summarizes the measurements of several consecutive intervals, in which the Setting did
-// not change.
+// A measure summarizes several consecutive samples of the process, during which the Tuner did not
+// change its Setting (workers, chunk size and depth).
 type measure struct {
 	speed, spread float64 // speed in bytes a second, and its standard error
 	share         float64 // share of the processors in use
@@ -122,8 +123,8 @@ func growsLess(now, before *measure, _ float64) bool {
 	return now.growth <= max(mostGrowth, 0.75*before.growth)
 }
 
-// isOther reports whether the load of the process has changed between two measures of the same
-// Setting: before, the earlier one, and m.
+// isOther reports whether the load of the process differs between m and an earlier measure of the
+// same Setting. before is the earlier measure.
 func (m *measure) isOther(before *measure) bool {
 	chance := 2 * certainty * math.Hypot(m.spread, before.spread)
 	return math.Abs(m.speed-before.speed) > max(otherSpeed*before.speed, chance) ||
@@ -160,9 +161,10 @@ type tuning struct {
 	patience int      // number of windows of the next rest; 1 ≤ patience ≤ mostPatience
 }
 
-// observe processes a sample. If it changes the Setting because of a rule, it returns the rule's
-// name. If it reverts a step at the end of a trial, it returns "not_paid". If it does not change
-// the Setting, it returns "".
+// observe processes a sample of the process, and may change the Tuner's Setting (workers, chunk
+// size and depth). It returns the reason for the change: the name of one of tunerRules, or
+// "not_paid" if it undoes an earlier change that did not help. If it does not change the Setting,
+// it returns "".
 func (t *tuning) observe(s sample) (why string) {
 	from := t.now
 	if s.elapsed <= 0 {
@@ -199,9 +201,10 @@ func (t *tuning) decide(s sample) (why string) {
 	return t.look(&m)
 }
 
-// shrink changes the Setting to save memory, because the process is near its memory limit. If a
-// step is being tried and needs more memory, shrink reverts that step. Otherwise it halves Depth,
-// or else the chunk size, or else removes workers.
+// shrink changes the Setting (workers, chunk size and depth) to save memory, because the process is
+// near its memory limit. If the Tuner is trying a change that needs more memory, shrink undoes that
+// change. Otherwise it makes the first of the following changes that the Tuner's limits allow:
+// halve the depth, halve the chunk size, remove workers.
 func (t *tuning) shrink() {
 	if t.now.memory() <= t.home.memory() {
 		t.home = t.now
@@ -212,19 +215,20 @@ func (t *tuning) shrink() {
 	t.now, t.usual = t.home, measure{}
 }
 
-// moved returns t.home with a step applied, within the Tuner's limits (t.least and t.most). t.home
-// is the Setting without the step of a trial.
+// moved returns the Setting after a change by the function step, within the Tuner's limits. The
+// change starts at t.home, the last Setting that the Tuner has decided to keep.
 func (t *tuning) moved(step func(s *Setting)) Setting {
 	next := t.home
 	step(&next)
 	return next.within(t.least, t.most)
 }
 
-// judge ends a trial. It keeps the step that was tried if measure m shows the result that the rule
-// requires, and returns true. Otherwise it reverts the step and returns false.
+// judge decides whether the Tuner keeps the change of the Setting that it is trying. m is the
+// measure after the change. If the change had the result that its rule in tunerRules requires,
+// judge keeps it and returns true. Otherwise judge undoes the change and returns false.
 func (t *tuning) judge(m *measure) (paid bool) {
-	// While memory grows, do not keep a step that needs more memory. Otherwise the rule
-	// memory_grows, which saves memory, would undo the step next.
+	// While memory grows, do not keep a change of the Setting that needs more memory. Otherwise the
+	// Tuner would undo the change at once, to stop the growth (rule memory_grows).
 	tooMuch := m.growth > mostGrowth && t.now.memory() > t.home.memory()
 	if tooMuch || !tunerRules[t.trial].pays(m, &t.before, t.best) {
 		t.barred[t.trial] = true
@@ -237,8 +241,8 @@ func (t *tuning) judge(m *measure) (paid bool) {
 	return true
 }
 
-// look chooses the next step from a measure of the current Setting, when no step is being tried. If
-// the condition of a rule is true, look begins a trial of that rule's step and returns the rule's
+// look chooses the next change of the Setting to try. m is the measure of the current Setting. If m
+// meets the condition of one of tunerRules, look makes that rule's change and returns the rule's
 // name. Otherwise it returns "".
 func (t *tuning) look(m *measure) (why string) {
 	if t.usual.speed == 0 || m.isOther(&t.usual) {
@@ -264,9 +268,10 @@ func (t *tuning) look(m *measure) (why string) {
 	return ""
 }
 
-// try changes the Setting by the step of rule k, to try that step. It does so only if the rule's
-// condition is true for m, the step has not been reverted in this round, and there is enough
-// memory. It reports whether it has changed the Setting.
+// try makes the change of the Setting that rule k of tunerRules describes, and reports whether it
+// did. It changes nothing if m does not meet the rule's condition, if the rule's change was undone
+// since the last pause of the Tuner, or if the Tuner's limits or the memory do not allow the
+// change.
 func (t *tuning) try(k int, m *measure) bool {
 	if t.barred[k] || !tunerRules[k].asks(m) {
 		return false

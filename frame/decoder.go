@@ -168,16 +168,19 @@ func (d *Decoder) readChain(dst *millrace.Chain, n int) error {
 	return nil
 }
 
-// NextInto reads the next frame, header and payload, into buf. It returns the frame as buf.Take
-// does: as a Slice, which the caller owns and releases. The frame is contiguous. NextInto reads
-// large payloads from the source directly into buf's memory.
+// NextInto reads the next frame, header and payload, into buf. It returns the frame as a Slice,
+// which the caller owns and releases. The frame is contiguous. If buf already has bytes, they come
+// before the frame in the Slice.
 //
-// If the Format implements [Sealed], NextInto decrypts the frame. If buf already has bytes, they
-// come before the frame in the Slice.
+// NextInto reads large payloads from the source directly into buf's memory. If the Format
+// implements [Sealed], NextInto decrypts the frame.
 //
-// Errors are as for [Decoder.Next]. If buf has no room, the error is arena.ErrFull. After any
-// error, buf is unchanged, and the Decoder keeps the part of the frame that has arrived. The next
-// call continues with that part, in the same Buffer or another.
+// The error is io.EOF if the stream ends between two frames, io.ErrUnexpectedEOF if it ends inside
+// one, and arena.ErrFull if buf has no room. [Decoder] describes the other errors, and the errors
+// after which the stream is over.
+//
+// After any error, buf is unchanged. If the stream is not over, the Decoder keeps the part of the
+// frame that has arrived. The next call continues with that part, in the same Buffer or another.
 //
 // If buf is a Pool with NoHeap, set MaxPayload below the Pool's capacity, because a larger frame
 // never fits.
@@ -204,7 +207,8 @@ func (d *Decoder) NextInto(buf arena.Buffer) (arena.Slice, Header, error) {
 	return buf.Take(), d.finish(), nil
 }
 
-// assemble reads the rest of the frame, which starts at offset base in buf.
+// assemble reads the rest of a frame into buf, and decrypts the frame if the Format is Sealed. The
+// first byte of the frame is at offset base in buf.
 func (d *Decoder) assemble(buf arena.Buffer, base int) error {
 	if d.sealed == nil {
 		return d.gather(buf, base, d.size+d.header.Payload)

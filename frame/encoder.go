@@ -13,7 +13,8 @@ type Encoder struct {
 	head []byte // memory for a header
 }
 
-// NewEncoder returns an Encoder of frames of f, and borrows f while it is used.
+// NewEncoder returns an Encoder that builds frames in the format f. It borrows f for as long as the
+// Encoder is used.
 func NewEncoder(f Encoding) *Encoder { return &Encoder{f: f} }
 
 // Append appends a frame to dst: the header, with the payload's length filled in, and the payload
@@ -33,12 +34,13 @@ func (e *Encoder) Append(dst *millrace.Chain, h Header, payload *millrace.Chain)
 // Assemble builds a frame in buf and returns it as a Slice, which the caller owns and releases. If
 // buf already has bytes, they come before the frame in the Slice.
 //
-// Assemble reserves room for the header and calls the function write, which adds the payload to buf
-// with Write or Writable. Then Assemble fills in the header. The function write borrows buf and
-// must not call Take.
+// Assemble calls the function write once. The function adds the payload to buf with Write or
+// Writable. It borrows buf and must not call Take. Assemble adds the header, and sets its length to
+// the length of the payload.
 //
-// If write or the Encoding returns an error, Assemble returns that error. If buf has no room for
-// the header, the error is arena.ErrFull. After an error, buf is unchanged.
+// If write returns an error, or AppendHeader of the Encoder's Encoding does, Assemble returns that
+// error. If buf has no room for the header, the error is arena.ErrFull. After an error, buf is
+// unchanged.
 func (e *Encoder) Assemble(buf arena.Buffer, h Header,
 	write func(buf arena.Buffer) error) (arena.Slice, error) {
 	base, size := buf.Len(), e.f.HeaderSize()

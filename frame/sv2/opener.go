@@ -24,19 +24,20 @@ func (e *TagError) Error() string {
 // Unwrap returns the AEAD's error.
 func (e *TagError) Unwrap() error { return e.Err }
 
-// An Opener reads encrypted frames. It belongs to one goroutine at a time, and must be the only
-// user of its key in this direction.
+// An Opener decrypts the frames of one direction of a connection. It must be the only user of its
+// key for this direction. An Opener belongs to one goroutine at a time.
 type Opener struct {
 	f sealedFormat
 	d *frame.Decoder
 }
 
-// NewOpener returns an Opener of the frames in r. The key of aead must not have been used before.
-// The Opener borrows r while it is used; there is nothing to close. NewOpener panics unless aead
-// has nonces of 12 bytes and an overhead of 16.
+// NewOpener returns an Opener that reads frames from r. The key of aead must not have been used
+// before. NewOpener panics unless aead has nonces of 12 bytes and an overhead of 16.
 //
-// opts are the options of a frame.Decoder. For the options that limit a payload, the size is that
-// of the decrypted payload. The kind of a frame for frame.MaxKind is that of [Header.Kind].
+// The Opener borrows r until you stop using the Opener. There is nothing to close.
+//
+// The Opener passes opts to its frame.Decoder. A limit of the payload applies to the decrypted
+// payload. For the option frame.MaxKind, the kind of a frame is the result of [Header.Kind].
 func NewOpener(r *millrace.Reader, aead cipher.AEAD, opts ...frame.Option) *Opener {
 	o := &Opener{f: sealedFormat{state: newCipherState(aead)}}
 	o.d = frame.NewDecoder(r, &o.f, opts...)
@@ -48,16 +49,23 @@ func NewOpener(r *millrace.Reader, aead cipher.AEAD, opts ...frame.Option) *Open
 // then the decrypted payload. If buf already has bytes, they come before the frame in the Slice.
 // NextInto allocates memory only as bytes arrive.
 //
-// Errors are as for frame.Decoder.NextInto. In addition, the error is a *TagError if the AEAD
-// cannot decrypt the header or a chunk, and ErrNonces if the key has been used too often. After an
-// error, buf is unchanged.
+// The error is:
+//
+//   - io.EOF, if the stream ends between two frames
+//   - io.ErrUnexpectedEOF, if the stream ends inside a frame
+//   - arena.ErrFull, if buf has no room
+//   - a *TagError, if the AEAD cannot decrypt the header or a chunk
+//   - ErrNonces, if the key has been used too often
+//   - any other error that frame.Decoder describes, such as a *frame.LimitError
+//
+// After an error, buf is unchanged.
 func (o *Opener) NextInto(buf arena.Buffer) (arena.Slice, Header, error) {
 	s, f, err := o.d.NextInto(buf)
 	return s, HeaderOf(f), err
 }
 
-// sealedFormat decrypts the frames of one direction of a connection. It is the frame.Sealed of an
-// Opener's Decoder.
+// sealedFormat decrypts the frames of one direction of a connection, for the frame.Decoder of an
+// Opener.
 type sealedFormat struct {
 	state  cipherState
 	header [HeaderSize]byte

@@ -7,8 +7,8 @@ import (
 	"github.com/millrace-io/millrace/arena"
 )
 
-// A Sealer builds encrypted frames. It belongs to one goroutine at a time, and must be the only
-// user of its key in this direction.
+// A Sealer encrypts the frames of one direction of a connection. It must be the only user of its
+// key for this direction. A Sealer belongs to one goroutine at a time.
 type Sealer struct {
 	state cipherState
 }

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Limits of a load. They keep a typing error from becoming an attack.
+// Limits of a load test. They keep a mistyped number from overloading the server like an attack.
 const (
 	maxStreams  = 2_000
 	maxViewers  = 50_000 // of all streams together
@@ -22,7 +22,7 @@ const (
 // DialFunc opens a connection, like the DialContext method of net.Dialer.
 type DialFunc func(ctx context.Context, network, address string) (net.Conn, error)
 
-// Config describes a load. The zero value of a field means its default, except for URL (or
+// Config describes a load test. The zero value of a field means its default, except for URL (or
 // Protocol) and Streams (or Names).
 type Config struct {
 	// URL is the server's URL, such as http://127.0.0.1:8080. The streams are under /live/ there.

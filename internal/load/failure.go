@@ -62,9 +62,10 @@ var (
 	}
 )
 
-// reasons returns an error with the most frequent reason for the end of a connection. ended has the
-// number of ends for each reason. If the server refused the request, reasons adds the explanation
-// of the HTTP status from meaning. If ended is empty, the error is meaning[""].
+// reasons returns an error with the most frequent reason why connections ended. ended maps each
+// reason to the number of connections. If the reason is that the server refused the request,
+// reasons adds the explanation of the HTTP status code. meaning maps status codes to their
+// explanations. If no connection has ended, the error is meaning[""].
 func reasons(ended map[string]int, meaning map[string]string) error {
 	best, most := "", 0
 	for why, n := range ended {

@@ -28,8 +28,8 @@ type httpFLV struct {
 	dial   DialFunc
 }
 
-// HTTPFLV returns the default Protocol, for use in a Protocol that replaces only publishing or only
-// watching.
+// HTTPFLV returns the default Protocol. A program that replaces only publishing, or only watching,
+// can call it from its own Protocol for the other half.
 func HTTPFLV(cfg Config) Protocol { return newHTTPFLV(cfg.WithDefaults()) }
 
 func newHTTPFLV(cfg Config) *httpFLV {
@@ -200,9 +200,11 @@ func (p *flvPublication) WriteTag(t Tag) error {
 	return nil
 }
 
-// explain returns the error to report after a write has failed with err. If the server has refused
-// the publication, that is the server's refusal. If this side has closed the connection because of
-// the server's response, it is the error in that response. Otherwise it is err.
+// explain returns the error to report after a write has failed. err is the error of the write.
+//
+// If the server has refused the publication, explain returns the server's refusal. If this side has
+// closed the connection because of the server's response, explain returns the error in that
+// response. Otherwise explain returns err.
 func (p *flvPublication) explain(err error) error {
 	said := p.answer(answerTime)
 	if _, refused := errors.AsType[*RefusedError](said); refused || errors.Is(err, net.ErrClosed) &&

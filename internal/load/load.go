@@ -166,7 +166,7 @@ func countdown(n int, then func()) func() {
 	}
 }
 
-// progressInterval is the time between two calls of the progress function.
+// progressInterval is the time between two reports of the progress of a load test.
 const progressInterval = time.Second
 
 // wait waits for d or for the end of ctx. It reports progress meanwhile.

@@ -10,7 +10,8 @@ type marker struct {
 	sent int64 // wall clock time in ns, so that another process on this machine can use it
 }
 
-// magic is the UUID before the marker in an H.264 SEI message.
+// magic is a UUID in the payload of each tag that this package sends with a number. The tag's
+// number and time of sending come after it.
 const magic = "\x8dMillrace\xa7load\xc3\x91"
 
 const (

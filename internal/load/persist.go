@@ -10,8 +10,9 @@ import (
 	"github.com/millrace-io/millrace/internal/sleep"
 )
 
-// How long and how often persist tries to connect. A server that starts together with the load may
-// not listen yet, and a name that another publisher has just left may not be free yet.
+// How long and how often the load test tries to connect. If the server was started at the same
+// time, it may not listen yet. If another publisher of the stream has just left, the stream's name
+// may not be free yet.
 const (
 	persistFor   = time.Second
 	persistFirst = 50 * time.Millisecond // before the second attempt; doubled before each later one

@@ -28,8 +28,8 @@ func checkProcesses(pids []int) error {
 	return nil
 }
 
-// sampleProcesses returns the CPU time and the memory of the processes, added up. If pids is empty,
-// or if the figures of one process cannot be read, the field known of the sample is false.
+// sampleProcesses returns the total CPU time and the total memory of the processes. It sets
+// sample.known to false if pids is empty or if it cannot read the values of one of the processes.
 func sampleProcesses(pids []int) sample {
 	sum := sample{known: len(pids) > 0}
 	for _, pid := range pids {

@@ -27,8 +27,9 @@ type sentTally struct {
 // run publishes until ctx ends or the server ends the connection.
 func (p *publisher) run(ctx context.Context) {
 	cfg := &p.load.cfg
-	// Spread the starts over a keyframe interval, or over the ramp if it is shorter, because real
-	// publishers do not send their keyframes at the same time.
+	// The publishers start one by one during the time between two keyframes (Config.KeyInterval),
+	// because real publishers do not send their keyframes at the same time. If Config.Ramp is
+	// shorter, they start during that time instead.
 	n := len(p.load.publishers)
 	if !sleep.For(ctx, time.Duration(p.index)*min(cfg.KeyInterval, cfg.Ramp)/time.Duration(n)) {
 		return

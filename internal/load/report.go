@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// Report is the result of a load. All byte counts are bytes of tag payload.
+// Report is the result of a load test. All byte counts are bytes of the payload of FLV tags.
 type Report struct {
 	Target      string    `json:"target"`
 	Started     time.Time `json:"started"`
 	Interrupted bool      `json:"interrupted,omitempty"`
-	// All publishers or all viewers have ended before the end of the load.
+	// All publishers or all viewers have ended before the end of the load test.
 	EndedEarly bool `json:"ended_early,omitempty"`
 
 	// Measured is the duration of the measurement. Bytes is the number of bytes that all viewers
@@ -27,7 +27,7 @@ type Report struct {
 	Generator *Usage `json:"generator,omitempty"`
 }
 
-// Publishers holds the totals of all publishers.
+// Publishers holds the results of all publishers of a load test together.
 type Publishers struct {
 	Wanted    int   `json:"wanted"`
 	Connected int   `json:"connected"`
@@ -39,11 +39,11 @@ type Publishers struct {
 	Ended map[string]int `json:"ended,omitempty"` // number of early ends, by reason
 }
 
-// Viewers holds the totals of a group of viewers.
+// Viewers holds the results of a group of viewers together.
 //
-// Lost, Jumps, Repeated and Latency are known only if a publisher of this package sent the tags,
-// because such tags contain a number and the time of sending. If they are not known, Numbered is
-// not set, and they are null in JSON.
+// The fields Lost, Jumps, Repeated and Latency are known only if the stream was published by this
+// package, which adds a number and the time of sending to each tag. If they are not known, Numbered
+// is false, and JSON has null for these four fields.
 type Viewers struct {
 	Wanted    int   `json:"wanted"`
 	Connected int   `json:"connected"`
@@ -93,7 +93,7 @@ type Usage struct {
 	PeakRSS  int64   `json:"peak_rss_bytes"`
 }
 
-// Progress is the state of a running load.
+// Progress is the state of a running load test.
 type Progress struct {
 	Elapsed    time.Duration
 	Total      time.Duration

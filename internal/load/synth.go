@@ -76,8 +76,8 @@ func (s *Synth) soundDue() time.Duration {
 	return time.Duration(s.sounds*soundSamples) * time.Second / soundRate
 }
 
-// Next returns the next tag, which contains its number and now, the time of sending. The payload is
-// valid until the next call.
+// Next returns the next tag. now is the time of sending. The tag's payload contains this time and
+// the tag's number. The payload is valid until the next call.
 func (s *Synth) Next(now time.Time) Tag {
 	s.seq++
 	m := marker{stream: s.stream, seq: s.seq, sent: now.UnixNano()}

@@ -75,23 +75,24 @@ func (v *viewer) arrive(at time.Time) {
 	v.gapFrom = at
 }
 
-// closeGap measures the time since the last tags arrived, when no more tags will arrive. It may be
-// the longest time between arrivals.
+// closeGap is called when the viewer will receive no more tags. If the time since the last tags
+// arrived is the longest time without a tag, closeGap stores it as the maximum.
 func (v *viewer) closeGap() {
 	if !v.gapFrom.IsZero() {
 		v.group.gap.raise(time.Since(v.gapFrom))
 	}
 }
 
-// number checks the number of a tag for lost and repeated tags, and measures the tag's age.
+// number looks for lost and repeated tags by the number of each tag. It also measures how old the
+// tag is when it arrives.
 //
-// It ignores tags before the first keyframe, because a server may hold back video until then, but
-// send audio. It also ignores tags that were sent before the load began, because a server may still
-// send the stream of an earlier load with other numbers. If another program publishes
-// (Config.NoPublish), such tags are checked.
-//
-// The age of tags that were sent before the viewer joined is not measured, because the server
-// replays them.
+//   - Tags before the first keyframe are ignored, because a server may hold back video until then,
+//     but send audio.
+//   - Tags that were sent before the load test began are ignored, because a server may still send
+//     the stream of an earlier test, with other numbers. If another program publishes
+//     (Config.NoPublish), they are not ignored.
+//   - The age of tags that were sent before the viewer joined is not measured, because the server
+//     replays them.
 func (v *viewer) number(m marker, a *Arrival) {
 	if m.sent < v.load.began && !v.load.cfg.NoPublish {
 		return

@@ -5,8 +5,8 @@ import (
 	"syscall"
 )
 
-// A Guard makes a process end with this process, even if this process is killed. On Linux the
-// kernel does that.
+// A Guard ends a child process when this process ends, even if this process is killed. On Linux,
+// the kernel does that.
 type Guard struct{}
 
 // Start starts cmd in a new process group. Because of Pdeathsig, the kernel kills cmd when the
@@ -17,6 +17,6 @@ func (*Guard) Start(cmd *exec.Cmd) error {
 	return cmd.Start()
 }
 
-// Release does nothing on Linux. On every system, call it when the process that Start started has
-// ended.
+// Release releases the resources of the Guard. Call it when the process that Start started has
+// ended. On Linux, a Guard has no resources, so Release does nothing.
 func (*Guard) Release() {}

@@ -8,9 +8,9 @@ import (
 	"strconv"
 )
 
-// A Guard makes a process end with this process, even if this process is killed. It starts a shell
-// for each process. The shell waits until a pipe is closed, and then kills the process. Only this
-// process has the other end of the pipe, so the pipe is closed when this process ends.
+// A Guard ends a child process when this process ends, even if this process is killed. It starts a
+// shell for the child process. The shell waits until a pipe is closed, and then kills the child.
+// Only this process has the other end of the pipe, so the pipe is closed when this process ends.
 type Guard struct {
 	shell *exec.Cmd
 	pipe  io.Closer

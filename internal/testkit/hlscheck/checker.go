@@ -101,9 +101,9 @@ func compareSegments(prev, m *Media, r *report) {
 					p.Discontinuity, s.Discontinuity)
 			}
 		}
-		// Do not compare a segment that had neither a URI nor parts in the earlier playlist. Its
-		// tags may have been missing there, and a discontinuity may belong to the segment before
-		// it.
+		// Compare the other tags only if the earlier playlist had the segment's URI or a part of
+		// it. Without these, some of the segment's tags may have been missing in the earlier
+		// playlist, and a discontinuity there may belong to the segment before it.
 		if p.URI != "" || len(p.Parts) > 0 {
 			dated := !s.Date.IsZero() && !p.Date.IsZero() && !s.Date.Equal(p.Date)
 			if dated || s.Map != p.Map || s.Break != p.Break && msn != m.first() {

@@ -447,8 +447,8 @@ func (f *follower) remember(uri string, data []byte) {
 	}
 }
 
-// fetchAgain fetches an object a second time and compares it with the checksum of the first time.
-// It does so a few playlists after the first time.
+// fetchAgain fetches an object a second time, when the client has read a few more playlists. It
+// reports a problem if the object's checksum has changed.
 func (f *follower) fetchAgain(ctx context.Context) error {
 	if f.again.after--; f.again.uri == "" || f.again.after > 0 {
 		return nil

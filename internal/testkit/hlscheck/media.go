@@ -53,8 +53,7 @@ type Part struct {
 // Next returns the media sequence number and the index of the next part.
 func (m *Media) Next() (msn uint64, part int) { return m.Open.MSN, len(m.Open.Parts) }
 
-// first returns the media sequence number of the first segment in m.Segments. In a delta update, a
-// Checker may have added that segment.
+// first returns the media sequence number of the first segment in m.Segments.
 func (m *Media) first() uint64 { return m.Open.MSN - uint64(len(m.Segments)) }
 
 // Segment returns the complete or open segment with the given media sequence number, or nil.
@@ -68,9 +67,10 @@ func (m *Media) Segment(msn uint64) *Segment {
 	return nil
 }
 
-// maker returns the prefix of the URIs of segments and parts, up to the first "-". It is different
-// for each run of the server. If the playlist has no preload hint and has not ended, maker returns
-// "", because another run of the server may continue the playlist.
+// maker returns the prefix of the URIs of segments and parts, up to the first "-". Each run of the
+// server has another prefix. The prefix is that of the preload hint or, if the playlist has ended,
+// that of the last segment. If the playlist has neither, maker returns "", because a later run of
+// the server may continue the playlist with another prefix.
 func (m *Media) maker() string {
 	name := m.Hint
 	if m.Ended && len(m.Segments) > 0 {
@@ -120,7 +120,8 @@ func partsDuration(parts []Part) (d time.Duration) {
 // of their segment. Each duration is rounded to a millisecond.
 func partsTolerance(n int) time.Duration { return time.Duration(n+1) * time.Millisecond }
 
-// hasAllParts reports whether the parts are as long as the segment.
+// hasAllParts reports whether the total duration of the listed parts is the duration of the
+// segment. Otherwise the playlist does not list all parts of the segment.
 func (s *Segment) hasAllParts() bool {
 	return s.Duration-partsDuration(s.Parts) <= partsTolerance(len(s.Parts))
 }
@@ -210,8 +211,9 @@ func parseMedia(text string, r *report) *Media {
 	return m
 }
 
-// check checks the rules that do not depend on an earlier playlist. If m is a delta update, the
-// skipped segments must have been added before.
+// check checks one playlist against the rules of HLS and reports problems to r. It does not check
+// changes since an earlier playlist. If m is a delta update, the caller must first add the skipped
+// segments to m.Segments.
 func (m *Media) check(r *report) {
 	all := m.Segments
 	if len(m.Open.Parts) > 0 {

@@ -11,7 +11,8 @@ import (
 // maxProblems is the maximum number of problems in Stats.
 const maxProblems = 100
 
-// Stats has the numbers of a Client's requests, and the problems that it found.
+// Stats counts the playlists, segments and other objects that a Client has received. It also lists
+// the problems that the Client has found in them.
 type Stats struct {
 	Playlists, Deltas      int // media playlists, and delta updates among them
 	Inits, Parts, Segments int // written to Output

@@ -41,8 +41,8 @@ var (
 	}
 )
 
-// forms holds the syntax of tag values and attributes, as regular expressions. Its keys are the
-// names of attributes, and the types integer, extinf and date of a tag's value.
+// forms maps the name of an attribute to a regular expression for the attribute's value. For the
+// values of tags, it has three more expressions, with the names integer, extinf and date.
 var forms = func() map[string]*regexp.Regexp {
 	const (
 		integer = `\d{1,16}`

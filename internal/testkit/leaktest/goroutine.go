@@ -35,7 +35,7 @@ func foreign(stack string) bool {
 	}
 	_, creator, found := strings.Cut(stack, "\ncreated by ")
 	if !found {
-		// Only the main goroutine and goroutines of the runtime have no creator.
+		// The main goroutine and goroutines of the runtime have no creator. All others have one.
 		return true
 	}
 	for _, ours := range []string{"runtime.", "testing.", "internal/fuzz."} {

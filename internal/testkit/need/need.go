@@ -24,8 +24,8 @@ var packages = map[string]string{
 	"valkey-server":           "valkey",
 }
 
-// Program returns the path of a program: of name or, if name is not installed, of the first of
-// others that is. If none is installed, the test is skipped, or fails on CI.
+// Program returns the path of an installed program. It looks for the program name first, and then
+// for each of others. If none of these programs is installed, the test is skipped, or fails on CI.
 func Program(t testing.TB, name string, others ...string) string {
 	t.Helper()
 	for _, n := range append([]string{name}, others...) {
@@ -81,8 +81,9 @@ func Missing(t testing.TB, what string) {
 	t.Skip("needs " + what)
 }
 
-// listEnv is the environment variable with the name of the file that scripts/needs lists at the end
-// of a run. If it is not set, skipped tests are not listed.
+// listEnv is an environment variable with the name of a file. Each skipped test adds a line to the
+// file that says what the test needs, and scripts/needs prints the file at the end of a run. If the
+// variable is not set, skipped tests are not listed.
 const listEnv = "MILLRACE_NEEDS"
 
 // record appends a line to the file that the environment variable MILLRACE_NEEDS names. If it

@@ -61,7 +61,8 @@ func (b *BlockingLog) Block() (goOn func()) {
 	})
 }
 
-// Holds reports whether the blocked log has made a message that contains text wait.
+// Holds reports whether a log message that contains the string text had to wait because the log was
+// blocked.
 func (b *BlockingLog) Holds(text string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -233,8 +233,8 @@ func (c *Cluster) byID(t testing.TB, id string) *Server {
 	return c.nodes[i]
 }
 
-// replicated returns the first range of slots of a master that has a replica. It fails the test if
-// there is none.
+// replicated returns the first range of hash slots that a master owns. It fails the test if the
+// master owns no slots or has no replica.
 func (c *Cluster) replicated(t testing.TB, master *Server) owned {
 	t.Helper()
 	for _, r := range c.view(t) {
@@ -287,8 +287,9 @@ func (c *Cluster) Failover(t testing.TB, master *Server) {
 // migrateTimeout is the time limit of MIGRATE for one key, in milliseconds.
 const migrateTimeout = 20000
 
-// Migration is the move of a slot from one master to another. Until Finish, the old owner answers
-// ASK for keys that it does not have, moved or new. All other nodes answer MOVED.
+// A Migration moves a hash slot from one master, the old owner, to another. Until Finish, clients
+// are redirected: the old owner answers ASK for a key of the slot that it does not have, because
+// the key was moved or does not exist. All other nodes answer MOVED.
 type Migration struct {
 	c        *Cluster
 	slot     int

@@ -105,8 +105,8 @@ func (h *Hostile) talk(conn net.Conn) {
 	}
 }
 
-// next stores a request for Requests and returns the Answer to it. words is the command and its
-// arguments.
+// next records a request, so that Requests returns it, and returns the server's Answer to the
+// request. words are the command and its arguments.
 func (h *Hostile) next(words []string) Answer {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -69,11 +69,11 @@ func (r Rule) On(marker string) Rule {
 	return r
 }
 
-// Once returns a Rule that cuts only the first connection that reaches the Rule's number of bytes.
-// The client's next try then succeeds.
+// Once returns a Rule that cuts one connection only: the first connection on which enough bytes
+// have passed (see [Rule]). The client's next try then succeeds.
 //
-// Do not use Once if the client may abandon a call, because the Proxy also counts the bytes of the
-// abandoned call.
+// Do not use Once if the client may abandon a call. The Proxy also counts the bytes of the
+// abandoned call, so the Rule may act too early.
 func (r Rule) Once() Rule {
 	r.once = true
 	return r
@@ -112,8 +112,9 @@ func (p *Proxy) Endpoint() Endpoint {
 	return e
 }
 
-// Set replaces all Rules, and restarts the counts on open connections at zero. It does not undo the
-// effects of the old Rules, except that it releases delayed bytes.
+// Set replaces all Rules. For the new Rules, the Proxy counts the bytes on open connections from
+// zero. Set releases the bytes that the old Rules have delayed. It does not undo other effects of
+// the old Rules.
 func (p *Proxy) Set(rules ...Rule) {
 	p.Release()
 	p.mu.Lock()
@@ -189,7 +190,7 @@ func (p *Proxy) connect(client net.Conn) {
 	p.remove(l)
 }
 
-// pieceSize is the maximum number of bytes of one read.
+// pieceSize is the maximum number of bytes that a Proxy reads from a connection at a time.
 const pieceSize = 32 << 10
 
 // link is a connection through a Proxy. It has one goroutine for each direction.
@@ -295,9 +296,9 @@ func (l *link) copyLoop(dir direction, from net.Conn) {
 	}
 }
 
-// arm looks for the rules' markers in the requests (see [Rule.On]). When the marker of a rule
-// appears, the count of the rule starts. p is the next bytes of the requests. Call arm before p is
-// forwarded, because the server may reply to p at once.
+// arm looks for the markers of rules (see [Rule.On]) in p, the next bytes of the requests. When the
+// marker of a rule appears, the rule starts to count bytes. Call arm before p is forwarded, because
+// the server may reply to p at once.
 func (l *link) arm(p []byte) {
 	l.p.mu.Lock()
 	defer l.p.mu.Unlock()
@@ -307,12 +308,11 @@ func (l *link) arm(p []byte) {
 }
 
 // next returns the next rule to apply in a direction, and the number of bytes to forward before the
-// rule's action. size is the number of bytes that have arrived.
+// rule is applied. size is the number of bytes that have arrived. The returned number of bytes is
+// added to the byte counts of all rules for this direction.
 //
-//   - If no rule applies to these bytes, next returns nil and size.
-//   - If the direction is muted (its bytes are dropped), next returns nil and 0.
-//
-// next adds the bytes to forward to the counts of all rules.
+// If no rule applies to the bytes that have arrived, next returns nil and size. If the direction is
+// muted (its bytes are dropped), next returns nil and 0.
 func (l *link) next(dir direction, size int) (rule *proxyRule, n int) {
 	l.p.mu.Lock()
 	defer l.p.mu.Unlock()
@@ -357,19 +357,20 @@ func (l *link) reply(p []byte) {
 	_, _ = l.client.Write(p)
 }
 
-// A mark counts the bytes of one connection for one rule.
+// A mark is the state of one Rule on one connection. It counts the bytes that have passed, because
+// the Rule acts after a certain number of bytes.
 type mark struct {
 	rule   *proxyRule
 	armed  bool  // the rule's marker has been found, or it has none
 	done   bool  // the action is done; until then, passed ≤ at
 	passed int64 // bytes so far; negative before the end of the marker
-	// tail is the end of the requests so far, which may be the start of the rule's marker. It is
-	// shorter than the marker.
+	// tail is the last few bytes of the requests so far. They may be the start of the marker that
+	// the rule waits for (see [Rule.On]). tail is shorter than the marker.
 	tail []byte
 }
 
-// arm looks for the rule's marker in the requests. When the marker appears, the count of the rule
-// starts. p is the next bytes of the requests, which the caller then forwards.
+// arm looks for the marker of the rule (see [Rule.On]) in p, the next bytes of the requests. When
+// the marker appears, the rule starts to count bytes. The caller forwards p after the call.
 func (m *mark) arm(p []byte) {
 	if m.armed {
 		return
