@@ -36,8 +36,9 @@ var records = struct {
 }{open: map[uint64]*record{}, closed: map[uint64]*record{}}
 
 const (
-	// closedKept is the number of released Drafts and Refs that records remembers. Their stacks
-	// take 2 MB, too little for a soak test to mistake for a leak.
+	// closedKept is the number of released Drafts and Refs with stacks that are kept for the text
+	// of a panic. All these stacks together take 2 MB, too little for a soak test to mistake for a
+	// leak.
 	closedKept = 1 << 12
 	stackDepth = 24
 	poisonByte = 0xDB
@@ -97,7 +98,7 @@ func (r *released) note() {
 	r.at = r.at[:runtime.Callers(3, r.at)]
 }
 
-// clear forgets the call of Release. It is called when the Chain gets new bytes.
+// clear marks a released Chain as usable again. It is called when the Chain gets new bytes.
 func (r *released) clear() { r.at = nil }
 
 // check panics if the Chain was released and has not been filled since.
@@ -107,8 +108,8 @@ func (r *released) check() {
 	}
 }
 
-// history returns the stacks of the creation and the release of a released Draft or Ref. id is the
-// id of its token. The caller holds records.mu.
+// history returns the stacks of the creation and the release of a Draft or Ref that was released.
+// id is the number in the token of the Draft or Ref. The caller holds records.mu.
 func history(id uint64) string {
 	l := records.closed[id]
 	if l == nil {

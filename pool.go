@@ -21,19 +21,21 @@ const (
 	maxClassBits = 20
 	numClasses   = maxClassBits - minClassBits + 1
 
-	// defaultIdleLimit, in bytes, is enough for the 64 KiB blocks of a thousand connections. A
-	// machine that serves that many connections has far more memory.
+	// defaultIdleLimit is the default of IdleLimit, the maximum number of bytes in the idle blocks
+	// of a Pool. It is enough for the 64 KiB blocks of a thousand connections. A machine that
+	// serves a thousand connections has far more memory.
 	defaultIdleLimit = 64 << 20
 
-	// trimEvery is the minimum time between two trims that a garbage collection causes. The runtime
-	// may collect a hundred times a second, but traffic often comes in bursts that are seconds
-	// apart (a segment of a stream, a poll). A block that stays idle for longer than trimEvery is
-	// probably not needed.
+	// A trim drops blocks of the Pool that have been idle since the previous trim. trimEvery is the
+	// minimum time between two trims that are caused by garbage collections. The runtime may
+	// collect a hundred times a second, but traffic often comes in bursts that are seconds apart (a
+	// segment of a stream, a poll). A block that stays idle for longer than trimEvery is probably
+	// not needed.
 	trimEvery = 10 * time.Second
 
-	// When the bytes of the released blocks that the Pool did not keep add up to minTrimBytes or
-	// more, the Pool may drop idle blocks (a trim). A trim for each block that is not kept would
-	// cost too much, because a trim costs as much as allocating a few small blocks.
+	// A Pool at its idle limit does not keep released blocks. After it has freed minTrimBytes or
+	// more of them, it may trim: it drops idle blocks that are not needed. A trim for every freed
+	// block would cost too much, because a trim costs as much as allocating a few small blocks.
 	minTrimBytes = 1 << 20
 )
 
@@ -143,9 +145,9 @@ func (p *Pool) Account() *Pool {
 	return &Pool{parent: p}
 }
 
-// Get lends a block with room for at least n bytes. The caller owns the Draft. It returns the block
-// with [Draft.Release], or turns it into a Ref with [Draft.Freeze] and later releases the Ref. The
-// memory is not cleared.
+// Get lends a block with room for at least n bytes. The caller owns the Draft. The caller either
+// returns the block with [Draft.Release], or turns the Draft into a Ref with [Draft.Freeze] and
+// later releases the Ref. The memory is not cleared.
 //
 // Get panics if n is negative or at least 4 GiB.
 func (p *Pool) Get(n int) Draft {
@@ -209,12 +211,14 @@ func (p *Pool) put(b *block) {
 }
 
 // refuse counts the bytes of a released block that the Pool does not keep because of its idle
-// limit. When the counted bytes add up to a quarter of the limit, refuse trims the Pool: it drops
-// the blocks that have been idle since the last trim.
+// limit. When the counted bytes add up to a quarter of the limit, and to minTrimBytes or more,
+// refuse trims the Pool: it drops the blocks that have been idle since the previous trim.
 //
-// If refuse trimmed earlier, it would also drop blocks of sizes that are needed only now and then.
-// A block that was needed since the last trim survives the next trim. It therefore takes two trims
-// to drop the sizes of earlier traffic.
+// If the Pool were trimmed more often, it would also drop blocks of sizes that are needed only now
+// and then.
+//
+// If the traffic changes, it takes two trims to drop blocks of sizes that are no longer needed. The
+// first trim keeps them, because they were in use since the trim before it.
 func (p *Pool) refuse(size int64) {
 	most := max(p.idleLimit/4, minTrimBytes)
 	if p.refused.Add(size) < most || !p.trimming.TryLock() {

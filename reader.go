@@ -20,15 +20,14 @@ const (
 	firstBlock = 4 << 10
 	mostBlock  = 64 << 10
 
-	// A block has room for blockReads reads of average size. If the caller keeps shares of the
-	// blocks, a block has room for keptReads reads, because every block is a piece that the caller
-	// must share and send separately. Blocks for more reads would hold too much memory for a slow
-	// stream.
+	// The size of a block is chosen so that blockReads reads of average size fit into it. If the
+	// caller keeps parts of the blocks, keptReads reads should fit, because the caller must handle
+	// and send each block separately. Larger blocks would hold too much memory for a slow stream.
 	blockReads = 8
 	keptReads  = 16
 
-	// minTail is the minimum room, in bytes, at the end of a block that others have shares of. With
-	// less room, the Reader takes a new block.
+	// minTail is the minimum room, in bytes, at the end of a block that is also in use outside the
+	// Reader. With less room, the Reader takes a new block.
 	minTail = 512
 
 	// A share is a right to use a block; the block returns to its Pool when all shares are
@@ -68,14 +67,16 @@ var (
 // dropped without Release, the garbage collector frees it and its block, but the Pool counts the
 // block as in use forever.
 type Reader struct {
-	// Invariants:
+	// A share is the right to use a block. The block returns to its Pool when all shares are
+	// released. Invariants:
 	//
-	//	0 ≤ r ≤ w ≤ len(buf)
-	//	the next bytes to read are buf[r:w], then more.ahead, and then the bytes that src returns
-	//	if blk is nil, buf is nil
-	//	if blk is not nil, buf is blk.buf[base : base+len(buf)]
-	//	if blk is not nil, the Reader holds stock ≥ 1 shares of blk, unless parked is set
-	//	if lent is not set, the Reader holds every share of blk
+	//   - 0 ≤ r ≤ w ≤ len(buf)
+	//   - The next bytes to read are buf[r:w], then the bytes that wait in more.ahead, and then the
+	//     bytes that src returns.
+	//   - If blk is nil, buf is nil. Otherwise buf is blk.buf[base : base+len(buf)].
+	//   - If blk is not nil, the Reader holds stock shares of blk, at least one. If parked is set,
+	//     it holds none, because it waits for its socket.
+	//   - If lent is not set, only the Reader has shares of blk.
 	buf  []byte
 	r, w int
 
@@ -87,10 +88,11 @@ type Reader struct {
 	gen    uint32 // generation of blk
 	stock  uint32 // number of the Reader's shares of blk; it always keeps one
 	base   uint32
-	lent   bool // others have had shares of blk
+	lent   bool // blk may be in use outside the Reader
 	window bool // buf is part of a Ref that the Reader did not fill: buf[w:] must not be written
-	// The Reader waits for the socket and has released its shares of blk, so that it holds no
-	// memory. After the wait, it continues to use blk if others still hold shares of blk.
+	// parked says that the Reader waits for the socket and holds no memory. It has released its
+	// shares of blk (its rights to use blk). If blk is still in use elsewhere after the wait, the
+	// Reader continues to fill blk.
 	parked bool
 	token  token
 
@@ -174,7 +176,8 @@ func (b *Reader) Buffered() int {
 }
 
 // Reset drops the buffered bytes and makes b read from src. It borrows src like [NewReader]. It
-// keeps a block that has no other shares. Reset on the zero Reader prepares it like NewReader.
+// keeps its block of memory, unless the block may be in use outside the Reader, as in a Chain from
+// ReadChain. Reset on the zero Reader prepares it like NewReader.
 func (b *Reader) Reset(src io.Reader) {
 	if b == src {
 		return
@@ -193,8 +196,9 @@ func (b *Reader) Reset(src io.Reader) {
 	b.start(src)
 }
 
-// Release drops the buffered bytes and returns every block. It does not close the source. Shares
-// from ReadChain stay valid. After Release, every read fails, and only Reset makes b usable again.
+// Release drops the buffered bytes and returns every block of memory that the Reader uses. It does
+// not close the source. A Chain that ReadChain has filled stays valid. After Release, every read
+// fails, and only Reset makes b usable again.
 func (b *Reader) Release() {
 	b.retire()
 	if b.more != nil {
@@ -217,16 +221,17 @@ func (b *Reader) readErr() error {
 }
 
 // ReadRange lends the next n bytes: it calls yield with one or more slices, in order, that add up
-// to n. A slice is valid until yield returns, and yield must not use b. A range may be far larger
+// to n. A slice is valid until yield returns, and yield must not use b. The range may be far larger
 // than any buffer.
 //
-// Over a socket (see [Reader]), ReadRange lends the bytes that have arrived before it waits for
-// more. Over any other source, if the whole range fits into the block, ReadRange first reads the
-// whole range. This makes fewer, larger slices.
+// If the source is a socket (see [Reader]), ReadRange lends the bytes that have arrived before it
+// waits for more. If the source is another io.Reader, and the whole range fits into the Reader's
+// block of memory, ReadRange first reads the whole range. It then makes fewer, larger slices.
 //
-// If the source ends early, ReadRange returns io.EOF if there were no bytes and io.ErrUnexpectedEOF
-// if there were some. The bytes before an error have been lent and are consumed. If n is negative,
-// the error is bufio.ErrNegativeCount.
+// If the source ends before the first byte, ReadRange returns io.EOF. If it ends later, ReadRange
+// returns io.ErrUnexpectedEOF. The bytes before an error have been lent and are consumed.
+//
+// If n is negative, the error is bufio.ErrNegativeCount.
 func (b *Reader) ReadRange(n int, yield func([]byte)) error {
 	if n < 0 {
 		return bufio.ErrNegativeCount
@@ -248,8 +253,9 @@ func (b *Reader) ReadRange(n int, yield func([]byte)) error {
 	return nil
 }
 
-// With -tags invariants, spoil overwrites bytes that were lent, unless others may have shares of
-// the block.
+// spoil overwrites bytes that the caller may no longer use, so that tests find a use that is too
+// late. It does this only with -tags invariants. It does nothing if the block may also be in use
+// outside the Reader.
 func (b *Reader) spoil(p []byte) {
 	if !b.window && !b.lent {
 		poison(p)
@@ -295,8 +301,9 @@ func (b *Reader) ReadChain(dst *Chain, n int) error {
 func (b *Reader) give(dst *Chain, n int) {
 	off := b.base + uint32(b.r)
 	if b.window && b.r+n == b.w {
-		// These are the last bytes of a piece that the Reader did not fill itself. Move all of the
-		// Reader's shares of the block to dst, because the Reader does not need the block any more.
+		// The last bytes of a block that the Reader did not fill itself are moved. The Reader no
+		// longer needs the block, so dst gets all of the Reader's shares of the block (its rights
+		// to use it).
 		r := Ref{blk: b.blk, loan: loan{b.gen, b.stock}, span: span{off, uint32(n)}}
 		b.token.close()
 		b.forget()
@@ -328,8 +335,8 @@ func (b *Reader) putBack(c *Chain) {
 	b.more.ahead.Merge(c)
 }
 
-// behind reports whether bytes have arrived that are not in buf yet. The Reader returns them before
-// it returns b.err.
+// behind reports whether bytes have arrived that are not in buf yet. The Reader returns these bytes
+// before it returns b.err.
 func (b *Reader) behind() bool { return b.more != nil && b.more.ahead.Len() > 0 }
 
 // drainTo moves everything up to io.EOF to dst.
@@ -348,7 +355,9 @@ func (b *Reader) drainTo(dst *Chain) (total int64, err error) {
 	}
 }
 
-// Skip drops the next n bytes. Errors are as for [Reader.ReadRange].
+// Skip drops the next n bytes. If the source ends before the first byte, Skip returns io.EOF. If it
+// ends later, Skip returns io.ErrUnexpectedEOF. If n is negative, the error is
+// bufio.ErrNegativeCount.
 func (b *Reader) Skip(n int) error {
 	got, err := b.Discard(n)
 	return midway(err, got)
@@ -389,8 +398,9 @@ func (b *Reader) retire() {
 	}
 }
 
-// forget clears the fields that describe the Reader's block. It does not release the block: the
-// caller releases the Reader's shares of the block, or has passed them on.
+// forget clears the fields that describe the Reader's block. It does not release the block. The
+// caller must release the Reader's shares of the block (its rights to use the block), unless it has
+// passed them on.
 func (b *Reader) forget() {
 	b.blk, b.buf, b.r, b.w = nil, nil, 0, 0
 	b.base, b.stock = 0, 0

@@ -206,9 +206,9 @@ func (b *Reader) ReadSlice(delim byte) (line []byte, err error) {
 	return line, err
 }
 
-// sliceStep is the number of bytes that ReadSlice copies at a time if a line straddles two pieces
-// of memory that the Reader did not fill itself, as with [NewReaderFrom]. Most lines end within
-// sliceStep bytes, so ReadSlice copies few bytes that come after the line.
+// sliceStep is the number of bytes that ReadSlice copies at a time to join a line from two separate
+// pieces of memory, as with [NewReaderFrom]. Most lines end within sliceStep bytes, so ReadSlice
+// copies few bytes that come after the line.
 const sliceStep = 64
 
 // ReadLine returns the next line without its end ("\n" or "\r\n"). The line is valid until the next

@@ -3,8 +3,8 @@ package millrace
 import "io"
 
 // fill makes at least one byte available or returns an error. It does nothing if bytes are
-// buffered. Otherwise it may overwrite or release the bytes of the block that were already read,
-// unless others have shares of the block.
+// buffered. Otherwise it may overwrite or release the bytes that were already read, unless they are
+// also in use outside the Reader.
 func (b *Reader) fill() error {
 	for range maxEmptyReads {
 		if b.err != nil && !b.behind() {
@@ -21,8 +21,8 @@ func (b *Reader) fill() error {
 	return io.ErrNoProgress
 }
 
-// fillRange makes at least one byte available, or returns the error. The caller has fewer than n
-// bytes buffered.
+// fillRange makes at least one byte available, or returns the error. It must be called only if
+// fewer than n bytes are buffered.
 //
 // If all bytes come from an io.Reader that is not a socket (see [Reader]), and n bytes fit into the
 // block, fillRange reads until n bytes are buffered. It stops early at an error or an empty read.
@@ -45,8 +45,8 @@ func (b *Reader) fillRange(n int) error {
 	return nil
 }
 
-// fillOnce reads from the source once. The caller has nothing buffered. Afterwards bytes are
-// buffered, or b.err is set, or the source returned neither bytes nor an error.
+// fillOnce reads from the source once. It must be called only if no bytes are buffered. Afterwards
+// bytes are buffered, or b.err is set, or the source returned neither bytes nor an error.
 func (b *Reader) fillOnce() {
 	switch {
 	case b.behind():
@@ -76,7 +76,8 @@ func (b *Reader) advance() {
 	b.token.open(b.blk, 1)
 }
 
-// receive reads from the source once, into memory from makeRoom. The caller has nothing buffered.
+// receive reads from the source once, into free memory. It must be called only if no bytes are
+// buffered.
 func (b *Reader) receive() {
 	if b.sock != nil {
 		b.sock.receive()
@@ -91,7 +92,8 @@ func (b *Reader) readInto(p []byte) {
 	b.received(n, len(p), err)
 }
 
-// received records the result of one read of up to room bytes into buf[w:].
+// received records the result of one read into buf[w:]. n is the number of bytes that were read,
+// and room is the maximum number. If n is impossible, received panics.
 func (b *Reader) received(n, room int, err error) {
 	if n < 0 || n > room {
 		panic(errBadCount)
@@ -103,9 +105,9 @@ func (b *Reader) received(n, room int, err error) {
 	}
 }
 
-// makeRoom returns memory to read into: the free end of the Reader's block, or another block. The
-// caller has nothing buffered. If only the Reader uses the block, makeRoom usually reuses the block
-// from its start, because that needs no other block.
+// makeRoom returns memory to read into: the free end of the Reader's block, or another block. It
+// must be called only if no bytes are buffered. If only the Reader uses the block, makeRoom usually
+// reuses the block from its start, because that needs no other block.
 func (b *Reader) makeRoom() []byte {
 	if b.parked {
 		b.rejoin()
@@ -128,11 +130,12 @@ func (b *Reader) makeRoom() []byte {
 	return b.buf[b.w:]
 }
 
-// park prepares the Reader for a wait for its socket: it releases the Reader's shares of the block,
-// so that the Reader holds no memory during the wait.
+// park prepares the Reader for a wait for its socket. The Reader holds no memory during the wait,
+// because park releases its shares of the block (its rights to use the block).
 //
-// If others hold shares of the block, the Reader remembers the block. If they still hold shares
-// after the wait, the Reader fills the free end of the block instead of taking another block.
+// If the block is also in use elsewhere, as in a Chain from ReadChain, the Reader remembers the
+// block. If the block is still in use after the wait, the Reader fills the free bytes at its end
+// instead of taking another block.
 func (b *Reader) park() {
 	if b.blk == nil || b.parked {
 		return
@@ -206,8 +209,8 @@ func (b *Reader) need(n int) error {
 	return nil
 }
 
-// gather copies bytes from b.more.ahead to the end of the buffer, until the buffer holds n bytes or
-// ahead is empty.
+// gather moves bytes that have already arrived, from b.more.ahead to the end of the buffer. It
+// stops when the buffer holds n bytes, or when no more bytes have arrived.
 func (b *Reader) gather(n int) {
 	m := min(n-(b.w-b.r), b.more.ahead.Len())
 	b.contiguous(n)

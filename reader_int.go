@@ -20,8 +20,9 @@ func (b *Reader) ReadBE(n int) (uint64, error) {
 	return v, err
 }
 
-// ReadLE reads a little-endian unsigned integer of n bytes, 1 to 8. Errors are as for
-// [Reader.ReadBE].
+// ReadLE reads a little-endian unsigned integer of n bytes, 1 to 8. If it returns an error, it
+// consumes nothing. The error is io.EOF if the source ended before the first byte, and
+// io.ErrUnexpectedEOF if it ended after that. If n is not 1 to 8, the error names n.
 func (b *Reader) ReadLE(n int) (uint64, error) {
 	p, err := b.fixed(n)
 	var v uint64
@@ -31,7 +32,7 @@ func (b *Reader) ReadLE(n int) (uint64, error) {
 	return v, err
 }
 
-// fixed consumes and returns the next n bytes, an integer. If n is not from 1 to 8, fixed returns
+// fixed reads an integer of n bytes, and returns its bytes. If n is not from 1 to 8, fixed returns
 // an error.
 func (b *Reader) fixed(n int) ([]byte, error) {
 	if n < 1 || n > 8 {
@@ -58,8 +59,11 @@ func (b *Reader) ReadUvarint() (uint64, error) {
 }
 
 // ReadULEB128 reads an unsigned integer in the LEB128 encoding of DWARF, WebAssembly and AV1, and
-// returns the length of the encoding in bytes. AV1 and WebAssembly each limit that length, because
-// an encoding may be longer than necessary. Errors are as for [Reader.ReadUvarint].
+// returns the length of the encoding in bytes. AV1 and WebAssembly each limit this length, because
+// an encoding may be longer than necessary.
+//
+// ReadULEB128 returns an error and consumes nothing if the encoding has more than 64 bits, or if
+// the source ends within it.
 func (b *Reader) ReadULEB128() (v uint64, size int, err error) {
 	b.lastRuneSize = -1
 	for size = 1; ; size++ {

@@ -75,7 +75,7 @@ func (d *Draft) inRange(method string, n int) {
 }
 
 // Release gives up the memory that is left in d, and leaves d empty. The block returns to its Pool
-// when all Refs to it are released as well. Releasing an empty Draft does nothing.
+// when all Refs to the block are released, too. Releasing an empty Draft does nothing.
 func (d *Draft) Release() {
 	if d.blk == nil {
 		return
@@ -154,8 +154,8 @@ func (r *Ref) bytes() []byte {
 	return r.blk.buf[r.off:end:end]
 }
 
-// Clone returns another share of the same bytes, which the caller owns and releases. Most calls
-// only split the shares that r holds, and touch no memory that other goroutines use.
+// Clone returns another Ref for the same bytes, which the caller owns and releases. Most calls
+// change only r, and touch no memory that other goroutines use.
 func (r *Ref) Clone() Ref {
 	if !r.check() {
 		return Ref{}
@@ -213,16 +213,16 @@ func (r *Ref) Release() {
 }
 
 // join appends the bytes of next to r, if they directly follow the bytes of r in the same block. It
-// reports whether it did. If so, r now holds the shares of both, and next must not be used any
-// more. join does not change the block's count of shares, because r later releases all of its
-// shares together.
+// returns true if it has appended them. In this case, next must not be used any more, because r now
+// holds the shares of both Refs. The block's count of shares does not change, because r later
+// releases all of its shares together.
 func (r *Ref) join(next Ref) bool {
 	if r.blk != next.blk || r.off+r.n != next.off || r.gen != next.gen {
 		return false
 	}
 	if r.shares > countLimit-next.shares {
-		// Only a caller that clones a Ref billions of times and joins the clones reaches this
-		// limit.
+		// The number of shares would be too large. This happens only if a caller clones a Ref
+		// billions of times and joins the clones.
 		return false
 	}
 	next.token.close()

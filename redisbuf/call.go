@@ -20,12 +20,15 @@ func (c *Client) do(ctx context.Context, cmd command) error {
 // it needs so little memory.
 const freeWeight = 16 << 10
 
-// admit waits until a call with weight bytes in flight can start within the InFlight limit. counted
-// is the number of bytes that count towards the limit. After the call, the caller passes counted to
-// c.inFlight.release.
+// admit waits until a call can start within the InFlight limit. weight is the number of bytes that
+// the call has in flight, and counted is the number of these bytes that count towards the limit.
+// After the call, the caller passes counted to c.inFlight.release.
 //
-// A call with at most freeWeight bytes does not wait, and counted is 0. The same applies to a call
-// of a Conn, because the calls that use up the limit may be waiting for the Conn's connection.
+// Two kinds of calls do not wait, and counted is 0 for them:
+//
+//   - Calls with at most freeWeight bytes.
+//   - Calls of a Conn, because they could wait forever. The calls that use up the limit may
+//     themselves be waiting for the connection that the Conn holds.
 func (c *Client) admit(ctx context.Context, weight int64) (counted int64, err error) {
 	if weight <= freeWeight || c.sticky != nil {
 		return 0, nil

@@ -123,7 +123,7 @@ func (s *servers) keyOf(opt *redis.Options) serverKey {
 	return serverKey{opt: opt}
 }
 
-// nodeOf returns the node of the server that holds key.
+// nodeOf returns the node (the pool of connections) for the server that holds key.
 func (s *servers) nodeOf(ctx context.Context, key string) (*node, error) {
 	opt, err := s.router.route(ctx, key)
 	if err != nil {
@@ -132,7 +132,8 @@ func (s *servers) nodeOf(ctx context.Context, key string) (*node, error) {
 	return s.node(opt)
 }
 
-// node returns the node of the server with these options, and adds it if necessary.
+// node returns the node (the pool of connections) for the server with these options. It creates the
+// node at the first call for the server.
 func (s *servers) node(opt *redis.Options) (*node, error) {
 	key := s.keyOf(opt)
 	s.mu.RLock()

@@ -45,7 +45,7 @@ type conn struct {
 	lost   bool           // broken because the server has closed the connection or does not answer
 	chain  millrace.Chain // received part of the value that GetChain is reading
 
-	// State for the pool of connections, which the node of the server keeps.
+	// The pool of connections uses the following fields.
 	born      time.Time
 	idleSince time.Time   // time when the last call returned the connection
 	epoch     int         // the node's epoch when the connection was made

@@ -17,8 +17,9 @@ type ioDeadline struct {
 	until   time.Time             // zero if no deadline is set
 }
 
-// renew moves the deadline if less than the timeout is left. It must be called before each read or
-// write. If the context has ended, renew returns the context's error.
+// renew moves the deadline of the connection to at least d.timeout from now. It must be called
+// before each read or write. If the deadline is already that late, renew does not change it. If the
+// context has ended, renew returns the context's error.
 func (d *ioDeadline) renew() error {
 	if d.timeout > 0 {
 		if now := time.Now(); d.until.Sub(now) < d.timeout {

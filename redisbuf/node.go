@@ -135,9 +135,9 @@ func (n *node) add(c *conn) error {
 	return nil
 }
 
-// discard closes the idle connection c, which popIdle has removed. It does not set lostAt, which
-// would make the remaining idle connections suspect. They have been idle for longer than c, so
-// takeIdle checks them before use anyway.
+// discard closes a connection that was idle and has been removed from the idle connections. It does
+// not set lostAt, the time of the last loss, which would make the remaining idle connections
+// suspect. They have been idle for longer than c, so they are checked before use anyway.
 func (n *node) discard(c *conn) {
 	n.mu.Lock()
 	delete(n.live, c)

@@ -35,12 +35,14 @@ func Conns(n int) Option {
 // If a call would exceed the limit, it waits. Calls wait in order. A value that is larger than the
 // limit is transferred alone.
 //
-// Some calls do not count with the length of their value:
+// Usually a call counts with the length of its value, with these exceptions:
 //
-//   - Calls with at most 16 KiB, and calls of a Conn, neither wait nor count.
-//   - Calls of GetChain and GetTo do not know the length in advance. They count as much as the last
-//     value that one of them has read, but at least 1 MiB.
-//   - A call of MGet counts as much as the size of its buffer.
+//   - A call with at most 16 KiB does not wait, and its bytes do not count. The same applies to
+//     each call of a Conn.
+//   - A call of GetChain or GetTo does not know the length of its value in advance. It counts with
+//     the length of the last value that a call of GetChain or GetTo has read, but with at least 1
+//     MiB.
+//   - A call of MGet counts with the size of its buffer.
 func InFlight(bytes int64) Option {
 	if bytes < 1 {
 		panic(fmt.Sprintf("redisbuf: InFlight(%d) is below 1", bytes))

@@ -116,11 +116,12 @@ func (p *Pipeline) SetChain(key string, src *millrace.Chain, opts ...SetOption) 
 // Exec executes the calls, and returns the first error of a call, or nil. It sends the calls to
 // each server in the order in which they were added.
 //
-// Exec retries failed calls one by one, if that is safe. A retried call may be executed after later
-// calls of other keys.
+// Calls of the same key stay in order. Exec retries a failed call only if the retry keeps this
+// order and is safe. If a later call of the same key may have been executed, a failed call is not
+// retried, unless both calls only read.
 //
-// Calls of the same key stay in order. If a later call of the same key may have been executed, a
-// failed call is therefore retried only if both calls only read.
+// Failed calls are retried one by one. A retried call may be executed after later calls of other
+// keys.
 //
 // Two calls of the same key can be on two servers at the same time only if go-redis learns during
 // Exec that the key's slot has moved.
@@ -178,8 +179,9 @@ func (p *Pipeline) run(ctx context.Context, groups []*group) {
 	}
 }
 
-// runAll executes groups concurrently. If the user's Dialer or credentials provider panics, runAll
-// waits for all groups, and then panics with the same value.
+// runAll executes groups concurrently. Each group has the calls for one server. If the user's
+// Dialer or credentials provider panics, runAll waits for all groups, and then panics with the same
+// value.
 func runAll(ctx context.Context, groups []*group) {
 	var all sync.WaitGroup
 	for _, g := range groups {

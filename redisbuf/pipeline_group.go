@@ -56,7 +56,8 @@ func (g *group) batch(calls []*Result) (n int, weight int64) {
 	return len(calls), weight
 }
 
-// execute executes calls on one connection. If there is no connection, all calls get the error.
+// execute executes calls on one connection. If it cannot get a connection, it sets the error of
+// each call to the reason.
 func (g *group) execute(ctx context.Context, calls []*Result, weight int64) {
 	if err := g.runAll(ctx, calls, weight); err != nil {
 		for _, r := range calls {
@@ -120,8 +121,8 @@ func (c *conn) runAll(ctx context.Context, calls []*Result) {
 	_ = c.finish(ctx, err)
 }
 
-// sendAll sends calls. If it returns an error, composed is the number of calls that were composed.
-// Some of these may have been sent.
+// sendAll writes calls to the connection. If it returns an error, composed is the number of calls
+// that were put completely into the send buffer. Some of these calls may have been sent.
 func (c *conn) sendAll(calls []*Result) (composed int, err error) {
 	for i, r := range calls {
 		if err := r.cmd.compose(c); err != nil {
@@ -204,14 +205,14 @@ type failedCall struct {
 }
 
 // retryable returns the failed calls that may be retried, and whether to pause first. It leaves out
-// a call if the retry could give a wrong result:
+// a call if a retry could give a wrong result because of a later call of the same key:
 //
-//   - A later SET of the same key may have been executed. A repeated SET would undo the later SET,
-//     and a repeated read would return the value of the later SET.
-//   - The call is a SET, and a later read of the same key may have been executed. The repeated SET
-//     would contradict the read, which has returned the earlier value.
+//   - The later call is a SET that may have been executed. A repeated SET would undo it, and a
+//     repeated read would return the later value.
+//   - The failed call is a SET, and the later call is a read that may have been executed. The
+//     repeated SET would come after the read, which has returned the earlier value.
 func (g *group) retryable(ctx context.Context, calls []*Result) (failed []failedCall, pause bool) {
-	// Keys of the calls after r that may have been executed.
+	// The keys of later calls that may have been executed.
 	later := make(map[string]struct{ read, written bool })
 	for _, r := range slices.Backward(calls) {
 		cmd := r.cmd.info()
@@ -266,8 +267,8 @@ func isUnreachable(err error) bool {
 		}
 	}
 	if isA[*SentError](err) || errors.Is(err, ErrConnLost) {
-		// Usually only this connection was lost, and another call may succeed. After a timeout,
-		// another call would wait as long, so the server counts as unreachable.
+		// If the connection was lost, another connection to the same server may work. After a
+		// timeout, another call would probably wait as long, so the server counts as unreachable.
 		return isTimeout(err)
 	}
 	return isLoss(err)

@@ -211,8 +211,8 @@ func (r *rangeCmd) read(c *conn) error {
 		}
 	}
 	if first == nil && r.n != int64(len(r.buf)) {
-		// The length of the value was as expected before and after the range was read, but the
-		// value was shorter when the range was read.
+		// The value was shorter when its range was read, although its length was right before and
+		// after the read of the range.
 		first = &ValueChangedError{Was: r.length, Is: r.off + r.n}
 	}
 	return first

@@ -53,7 +53,7 @@ type header struct {
 	text []byte // text of a status or an error, valid until more bytes are received
 }
 
-// parseHeader parses a line without its line end.
+// parseHeader parses the first line of a reply. The line must not include its line end.
 func parseHeader(line []byte) (h header, err error) {
 	if len(line) == 0 {
 		return h, badReply("an empty line")

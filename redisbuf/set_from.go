@@ -139,8 +139,10 @@ const minSendfile = 64 << 10
 // content, as in /proc.
 //
 // If f cannot be read, the error is a *ReaderError and the key is unchanged. If f becomes shorter
-// during the call, the ReaderError wraps io.ErrUnexpectedEOF. Other errors are the same as those of
-// SetFromBuffer.
+// during the call, the ReaderError wraps io.ErrUnexpectedEOF.
+//
+// The error is redis.Nil if a condition ([IfAbsent] or [IfPresent]) was not met. After a *SentError
+// it is unknown whether the key was set.
 func (c *Client) SetFile(ctx context.Context, key string, f *os.File, opts ...SetOption) error {
 	cmd, err := newSetFile(key, f, opts)
 	if err != nil {

@@ -68,9 +68,10 @@ func (c *conn) canSpliceFrom(r io.Reader) bool {
 	return false
 }
 
-// spliceFrom waits until r, which is a socket, has received bytes, and sends at most left of them.
-// It returns how many bytes it took from r. Only the server can make the splice wait, because the
-// bytes have already arrived.
+// spliceFrom waits until the socket r has received bytes, and then moves bytes from r to the
+// server. left is the maximum number of bytes. spliceFrom returns the number of bytes that it took
+// from r. The bytes have already arrived when they are moved, so if moving them takes long, the
+// cause is the server and not r.
 func (c *conn) spliceFrom(r io.Reader, left int64) (int64, error) {
 	if err := c.flush(); err != nil {
 		return 0, err

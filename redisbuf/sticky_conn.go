@@ -6,7 +6,8 @@ import (
 )
 
 // A Conn is a Client that uses one connection for all calls, so that the server executes them in
-// order. Only one goroutine at a time may use a Conn. Close returns the connection to the Client.
+// order. Only one goroutine at a time may use a Conn. Close returns the connection to the Client
+// that made the Conn.
 //
 // The connection leads to the server of the first call's key. Calls of a Conn fail in some cases in
 // which calls of another Client do not:

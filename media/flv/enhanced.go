@@ -30,10 +30,12 @@ const (
 
 // exHeader parses the start of an audio or video tag of enhanced RTMP: the ModEx extensions, the
 // multitrack header and the codec's FourCC. p is the tag's data after the first byte. kind is the
-// packet type in the first byte, and tracks is the packet type of a multitrack header.
+// packet type in the first byte. tracks is the packet type that marks a tag with a multitrack
+// header.
 //
-// exHeader returns the packet type, the codec, and the offset of the codec's bytes in the tag's
-// data. If p is too short, ok is false.
+// exHeader returns the packet type of the media in the tag, the codec, and the offset of the
+// codec's bytes in the tag's data. If each track has its own codec, codec is 0. If p is too short
+// or invalid, ok is false.
 func (t *Tag) exHeader(p []byte, kind, tracks byte) (packet byte, codec Codec, at int, ok bool) {
 	at = 1
 	for kind == exModEx {

@@ -45,9 +45,9 @@ func ParseReload(q url.Values) (r Reload, blocking bool, err error) {
 	return r, blocking, nil
 }
 
-// number parses the value of the query parameter key, a decimal integer. A number above limit
-// counts as limit, because the stream is far from either number. If the query does not have the
-// parameter, ok is false.
+// number parses the query parameter with the name key, which is a decimal integer. It returns limit
+// for a number above limit. No stream reaches limit, so the exact number does not matter. If the
+// query does not have the parameter, ok is false.
 func number(q url.Values, key string, limit uint64) (n uint64, ok bool, err error) {
 	values := q[key]
 	if len(values) == 0 {
@@ -95,7 +95,7 @@ func (w *Window) Status(r Reload) Status {
 	if r.MSN == msn && r.Part >= 0 && r.Part < next {
 		return Ready
 	}
-	// ahead is the minimum number of parts that must be completed before r.Part is complete.
+	// ahead is the minimum number of parts that must still be completed, including the part r.Part.
 	ahead := r.Part + 1
 	if r.MSN == msn {
 		ahead -= next

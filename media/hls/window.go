@@ -36,11 +36,11 @@ type Config struct {
 	// Discontinuity.
 	FirstMSN, FirstDiscontinuity uint64
 
-	// Past lists segments of an earlier Window at the same address, up to the segment before
-	// FirstMSN. Their media is stored elsewhere, not in this Window. The playlist begins with these
-	// segments, and continues with a DISCONTINUITY.
+	// Past lists segments that an earlier Window of the same playlist has made, up to the segment
+	// before FirstMSN. Only their descriptions are in this Window; their media must be stored
+	// elsewhere. The playlist begins with these segments, and continues with a DISCONTINUITY.
 	//
-	// Target and Part should be the same as in the earlier Window's Config. If Past is set,
+	// Set Target and Part to the same values as in the earlier Window's Config. If Past is set,
 	// FirstDiscontinuity is ignored.
 	Past []Listed
 
@@ -256,8 +256,8 @@ func (w *Window) Listed() []Listed {
 }
 
 // Opening describes the segment that is not complete, or the next segment if none has begun. Its
-// Duration is the duration of its complete parts. If a later Window continues without this segment,
-// the later Window lists the segment as a Gap.
+// Duration is the duration of its complete parts. If the playlist continues in another Window, and
+// the media of this segment is lost, the new playlist lists this segment as a Gap.
 func (w *Window) Opening() Listed {
 	s := w.open
 	if !s.empty() {
@@ -336,21 +336,23 @@ func (w *Window) End() (news bool) {
 // because there is a new part or segment, or because a segment was dropped to stay within MaxBytes.
 // Before the first Init, Add ignores the fragment and releases it.
 //
-// A part ends when another fragment of the same duration would make the part longer than Part:
+// A part usually ends when another fragment as long as this one would make it longer than
+// Config.Part:
 //
-//   - It may end earlier, so that the parts of the segment have similar durations. Add expects that
-//     the segment lasts as long as the previous one.
-//   - A part that has no keyframe and is shorter than 85 % of Part does not end yet, because a
-//     shorter fragment may follow.
+//   - A part may end earlier, so that the parts of a segment have similar durations. Add expects
+//     that the segment lasts as long as the previous segment.
+//   - A part without a keyframe should last at least 85 % of Config.Part. A shorter part does not
+//     end yet, because the next fragment may be short enough to fit.
 //
-// A segment ends at the first keyframe after Segment:
+// A segment usually ends at the first keyframe after the duration Config.Segment:
 //
-//   - It ends at an earlier keyframe if another GOP as long as the last one would exceed Target.
-//   - If no keyframe arrives before Target, the segment ends without one. The next segment then
-//     ends at the first keyframe.
+//   - If another GOP (the frames from one keyframe to the next) as long as the last one would
+//     exceed Config.Target, the segment ends at an earlier keyframe.
+//   - If no keyframe arrives before Config.Target, the segment ends without a keyframe. The next
+//     segment then ends at the first keyframe.
 //
-// A fragment longer than Part is put into a segment without parts. If the fragment is longer than
-// Target, the playlist lists it with the maximum duration that Target allows.
+// A fragment longer than Config.Part is put into a segment without parts. If the fragment is longer
+// than Config.Target, the playlist lists it with the maximum duration that the target allows.
 func (w *Window) Add(f Fragment, body *millrace.Chain) (news bool) {
 	defer body.Release()
 	if w.ended || len(w.inits) == 0 || body.Len() == 0 {
@@ -423,7 +425,8 @@ func (w *Window) begin(f Fragment) {
 	w.charge(segmentCost)
 }
 
-// charge adds n bytes to the memory that the open segment uses of MaxBytes.
+// charge adds n bytes to the memory of the Window, which MaxBytes limits, and to the memory of its
+// open (incomplete) segment.
 func (w *Window) charge(n int64) {
 	w.open.cost += n
 	w.bytes += n
@@ -540,11 +543,11 @@ func (w *Window) trim() (news bool) {
 // expired reports whether players no longer need a segment that has left the playlist. The longer
 // of two times must have passed since the segment was complete:
 //
-//   - The duration of the segment plus the duration of the longest playlist that listed the
-//     segment.
-//   - Six times Target plus the duration of one fragment. The playlist lists the segment's parts
-//     for three times Target and up to one fragment, and players may request a part for three times
-//     Target after that.
+//   - The first time is the duration of the segment plus the duration of the longest playlist that
+//     listed the segment.
+//   - The second time is six times Target plus the duration of one fragment. The playlist lists the
+//     segment's parts for up to three times Target plus one fragment. A player may request a part
+//     until three times Target after it has left the playlist.
 func (w *Window) expired(s *segment) bool {
 	return w.clock-s.completed >= max(s.duration+s.playlist, 6*w.config.Target+w.longest)
 }
@@ -578,10 +581,10 @@ func (w *Window) Discontinuity() uint64 {
 // and half a KiB for each segment.
 func (w *Window) Bytes() int64 { return w.bytes }
 
-// Bandwidth returns bit rates, in bits per second, of the segments in the playlist. The segments of
-// an earlier Window (Past) do not count. The peak is the highest bit rate of consecutive segments
-// that together last about Target. The average is the bit rate of all segments. If there are no
-// segments, both are 0.
+// Bandwidth returns the peak and the average bit rate of the playlist, in bits per second. It
+// counts only segments that this Window has made, not the segments from Config.Past. The peak is
+// the highest bit rate of consecutive segments with a total duration of about Target. The average
+// is the bit rate of all segments. If there are no segments, both are 0.
 func (w *Window) Bandwidth() (peak, average int64) {
 	listed := w.segs[max(w.listed, w.past):]
 	var bytes int64
@@ -612,8 +615,9 @@ func rate(bytes int64, d time.Duration) int64 {
 	return int64(float64(8*bytes) / d.Seconds())
 }
 
-// Append adds shares of an object's bytes at the end of dst, which then owns them. If the Window
-// does not have the complete object, Append returns false, and dst is unchanged.
+// Append adds an object's bytes at the end of dst. It does not copy the bytes: dst owns new shares
+// of the same memory, and releases them. If the Window does not have the complete object, Append
+// returns false, and dst is unchanged.
 func (w *Window) Append(dst *millrace.Chain, o Object) bool {
 	if o.Epoch != w.config.Epoch {
 		return false

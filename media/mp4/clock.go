@@ -14,18 +14,18 @@ const (
 	// not know when the frames arrived. After a longer leap, the stream continues without a pause.
 	maxPause = 60_000 // ms
 
-	// A leap is a timestamp that is far from the expected time. The clock accepts a leap after the
-	// next frames have continued from it for leapLasts. Runs of frames with wrong timestamps are
-	// shorter.
+	// leapLasts is the time for which later frames must continue from a leap (a timestamp that is
+	// far from the expected time) before the clock accepts the leap. A few frames with wrong
+	// timestamps last for less time.
 	leapLasts = 1000 // ms
 
 	// confirming is the minimum number of consecutive frames that confirm a leap of the timestamps.
 	confirming = 3
 
-	// maxHeld is the maximum number of frames of one track that the clock holds, because it does
-	// not know their time in the stream yet. 64 frames last longer than leapLasts, even at 60
-	// frames a second. At the maximum, the clock accepts the timestamps of the newest consecutive
-	// frames.
+	// maxHeld is the maximum number of frames of one track that wait for a time in the stream,
+	// because their timestamps are not confirmed yet. 64 frames last longer than a confirmation
+	// takes (leapLasts), even at 60 frames a second. At the maximum, the clock uses the timestamps
+	// of the newest consecutive frames without confirmation.
 	maxHeld = 64
 
 	// Two frames of a track are consecutive if the second is at most maxStep after the first.
@@ -40,27 +40,28 @@ const (
 	slowFrames = 128
 )
 
-// A clock converts the 32-bit timestamps of FLV, in milliseconds, to the stream's time. The
-// stream's time does not wrap around or leap, and it goes back by at most maxBack. A leap is a
-// timestamp that is too far from the time at which its frame is due: more than maxLeap after that
-// time, or more than maxBack before it.
+// A clock converts the 32-bit timestamps of FLV, in milliseconds, to times in the stream. These
+// times do not wrap around or leap. A frame's time is before the previous frame's time by at most
+// maxBack.
 //
-// The clock holds a frame with a leap: the frame gets no time until later frames explain the leap.
-// The frame before a held frame waits, too, because its duration is not known yet.
+// A leap is a timestamp that is far from the expected time of its frame: more than maxLeap after
+// the expected time, or more than maxBack before it. The clock holds a frame with a leap: the frame
+// gets no time until later frames show what the leap means. The frame before a held frame waits,
+// too, because its duration is not known yet.
 //
-//   - If later frames continue from the frames before the leap, the held frames are strays: their
-//     timestamps are wrong. They get times between their neighbours.
+//   - If later frames continue from the frames before the leap, the timestamps of the held frames
+//     are wrong. These frames are called strays. They get times between their neighbours.
 //   - If later frames continue from the leap for leapLasts, the clock accepts the leap.
 //   - If the leap is ahead, and as much time has really passed, the clock accepts the leap earlier.
 //     It measures the time by the wall clock or by the frames of the other track.
 //
-// A round is a range of the stream in which the stream's time minus the timestamp is constant. A
-// new round begins when the publisher starts over, or when the timestamps leap further ahead than
-// time has passed. It follows the previous round without a pause.
+// A round is a range of the stream in which a frame's time minus its timestamp is constant. A new
+// round begins when the publisher starts over, or when the timestamps leap further ahead than time
+// has passed. The new round follows the previous round without a pause.
 //
-// In each round, audio and video have the same offset, so that they stay synchronous. Each track
-// detects a new round from its own frames, because the timestamps of audio and video may be any
-// distance apart. One track may therefore begin a round before the other.
+// In each round, audio and video have the same difference of time and timestamp, so that they stay
+// synchronous. Each track detects a new round from its own frames, because the timestamps of audio
+// and video may be any distance apart. One track may therefore begin a round before the other.
 type clock struct {
 	first        int64 // the stream's time of the first frame
 	early        int64 // maximum of a frame's time in the stream minus its arrival time
@@ -83,9 +84,9 @@ type pace struct {
 	held  []arrival // frames without a time in the stream, oldest first
 }
 
-// An arrival is the timestamp and the time of arrival of a frame, in ms. The time of arrival has
-// two measures. wall is the wall clock, or 0 if it is not known. met is how far the other track had
-// come; see reach.
+// An arrival is a frame's timestamp in ms, and two measures of the time at which the frame arrived.
+// wall is the time of the wall clock in ms, or 0 if it is not known. met is the time in ms from the
+// first frame of the other track to its newest frame at this moment.
 type arrival struct {
 	ts        uint32
 	wall, met int64
@@ -106,8 +107,8 @@ func (c *clock) other(p *pace) *pace {
 // no time in the stream yet count, too.
 func (p *pace) reach() int64 { return p.gone + int64(len(p.held))*min(p.step, maxBack) }
 
-// before returns the time in the stream that the track had reached when the frame a of the other
-// track arrived.
+// before returns the time in the stream that the track p had reached when a arrived. The frame a
+// belongs to the other track.
 func (p *pace) before(a arrival) int64 { return p.now + a.met - p.reach() }
 
 // waited returns how far, in ms, the other track has advanced since the newest frame of p arrived.
@@ -117,11 +118,13 @@ func (c *clock) waited(p *pace) int64 { return max(c.other(p).reach()-p.met, 0) 
 // different timestamps as soon as a few consecutive frames confirm them.
 func (c *clock) restart() { c.video.fresh, c.audio.fresh = true, true }
 
-// add adds a new frame of track p. ts is its timestamp, length is the expected duration of the
-// frame before it, and wall is its time of arrival, or 0 if that is not known, all in ms.
+// add adds a new frame to track p. ts is its timestamp, length is the expected duration of the
+// previous frame, and wall is the time of arrival, or 0 if that is not known, all in ms.
 //
-// add appends to times the stream's times of the frames that it can place now, oldest first. They
-// may include earlier frames. There may also be none, if later frames must confirm the timestamp.
+// add appends to times the time in the stream of each frame of p that can get a time now, oldest
+// first. Usually this is the new frame. If later frames must first confirm its timestamp, add
+// appends nothing. After the confirmation, add also appends the times of the earlier frames that
+// have waited.
 func (c *clock) add(times []int64, p *pace, ts uint32, length, wall int64) []int64 {
 	p.held = append(p.held, arrival{ts, wall, c.other(p).reach()})
 	n := len(p.held)
@@ -140,10 +143,10 @@ func (c *clock) add(times []int64, p *pace, ts uint32, length, wall int64) []int
 	return c.settle(times, p, n-row, length)
 }
 
-// flush appends to times the stream's times of all frames of track p that have none yet. Frames
-// with timestamps that do not continue the stream get times between their neighbours. If full is
-// set, because the clock can hold no more frames, flush accepts the timestamps of the newest
-// consecutive frames even if they do not continue the stream.
+// flush gives a time in the stream to all frames of track p that have none yet, and appends these
+// times to times. A frame with a wrong timestamp gets a time between its neighbours. If full is
+// set, the clock can hold no more frames. flush then uses the timestamps of the newest consecutive
+// frames, even if they are far from the expected time.
 func (c *clock) flush(times []int64, p *pace, length int64, full bool) []int64 {
 	switch n, row := len(p.held), p.row(); {
 	case n == 0:
@@ -158,9 +161,9 @@ func (c *clock) flush(times []int64, p *pace, length int64, full bool) []int64 {
 	}
 }
 
-// fitting returns an index in p.held. The frames from this index on continue the stream. If the
-// newest frame does not continue the stream, the index is len(p.held). length is the expected
-// duration of a frame in ms.
+// fitting returns the number of frames at the start of p.held that may have wrong timestamps. All
+// frames after them have about the expected timestamps. length is the expected duration of a frame
+// in ms.
 func (c *clock) fitting(p *pace, length int64) int {
 	head := len(p.held)
 	for head > 0 && !(p.sole && head == 1) && c.fits(p, head-1, length) {
@@ -176,8 +179,8 @@ func (p *pace) due(a arrival, n int, length int64) int64 {
 }
 
 // since returns the time, in ms, between the arrival of the newest frame of p and the arrival of
-// the frame a. It is the larger of two measures: the progress of the other track and, if it is
-// known, the time by the wall clock.
+// the frame a. The time is measured by the progress of the other track and, if it is known, by the
+// wall clock. since returns the larger result.
 func (p *pace) since(a arrival) int64 {
 	since := max(a.met-p.met, 0)
 	if a.wall != 0 && p.wall != 0 {
@@ -186,9 +189,9 @@ func (p *pace) since(a arrival) int64 {
 	return since
 }
 
-// earliest returns the earliest time in the stream that the frame a can have if the timestamps of
-// its track continue. n is the number of frames before a that have no time yet, and length is the
-// expected duration of a frame in ms.
+// earliest returns the earliest time in the stream that the frame a can have without a leap. n is
+// the number of frames of the track before a that have no time yet, and length is the expected
+// duration of a frame in ms.
 func (p *pace) earliest(a arrival, n int, length int64) int64 {
 	late := int64(n) * length
 	if a.wall != 0 && p.wall != 0 {
@@ -197,10 +200,9 @@ func (p *pace) earliest(a arrival, n int, length int64) int64 {
 	return p.now + late - maxBack
 }
 
-// latest returns the latest time in the stream that the frame a of track p can have if the
-// timestamps of the track continue. The longer it is since the newest frame of p, the later this
-// time is. n is the number of frames before a that have no time yet, and length is the expected
-// duration of a frame in ms.
+// latest returns the latest time in the stream that the frame a of track p can have without a leap.
+// If much time has passed since the newest frame of p, the result is later. n is the number of
+// frames before a that have no time yet, and length is the expected duration of a frame in ms.
 func (c *clock) latest(p *pace, a arrival, n int, length int64) int64 {
 	latest := p.now + max(p.step+int64(n)*length, p.since(a))
 	if other := c.other(p); other.round == p.round {
@@ -209,12 +211,15 @@ func (c *clock) latest(p *pace, a arrival, n int, length int64) int64 {
 	return latest + maxLeap
 }
 
-// fits reports whether the timestamp of the frame p.held[i] continues the stream without a leap.
+// fits reports whether the frame p.held[i] has about the expected timestamp, which is no leap.
+// length is the expected duration of a frame in ms.
 //
-// The frame usually continues the timestamps of its own track. A video frame may then be late if as
-// much time has passed. An audio frame may not, because audio may arrive in bursts. If the other
-// track has changed to new timestamps (a new round), the frame may continue the timestamps of that
-// track instead.
+//   - Usually the timestamp must follow the previous timestamps of the frame's own track.
+//   - After a pause, the timestamp of a video frame may be as far ahead as time has passed since
+//     the previous frame. The timestamp of an audio frame may not, because audio may arrive in
+//     bursts.
+//   - If the other track has begun a new round (changed to new timestamps), the timestamp may
+//     instead follow the timestamps of the other track.
 func (c *clock) fits(p *pace, i int, length int64) bool {
 	a := p.held[i]
 	own, late := p.continued(a.ts), p.step+int64(i)*length
@@ -257,9 +262,10 @@ func (p *pace) row() int {
 	return row
 }
 
-// settle appends to times the stream's times of all frames in p.held, and empties p.held. The
-// frames from index head on continue the stream. The frames before them are strays: their
-// timestamps are wrong, and they get times between their neighbours.
+// settle appends to times the time in the stream of each frame in p.held, and empties p.held. The
+// timestamps of the frames from index head on are right. The frames before them have wrong
+// timestamps (they are strays) and get times between their neighbours. length is the expected
+// duration of a frame in ms.
 func (c *clock) settle(times []int64, p *pace, head int, length int64) []int64 {
 	held := p.held
 	strays := held[:head]
@@ -310,13 +316,14 @@ func firstIsStray(first, second, third uint32) bool {
 	return step < 0 || int64(step) > 2*int64(next)
 }
 
-// at makes the frame a the newest frame of track p, and returns its time in the stream. The time
-// may be before the previous frame's time by up to maxBack. n is the number of strays (frames with
-// wrong timestamps) directly before a.
+// at makes the frame a the newest frame of track p, and returns its time in the stream. This time
+// may be before the previous frame's time by up to maxBack. n is the number of frames with wrong
+// timestamps directly before a, and length is the expected duration of a frame in ms.
 //
-// If the other track has begun a new round of timestamps, a may still belong to the old round, or
-// it may be the track's first frame of the new round. at chooses the round in which the time of a
-// is nearer to the time at which a is due.
+// A round is a range of the stream in which a frame's time minus its timestamp is constant. If the
+// other track has begun a new round, the frame a may still be in the old round, or it may be the
+// track's first frame of the new round. at chooses the round in which the frame's time is nearer to
+// the expected time.
 func (c *clock) at(p *pace, a arrival, n int, length int64) int64 {
 	other := c.other(p)
 	begins := p.round == 0
@@ -350,26 +357,26 @@ func (c *clock) at(p *pace, a arrival, n int, length int64) int64 {
 	case joins:
 		at = theirs
 		if overlap := p.now + length - at; !begins && overlap > 0 {
-			// The other track began the new round of timestamps before the old round of this track
-			// ended. Delay the new round of both tracks by the overlap.
+			// The other track began its new timestamps before this track ended its old ones. Delay
+			// both tracks by the overlap, so that this track does not go back.
 			at += overlap
 			other.now += overlap
 		}
 		p.round = other.round
 	case begun && distance(own, other.before(a)) <= maxLeap && p.gone < leapLasts:
-		// The other track shows that the timestamps of this track's first frames were wrong. This
-		// track continues directly after its last frame, and the other track moves by the same
-		// offset.
+		// The times of the other track show that the timestamps of this track's first frames were
+		// wrong. Put this frame directly after the last frame of its track, and move the other
+		// track by as much as this frame was moved.
 		at = p.now + int64(n+1)*length
 		other.now += at - own
 	default:
-		// Begin a new round of timestamps directly after the last frame. If the frame is due much
-		// later, because the other track is far ahead, begin maxBack before the time at which it is
-		// due.
+		// The track has new timestamps. Put this frame directly after the last frame of its track.
+		// If the other track is far ahead, put this frame maxBack before its expected time instead.
 		at = max(p.now+int64(n+1)*length, due-maxBack)
 		if len(other.held) > 0 && !other.sole {
-			// The timestamps of the other track have leapt, too. Begin the new round of timestamps
-			// where the later of the two tracks ends.
+			// The other track has new timestamps, too, and its frames wait for confirmation. Begin
+			// the new timestamps of both tracks where the later track ends, but delay them by at
+			// most leapLasts.
 			overlap := other.now + other.step + 1 - (at + int64(int32(other.held[0].ts-a.ts)))
 			at += max(0, min(overlap, leapLasts))
 		}
@@ -383,7 +390,8 @@ func (c *clock) at(p *pace, a arrival, n int, length int64) int64 {
 	return at
 }
 
-// continued returns the stream's time for the timestamp ts if the timestamps of the track continue.
+// continued converts the timestamp ts to a time in the stream. The difference of the time and the
+// timestamp is the same as for the track's newest frame.
 func (p *pace) continued(ts uint32) int64 { return p.now + int64(int32(ts-p.last)) }
 
 // noteStep records the time, in ms, between the two newest frames of the track.

@@ -258,11 +258,13 @@ const (
 // parseHEVC parses an HEVCDecoderConfigurationRecord into c. If the record is invalid, it returns
 // the reason. Otherwise it returns "".
 //
-// parseHEVC also builds the record for the init segment, c.box, because encoders often set the
-// completeness flag to 0, or use another order. The sample entry hvc1 requires all parameter sets
-// in the record, in complete arrays in the order of their types (ISO/IEC 14496-15, 8.3.3.1.2 and
-// 8.4.1). If the encoder's record lacks one of the types, the frames have the parameter sets of
-// that type. The sample entry is then hev1.
+// parseHEVC also builds c.box, the record for the init segment. It sorts the parameter sets by type
+// and marks them as complete, as the sample entry hvc1 requires (ISO/IEC 14496-15, 8.3.3.1.2 and
+// 8.4.1). Many encoders do not do this.
+//
+// If the encoder's record has no video parameter set or no picture parameter set, the frames
+// contain the missing ones. In this case, the sample entry is hev1, and the parameter sets are not
+// marked as complete.
 func parseHEVC(c *config) string {
 	const head = 22 // bytes before the number of arrays
 	p := c.record
@@ -353,8 +355,8 @@ var aacRates = [...]uint32{96000, 88200, 64000, 48000, 44100, 32000, 24000, 2205
 
 // Audio object types that change the meaning of the rest of an AudioSpecificConfig.
 const (
-	// Spectral band replication. The first sampling rate in the record is the rate of the core,
-	// half of the output rate.
+	// Spectral band replication (SBR). The first sampling rate in the AudioSpecificConfig is the
+	// rate of the core codec, half of the output rate.
 	aacSBR = 5
 	aacLD  = 23 // low delay: 512 samples per frame
 	aacPS  = 29 // parametric stereo on top of SBR

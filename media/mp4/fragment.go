@@ -120,7 +120,7 @@ func (m *Muxer) describe(videos, sounds int) FragmentInfo {
 	return f
 }
 
-// run returns the number and the times of the first n complete samples of t, and whether the first
+// run describes the first n complete samples of t: their number, their times, and whether the first
 // one is a keyframe.
 func (t *track) run(n int) run {
 	if n == 0 {

@@ -13,8 +13,8 @@ import (
 const DefaultMaxWaitBytes = 16 << 20
 
 const (
-	// maxWaitSamples is the maximum number of samples that wait for a fragment. A stream with 60
-	// video and 47 audio frames a second has fewer samples in a second.
+	// maxWaitSamples is the maximum number of samples that wait until a fragment can be sent. It is
+	// enough for a second of a stream with 60 video and 47 audio frames a second.
 	maxWaitSamples = 128
 
 	// audioFrames is the number of audio frames in a fragment of a stream without video. They last
@@ -23,11 +23,12 @@ const (
 )
 
 // lateFrames is the maximum number of audio frames in a fragment without video, if the next video
-// frame arrives late. It is so small that HLS can still make parts of 280 ms.
+// frame arrives late. Such fragments must be short, so that HLS can make short parts (280 ms) from
+// them.
 const lateFrames = 2
 
-// If more than maxLate audio frames wait, the Muxer sends all of them at once, because a late video
-// frame cannot be the reason that so many frames wait.
+// If more than maxLate complete audio frames wait for video, the Muxer sends all of them at once.
+// If video is only late, fewer audio frames wait.
 const maxLate = 8
 
 // maxRecord is the maximum size of a sequence header, in bytes. Parameter sets have some dozens of
@@ -50,12 +51,12 @@ const damagedWait = 10_000
 // Option changes how a Muxer works. Options panic if a value is out of range.
 type Option func(*Muxer)
 
-// MaxWaitBytes limits the bytes of the samples that wait for a fragment. If a single sample is
-// larger than the limit, WriteTag returns a *LimitError.
+// MaxWaitBytes limits the bytes of the samples that the Muxer has received, but not yet sent in a
+// fragment. If a single sample is larger than the limit, WriteTag returns a *LimitError.
 //
 // If one more sample would exceed the limit, WriteTag sends the complete samples early. It keeps
-// the newest sample of each track, because the duration of that sample is not known yet. With two
-// tracks, the waiting samples therefore have at most twice n bytes.
+// the newest sample of each track, because the duration of that sample is not known yet. Each of
+// these samples may have up to n bytes. With two tracks, up to twice n bytes can therefore wait.
 func MaxWaitBytes(n int) Option {
 	if n < 1 || n > 1<<30 {
 		panic(fmt.Sprintf("mp4: MaxWaitBytes(%d): from 1 byte to 1 GiB", n))
@@ -64,11 +65,12 @@ func MaxWaitBytes(n int) Option {
 }
 
 // Tracks announces the tracks of the stream, as its FLV header does. The first fragment then waits
-// for the sequence header of each announced track. Without the wait, the init segment would be
-// replaced when the sequence header of the other track arrives a moment later.
+// for the sequence header of each announced track. If it did not wait, an init segment with one
+// track would be sent, and then replaced when the sequence header of the second track arrives.
 //
-// The wait ends after one second of the stream, or when 128 samples or MaxWaitBytes wait. If the
-// Muxer refuses the codec or the sequence header of a track, the wait for that track ends at once.
+// The wait ends at the latest after one second of the stream, or when the waiting samples reach 128
+// or the limit of MaxWaitBytes. If the Muxer refuses the codec or the sequence header of a track,
+// the wait for that track ends at once.
 func Tracks(video, audio bool) Option {
 	return func(m *Muxer) { m.video.expected, m.audio.expected = video, audio }
 }
@@ -96,8 +98,8 @@ type Fragment struct {
 	KeyNext bool
 	// The init segment has changed since the previous fragment, or this is the first fragment.
 	NewInit bool
-	// Earliest decoding time of the samples, in whole milliseconds. The time is the stream's own,
-	// which does not wrap around like the timestamps of FLV.
+	// Start is the earliest decoding time of the fragment's samples, in whole milliseconds. Start
+	// does not wrap around as the timestamps of FLV do.
 	Start    time.Duration
 	Duration time.Duration // duration of the video, or of the audio if there is no video
 	Sequence uint32        // number of the last fragment, from 1
@@ -113,7 +115,8 @@ type Fragment struct {
 //   - If less time has passed, the leap is no pause. After later frames have confirmed the leap,
 //     the stream continues without a pause.
 //
-// Without Clock, and for other leaps, the Muxer accepts a leap only after later frames confirm it.
+// If the timestamps leap back, or if Clock is not set, the Muxer accepts a leap only after later
+// frames confirm it.
 func Clock(now func() time.Time) Option {
 	return func(m *Muxer) { m.wall = now }
 }
@@ -366,8 +369,9 @@ func (m *Muxer) writeAudio(dst *millrace.Chain, t flv.Tag, data *millrace.Chain)
 	return f, nil
 }
 
-// hold adds a sample to the track tr, and sets the decoding times of the samples that the Muxer can
-// place in the stream now. It takes ownership of data.
+// hold adds a sample to the track tr, and takes ownership of data. The sample gets its decoding
+// time now, or after later frames have confirmed its timestamp. hold then also sets the decoding
+// times of the samples that have waited.
 func (m *Muxer) hold(tr *track, p *pace, t flv.Tag, data *millrace.Chain) {
 	var wall int64
 	if m.wall != nil {
@@ -413,7 +417,8 @@ func (m *Muxer) checkSize(data *millrace.Chain) error {
 	return nil
 }
 
-// ready reports whether the first fragment has no more sequence headers to wait for.
+// ready reports whether the first fragment can be sent, because the sequence header of each
+// announced track has arrived or the wait for it has ended.
 func (m *Muxer) ready() bool {
 	if m.clock.passed() >= trackWait {
 		m.video.expected, m.audio.expected = false, false
@@ -421,9 +426,9 @@ func (m *Muxer) ready() bool {
 	return (m.video.conf != nil || !m.video.expected) && (m.audio.conf != nil || !m.audio.expected)
 }
 
-// makeRoom makes room for another sample of n bytes. If too many samples wait, it appends a
-// fragment of them to dst. In that case, the Muxer no longer waits for announced tracks, or for
-// later frames that confirm a timestamp.
+// makeRoom makes room for another sample of n bytes. If too many samples or bytes wait, it appends
+// a fragment of the waiting samples to dst. The Muxer then no longer waits for the sequence headers
+// of announced tracks, or for more frames before it uses a timestamp.
 func (m *Muxer) makeRoom(dst *millrace.Chain, n int) Fragment {
 	videos, videoBytes := m.video.waiting()
 	sounds, soundBytes := m.audio.waiting()

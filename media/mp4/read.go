@@ -207,12 +207,13 @@ func (t *Timeline) Add(f FragmentInfo) (start, end time.Duration) {
 	return start, t.end
 }
 
-// AppendEarlier moves the fragment at the start of src to dst, which then owns it, and subtracts
-// the duration from all its times. f is the result of ReadFragment for this fragment. AppendEarlier
-// copies the head (the moof box) and shares the samples.
+// AppendEarlier moves the fragment at the start of src to dst, and makes all times in the fragment
+// earlier. by is the duration to subtract. dst then owns the fragment. f is the result of
+// ReadFragment for this fragment. If by is not 0, AppendEarlier copies the head (the moof box). It
+// shares the samples.
 //
-// If the samples of a track would begin before time 0, AppendEarlier hides the track from players.
-// If no other track would be left, the track begins at time 0 instead.
+// If a track would begin before time 0, AppendEarlier hides the track from players. If the fragment
+// would have no track left, the track begins at time 0 instead.
 func (m *Movie) AppendEarlier(dst, src *millrace.Chain, f FragmentInfo, by time.Duration) {
 	if by != 0 {
 		head := make([]byte, 0, 512)
@@ -298,7 +299,8 @@ type run struct {
 	start, end time.Duration
 }
 
-// readRun parses a traf box that boxes.run has written.
+// readRun returns the number and the times of the samples in a traf box, and whether the first one
+// is a keyframe. It can read only traf boxes that a Muxer has written.
 func (m *Movie) readRun(traf []byte) (r run, err error) {
 	var t *movieTrack
 	var at, length int64
@@ -398,9 +400,9 @@ func sampleEntry(kind string, in []byte) (codec string, video bool) {
 	return codec, video
 }
 
-// esdsRecord is the offset of the AudioSpecificConfig in an esds box of elementaryStream. Before it
-// are the version and flags, the headers of three descriptors, 3 bytes of the first descriptor, and
-// 13 bytes of the second.
+// esdsRecord is the offset of the AudioSpecificConfig in the content of an esds box that this
+// package writes. Before it are the version and flags, the headers of three descriptors, 3 bytes of
+// the first descriptor, and 13 bytes of the second.
 const esdsRecord = 4 + 5 + 3 + 5 + 13 + 5
 
 // avcCodec returns the RFC 6381 name of the codec for an avcC box (ISO/IEC 14496-15, 5.3.3.1).

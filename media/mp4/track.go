@@ -41,8 +41,10 @@ type track struct {
 	// Audio only: see audioTime.
 	timed bool  // next is set
 	next  int64 // end of the newest frame: expected start of the next one
-	// If the newest frames were all too far ahead of the expected start (next), or all too far
-	// behind it, drift is the smallest of their distances, in the track's units. Otherwise it is 0.
+	// If the newest frames are all too far after their expected starts (next), or all too far
+	// before them, drift is the smallest of the distances, in the track's units. It is positive if
+	// the frames are after their expected starts, and negative if they are before them. Otherwise
+	// drift is 0.
 	drift int64
 	far   int   // number of these frames
 	debt  int64 // time to subtract from later frames, a little from each
@@ -119,9 +121,9 @@ func (t *track) start(s sample, data *millrace.Chain) {
 	t.floor = s.at + 1
 }
 
-// rescale changes the track's units of time; from and to are numbers of units per second. It rounds
-// up the minimum time of the next sample, so that samples do not overlap. This matters to viewers
-// of earlier fragments, who continue if the old sequence header returns.
+// rescale changes the track's units of time. from and to are the numbers of units per second. The
+// minimum time of the next sample is rounded up, so that the sample does not overlap earlier
+// samples.
 func (t *track) rescale(from, to uint32) {
 	t.usual, t.open = 0, sample{}
 	if from != to {
@@ -138,15 +140,18 @@ func (t *track) release() {
 	t.held, t.done, t.isOpen = t.held[:0], t.done[:0], false
 }
 
-// The duration of an audio frame comes from its number of samples, not from timestamps, because
-// encoders set the timestamp when a frame is complete, or give several frames the same timestamp.
-// Timestamps correct the times of audio frames in two cases:
+// An audio frame usually begins where the previous frame ends, and its duration is computed from
+// its number of samples. The timestamps are less exact, because encoders set the timestamp when a
+// frame is complete, or give several frames the same timestamp. The timestamps correct the computed
+// start times in two cases:
 //
-//   - The timestamps of driftAhead consecutive frames are more than maxDrift ahead of the times.
-//   - The timestamps of driftBehind consecutive frames are more than maxDrift behind the times.
+//   - The timestamps of driftAhead consecutive frames are later than the computed start times by
+//     more than maxDrift.
+//   - The timestamps of driftBehind consecutive frames are earlier than the computed start times by
+//     more than maxDrift.
 //
-// driftAhead is the smaller number, because timestamps that are ahead are better evidence. If
-// several frames have the same timestamp, all but the first are behind.
+// driftAhead is the smaller number, because late timestamps are better evidence. If several frames
+// have the same timestamp, all timestamps but the first are early.
 const (
 	maxDrift    = 2 // in frames
 	driftAhead  = 4
@@ -162,10 +167,10 @@ func (t *track) time(ms int64) int64 {
 	return t.audioTime(ms)
 }
 
-// videoTime returns the decoding time for a video frame. The argument ms is the frame's time in the
-// stream, which may go back a little; see maxBack. Decoding times must not go back or repeat, so
-// each frame lasts half as long as usual until the decoding time and ms are equal again. Frames of
-// a millisecond would look like a jump.
+// videoTime returns the decoding time for a video frame. ms is the frame's time in the stream. The
+// time ms may go back by up to maxBack, but decoding times must not go back or repeat. The next
+// frames then last half as long as usual, until the decoding time and ms are equal again. If the
+// frames lasted only a millisecond, the video would seem to jump.
 func (t *track) videoTime(ms int64) int64 {
 	if step := ms - t.last; t.open.size > 0 && step > 0 && (t.last == t.open.at || step < t.usual) {
 		t.usual = step

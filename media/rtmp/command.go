@@ -52,8 +52,8 @@ func (c *ServerConn) obey(stream uint32) error {
 		}
 		return c.endStream(name, transaction)
 	default:
-		// The command is releaseStream, _checkbw, or another one. A client that sends a transaction
-		// number waits for an answer.
+		// Other commands, such as releaseStream and _checkbw, have no effect. If the command has a
+		// transaction number, the client waits for an answer.
 		if transaction != 0 && name != "_result" && name != "_error" && name != "" {
 			c.result(transaction, nil, nil)
 		}
@@ -139,7 +139,7 @@ func status(level, code, description string) Object {
 	return Object{{"level", level}, {"code", code}, {"description", description}}
 }
 
-// status writes an onStatus for the stream of the request.
+// status sends the status of a publish or play request to the client, in an onStatus command.
 func (c *ServerConn) status(code, description string) {
 	c.call(Stream, "onStatus", 0, nil, status("status", code, description))
 }

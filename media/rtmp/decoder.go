@@ -351,9 +351,11 @@ func (d *Decoder) peekExtended(next *header, form byte, at int) (n int, err erro
 		next.field = binary.BigEndian.Uint32(p[at:])
 		return 4, nil
 	}
-	// A sender may repeat the timestamp field here, or send the timestamp of the message. If the
-	// bytes are neither, they are payload. Compare byte by byte, because the payload may be shorter
-	// than four bytes, and waiting for more could take long.
+	// The header of this chunk is shortened (form 3). The sender may repeat the four bytes of the
+	// extended timestamp after such a header: the value of the field in the previous header, or the
+	// timestamp of the message. If the next bytes equal neither of the two, they are payload.
+	// Compare byte by byte, because the payload may be shorter than four bytes, and waiting for
+	// more could take long.
 	var field, time [4]byte
 	binary.BigEndian.PutUint32(field[:], next.field)
 	binary.BigEndian.PutUint32(time[:], next.message.Timestamp)

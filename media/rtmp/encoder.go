@@ -15,8 +15,8 @@ const headerBlock = 1 << 10
 // header of each message is complete and has the absolute time. The chunks of one Encoder can
 // therefore be sent to any number of peers, and each peer may begin with any message.
 //
-// The zero Encoder is ready to use. It makes chunks of 128 bytes, the default of the protocol.
-// Release returns its block.
+// The zero Encoder is ready to use. It makes chunks of 128 bytes, the default of the protocol. It
+// takes a block of memory for headers from the default Pool. Release returns the block to the Pool.
 type Encoder struct {
 	chunk int // chunk size in bytes; 0: defaultChunkSize
 	room  millrace.Draft

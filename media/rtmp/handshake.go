@@ -79,8 +79,9 @@ func checkVersion(v byte) error {
 	return fmt.Errorf("rtmp: version %d, want %d", v, rtmpVersion)
 }
 
-// A digestPlace is the place of the digest in C1 and S1. The sum of the four bytes at base gives
-// the digest's offset. Clients use one of two values for base.
+// A digestPlace says where the digest is in C1 and S1, the first messages of the handshake. base is
+// the offset of four bytes, from which digest, the offset of the digest, is computed. Clients use
+// one of two values for base.
 type digestPlace struct{ base, digest int }
 
 func digestAt(p []byte, base int) digestPlace {

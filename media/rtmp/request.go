@@ -23,11 +23,13 @@ type Request struct {
 }
 
 // newRequest makes a Request from the arguments of the connect command and of the publish or play
-// command. name is the stream name.
+// command. name is the argument of publish or play, usually the stream name.
 //
 // For the address rtmp://host/a/b/c, some programs send the application "a" and the stream name
-// "b/c", and others send "a/b" and "c". newRequest returns the Path "a/b/c" for both. If a program
-// splits the address at a slash in the query, name is the rest of the query.
+// "b/c", and others send "a/b" and "c". newRequest returns the Path "a/b/c" for both.
+//
+// Some programs split the address at a slash in its query. For rtmp://host/a/b?x=1/2, they send the
+// application "a/b?x=1" and the name "2". newRequest then adds the name to the query.
 func newRequest(publish bool, connect Object, name string) *Request {
 	r := &Request{Publish: publish, Query: make(url.Values), Client: connect.text("flashVer")}
 	name, query, hasQuery := strings.Cut(name, "?")
@@ -76,7 +78,8 @@ func (r *Request) addQuery(query string) {
 	}
 }
 
-// unescape decodes the escapes in text. If an escape is invalid, it returns text unchanged.
+// unescape decodes the URL escapes in text, such as %2F. If an escape is invalid, it returns text
+// unchanged.
 func unescape(text string) string {
 	if plain, err := url.PathUnescape(text); err == nil {
 		return plain

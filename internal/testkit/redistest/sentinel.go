@@ -12,14 +12,14 @@ import (
 // MasterName is the name of the master in a sentinel's configuration.
 const MasterName = "mymaster"
 
-// sentinelTimings is the command that replaces the sentinel's timings, which are made for networks
-// of machines. The values are in milliseconds.
+// sentinelTimings is the command that makes a sentinel react faster. By default, its timings are
+// made for servers on several machines. The values are in milliseconds.
 //
-//   - The ping-period must be more than 200. A replica can replace a master that is down only if
-//     the replica's INFO is no older than five ping periods. The sentinel then requests INFO every
-//     second, regardless of the info-period.
-//   - The tilt-trigger and the tilt-period prevent "tilt", in which the sentinel does nothing for
-//     half a minute after a delay of two seconds on a busy machine.
+//   - ping-period must be more than 200. A replica can replace a master that is down only if the
+//     sentinel has received the replica's INFO in the last five ping periods. While a master is
+//     down, the sentinel requests INFO from its replicas every second, and ignores info-period.
+//   - tilt-trigger and tilt-period prevent "tilt". In this state, which a delay of two seconds on a
+//     busy machine can cause, the sentinel does nothing for half a minute.
 var sentinelTimings = []any{
 	"SENTINEL", "DEBUG",
 	"info-period", 100, "ping-period", 500, "publish-period", 100, "ask-period", 100,

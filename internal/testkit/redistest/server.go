@@ -280,17 +280,16 @@ func (s *Server) show(t testing.TB) {
 	})
 }
 
-// shared holds the server and the cluster that all tests of a package share; see Shared and
-// SharedCluster.
+// shared holds the server that Shared returns, and the cluster that SharedCluster returns.
 var shared struct {
 	sync.Mutex
 	server  *Server
 	cluster *Cluster
 }
 
-// Shared returns a server that all tests of a package share. The first call starts the server, and
-// the server ends with the test binary. It has no goroutine and no file, so that [leaktest.Main]
-// finds no leak.
+// Shared returns a server that all tests of a package share. The first call starts the server. The
+// server ends when the test binary ends. The server uses no goroutine and no open file of the test
+// binary, so [leaktest.Main] does not report it as a leak.
 //
 // Tests must use different keys, and must not change the server's configuration. If the test fails,
 // Shared shows the server's output since the call of Shared.

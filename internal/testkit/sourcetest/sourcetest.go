@@ -1,5 +1,5 @@
-// Package sourcetest has two io.Readers for tests of decoders: one is as irregular as a connection,
-// and the other has no end.
+// Package sourcetest has two io.Readers for tests of decoders. Unsteady is as irregular as a
+// connection, and Loop has no end.
 package sourcetest
 
 import (
@@ -37,13 +37,14 @@ func (u *Unsteady) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// Loop returns the same bytes again and again.
+// A Loop is an io.Reader that returns Bytes again and again.
 type Loop struct {
 	Bytes string
 	at    int
 }
 
-// Read fills p with the next bytes of the loop. It never fails.
+// Read fills p with bytes. It continues where the previous Read stopped, and starts again at the
+// end of Bytes. It never fails.
 func (l *Loop) Read(p []byte) (n int, err error) {
 	for n < len(p) {
 		m := copy(p[n:], l.Bytes[l.at:])

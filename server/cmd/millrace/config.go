@@ -277,7 +277,7 @@ func (c *serveConfig) readFile() error {
 // flagName matches a flag in the text of an error.
 var flagName = regexp.MustCompile(`--[a-z-]+`)
 
-// located appends to the text of an error where the flags in this text were set, such as in a line
+// located adds to an error the places where the flags that the error names were set, such as a line
 // of the configuration file. It omits flags that were set on the command line.
 func (c *serveConfig) located(err error) error {
 	if err == nil {

@@ -21,8 +21,9 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// successorTime is the time limit for replacing this process. In this time, the process waits for
-// the directory of recordings, and then until its successor serves.
+// successorTime is the time limit for replacing this process by a new one. It includes the time
+// until this process may use the directory of recordings, and the time until the new process
+// serves.
 const successorTime = time.Minute
 
 // A running is a running server. It handles signals.
@@ -142,8 +143,9 @@ func (r *running) reload() {
 }
 
 // replace starts a new process with the same command, and ends this process when the new one
-// serves. It first waits until this process may use the directory of recordings. Otherwise, if the
-// new process were replaced as well, the third process could get the directory before the second.
+// serves. It first waits until this process may use the directory of recordings. If it did not
+// wait, two processes could wait for the directory at once, and the newer process could get it
+// first.
 func (r *running) replace(ctx context.Context) {
 	ctx, cancel := context.WithTimeoutCause(ctx, successorTime, errors.New("it takes too long"))
 	defer cancel()

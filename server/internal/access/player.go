@@ -25,10 +25,12 @@ func playerOf(r *http.Request) *player {
 	return p
 }
 
-// AskPlayer asks the hook whether an HLS player may play the stream called name. If an earlier
-// answer is still valid, it uses this answer. AskPlayer returns the name under which the server has
-// the stream, which the hook may choose. The returned request remembers the hook's answer for
-// NoteServed and AddedQuery.
+// AskPlayer asks the hook (the operator's HTTP service that allows or refuses clients) whether an
+// HLS player may play the stream called name. If an earlier answer is still valid, it uses this
+// answer.
+//
+// AskPlayer returns the name of the stream to play, which the hook may have changed. It also
+// returns a copy of r that contains the hook's answer. Pass this copy to NoteServed and AddedQuery.
 //
 // If there is no hook, or if the request is from another node of the cluster, AskPlayer returns r
 // and name.
@@ -93,8 +95,8 @@ func (g *Gate) AddedQuery(r *http.Request) string {
 	return ""
 }
 
-// IsPublic reports whether a shared cache may store the response to a request. It may if everyone
-// may read, there is no hook, and the request has no token.
+// IsPublic reports whether a shared cache may store the response to a request. It may if the server
+// has no read token and no hook, and the request has no token.
 func (g *Gate) IsPublic(r *http.Request) bool {
 	p := g.Policy()
 	return p.Read == "" && p.shownToken(r) == "" && g.hook == nil

@@ -97,8 +97,11 @@ func (p *Policy) MayPublish(shown, name, how string) error {
 	return nil
 }
 
-// checkRead returns nil if the request may read, and otherwise a [refuse.Refusal]. The cookie is
-// ignored if the request has a token, because the cookie may be from an older token.
+// checkRead returns nil if the request may read the stream in its path, or anything else if the
+// path names no stream. Otherwise it returns a [refuse.Refusal].
+//
+// If reading needs a token, a browser may send a cookie instead. If the request has a token, the
+// cookie is ignored, because the cookie may be from an older token.
 func (p *Policy) checkRead(r *http.Request) error {
 	shown, name := p.shownToken(r), streamname.InPath(r.URL.Path)
 	if p.Read == "" && p.readNeedsToken(r) && p.checkToken(shown, token.Read, name) != nil {
@@ -148,9 +151,9 @@ func (p *Policy) checkDecision(r *http.Request) error {
 	return p.checkRead(r)
 }
 
-// checkToken returns nil if the token in shown grants right for the stream called name, and
-// otherwise a [refuse.Refusal]. If name is empty, it checks whether the token grants right for
-// everything except streams.
+// checkToken returns nil if a token allows its holder to read or to publish the stream called name.
+// Otherwise it returns a [refuse.Refusal]. shown is the token, and right says whether to read or to
+// publish. If name is empty, checkToken checks the right to everything that is not a stream.
 func (p *Policy) checkToken(shown string, right token.Right, name string) error {
 	wrong := "wrong token"
 	if right == token.Publish {

@@ -46,8 +46,7 @@ var causes = map[Kind][]refuse.Cause{
 		refuse.Shutdown, refuse.Other},
 }
 
-// A Refused consists of a kind of client and of the cause of a refusal. Refusals are counted by
-// Refused.
+// A Refused says which kind of client was refused, and why. There is one counter for each Refused.
 type Refused struct {
 	Client Kind
 	Cause  refuse.Cause
@@ -86,8 +85,9 @@ const (
 	refusalPeriod = time.Minute
 )
 
-// A lineLimit counts how many refusals of one kind of client were logged as warnings in the current
-// refusalPeriod. Refusals limits this number.
+// A lineLimit counts how many warnings about refusals were logged in the current refusalPeriod.
+// There is one lineLimit for each kind of client, such as viewers. At most refusalLines warnings
+// are logged in a period.
 type lineLimit struct {
 	since        time.Time // start of the period
 	lines, muted int       // muted is the number of refusals since the last warning
@@ -132,9 +132,10 @@ func (f *Refusals) Note(client Kind, why error, attrs ...any) {
 	f.log.Log(context.Background(), level, message, attrs...)
 }
 
-// count counts a refusal, and returns the level at which to log it. If the level is Warn, muted is
-// the number of refusals of this kind of client since the previous warning that were logged only at
-// debug level.
+// count counts a refusal, and returns the level at which to log it. It returns the level Warn until
+// the kind of client (such as viewers) has used up its warnings for the period, and then Debug. For
+// a routine refusal, it always returns Debug. If the level is Warn, muted is the number of refusals
+// of this kind of client that were kept out of the warnings since the previous warning.
 func (f *Refusals) count(key Refused, at time.Time) (level slog.Level, muted int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -195,8 +196,8 @@ func KindOf(r *http.Request) Kind {
 	return Reader
 }
 
-// Only returns a handler that passes requests with one of the allowed methods, such as "GET, HEAD",
-// to h, and refuses others.
+// Only returns a handler that passes requests with an allowed method to h, and refuses all other
+// requests. allowed is a list of methods, such as "GET, HEAD".
 func (f *Refusals) Only(allowed string, h http.HandlerFunc) http.HandlerFunc {
 	methods := strings.Split(allowed, ", ")
 	return func(w http.ResponseWriter, r *http.Request) {

@@ -1,5 +1,6 @@
-// Package answer limits the memory of requests and transfers with responses that the clients have
-// not read yet. It also limits the time for which a client that does not read may use this memory.
+// Package answer limits the memory of responses that clients have not read yet, including the
+// memory of their requests and transfers. It also limits how long a client that does not read may
+// use this memory.
 package answer
 
 import (
@@ -26,10 +27,13 @@ const (
 	requestAfter = time.Second
 )
 
-// answerAfter is how long a request or a download may make no progress, and how long an HLS
-// response may take, before it may be ended because memory is short. If memory is very short, the
-// limit is a fifth of answerAfter. An HLS player that is fast enough stays below the limit, because
-// it receives a segment in less time than the segment plays.
+// answerAfter is used when memory is short:
+//
+//   - A request or a download may be ended if it makes no progress for answerAfter.
+//   - An HLS response may be ended if it takes longer than answerAfter. A player that is fast
+//     enough takes less time, because it receives a segment faster than the segment plays.
+//
+// If memory is very short, the limit is a fifth of answerAfter.
 const answerAfter = 5 * time.Second
 
 // A Budget counts and limits the memory of requests and transfers. It refuses requests that exceed
@@ -45,13 +49,14 @@ type Budget struct {
 	stall    time.Duration // time limit for a client that accepts no data
 }
 
-// New returns a Budget. stall is the time limit for a client that accepts no data. m is nil if
-// there is no limit for the server's memory.
+// New returns a Budget, which limits the memory of requests and transfers. m is the memory budget
+// of the whole server, or nil if there is no limit. stall is the time limit for a client that
+// accepts no data. refusals answers the requests that the Budget refuses.
 func New(m *memory.Budget, stall time.Duration, refusals *access.Refusals) *Budget {
 	return &Budget{Memory: m, stall: stall, refusals: refusals}
 }
 
-// AddSteps adds steps to the memory budget. If memory is short, the steps end requests and
+// AddSteps makes the server's memory budget end some requests if memory is short: requests and
 // downloads that make no progress, and HLS responses that take too long.
 func (b *Budget) AddSteps() {
 	for _, a := range []struct {
@@ -75,8 +80,8 @@ func (b *Budget) AddSteps() {
 type Loan struct {
 	budget   *Budget
 	requests *memory.Loans
-	// loan counts this request in requests. It is nil after GiveBack, while another limit applies
-	// to the request.
+	// loan is the memory of this request, which is counted in the requests of the listener. It is
+	// nil after GiveBack, which stops the counting.
 	loan *memory.Loan
 	end  func()
 }
@@ -118,9 +123,9 @@ func Of(r *http.Request) *Loan {
 	return a
 }
 
-// GiveBack stops counting the memory of the request. A handler calls it when another limit begins
-// to apply to the request, such as the limit on viewers (live.Admission), on publishers (Hub.Open)
-// or on downloads (Budget.Downloads).
+// GiveBack stops counting the memory of the request. A handler calls it when the request begins to
+// count towards a different limit: on viewers (live.Admission), on publishers (Hub.Open) or on
+// downloads (Budget.Downloads).
 func (a *Loan) GiveBack() {
 	if a != nil {
 		a.loan.Done()
@@ -142,8 +147,8 @@ func (a *Loan) Resume(more int) error {
 	var err error
 	limit := a.budget.Share()
 	if limit > 0 {
-		// Count at most half of the limit, so that a longer response is allowed if there are few
-		// other requests.
+		// A response counts as at most half of the memory limit for all requests. A longer response
+		// is therefore allowed if there are few other requests.
 		more = int(min(int64(more), limit/2))
 	}
 	switch {

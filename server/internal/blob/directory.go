@@ -27,9 +27,11 @@ const (
 	incoming = "incoming"
 
 	// lockName is a file that marks a directory of blobs. Every process that uses the directory
-	// holds a shared lock on this file. A process that starts first takes an exclusive lock, to
-	// prove that no other process uses the directory. A successor does not take the exclusive lock,
-	// because the process that it replaces still uses the directory.
+	// holds a shared lock on this file.
+	//
+	// When a process starts, it usually takes an exclusive lock first, to prove that no other
+	// process uses the directory. If the process replaces another one that is still running, it
+	// does not take the exclusive lock, because the old process still uses the directory.
 	lockName = "millrace-blobs.lock"
 
 	// namesLockName is a file that a process locks while it adds a complete file to the store or
@@ -415,9 +417,10 @@ func (d *directory) stamp(ttl time.Duration) (mode fs.FileMode, at time.Time) {
 		time.Millisecond).Add(time.Duration(d.serial.Add(1) % int64(time.Millisecond)))
 }
 
-// rename renames a received file to its final name, if the write condition holds. pending is the
-// present name, to contains the final name, and only is the write condition. rename returns the
-// entity tag of the value that the key had before, or "" if there was none.
+// rename gives a received file its final name, if the write condition holds. pending is the present
+// name, to.path is the final name, and only is the write condition. If the final name already
+// existed, rename replaces that file, and returns the entity tag of the old file. Otherwise it
+// returns "".
 func (d *directory) rename(pending string, to file, only Condition) (before string, err error) {
 	unlock, err := d.lockNames()
 	if err != nil {
@@ -430,9 +433,11 @@ func (d *directory) rename(pending string, to file, only Condition) (before stri
 	return before, d.root.Rename(pending, to.path)
 }
 
-// allowed returns the entity tag of a file, or "" if the file does not exist. If the write
-// condition does not hold, it returns ErrCondition. to is the path of the file, and only is the
-// write condition. If the caller then writes, it must have called lockNames before.
+// allowed checks whether a file may be written. to is the path of the file, and only is the
+// condition for writing it. If the condition does not hold, the error is ErrCondition. allowed
+// returns the entity tag of the file, or "" if the file does not exist.
+//
+// A caller that then changes the file must call lockNames first, so that the answer stays true.
 func (d *directory) allowed(to file, only Condition) (tag string, err error) {
 	if tag, err = d.tagAt(to.path); err == nil && !only.allows(tag) {
 		err = ErrCondition

@@ -45,13 +45,17 @@ const (
 
 // A Redis is a Store that uses two Redis keys for each value, in the same slot of a cluster:
 //
-//	PREFIX{/KEY}            a hash with the fields value (the key below) and length
+//	PREFIX{/KEY}            a hash with two fields: value, the name of the second key, and length
 //	PREFIX{/KEY}:VERSION    the bytes of the value
 //
-// Two further Redis keys expire: PREFIX{/KEY}:VERSION:new holds a value until it is complete, and
-// PREFIX{/KEY}:VERSION:done is explained at outcomeKey. A version never changes. Its name can
-// therefore serve as an entity tag, and it can be read in parts. A new value is a new version. A
-// script switches the hash to the new version in one step. The old version is kept for replacedFor.
+// Two further Redis keys are temporary and expire:
+//
+//	PREFIX{/KEY}:VERSION:new     a value that is not complete yet
+//	PREFIX{/KEY}:VERSION:done    the outcome of a script, in case the script is run again
+//
+// A version never changes, so its name serves as an entity tag, and it can be read in parts. A new
+// value is a new version. A script switches the hash to the new version in one step. The old
+// version is kept for replacedFor.
 //
 // No connection to Redis has to wait for a client. A body is received completely before it is sent
 // to Redis. A download requests the next part after the client has received the previous one.
@@ -171,8 +175,8 @@ func (s *Redis) content(ctx context.Context, v version) content {
 	return content{io.NewSectionReader(r, 0, v.size), r}
 }
 
-// A versionReader reads a value from Redis. If the blob gets a new value or is deleted, the reader
-// keeps the old value from expiring.
+// A versionReader reads one version of a value from Redis. If the value is replaced or deleted
+// during the download, the reads postpone the expiry of the old version.
 type versionReader struct {
 	store  *Redis
 	key    string
@@ -245,8 +249,8 @@ func (s *Redis) Check(ctx context.Context, key string, only Condition) error {
 var errLost = fmt.Errorf(
 	"the value was lost before it got its key: Redis was restarted or has evicted it, or %v went by", pendingFor)
 
-// Put stores a value in Redis. If the write condition put.Only holds, it then makes the value the
-// value of key. See [Store].
+// Put stores a value under key in Redis. It first sends the value, and then replaces the previous
+// value of key if the write condition put.Only holds. See [Store].
 func (s *Redis) Put(ctx context.Context, key string, body io.Reader, size int64,
 	put Put) (tag string, created bool, err error) {
 	if size > put.Limit {
@@ -331,14 +335,14 @@ func (b *spool) release() {
 	}
 }
 
-// commit makes a received value the value of its blob, if the write condition put.Only holds. It
-// reports whether the blob is new. length is the length of the value in bytes. keys are the Redis
-// keys that commitScript needs:
+// commit makes a value that was sent to Redis the current value of its key, if the write condition
+// put.Only holds. It reports whether the key had no value before. length is the length of the value
+// in bytes. keys are the Redis keys that commitScript needs:
 //
-//   - the hash of the blob,
-//   - the received value,
-//   - the name that the value gets,
-//   - the outcome of the script.
+//   - the hash that names the current value,
+//   - the key that holds the new value now,
+//   - the final key of the new value,
+//   - the key for the outcome of the script.
 func (s *Redis) commit(ctx context.Context, keys []string, length int64, put Put) (created bool,
 	err error) {
 	for {

@@ -54,7 +54,8 @@ func main() {
 	}
 }
 
-// serve executes the tasks in the lines of in, and writes the results to out.
+// serve reads tasks from in, one in each line, and executes them with the Redis server at address.
+// It writes the result of each task to out.
 func serve(ctx context.Context, address string, in io.Reader, out io.Writer) error {
 	redis, err := cluster.OpenRedis(address, "", prefix, lease)
 	if err != nil {
@@ -141,7 +142,8 @@ func (d directory) lookup(ctx context.Context, n int) error {
 	return nil
 }
 
-// hear sends heartbeats until the nodes have received n of them in total.
+// hear sends heartbeats of one node. It returns when the other nodes have received n heartbeats in
+// total.
 func (d directory) hear(ctx context.Context, n int) error {
 	ctx, stop := context.WithCancel(ctx)
 	var hearing sync.WaitGroup
