@@ -38,11 +38,19 @@ local v = redis.call('HMGET', KEYS[1], 'value', 'length')
 if not v[1] or redis.call('EXISTS', v[1]) == 0 then return false end
 return {v[1], tonumber(v[2]), redis.call('PTTL', KEYS[1])}`)
 
-	// commitScript renames a received value from KEYS[2] to KEYS[3], and stores KEYS[3] in the
-	// field "value" of the hash KEYS[1]. It does so only if the field still contains ARGV[1], or if
-	// ARGV[1] is anyVersion. ARGV[2] is the length of the value in bytes. ARGV[3] is the time to
-	// live (0: unlimited), and ARGV[4] is how long the replaced value is kept, both in
-	// milliseconds. The script stores its outcome in KEYS[4] for ARGV[5] milliseconds.
+	// commitScript makes a received value the value of a blob. It renames the Redis key of the
+	// received value, and stores the new key in the blob's hash.
+	//
+	//	KEYS[1]   the blob's hash
+	//	KEYS[2]   the key of the received value
+	//	KEYS[3]   the new key of the value, which the field "value" of the hash then contains
+	//	KEYS[4]   the key for the outcome; see outcomeKey
+	//	ARGV[1]   the expected present content of the field "value": "" means that the blob does not
+	//	          exist, and anyVersion allows any content; if it differs, the script changes nothing
+	//	ARGV[2]   the length of the value in bytes
+	//	ARGV[3]   the time to live in ms; 0 means unlimited
+	//	ARGV[4]   how long the replaced value is kept, in ms
+	//	ARGV[5]   how long the outcome is kept, in ms
 	commitScript = redis.NewScript(`
 local said = redis.call('GET', KEYS[4])
 if said then return said end
@@ -64,9 +72,15 @@ local outcome = now and 'replaced' or 'created'
 redis.call('SET', KEYS[4], outcome, 'PX', ARGV[5])
 return outcome`)
 
-	// deleteScript deletes the hash KEYS[1] if its field "value" contains ARGV[1], or if ARGV[1] is
-	// anyVersion. The deleted value is kept for ARGV[2] milliseconds. The script stores its outcome
-	// in KEYS[2] for ARGV[3] milliseconds.
+	// deleteScript deletes the hash of a blob. The Redis key that contains the blob's value expires
+	// later, so that reads in progress can finish.
+	//
+	//	KEYS[1]   the blob's hash
+	//	KEYS[2]   the key for the outcome; see outcomeKey
+	//	ARGV[1]   the expected present content of the field "value"; anyVersion allows any content;
+	//	          if it differs, the script changes nothing
+	//	ARGV[2]   how long the value is kept, in ms
+	//	ARGV[3]   how long the outcome is kept, in ms
 	deleteScript = redis.NewScript(`
 local said = redis.call('GET', KEYS[2])
 if said then return said end
@@ -80,8 +94,10 @@ return 'deleted'`)
 )
 
 // outcomeKey returns the Redis key in which a script stores its outcome, such as "created". If the
-// script is run again, it returns this outcome. version is a Redis key that is unique to the call.
-// The outcome is not a field of the blob's hash, because another writer may replace the hash before
+// answer of the script is lost and the script is run again, it finds the outcome there and returns
+// it. version is a Redis key that is unique to the call.
+//
+// The outcome has a separate key, because another writer may replace the hash of the blob before
 // the script is run again.
 func outcomeKey(version string) string { return version + ":done" }
 

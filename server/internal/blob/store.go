@@ -50,7 +50,8 @@ func (v *Value) Close() error { return v.Content.Close() }
 // unknownSize is the size of a body of unknown length.
 const unknownSize = -1
 
-// A Put has the limits and the condition for Store.Put.
+// A Put has the options of Store.Put: the maximum length of the value, its time to live, and a
+// condition for the write.
 type Put struct {
 	Limit int64         // maximum length of the value in bytes
 	TTL   time.Duration // time until the value expires; 0 if it does not expire
@@ -112,9 +113,10 @@ func ParseTTL(s string) (time.Duration, error) {
 	return d, nil
 }
 
-// A source reads the body of a value, but not beyond the size of the value. If the body has more
-// than limit bytes, Read returns a TooLargeError. If Read has failed, the method failure returns
-// the error.
+// A source reads the body of a value, but not more bytes than limit, the maximum length of the
+// value. If the body is longer, Read returns a TooLargeError. If the caller announced the size of
+// the body, bytes after this size are not read. If Read has failed, the method failure returns the
+// error.
 type source struct {
 	body  io.Reader
 	limit int64

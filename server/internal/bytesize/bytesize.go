@@ -43,8 +43,8 @@ func (s *Int) Set(text string) error {
 // Type returns the name of the type for the help text.
 func (*Int) Type() string { return "bytes" }
 
-// units lists the units of Parse. The first four are also the units of Format, from the largest to
-// the smallest.
+// units lists the units of bytes that Parse accepts, such as KiB and MB. The first four, from the
+// largest to the smallest, are the units that Format uses.
 var units = []struct {
 	name string
 	size int64

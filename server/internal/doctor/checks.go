@@ -296,8 +296,10 @@ func tcpMemory(h *host, p Plan) Finding {
 	return f
 }
 
-// directory checks the directory in a flag. If m is nil, the Finding f is complete. Otherwise m is
-// the mount that contains the directory, and the caller may change f after further checks.
+// directory checks whether the server can read a directory, and whether it is on a local disk. flag
+// is the command-line flag that names the directory. If m is nil, f is the complete result of the
+// check. Otherwise m is the mount that contains the directory, and the caller may add the results
+// of further checks to f.
 func (h *host) directory(flag, name string) (m *procfs.MountInfo, f Finding) {
 	if name == "" {
 		return nil, Finding{Value: "none", Why: "No --" + flag + " was given."}

@@ -16,8 +16,9 @@ import (
 	"unicode"
 )
 
-// A Plan describes the load that a machine should carry. The fields after Blobs are the values of
-// the flags of millrace serve with these names, such as --max-viewers.
+// A Plan describes the load that a machine should carry. Each field from MaxViewers to MaxUploads
+// has the value of the flag of millrace serve with the same name. For example, MaxViewers has the
+// value of --max-viewers.
 type Plan struct {
 	Viewers int    // concurrent viewers and downloads
 	Root    string // value of --root; empty if no files are served

@@ -20,7 +20,8 @@ import (
 // It can be multiplied by the page size without overflow.
 const unlimited = 1 << 50
 
-// A host reads the settings of a machine and of this process.
+// A host reads the properties and limits of this machine and this process, such as the size of the
+// memory, kernel settings and the limits of the control group.
 type host struct {
 	dir         string // root directory, with /proc and /sys
 	cpus        int    // runtime.NumCPU()
@@ -164,12 +165,13 @@ func parseCPU(s string) (int64, bool) {
 	return quota * 1000 / period, true
 }
 
-// groupLimit returns the lowest limit that applies to this process. The limits are those of its
-// control group and of the groups that contain this group. If there is no limit, set is false.
-//
-// name is the file of a group that contains the limit, and parse parses the content of the file.
-// controller is a controller of version 1 of control groups, such as "memory". For version 2, which
-// has no separate groups for each controller, controller is "".
+// groupLimit returns the lowest limit that a control group sets for this process. It reads the
+// limits of the process's control group and of all groups above it. If there is no limit, set is
+// false.
+//   - controller is the name of a controller, such as "memory", in version 1 of control groups. For
+//     version 2, controller is "".
+//   - name is the name of the file with the limit. Each control group has such a file.
+//   - parse parses the content of the file.
 func (h *host) groupLimit(controller, name string, parse func(string) (int64, bool)) (least int64,
 	set bool) {
 	least = math.MaxInt64

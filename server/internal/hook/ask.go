@@ -19,14 +19,16 @@ const (
 	// maxRequests is the maximum number of concurrent requests to the hook, and of connections for
 	// them. A hook that answers within 10 ms can answer 1600 requests a second.
 	maxRequests = 16
-	// maxWaiting is the maximum number of callers in the queue. It is limited because each caller
-	// holds a client's connection. A hook that answers within 10 ms answers all of them within a
-	// second.
+	// maxWaiting is the maximum number of callers that wait for a free request to the hook. The
+	// maximum is needed because each caller holds a client's connection. If the hook answers each
+	// request within 10 ms, it answers all waiting callers within a second, because maxRequests
+	// requests run at a time.
 	maxWaiting = 1024
 
-	// reservedRequests is how many of the maxRequests are reserved for requests about publishers
-	// and recordings, which are few. Requests about players cannot use them. In the same way,
-	// reservedWaiting is reserved from maxWaiting.
+	// reservedRequests is how many of the maxRequests requests to the hook are reserved for
+	// publishers and recordings. Requests for players cannot use these. In the same way,
+	// reservedWaiting of the maxWaiting places in the queue are reserved for publishers and
+	// recordings.
 	reservedRequests = 4
 	reservedWaiting  = 128
 )
@@ -58,12 +60,13 @@ type asker struct {
 	waiting   atomic.Int64
 }
 
-// ask sends a request to the hook and returns the answer. The request must have been completed with
-// prepare. If the hook fails, ask returns errFails, even if Config.Open is set.
-//
-// If ctx ends, ask returns the error of ctx. If the context wanted ends while the request is still
-// in the queue, ask returns the error of wanted. Once the request has been sent, wanted has no
-// effect.
+// ask sends a request to the hook and returns the answer. The caller must have called
+// Request.prepare on the request. ask returns these errors:
+//   - If the hook fails, ask returns errFails. It does not check Config.Open, which allows clients
+//     while the hook fails.
+//   - If ctx ends, ask returns the error of ctx.
+//   - If wanted ends while the request is still in the queue, ask returns the error of wanted. Once
+//     the request has been sent, wanted has no effect.
 func (k *asker) ask(ctx, wanted context.Context, q *Request) (Answer, error) {
 	a, err := k.askInTime(ctx, wanted, q)
 	switch failed, ok := errors.AsType[*failure](err); {

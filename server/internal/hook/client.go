@@ -88,10 +88,14 @@ func (c *Client) Ask(ctx context.Context, q *Request) (Answer, error) {
 	return a, err
 }
 
-// Play asks the hook whether the client of q may play. If another request with the same playKey is
-// in progress or has a valid answer, Play uses the answer of that request. If the player has a
-// permanent connection, the caller must call End on the result when the player leaves. The error is
-// a [refuse.Refusal] or the error of ctx.
+// Play asks the hook whether a client may play. The error is a [refuse.Refusal] or the error of
+// ctx.
+//
+// Requests of the same client for the same stream have the same playKey, and share an answer. If
+// there is a valid answer, or another call is waiting for one, Play uses that answer.
+//
+// If the player has a permanent connection, the caller must call End on the result when the player
+// leaves.
 func (c *Client) Play(ctx context.Context, q *Request) (*Play, error) {
 	if err := c.prepare(q); err != nil {
 		return nil, err
@@ -113,12 +117,13 @@ func (c *Client) prepare(q *Request) error {
 // why publishing or recording has ended. bytes is the number of bytes that were transferred.
 func (c *Client) End(q *Request, reason string, bytes int64) { c.ends.add(q.ended(reason, bytes)) }
 
-// Close queues an end event for each [Play] that has not ended, and delivers the queued end events
+// Close queues an end event for each [Play] that has not ended, and delivers all queued end events
 // to the hook. Ask and Play must not be called afterwards.
 //
-// If not all events are delivered when ctx ends, Close drops the remaining events, but not within
-// the first second. If the hook fails and no event is delivered within a second, Close drops them
-// earlier.
+// Usually Close returns when all events are delivered. If ctx ends before, Close drops the
+// remaining events, but it tries to deliver them for at least a second. If the hook fails and no
+// event is delivered for a second, Close drops the remaining events without waiting for the end of
+// ctx.
 func (c *Client) Close(ctx context.Context) {
 	if c == nil || !c.plays.close() {
 		return

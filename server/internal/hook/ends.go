@@ -16,14 +16,14 @@ const (
 	// maxEnds is the maximum number of queued end events. It is large because all viewers of a
 	// server may leave at once. Each event takes about 500 bytes.
 	maxEnds = 8192
-	// endWorkers is the number of goroutines that deliver end events to the hook. The order of the
-	// events does not matter, because each request to the hook has only one end event.
+	// endWorkers is the number of goroutines that deliver end events to the hook. They may deliver
+	// the events in any order, because each publisher, player or recording has only one end event.
 	endWorkers = 2
 	// endPatience is how long the delivery of an end event to the hook is retried. It is long
 	// enough for the hook to restart.
 	endPatience = 30 * time.Second
-	// endGrace is how long Close delivers end events to the hook at least, even if the context of
-	// Close ends earlier.
+	// endGrace is the minimum time for which Close tries to deliver end events to the hook, even if
+	// the context of Close ends earlier.
 	endGrace = time.Second
 	// If the hook fails and no end event is delivered to it for endCheck, Close stops delivering
 	// events.
@@ -83,7 +83,8 @@ func (q *endQueue) drop(e *Request, why error) {
 	}
 }
 
-// deliverAll delivers end events until the queue is closed and empty.
+// deliverAll delivers the queued events about ended publishers, players and recordings to the hook.
+// It returns when the queue is closed and empty.
 func (q *endQueue) deliverAll() {
 	for e := range q.queue {
 		err := q.deliver(&e)

@@ -14,28 +14,32 @@ const (
 	// maxPlays is the maximum number of stored answers of the hook about players. Each takes about
 	// 700 bytes, so the maximum takes 22 MiB.
 	maxPlays = 32 << 10
-	// If maxRefused answers of the hook or more are stored, refusals are not stored any more,
-	// because clients with invented tokens must not use up maxPlays.
+	// A refusal is stored only while fewer than maxRefused answers of the hook are stored. Clients
+	// with invented tokens can therefore not use up maxPlays, the maximum number of stored answers.
 	maxRefused = maxPlays / 4
-	// The Play of an HLS player ends when the player has sent no request for hlsIdle and the answer
-	// of the hook has expired. hlsIdle is longer than the longest segment.
+	// hlsIdle is how long the hook's permission for an HLS player is kept after the player's last
+	// request. If the permission is valid for longer, it is kept until it expires. hlsIdle is
+	// longer than the longest segment.
 	hlsIdle = 20 * time.Second
 	// If the hook fails, further players with the same playKey get the same result for failedKeep,
 	// without another request. If the hook fails to renew an expired answer, the answer is used for
 	// failedKeep longer.
 	failedKeep = time.Second
-	// sweepEvery is the time between two searches of the table for entries that are not valid any
-	// more.
+	// sweepEvery is how often the playTable removes refusals that have expired, and HLS players
+	// that have left.
 	sweepEvery = time.Second
 )
 
-// A Play is a stored answer of the hook. Players with the same playKey share a Play.
+// A Play is the permission to play a stream, as answered by the hook, the operator's HTTP server
+// that decides about clients. Players with the same playKey share a Play. A refusal is stored as a
+// Play, too.
 //
-// A player with a permanent connection keeps its Play until it leaves. After the answer has
+// A player with a permanent connection keeps its Play until it leaves. After the hook's answer has
 // expired, new players get a new Play.
 //
 // HLS players have no permanent connection. They keep their Play, and its ID, as long as they send
-// requests. After the answer has expired, their next request makes the Play ask the hook again.
+// requests. After the hook's answer has expired, the next request of an HLS player leads to a new
+// request to the hook, and the Play stores the new answer.
 type Play struct {
 	t   *playTable
 	key playKey
@@ -64,8 +68,8 @@ type Play struct {
 	ended   bool
 }
 
-// A playTable stores answers of the hook: the Plays in use, and the refusals that are still valid.
-// Its methods may be called from any goroutine.
+// A playTable stores the hook's answers about players. A permission is stored while players use it,
+// and a refusal until it expires. The methods of a playTable may be called from any goroutine.
 type playTable struct {
 	asker   *asker
 	ends    *endQueue
@@ -102,7 +106,8 @@ func (p *Play) End(reason string, bytes int64) {
 	p.t.leave(p, reason)
 }
 
-// leave removes a player with a permanent connection from p. t.mu is held.
+// leave records that a player with a permanent connection has left. p is the player's Play. When
+// the last such player has left, leave ends the Play. t.mu is held.
 func (t *playTable) leave(p *Play, reason string) {
 	if p.players--; p.players == 0 && !p.asking && p.allowed {
 		t.endPlay(p, reason)
@@ -122,8 +127,8 @@ func (t *playTable) endPlay(p *Play, reason string) {
 }
 
 // play returns the Play for a request to play a stream. If the table has no valid answer for the
-// request, play asks the hook and waits for the answer. The request must have been completed with
-// prepare.
+// request, play asks the hook and waits for the answer. The caller must have called Request.prepare
+// on the request.
 func (t *playTable) play(ctx context.Context, q *Request) (*Play, error) {
 	key := q.key()
 	hls := q.Protocol == HLS
@@ -193,9 +198,9 @@ func (t *playTable) play(ctx context.Context, q *Request) (*Play, error) {
 	return p, nil
 }
 
-// decide sends a request about a player to the hook, and stores the answer in p. Then it wakes the
-// callers that wait for the answer. If the context wanted ends before the request is sent, decide
-// does not send it.
+// decide asks the hook about a player, and stores the answer in p. Then it wakes the callers that
+// wait for the answer. wanted ends when no caller waits any longer. If it ends while the request is
+// still in the queue, decide does not send the request.
 func (t *playTable) decide(wanted context.Context, p *Play, q Request) {
 	defer t.deciding.Done()
 	defer p.forget()
@@ -219,7 +224,8 @@ func (t *playTable) decide(wanted context.Context, p *Play, q Request) {
 			p.over = now.Add(a.MaxTime)
 		}
 		p.allowed, p.until = true, now.Add(a.Keep)
-		// The players have left before the answer arrived, so queue the end event at once.
+		// All players left before the hook's answer arrived. Tell the hook at once that they have
+		// left.
 		if gone := t.plays[p.key] != p; gone && p.waiters == 0 || p.q.Protocol != HLS &&
 			p.players == 0 {
 			t.endPlay(p, "the client has gone")
@@ -237,7 +243,8 @@ func (t *playTable) decide(wanted context.Context, p *Play, q Request) {
 	}
 }
 
-// sweepAll calls sweep every sweepEvery, until t.closing ends.
+// sweepAll regularly removes refusals that have expired, and HLS players that have left or used up
+// their time. It returns when the context t.closing is cancelled.
 func (t *playTable) sweepAll() {
 	defer close(t.swept)
 	tick := time.NewTicker(sweepEvery)
@@ -286,7 +293,8 @@ func (t *playTable) close() bool {
 	return true
 }
 
-// wait waits for the goroutines of t. t.closing must have ended.
+// wait waits until the goroutines of t have returned. The context t.closing must have been
+// cancelled before, because the goroutines would otherwise continue.
 func (t *playTable) wait() {
 	t.deciding.Wait()
 	<-t.swept

@@ -44,13 +44,15 @@ const HLS = "hls"
 type Request struct {
 	Version int   `json:"version"`
 	Event   Event `json:"event"`
-	// ID is the same in the event for the beginning and in the event for the end.
+	// ID identifies a publisher, player or recording. The event that reports its end has the same
+	// ID as the request about its beginning.
 	ID     string    `json:"id"`
 	Time   time.Time `json:"time"`           // time of the event
 	Node   string    `json:"node,omitempty"` // address of this node; empty without a cluster
 	Stream string    `json:"stream"`         // the name that the client requested
-	// Name is the name under which the server has the stream. It may differ from Stream. It is set
-	// only in end events, and in requests about recordings.
+	// Name is the name of the stream on the server. If the hook has renamed the stream, it differs
+	// from Stream, the name that the client requested. Name is set only in end events, and in
+	// requests about recordings.
 	Name     string `json:"name,omitempty"`
 	Protocol string `json:"protocol,omitempty"`
 	Address  string `json:"address,omitempty"`    // the client's IP address
@@ -69,8 +71,10 @@ type Request struct {
 // tokens have up to a thousand bytes.
 const maxShown = 4 << 10
 
-// prepare completes a request: it sets the fields Version, Node, Time and ID. The event must not be
-// an end event. If the request exceeds maxShown, prepare returns a [refuse.Refusal].
+// prepare completes a request to the hook: it sets the fields Version, Node, Time and ID. It must
+// not be called for the event that reports the end of a publisher, player or recording. If the
+// client's query, token and user agent together have more than maxShown bytes, prepare returns a
+// [refuse.Refusal].
 func (q *Request) prepare(node string) error {
 	if n := len(q.Query) + len(q.Token) + len(q.Agent); n > maxShown {
 		return refuse.New(http.StatusRequestURITooLong,
@@ -123,7 +127,8 @@ const (
 	// maxAnswer is the maximum length of the body of the hook's response, in bytes. A useful body
 	// has a few hundred bytes.
 	maxAnswer = 16 << 10
-	// maxReason is the maximum length of the reason that is sent to the client, in bytes.
+	// maxReason is the maximum length, in characters, of the hook's reason for a refusal. The
+	// reason is sent to the client. A longer reason is cut.
 	maxReason = 200
 
 	// keepDefault is how long the hook's response is used if it does not contain cache_seconds. It

@@ -2,8 +2,8 @@ package live
 
 import "time"
 
-// start is the zero point of now.
+// start is the zero point of the times that now() returns.
 var start = time.Now()
 
-// now returns the monotonic time since start, in nanoseconds.
+// now returns the time since the package was initialized, in nanoseconds of the monotonic clock.
 func now() int64 { return int64(time.Since(start)) }

@@ -52,7 +52,7 @@ type Config struct {
 	Takeover        Takeover // applies when a second publisher comes; "" means TakeoverAlways
 
 	// How long a viewer waits for a publisher before it gets 404. If it is 0, the viewer does not
-	// wait, unless there is a cluster.
+	// wait. In a cluster, the viewer waits for at least pullWait.
 	ViewerWait time.Duration
 	// A viewer that accepts no data for this long is disconnected, even with LagPolicy Skip.
 	StallTimeout time.Duration
@@ -174,7 +174,7 @@ type Cluster interface {
 	Reachable() bool
 }
 
-// A Lease is a node's ownership of a stream. Leases can be compared.
+// A Lease is a node's ownership of a stream. Two Leases can be compared with ==.
 type Lease interface {
 	// Epoch is the number of this ownership. It is greater than the numbers of all earlier
 	// ownerships of the stream. Epoch is 0 until the number is known.

@@ -16,21 +16,21 @@ import (
 )
 
 const (
-	// burst is how much an address may use at once, expressed as time at its rate. At 10 MB/s, for
-	// example, five seconds are 50 MB. The burst is necessary because a web page or an HLS segment
-	// arrives in one piece, and because all viewers in an office may open a stream in the same
-	// minute.
+	// burst is how much an address may use at once. It is expressed as the time in which the rate
+	// allows so much: at 10 MB/s, five seconds are 50 MB. The burst is necessary because a web page
+	// or an HLS segment arrives in one piece, and because all viewers in an office may open a
+	// stream in the same minute.
 	burst = 5 * time.Second
 
-	// refuseAfter is how far an address may exceed its rate before its requests are refused,
-	// expressed as time at this rate. At 10 MB/s, for example, ten seconds are 100 MB. Downloads
-	// already slow down above burst, so that one download does not block other requests of the
-	// address. Viewers are not slowed down.
+	// If an address exceeds its rate by more than refuseAfter, its requests are refused. The excess
+	// is expressed as the time in which the rate allows so many bytes: at 10 MB/s, ten seconds are
+	// 100 MB. Downloads slow down earlier, when the excess is more than burst. One download
+	// therefore does not block other requests of the address. Viewers are not slowed down.
 	refuseAfter = 2 * burst
 
-	// mostAhead is the maximum excess over the rate that is counted for an address, expressed as
-	// time at this rate. Because of this maximum, an address is not refused for long after its
-	// traffic has stopped.
+	// mostAhead is the maximum excess that is counted for an address. It is expressed in the same
+	// way as burst: as the time in which the rate allows so many bytes. Because of this maximum,
+	// requests of an address are soon accepted again after its traffic has stopped.
 	mostAhead = 3 * burst
 
 	// maxIdle is the maximum number of addresses that are remembered without a connection. Each
@@ -40,7 +40,8 @@ const (
 	maxIdle = 64 << 10
 )
 
-// Limits apply to each address. 0 means no limit.
+// Limits are the limits for one client address. Each client address has the same limits. 0 means no
+// limit.
 type Limits struct {
 	Connections int   // simultaneous connections
 	Viewers     int   // new viewers per second
@@ -330,8 +331,8 @@ func (a *Account) wait() time.Duration {
 	return time.Duration(a.bytes.Load() - a.table.now() - int64(burst))
 }
 
-// cost returns the time in nanoseconds that n units take at rate units per second. It is at most
-// mostAhead.
+// cost returns the time, in nanoseconds, in which the rate of an address allows n bytes or viewers.
+// rate is the number that is allowed per second. The result is at most mostAhead.
 func cost(n, rate int64) int64 {
 	seconds := float64(n) / float64(rate)
 	return int64(min(seconds, mostAhead.Seconds()) * float64(time.Second))
@@ -352,9 +353,9 @@ func (t *Table) Stats() Stats {
 
 type contextKey struct{}
 
-// A Holder returns the Account of a client's address. A connection through a proxy, for example,
-// does not know the client's address at first. Its method Account waits for the address, and then
-// creates the Account.
+// A Holder has the Account of a client's address. The method Account returns it. A connection
+// through a proxy is an example: its method Account first waits until the proxy has sent the
+// client's address.
 type Holder interface{ Account() *Account }
 
 // Account returns a, so that an Account can be used as a [Holder].

@@ -81,7 +81,8 @@ func (l *Limiter) Held() int {
 	return l.held
 }
 
-// Refused returns how many operations were refused because of the maximum.
+// Refused returns how many operations Acquire has refused because the maximum number of operations
+// was running.
 func (l *Limiter) Refused() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -51,8 +51,9 @@ func headerLen(p []byte) (n int, more bool, err error) {
 	return 0, false, nil
 }
 
-// parseHeader returns the client's address from a complete header. It returns nil if the proxy made
-// the connection for itself, for example for a health check.
+// parseHeader parses a complete PROXY header and returns the client's address. If the header has no
+// client's address, parseHeader returns nil. For example, a proxy sends such a header when it opens
+// a connection for a health check.
 func parseHeader(p []byte) (net.Addr, error) {
 	h, err := proxyproto.Read(bufio.NewReaderSize(bytes.NewReader(p), len(p)))
 	if err != nil {

@@ -21,8 +21,8 @@ type Config struct {
 	Trusted   *atomic.Pointer[Trusted]
 	Timeout   time.Duration // time limit for receiving the PROXY header
 	Addresses *address.Table
-	// When the context Ends is done, connections stop waiting for a PROXY header. If Ends is nil,
-	// only Timeout limits the wait.
+	// Ends limits the wait for a PROXY header, in addition to Timeout: when this context is done,
+	// connections stop waiting. If it is nil, only Timeout limits the wait.
 	Ends context.Context
 
 	// Refused is called when a connection is closed because its PROXY header is invalid, or because
@@ -59,15 +59,15 @@ func newConn(tcp *net.TCPConn, cfg *Config) *Conn {
 	return c
 }
 
-// A Conn is a TCP connection that may come through a proxy. A proxy first sends a PROXY header with
-// the client's address. RemoteAddr returns this address.
+// A Conn is a TCP connection from a client or from a proxy. A proxy first sends a PROXY header with
+// the client's address. RemoteAddr returns the client's address.
 //
 // RemoteAddr, Read and Err wait until the PROXY header has arrived, or until it is certain that
-// there is none. If the peer is a trusted proxy, the methods Above, Trusted and Account wait as
-// well.
+// there is none. If the peer is a trusted proxy, the methods Above, Trusted and Account also wait.
 //
-// A Conn reads no bytes after the header. After the wait, the TCPConn may therefore be used instead
-// of the Conn. Only Close must be called on the Conn.
+// A Conn reads no bytes after the header. After the wait, the caller may therefore read from the
+// TCPConn and write to it directly. To close the connection, the caller must call Close on the
+// Conn, because that also releases the accounts.
 type Conn struct {
 	*net.TCPConn
 	cfg    *Config
@@ -231,7 +231,8 @@ func (c *Conn) Keep(a *address.Account) {
 	c.kept = a
 }
 
-// Close closes the TCP connection, and releases its accounts.
+// Close closes the TCP connection, and releases the accounts of the client's address that the Conn
+// holds.
 func (c *Conn) Close() error {
 	err := c.TCPConn.Close()
 	c.mu.Lock()

@@ -84,7 +84,8 @@ func parseAddr(text string) (netip.AddrPort, bool) {
 	return netip.AddrPortFrom(a.Addr().Unmap().WithZone(""), a.Port()), err == nil
 }
 
-// KeyOf returns the key by which connections from a are counted. See [address.Key].
+// KeyOf returns the address by which a client is counted. For an IPv6 address, this is the /64
+// network; see [address.Key].
 func KeyOf(a net.Addr) netip.Addr { return address.Key(AddrOf(a)) }
 
 // AddrOf returns the IP address of a, or the zero value if a has none.

@@ -13,14 +13,15 @@ import (
 // attempts is how many times this node tries to renew a lease while the lease lasts.
 const attempts = 3
 
-// attemptTime returns the time limit for one call of the cluster's directory, a quarter of the
-// lease. With this limit, a lease outlasts two failed attempts to renew it.
+// attemptTime returns the time limit for one call of the cluster's directory: a quarter of the
+// lease. A node renews its leases every third of the lease, and with this limit a lease outlasts
+// two failed renewals.
 //
-// In the worst case, the directory fails just after a successful attempt:
-//   - The first failed attempt begins between two rounds of renewals, shortly before 4/12 of the
-//     lease have passed. It ends at 7/12.
-//   - The second failed attempt is made in the next round. It waits for the first one, and ends at
-//     10/12.
+// Suppose that a lease lasts 12 s, so that a call may take 3 s and renewals begin every 4 s. In the
+// worst case, the directory fails just after a successful renewal at 0 s:
+//   - A call between two renewals, for example to report a released lease, begins just before 4 s.
+//     It fails at 7 s.
+//   - The renewal that was due at 4 s waits for that call. It begins at 7 s, and fails at 10 s.
 func attemptTime(leaseTime time.Duration) time.Duration { return leaseTime / 4 }
 
 // maxAsking limits how many claims of streams and lookups of owners run at a time. It is lower than

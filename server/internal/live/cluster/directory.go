@@ -79,7 +79,8 @@ var (
 	ErrLost = errors.New("another node has this stream")
 )
 
-// A TakenError means that another node owns the stream, and that the claim does not replace it.
+// A TakenError means that a claim of a stream has failed: another node owns the stream, and
+// Claim.Takeover does not allow the claim to replace that owner.
 type TakenError struct{ Owner Owner }
 
 func (e *TakenError) Error() string {

@@ -1,29 +1,37 @@
 // Package cluster makes several servers act as one. Any node accepts a publisher, and any node
 // serves a viewer.
 //
-//	live.Hub  ── Claim, Want, Lease ──▶ Node ── Claim, Renew, Lookup, Watch ──▶ Directory (Redis)
-//	live.Peers ◀─ Lost, Pull, Wanted ── Node
-//	server     ── Get, Load ───────────▶ RemoteHLS ─┬▶ Node: who is the owner?
-//	                                                ├▶ Objects ── HTTP ──▶ the owner's server
-//	                                                └▶ Segments
-//	live.Hub  ── Save, LoadState ─────▶ Segments ──▶ Redis
+// The node with a stream's publisher owns the stream. A [Directory] records the owner of each
+// stream. Each time that a node becomes the owner of a stream, the Directory gives this ownership a
+// number, which is called the epoch. It is greater than all earlier epochs of the stream.
+// directory.go has the contract of a Directory, and event.go has the messages between nodes.
+// redis.go has the only Directory so far.
 //
-// The node with a stream's publisher owns the stream. A [Directory] records the owner and numbers
-// the ownerships of a stream. The number is called the epoch. It is greater than all earlier epochs
-// of the stream. directory.go has the contract of every kind of directory, and event.go has the
-// messages between nodes. redis.go has the only kind of directory so far.
+// This diagram shows which type calls which:
+//
+//	live.Hub ──▶ Node ──▶ Directory (Redis)
+//	live.Hub ◀── Node, through live.Peers
+//	server   ──▶ RemoteHLS ─┬▶ Node: which node is the owner?
+//	                        ├▶ Objects ── HTTP ──▶ the owner's server
+//	                        └▶ Segments
+//	live.Hub ──▶ Segments ──▶ Redis
 //
 // A [Node] is this server as a member of the cluster. It consists of the following parts. Each part
-// uses only parts that come later in this list. pull.go pulls the streams that viewers want here.
-// finder.go finds the owner of a stream. lease.go keeps this node's leases. owner.go remembers the
-// owners of other nodes' streams. peers.go records which nodes are alive. client.go calls the
-// directory and records whether it answers. The hub holds its own lock when it calls the Node. A
-// Node therefore holds no lock when it calls its hub.
+// uses only parts that come later in this list:
+//   - pull.go pulls a stream from its owner if this node's viewers want the stream.
+//   - finder.go finds the owner of a stream.
+//   - lease.go keeps this node's leases. A lease is the ownership of a stream for a limited time.
+//   - owner.go remembers the owners of other nodes' streams.
+//   - peers.go records which nodes are alive.
+//   - client.go calls the Directory, and records whether it answers.
 //
-// HLS is not pulled. Instead a [RemoteHLS] (remotehls.go) sends a player's request to the owner.
-// [Objects] (objects.go) fetches each object once for all waiting requests. [Segments]
-// (segments.go) stores recent segments in Redis for the players of a dead node (segments_redis.go).
-// Objects and Segments do not depend on Node.
+// The hub holds its own lock when it calls the Node. A Node therefore holds no lock when it calls
+// its hub.
+//
+// HLS is not pulled. Instead a [RemoteHLS] (remotehls.go) sends a player's request to the owner of
+// the stream. [Objects] (objects.go) fetches each HLS object once for all waiting requests.
+// [Segments] (segments.go) stores recent segments in Redis for the players of a dead node
+// (segments_redis.go). Objects and Segments do not depend on Node.
 //
 // The package knows nothing about routes or media; see packages server and live. It is large
 // because it combines four things that fail in different ways: Redis, this node's leases, the

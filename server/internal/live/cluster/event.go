@@ -26,8 +26,9 @@ func (e Event) String() string {
 	return e.Owner.Node + " " + strconv.FormatUint(e.Owner.Epoch, 10) + " " + e.Stream
 }
 
-// parseEvent parses a result of String. It returns false if text is not an event. It ignores words
-// after the stream, because later versions may add some.
+// parseEvent parses the text of an event: "NODE EPOCH STREAM", or "NODE" if a node announces that
+// it is alive. It returns false if the text is not an event. Later versions of the server may add
+// more words; parseEvent ignores them.
 func parseEvent(text string) (e Event, ok bool) {
 	node, rest, ofStream := strings.Cut(text, " ")
 	if !isAddress(node) {

@@ -115,11 +115,12 @@ func (f *ownerFinder) formerOwner(name string) (o Owner, ok bool) {
 	return f.owners.formerOwner(name)
 }
 
-// forget discards the known owner of a stream, which has proved wrong. If epoch is not the number
-// of the known owner's ownership, forget does nothing. The next call of Owner looks up the owner
-// again.
+// forget makes the next call of Owner look up the owner of a stream again. It is called when the
+// remembered owner has turned out not to be the owner. epoch is the epoch of this owner. If an
+// owner with another epoch is remembered, forget does nothing.
 func (f *ownerFinder) forget(name string, epoch uint64) { f.owners.forget(name, epoch) }
 
-// forgetFormer forgets the former owner of a stream, if epoch is the number of the former owner's
-// ownership. It is called when the former owner has nothing left of the stream, or does not answer.
+// forgetFormer forgets the former owner of a stream. It is called when the former owner has nothing
+// left of the stream, or does not answer. epoch is the epoch of this former owner. If a former
+// owner with another epoch is remembered, forgetFormer does nothing.
 func (f *ownerFinder) forgetFormer(name string, epoch uint64) { f.owners.forgetFormer(name, epoch) }

@@ -24,7 +24,7 @@ type lease struct {
 	attempted atomic.Int64  // when the last completed attempt to renew the lease began; see clock
 }
 
-// started is the zero point of clock.
+// started is the zero point of the times that clock() returns.
 var started = time.Now()
 
 // clock returns the monotonic time from started to t, in nanoseconds.
@@ -56,7 +56,7 @@ type leaseTable struct {
 
 	claims, refused, lost, failures atomic.Int64
 
-	// mu is locked before the mutex of owners. It is never held for long.
+	// mu is never held for long. If both mutexes are needed, mu is locked before ownerTable.mu.
 	mu       lock.Mutex
 	draining bool
 	leases   map[string]*lease // leases that are held or being claimed
@@ -102,10 +102,11 @@ func (t *leaseTable) claim(ctx context.Context, name string) (live.Lease, error)
 	}
 }
 
-// takeoverDelay returns how long this node must wait before it claims a stream, because another
-// node has just claimed it. It also returns a channel that is closed when the stream's owner
-// changes. The delay applies only to TakeoverAlways. With the other values of Takeover, the
-// cluster's directory refuses the claim while the owner is protected.
+// takeoverDelay returns how long this node must wait before it may claim a stream. The result is
+// positive if another node has just claimed the stream, and Takeover is TakeoverAlways. For
+// TakeoverStalled and TakeoverNever the result is 0, because the cluster's directory refuses the
+// claim if the owner must not be replaced. takeoverDelay also returns a channel that is closed when
+// the stream's owner changes.
 func (t *leaseTable) takeoverDelay(name string) (left time.Duration, changed <-chan struct{}) {
 	if t.takeover != live.TakeoverAlways {
 		return 0, nil
@@ -134,9 +135,9 @@ func (t *leaseTable) claimFirst(l *lease) (live.Lease, error) {
 	return l, nil
 }
 
-// request claims l in the cluster's directory. l must not have an epoch yet. taken means that
-// another node keeps the stream. If the directory cannot be reached, taken is false and err is not
-// nil.
+// request claims the stream of l in the cluster's directory, and stores the epoch of the ownership
+// in l. The epoch of l must be 0. If another node stays the owner of the stream, taken is true. If
+// the directory cannot be reached, taken is false and err is not nil.
 func (t *leaseTable) request(ctx context.Context, l *lease) (taken bool, err error) {
 	begun := time.Now()
 	epoch, err := t.client.directory.Claim(ctx, Claim{
@@ -162,11 +163,12 @@ func (t *leaseTable) request(ctx context.Context, l *lease) (taken bool, err err
 	return false, nil
 }
 
-// setOwner records that o is the owner of a stream. If o is another node, and o.Epoch is greater
-// than the epoch of this node's lease of the stream, this node loses the lease.
+// setOwner records that o is the owner of a stream. If another node owns the stream with a greater
+// epoch than this node's lease, this node loses its lease.
 //
-// asked is when the lookup that returned o began, or zero if o comes from an event. If this node
-// has more recent information, setOwner does nothing.
+// If the cluster's directory was asked for the owner, asked is when the lookup began. If the owner
+// comes from an Event instead, asked is zero. If this node already knows a more recent owner,
+// setOwner does nothing.
 func (t *leaseTable) setOwner(name string, o Owner, asked time.Time) {
 	if !t.owners.setOwner(name, o, asked) {
 		return
@@ -197,12 +199,14 @@ func (t *leaseTable) held(name string) (o Owner, ok bool) {
 	return Owner{}, false
 }
 
-// Epoch returns the number of this ownership, or 0 if it is not known yet; see [live.Lease].
+// Epoch returns the epoch of the lease, which is the number of this ownership of the stream. It
+// returns 0 if the cluster's directory has not granted the lease yet.
 func (l *lease) Epoch() uint64 { return l.epoch.Load() }
 
-// Current reports whether this node was known to be the owner a moment ago; see [live.Lease]. An
-// attempt to renew the lease counts even if it has failed because the cluster's directory cannot be
-// reached. No other node can become the owner during that time.
+// Current reports whether this node was known to be the owner a moment ago; see [live.Lease]. It
+// returns true if the lease is held, and the last attempt to renew it began no longer ago than the
+// duration of a lease. An attempt counts even if the cluster's directory could not be reached,
+// because no other node can become the owner while the directory cannot be reached.
 func (l *lease) Current() bool {
 	return l.Held() && l.epoch.Load() != 0 &&
 		clock(time.Now())-l.attempted.Load() <= int64(l.t.client.leaseTime)
@@ -242,15 +246,15 @@ func (t *leaseTable) remove(l *lease) bool {
 	return held
 }
 
-// giveUp makes the goroutine that runs renew report the release of l to the cluster's directory.
-// t.mu is held.
+// giveUp reports the release of l to the cluster's directory. It does not wait: another goroutine,
+// which runs the method renew, sends the report. t.mu is held.
 func (t *leaseTable) giveUp(l *lease) {
 	t.leaving[l] = time.Now()
 	t.wakeRenewer()
 }
 
-// wakeRenewer makes the goroutine that runs renew report released and changed leases to the
-// cluster's directory before the next round of renewals.
+// wakeRenewer starts a report of released and changed leases to the cluster's directory. It does
+// not wait. Without it, they would be reported with the next regular renewal of leases.
 func (t *leaseTable) wakeRenewer() {
 	select {
 	case t.news <- struct{}{}:
@@ -381,7 +385,7 @@ func (t *leaseTable) revoke(l *lease) {
 	}
 }
 
-// drain makes claim refuse publishers from now on.
+// drain makes the node refuse new publishers. It affects all later calls of the method claim.
 func (t *leaseTable) drain() {
 	t.mu.Lock()
 	t.draining = true

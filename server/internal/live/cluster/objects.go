@@ -30,7 +30,8 @@ const (
 	idleConns = 256
 	// maxHead limits the head of an answer, in bytes. A usual head has a few hundred bytes.
 	maxHead = 16 << 10
-	// maxText limits an error text, in bytes. It is usually one line.
+	// maxText limits the body of another node's error response, in bytes. The body is usually one
+	// line of text.
 	maxText = 4 << 10
 	// maxFresh limits how long an object from another node is cached.
 	maxFresh = time.Hour
@@ -241,8 +242,9 @@ func (o *Objects) makeRoom(n int64) {
 	}
 }
 
-// Free drops about excess bytes of the cache, because the process is short of memory. It returns
-// the number of bytes dropped.
+// Free drops the least recently used objects from the cache, because the process is short of
+// memory. excess is how many bytes must be freed. Free returns the number of bytes that it has
+// freed, which is smaller than excess if the cache becomes empty.
 func (o *Objects) Free(excess int64) int64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -307,7 +309,7 @@ func (o *Objects) leave(e *objectEntry) {
 }
 
 // request sends a request for an object to another node. path is the path of the object. epoch is
-// the number of that node's ownership of the stream, or 0 if the node was not chosen as the owner.
+// the epoch under which that node owns the stream, or 0 if the node was not chosen as the owner.
 // The caller closes the body of the response.
 func (o *Objects) request(ctx context.Context, node, path string, epoch uint64,
 	gzip bool) (*http.Response, error) {
@@ -336,10 +338,14 @@ func (o *Objects) request(ctx context.Context, node, path string, epoch uint64,
 	}
 }
 
-// From returns a Fetch that requests an object from another node. path is the path of the object,
-// with an optional query. epoch is the epoch of that node's ownership of the stream, or 0 if the
-// node was not chosen as the owner. The Fetch returns an error if the response has a status that
-// players must not get.
+// From returns a Fetch that requests an object from another node.
+//   - path is the path of the object, with an optional query.
+//   - epoch is the epoch under which that node owns the stream, or 0 if the node was not chosen as
+//     the owner.
+//   - gzip says whether the response may be compressed with gzip.
+//
+// The Fetch returns a response with the status 200, 400, 404, 406 or 503. For any other status, it
+// returns an error.
 func (o *Objects) From(node, path string, epoch uint64, gzip bool) Fetch {
 	return func(ctx context.Context, reserve func(n int64) error) (out Object, err error) {
 		ctx, cancel := context.WithCancelCause(ctx)

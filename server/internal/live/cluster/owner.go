@@ -7,8 +7,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/lock"
 )
 
-// maxOwners limits the remembered streams, to about 4 MB. The limit is needed because viewers may
-// request any name.
+// maxOwners limits the number of streams in an ownerTable. With this limit, the table takes at most
+// about 4 MB. The limit is needed because viewers may request any name.
 const maxOwners = 16384
 
 // An ownerRecord is what this node knows about the owner of a stream.
@@ -45,10 +45,10 @@ func (t *ownerTable) record(name string) *ownerRecord {
 	return r
 }
 
-// forgetOne removes a record to make room for another. It looks at some records, and prefers the
-// record of a stream without an owner. Viewers may request arbitrary names, and the records of
-// those names must not displace the other records, which are needed while the cluster's directory
-// cannot be reached. t.mu is held.
+// forgetOne removes one record from the table to make room for a new record. It looks at only some
+// of the records, and prefers the record of a stream without an owner. Viewers may request
+// arbitrary names. The records of such names must not displace the records of streams with an
+// owner, which are needed while the cluster's directory cannot be reached. t.mu is held.
 func (t *ownerTable) forgetOne() {
 	var victim string
 	tries := 0
@@ -68,9 +68,11 @@ func (r *ownerRecord) change() {
 	r.changed = make(chan struct{})
 }
 
-// setOwner records the owner of a stream. o is the owner, or Owner{} if there is none. If the
-// cluster's directory has returned o from a lookup, asked is when the lookup began. If o comes from
-// an event, asked is zero. setOwner returns false if the table has more recent information.
+// setOwner records the owner of a stream. o is the owner, or Owner{} if there is none.
+//
+// If the cluster's directory was asked for the owner, asked is when the lookup began. If the owner
+// comes from an Event instead, asked is zero. If the table already has a more recent owner,
+// setOwner changes nothing and returns false.
 func (t *ownerTable) setOwner(name string, o Owner, asked time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -175,8 +177,9 @@ func (t *ownerTable) formerOwner(name string) (o Owner, ok bool) {
 	return r.former, true
 }
 
-// forget discards the known owner of a stream, which has proved wrong. If epoch is not the number
-// of the known owner's ownership, forget does nothing. A discarded owner is looked up again.
+// forget makes this node look up the owner of a stream again, because the remembered owner has
+// turned out not to be the owner. epoch is the epoch of this owner. If an owner with another epoch
+// is remembered, forget does nothing.
 func (t *ownerTable) forget(name string, epoch uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -185,8 +188,9 @@ func (t *ownerTable) forget(name string, epoch uint64) {
 	}
 }
 
-// forgetFormer forgets the former owner of a stream, if epoch is the number of the former owner's
-// ownership. It is called when the former owner has nothing left of the stream, or does not answer.
+// forgetFormer forgets the former owner of a stream. It is called when the former owner has nothing
+// left of the stream, or does not answer. epoch is the epoch of this former owner. If a former
+// owner with another epoch is remembered, forgetFormer does nothing.
 func (t *ownerTable) forgetFormer(name string, epoch uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

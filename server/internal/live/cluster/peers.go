@@ -8,8 +8,8 @@ import (
 )
 
 // peerRounds is how many renewals a node may miss before it counts as dead. A node renews its
-// leases attempts times in the duration of a lease, so peerRounds amounts to the duration of three
-// leases.
+// leases three times in the duration of a lease, so a node counts as dead when it has been silent
+// for the duration of three leases.
 const peerRounds = 3 * attempts
 
 const (
@@ -27,9 +27,9 @@ type peerTable struct {
 	secret *Secret
 
 	mu lock.Mutex
-	// The number of the current round. A round begins each time this node renews its leases while
-	// the cluster's directory can be reached. At other times, no node can announce that it is
-	// alive.
+	// round is the number of times that this node has renewed its leases while the cluster's
+	// directory could be reached. Other renewals are not counted, because other nodes cannot
+	// announce that they are alive while the directory cannot be reached.
 	round int64
 	nodes map[string]int64 // for each node, the round in which it was last heard; at most maxPeers
 }
@@ -56,8 +56,8 @@ func (p *peerTable) markAlive(node string) {
 	p.nodes[node] = p.round
 }
 
-// nextRound begins the next round, and forgets the nodes that have been silent for more than
-// peerRounds rounds. It is called only while the cluster's directory can be reached.
+// nextRound counts a renewal of this node's leases, and forgets the nodes that have been silent for
+// more than peerRounds renewals. It is called only while the cluster's directory can be reached.
 func (p *peerTable) nextRound() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

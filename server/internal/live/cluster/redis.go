@@ -213,7 +213,9 @@ func parseOwner(reply []string) (o Owner, err error) {
 	return o, nil
 }
 
-// Renew renews, restores or ends ownerships, and announces that the node is alive; see [Directory].
+// Renew announces that a node is alive, and renews the leases of its ownerships. It ends an
+// ownership with GiveUp, and restores an ownership that Redis has lost. See [Directory] for the
+// errors.
 func (d *Redis) Renew(ctx context.Context, node string, owned ...Ownership) ([]error, error) {
 	if d.sharded.Load() {
 		return slices.Repeat([]error{errSharded}, len(owned)), errSharded
@@ -249,9 +251,9 @@ func (d *Redis) Renew(ctx context.Context, node string, owned ...Ownership) ([]e
 	return errs, d.failed(ctx, alive.Err())
 }
 
-// exec sends the commands of pipe. If it cannot send them, it sets the error of each command,
-// because go-redis does not always do so. Examples are a wrong password, and sentinels that do not
-// know the master.
+// exec sends the commands of pipe. If they cannot be sent, exec sets the error of each command.
+// This is needed because go-redis sets no error for some causes, such as a wrong password, or
+// sentinels that do not know the master.
 func exec(ctx context.Context, pipe redis.Pipeliner) {
 	cmds, err := pipe.Exec(ctx)
 	if err == nil || slices.ContainsFunc(cmds, func(c redis.Cmder) bool { return c.Err() != nil }) {
@@ -277,7 +279,9 @@ func (d *Redis) Lookup(ctx context.Context, stream string) (Owner, error) {
 	return parseOwner(reply)
 }
 
-// Watch calls f for each event until ctx ends; see [Directory].
+// Watch calls f for each change of a stream's owner, and each time that a node announces that it is
+// alive. It returns when ctx ends. After each connect, it calls f with Event{}, because earlier
+// events may have been missed. f must not block.
 func (d *Redis) Watch(ctx context.Context, f func(Event)) {
 	for ctx.Err() == nil {
 		d.watchOnce(ctx, f)

@@ -92,12 +92,15 @@ func (q *HLSRequest) InStore() bool {
 	return ok && o.Kind != hls.KindPart
 }
 
-// Get returns the response to q. The response comes from the node that owns the stream, from the
-// store of segments, or from the former owner. A former owner keeps the end of a stream for a
-// while. The caller owns the body.
+// Get returns the response to q, a player's request for an HLS object. The caller owns the body of
+// the response.
 //
-// If the owner is not known or fails, Get tries again for up to h.Wait. If there is no owner, and q
-// does not request a playlist, Get does not wait, because a new owner will not have the object.
+// Usually the response comes from the node that owns the stream. It may also come from the store of
+// segments, or from the former owner, which keeps the end of a stream for a while.
+//
+// If the owner is not known or does not answer, Get tries again for up to h.Wait. If there is no
+// owner, Get waits only for playlists. A new owner will not have the segments that players request
+// now.
 //
 // If this node is the owner, the error is ErrHere. If no node has had the stream recently, the
 // error is ErrNoOwner. Any other error is a *[refuse.Refusal] or the cause of ctx's end.
@@ -202,9 +205,9 @@ func (h *RemoteHLS) fetchFrom(ctx context.Context, owner Owner, q *HLSRequest) (
 	})
 }
 
-// follow cancels a request for HLS that was sent to the node owner, as soon as another node owns
-// the stream. If the stream has no owner, its former owner counts as the owner. follow returns when
-// it has cancelled the request, or when ctx ends.
+// follow cancels a request for HLS when the stream gets another owner. The parameter owner is the
+// node to which the request was sent. If the stream has no owner now, the former owner counts as
+// the owner. follow returns when it has cancelled the request, or when ctx ends.
 func (h *RemoteHLS) follow(ctx context.Context, name string, owner Owner,
 	cancel context.CancelCauseFunc) {
 	ticker := time.NewTicker(followEvery)

@@ -25,10 +25,12 @@ const (
 )
 
 const (
-	// challengeTime is how long a challenge is valid. After that time, the nodes that send requests
-	// get a new one.
+	// challengeTime is how long a challenge is valid. A challenge is a text from this node that
+	// another node must include in its proof that it knows the cluster's token. After
+	// challengeTime, the other node gets a new challenge.
 	challengeTime = 10 * time.Minute
-	// maxKnown limits the number of other nodes that a Secret remembers.
+	// maxKnown limits the number of other nodes for which a Secret stores the last challenge, and
+	// whether the node has proved that it knows the cluster's token.
 	maxKnown = 512
 )
 
@@ -40,13 +42,12 @@ var (
 // A Secret proves to other nodes that this node knows the cluster's token, and checks that they
 // know it. The token is never sent.
 //
-// HeaderProof carries these values:
-//   - A request carries "CHALLENGE NONCE EPOCH MAC". The challenge was made by the node that
-//     receives the request. The nonce is made by the node that sends the request. The epoch is the
-//     one that was passed to Sign.
-//   - If the challenge of a request is not valid, the response has the status 401 and carries a new
-//     challenge.
-//   - If the MAC of a request is correct, the response carries "MAC".
+// HeaderProof carries the proofs:
+//   - A request carries "CHALLENGE NONCE EPOCH MAC". The challenge is a text that the receiver has
+//     sent in an earlier response, or "-" if there was none. The nonce is a random text from the
+//     sender. The epoch is the number of the receiver's ownership of the stream, or 0; see Sign.
+//   - If the challenge is not valid, the response has the status 401 and carries a new challenge.
+//   - If the MAC of the request is correct, the response carries only "MAC".
 //
 // A MAC is an HMAC with the token as its key. It covers these values:
 //   - the role of the sender: client or server
@@ -137,7 +138,8 @@ func (s *Secret) note(node string, change func(n *knownNode)) {
 	change(n)
 }
 
-// forgetOne removes the entry of a node. It prefers a node that has proved nothing. mu is held.
+// forgetOne removes the entry of one node. It prefers a node that has not proved that it knows the
+// cluster's token. mu is held.
 func (s *Secret) forgetOne() {
 	last := ""
 	for node, n := range s.nodes {
@@ -184,7 +186,7 @@ func (s *Secret) Admit(answer http.Header, req *http.Request) Verdict {
 	return Proved
 }
 
-// A proof has the values that a MAC covers and that are only in HeaderProof.
+// A proof has three values from the header HeaderProof. The MAC in that header covers these values.
 type proof struct{ challenge, nonce, epoch string }
 
 func parseProof(text string) (p proof, mac string, ok bool) {

@@ -60,8 +60,8 @@ type Segments struct {
 	mu     lock.Mutex
 	closed bool // Close was called, and the queues are closed
 	queues [savers]chan saveJob
-	// The newest playlist state of each stream that has a state in queues. Older states need not be
-	// saved.
+	// For each stream with a playlist state in one of the queues: the newest of its states. Older
+	// states of the stream need not be saved.
 	newest map[string]*savedState
 }
 
@@ -88,8 +88,11 @@ type SegmentStats struct {
 	Waiting int64 // bytes that wait to be saved
 }
 
-// OpenRedisSegments returns Segments in a Redis. The address and password are as for [OpenRedis].
-// Segments are stored for the duration keep. The caller calls Close.
+// OpenRedisSegments returns Segments that are stored in Redis. The caller calls Close.
+//   - [redisurl.Parse] describes the address. password is used if the address has no password.
+//   - prefix is the start of the Redis keys.
+//   - lease is the duration of the cluster's leases. A call of Redis may take a quarter of it.
+//   - keep is how long an object or playlist state is stored.
 func OpenRedisSegments(address, password, prefix string, lease, keep time.Duration,
 	log *slog.Logger) (*Segments, error) {
 	s, err := openRedisStore(address, password, prefix, lease, keep)
@@ -114,8 +117,8 @@ func newSegments(s store, log *slog.Logger) *Segments {
 	return k
 }
 
-// Close saves the waiting segments until ctx ends. The remaining segments are lost, and so are all
-// later ones.
+// Close saves the waiting segments until ctx ends. Segments that are not saved by then are lost.
+// Segments that are passed to Save after Close are lost, too.
 func (k *Segments) Close(ctx context.Context) error {
 	k.mu.Lock()
 	k.closed = true
@@ -156,8 +159,8 @@ func (j *saveJob) size() int64 {
 	return int64(j.body.Len())
 }
 
-// put adds job to a queue. It takes ownership of job. If the queues are full or closed, the job is
-// lost.
+// put adds job to the queue for its stream, and takes ownership of it. If the queue is full, too
+// many bytes wait in all queues, or the queues are closed, the job is lost.
 func (k *Segments) put(job saveJob) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

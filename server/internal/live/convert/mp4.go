@@ -17,8 +17,8 @@ type mp4Maker struct {
 	*Conversion
 	muxer    *mp4.Muxer
 	fragment millrace.Chain
-	// How many bytes of tags were read since the last fragment, including the tag that completed
-	// it.
+	// How many bytes of tags were read since the last fragment was completed. The tag that
+	// completed that fragment is included.
 	read    int
 	movie   *mp4.Movie             // of the init segment that viewers have; nil before it
 	heads   map[flv.Type]flv.Codec // codecs of the sequence headers that the muxer has accepted
@@ -38,18 +38,18 @@ type mp4Maker struct {
 	last    uint32  // time of the last frame in the file
 }
 
-// ErrNewInit ends an MP4 file in the middle of a stream, because the stream's codecs or tracks have
-// changed. A file has only one init segment.
+// ErrNewInit is the error with which an MP4 file ends when the stream's codecs or tracks change. A
+// file has only one init segment, so it cannot contain the new codecs or tracks.
 var ErrNewInit = errors.New(
 	"the stream's codecs or tracks changed, and an MP4 file cannot follow: viewers must come again")
 
 // errNoHeader is reported for frames that MP4 leaves out because their sequence header is missing.
 var errNoHeader = errors.New("frames without the sequence header of their codec")
 
-// errNoMP4 ends an MP4 file of a stream without a codec that MP4 carries.
+// errNoMP4 is the error for an MP4 file of a stream that has no codec that MP4 can carry.
 var errNoMP4 = errors.New("the stream has nothing that MP4 is made of: H.264, H.265, AAC")
 
-// errNoTrack ends an MP4 file that has nothing to play.
+// errNoTrack is the error for an MP4 file that would have nothing to play.
 var errNoTrack = errors.New("no frame of H.264, H.265 or AAC has come after its sequence header")
 
 // fragmentRoom is how many bytes a fragment may be longer than the muxer's MaxWaitBytes. The extra
@@ -61,9 +61,10 @@ const fragmentRoom = 20 << 10
 // pause occurs when the stream waits for its publisher.
 const leastPause = 100
 
-// MP4 returns a Conversion that converts source to fragmented MP4. The Conversion publishes each
-// fragment to out as a frame, and sets the frame's Info to a *[Fragment]. keepBytes is how many
-// bytes out keeps. The Conversion tells report which frames it leaves out.
+// MP4 returns a Conversion that converts source to fragmented MP4. It publishes each fragment as a
+// frame to out, the ring of the MP4 viewers, and sets the frame's Info to a *[Fragment]. keepBytes
+// is the number of bytes that the ring keeps. The Conversion calls report for tags and frames that
+// it leaves out.
 func MP4(source Source, report Reporter, out *broadcast.Ring, keepBytes int64) *Conversion {
 	m := &mp4Maker{Conversion: newConversion(source, report, out),
 		heads: make(map[flv.Type]flv.Codec)}
@@ -71,7 +72,7 @@ func MP4(source Source, report Reporter, out *broadcast.Ring, keepBytes int64) *
 	m.tracks = source.Facts.TrackSet.Load()
 	// If there is no video, the cursor is at an audio frame.
 	m.gap.Open = source.Facts.NoVideo.Load()
-	// The muxer's size limit is low enough that out accepts every fragment.
+	// Limit the size of a fragment so that each fragment fits into the ring.
 	fits := min(mp4.DefaultMaxWaitBytes, keepBytes-fragmentRoom)
 	m.muxer = mp4.NewMuxer(mp4.Tracks(source.tracks()), mp4.MaxWaitBytes(int(fits)),
 		mp4.Clock(time.Now))
@@ -141,8 +142,8 @@ func (m *mp4Maker) checkTracks(t *flv.Tag) error {
 		return nil
 	}
 	m.fits = m.fits || fits
-	// The publisher may be ahead of the conversion, so Facts may describe tags after t. The error
-	// is right in that case, too.
+	// NoMP4 may describe tags after t, because the publisher may be ahead of the conversion. The
+	// result errNoMP4 is right even then: NoMP4 is true only if no track for MP4 is expected later.
 	if m.source.Facts.NoMP4() {
 		return errNoMP4
 	}
@@ -152,8 +153,8 @@ func (m *mp4Maker) checkTracks(t *flv.Tag) error {
 	return nil
 }
 
-// starts reports whether viewers of the stream can start at the tag t. It uses the latest Facts of
-// the stream. If the publisher has sent later tags already, these Facts may not fit t, and the
+// starts reports whether viewers can start at the tag t: at a keyframe, or at an audio frame of a
+// stream without video. Facts describes the publisher's newest tags. If they are later than t, the
 // result may be wrong.
 func (m *mp4Maker) starts(t *flv.Tag) bool {
 	f := m.source.Facts
@@ -243,7 +244,8 @@ func (m *mp4Maker) publishFragment(f mp4.Fragment) error {
 		m.fragment.Release()
 		m.fragment.Merge(&c)
 	}
-	// A muxer that has had no video sets Key for audio, too.
+	// While video has stopped, viewers can start at audio fragments. The muxer does not set Key for
+	// them if the stream had video before.
 	key := f.Key || m.gap.Open
 	for _, part := range m.muxer.Parts() {
 		info := &Fragment{FragmentInfo: part, Movie: m.movie, KeyNext: f.KeyNext &&

@@ -20,10 +20,11 @@ type rtmpMaker struct {
 	tracks   int32 // Facts.TrackSet when the preamble was set last
 }
 
-// RTMP returns a Conversion that converts source to RTMP messages and publishes them to out. The
-// messages are in chunks of up to source.MaxTag bytes, or rtmp.MaxAnnounced bytes if that is less.
-// This is the chunk size that a [rtmp.ServerConn] for messages of up to source.MaxTag bytes
-// announces to its client.
+// RTMP returns a Conversion that converts source to RTMP messages and publishes them to out.
+//
+// The messages are divided into chunks of source.MaxTag bytes, or rtmp.MaxAnnounced bytes if that
+// is less. An [rtmp.ServerConn] for a maximum message size of source.MaxTag announces the same
+// chunk size to its client, so it can send the chunks unchanged.
 func RTMP(source Source, report Reporter, out *broadcast.Ring) *Conversion {
 	m := &rtmpMaker{Conversion: newConversion(source, report, out),
 		tracks: source.Facts.TrackSet.Load()}

@@ -2,8 +2,9 @@ package fanout
 
 import "strconv"
 
-// A chunkWriter divides a response into HTTP/1.1 chunks, one for each batch. Without chunks, the
-// response would end only when its connection ends, which ffmpeg reports as a broken connection.
+// A chunkWriter divides a response into HTTP/1.1 chunks. Each batch of frames that is taken from
+// the ring becomes one chunk. Without chunks, the response would end only when its connection ends,
+// which ffmpeg reports as a broken connection.
 //
 // The size line of a chunk is sent in the same system call as the chunk.
 type chunkWriter struct {

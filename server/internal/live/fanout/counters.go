@@ -25,8 +25,9 @@ type Stats struct {
 	Dropped     map[string]int64 // viewers that the server disconnected, by reason
 }
 
-// PathStats has the numbers of viewers that are written to in the same way: the current viewers,
-// all viewers so far, and the bytes written.
+// PathStats counts the viewers to which the server writes with the same call, for example writev.
+// Viewers is the number of current viewers, Came is the number of all viewers so far, and BytesOut
+// is the number of bytes written to them.
 type PathStats struct {
 	Viewers, Came, BytesOut int64
 }

@@ -2,12 +2,16 @@
 //
 //	broadcast.Ring ─▶ Fanout ─▶ loop ─▶ Viewer ─▶ Conn
 //
-// A [Fanout] writes the frames of one ring. It has several loops; each is one goroutine that serves
-// many viewers (loop.go). A viewer is healthy if it has a plain TCP connection that accepts every
-// frame at once. A healthy viewer costs one writev call per batch, which does not block
-// (socket_linux.go). If each healthy viewer had its own goroutine, which must be woken, it would
-// cost a quarter more. Every other viewer does have its own goroutine: over TCP until it has caught
-// up, and over TLS and HTTP/2 until its end.
+// A [Fanout] writes the frames of one ring to many viewers. It has several loops. A loop is one
+// goroutine that serves many viewers (loop.go).
+//
+// A viewer is healthy if it has a plain TCP connection that accepts every frame at once. The loop
+// writes to its healthy viewers, with one writev call per batch of frames. This call does not block
+// (socket_linux.go). It would cost a quarter more to wake a goroutine for each healthy viewer.
+//
+// Every other viewer has its own goroutine, because a write to it may block. A viewer with a plain
+// TCP connection has this goroutine until it has received all frames. A viewer over TLS or HTTP/2
+// always has it.
 //
 // All writes start in write.go. chunked.go divides them into chunks for HTTP/1.1. lag.go measures a
 // viewer's lag, and [Config] limits it.
@@ -45,7 +49,8 @@ func New(ring *broadcast.Ring, cfg Config) *Fanout {
 	return &Fanout{src: source{Config: cfg, ring: ring}}
 }
 
-// Close closes the ring. The viewers get the remaining frames, and then end with the reason why.
+// Close closes the ring. The viewers get the remaining frames, and then end. why is the Reason with
+// which they end.
 func (f *Fanout) Close(why Reason) {
 	f.src.end.Store(int32(why))
 	_ = f.src.ring.Close()
@@ -81,8 +86,8 @@ func (f *Fanout) add(v *Viewer) {
 }
 
 // pick returns the loop for a new viewer, and counts the viewer there. Usually this is the loop
-// with the fewest viewers. If every loop has loopViewers, and there are fewer loops than
-// processors, pick returns a new loop.
+// with the fewest viewers. If each loop has at least 512 viewers (loopViewers), and there are fewer
+// loops than processors, pick returns a new loop.
 func (f *Fanout) pick() *loop {
 	f.mu.Lock()
 	defer f.mu.Unlock()

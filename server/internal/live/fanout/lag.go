@@ -28,7 +28,7 @@ func (l *LagReport) Add(other LagReport) {
 // it. Any goroutine may read its fields, except for start and warned.
 type lagMeter struct {
 	// The batch that is being written.
-	writing  atomic.Bool  // a write that may wait is in progress
+	writing  atomic.Bool  // a blocking write is in progress
 	progress atomic.Int64 // when the connection last accepted bytes; see now
 	takenAt  atomic.Int64 // when the write began; see now
 	frames   atomic.Int64 // frames of the batch, when it was taken
@@ -51,7 +51,7 @@ func (l *lagMeter) take(frames, bytes int) {
 	l.bytes.Store(int64(bytes))
 }
 
-// startWrite records the start of a write that may wait.
+// startWrite records the start of a blocking write.
 func (l *lagMeter) startWrite() {
 	at := now()
 	l.takenAt.Store(at)
@@ -76,9 +76,9 @@ func (l *lagMeter) keepUp() {
 // is already recorded.
 func (l *lagMeter) fallBehind() bool { return l.behind.CompareAndSwap(false, true) }
 
-// add returns the viewer's total lag: the batch that is being written, and the frames that are
-// still in the ring. rest is the lag in the ring. at is the current time in nanoseconds, from the
-// function now.
+// add returns the viewer's total lag: the frames that are being written, and the frames that are
+// still in the ring. The time of this lag is the time since the write began. rest is the lag of the
+// frames in the ring. at is the current time, as returned by now().
 func (l *lagMeter) add(rest broadcast.Lag, at int64) broadcast.Lag {
 	rest.Frames += int(l.frames.Load())
 	rest.Bytes += l.bytes.Load()
@@ -109,8 +109,8 @@ func (l *lagMeter) exceeds(allowed, lag broadcast.Lag) Reason {
 	return Connected
 }
 
-// stalledFor returns how long the connection has accepted no bytes. at is the current time in
-// nanoseconds, from the function now.
+// stalledFor returns how long the connection has accepted no bytes. at is the current time, as
+// returned by now().
 func (l *lagMeter) stalledFor(at int64) time.Duration {
 	return time.Duration(at - l.progress.Load())
 }
@@ -118,8 +118,8 @@ func (l *lagMeter) stalledFor(at int64) time.Duration {
 // showsAt records the age of the frames that the player shows from now on.
 func (l *lagMeter) showsAt(age time.Duration) { l.live.Store(int64(age)) }
 
-// stand records that the player has run out of frames, because its viewer has the given lag. The
-// player is then at least that far behind the publisher.
+// stand records that a viewer lags by the time lag. Its player has then run out of frames, and is
+// at least so far behind the publisher.
 func (l *lagMeter) stand(lag time.Duration) {
 	if int64(lag) > l.live.Load() {
 		l.live.Store(int64(lag))
@@ -129,7 +129,7 @@ func (l *lagMeter) stand(lag time.Duration) {
 // behindLive returns the time that the player is behind the publisher.
 func (l *lagMeter) behindLive() time.Duration { return time.Duration(l.live.Load()) }
 
-// start is the time from which the function now counts.
+// start is the zero point of the times that now() returns.
 var start = time.Now()
 
 // now returns the monotonic time since start, in nanoseconds.

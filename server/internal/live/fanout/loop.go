@@ -17,11 +17,15 @@ const inspectEvery = 250 * time.Millisecond
 
 // A loop serves some of the viewers of a Fanout. Its goroutine runs while the loop has viewers.
 //
-// A viewer is healthy if it has got every frame and its socket accepts more. The goroutine of the
-// loop writes to the healthy viewers. Every other viewer is detached, which means that its own
-// goroutine (serve) writes to it. On a plain socket, that goroutine ends when the viewer has caught
-// up. A new viewer is detached at first. The loop inspects the detached viewers every inspectEvery,
-// because a goroutine that is blocked in a write cannot inspect its viewer.
+// A viewer is healthy if it has received every frame and its socket accepts more. The loop's
+// goroutine writes to all healthy viewers.
+//
+// Every other viewer is detached: it has its own goroutine (serve), because a write to it may
+// block. A new viewer is detached at first. When a detached viewer with a plain socket has received
+// every frame, it becomes healthy and its own goroutine ends.
+//
+// A blocked goroutine cannot check how far its viewer lags. The loop's goroutine therefore checks
+// the detached viewers every inspectEvery.
 type loop struct {
 	src     *source
 	viewers atomic.Int32  // number of viewers, healthy and detached
@@ -161,8 +165,8 @@ func (l *loop) adopt(v *Viewer) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	defer l.out.flush(l.src.Counters, pathWritev)
-	// The loop may have written newer frames to its other viewers already. v must get these frames
-	// before it joins them.
+	// The loop may have written newer frames to its healthy viewers already. v must get these
+	// frames before it becomes one of the healthy viewers.
 	if v.writeNow(&l.out) != upToDate {
 		return false
 	}
@@ -211,8 +215,8 @@ func (l *loop) finish(v *Viewer) {
 	v.finish()
 }
 
-// inspect checks the viewers that have their own goroutines, and stores their combined lag in
-// l.seen.
+// inspect checks the lag of the viewers that have their own goroutines, and ends viewers that are
+// too slow. It stores the combined lag of the viewers in l.seen.
 func (l *loop) inspect() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -223,8 +227,9 @@ func (l *loop) inspect() {
 	}
 }
 
-// report returns the combined lag of the loop's viewers; see Fanout.Lag. Viewers that are other
-// nodes do not count for the field Live, because they have no player.
+// report returns the lag of the loop's viewers in one LagReport. Its field Live is the largest time
+// that a player is behind the publisher. Viewers that are other nodes do not count for Live,
+// because they have no player.
 func (l *loop) report() LagReport {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -260,8 +265,8 @@ func (l *loop) contain() {
 		v.End(Failed)
 	}
 	for _, v := range l.healthy {
-		// v may be in l.detached, too, because the panic may have come in the middle of round. The
-		// goroutine of v then releases it.
+		// round may have moved v to l.detached before it panicked. v is then in both lists, and its
+		// own goroutine releases it.
 		if v != nil && !slices.Contains(l.detached, v) {
 			go v.abandon() // in a goroutine, because abandon logs
 		}

@@ -52,8 +52,8 @@ var reasonNames = [reasons]struct{ text, label string }{
 
 func (r Reason) String() string { return reasonNames[r].text }
 
-// Complete reports whether a response that ends for r is complete. If it is not, the client must be
-// able to detect that.
+// Complete reports whether a response that ends for the Reason r is complete. If it is not
+// complete, the client must be able to detect this.
 func (r Reason) Complete() bool { return r == StreamEnded || r == CodecsChanged }
 
 // label returns the label of r in metrics. It returns "" if r is a reason for which the server does

@@ -85,8 +85,8 @@ func (s *socketConn) writeAll(line *[]byte, c *millrace.Chain, vec *vector,
 	return s.full, err
 }
 
-// writeFD writes to fd. If it returns false, it must be called again when the socket has become
-// writable.
+// writeFD writes the remaining bytes of the current call of writeAll to the socket fd. If it
+// returns false, it must be called again when the socket accepts more bytes.
 func (s *socketConn) writeFD(fd uintptr) bool {
 	for len(*s.line)+s.chain.Len() > 0 {
 		took, offered, errno := s.vec.writev(fd, *s.line, s.chain)
@@ -112,9 +112,10 @@ func (s *socketConn) writeFD(fd uintptr) bool {
 	return true
 }
 
-// writev writes line and then the first pieces of c to the socket. It does so in one system call,
-// without copying, waiting or allocating. It borrows line and c, which must not both be empty. It
-// returns how many bytes it offered to the kernel, and how many of them the kernel accepted.
+// writev writes line and then the first bytes of c to the socket, in one system call. It does not
+// copy, wait or allocate. It writes only as many pieces of c as one system call can take. It
+// borrows line and c, which must not both be empty. offered is the number of bytes passed to the
+// kernel, and took is the number of bytes that the kernel has accepted.
 func (vec *vector) writev(fd uintptr, line []byte, c *millrace.Chain) (took, offered int,
 	errno unix.Errno) {
 	n := 0

@@ -36,8 +36,8 @@ type Viewer struct {
 
 	cursor *broadcast.Cursor
 	news   *broadcast.Watcher // signals new frames; nil with pathWritev
-	// Signals that there is a reply to send, that a pause begins or ends, or that the viewer has
-	// ended. It is nil if the path of conn is pathWritev.
+	// Signals that there is a reply to send, that SetPaused was called, or that the viewer has
+	// ended. It is nil for a plain socket (pathWritev).
 	nudged chan struct{}
 
 	out      response
@@ -181,8 +181,7 @@ func (v *Viewer) finish() {
 // collector, because that Chain may be in an inconsistent state.
 func (v *Viewer) abandon() {
 	defer func() {
-		// Recover from a further panic, so that the other viewers of a failed loop are abandoned,
-		// too.
+		// finish may panic as well. Without this recovery, the whole process would end.
 		if cause := recover(); cause != nil {
 			v.src.Log.Error("abandoning a viewer failed", "viewer", v.remote, "cause",
 				fmt.Sprint(cause))
@@ -204,8 +203,8 @@ func (v *Viewer) fallBehind(why Reason) bool {
 
 // inspect checks the lag of a viewer that has its own goroutine, and returns the lag. If the
 // connection has accepted no bytes for longer than Config.Stall, inspect ends v. If Config.Drop is
-// set, inspect also ends v if the lag exceeds Config.Allowance. at is the current time in
-// nanoseconds, from the function now. loop.mu is held.
+// set, inspect also ends v if the lag exceeds Config.Allowance. at is the current time, as returned
+// by now(). loop.mu is held.
 func (v *Viewer) inspect(at int64) LagReport {
 	if !v.lag.writing.Load() {
 		return LagReport{} // v waits for frames
@@ -240,7 +239,8 @@ func (v *Viewer) inspect(at int64) LagReport {
 // frames. v.mu is held.
 func (v *Viewer) behindBy(at int64) broadcast.Lag { return v.lag.add(v.cursor.Lag(), at) }
 
-// Path returns how v writes to its connection, as a key of Stats.Paths.
+// Path returns the name of the call that writes to the viewer: "writev", "write" or
+// "responsewriter". Stats.Paths has the same names as keys.
 func (v *Viewer) Path() string { return v.conn.path().String() }
 
 // Sent returns the number of bytes of the response that the connection has accepted.
@@ -249,8 +249,9 @@ func (v *Viewer) Sent() int64 { return v.sent.Load() }
 // Batch returns the size of the last batch that v took from the ring, in bytes.
 func (v *Viewer) Batch() int64 { return v.lag.bytes.Load() }
 
-// WritingFor returns how long the current write has taken so far. Only a write that may wait
-// counts. If there is none, WritingFor returns false.
+// WritingFor returns how long the current write to the connection has taken so far. Only a blocking
+// write counts, which waits until the connection has accepted all bytes. If there is no blocking
+// write at present, WritingFor returns false.
 func (v *Viewer) WritingFor() (time.Duration, bool) {
 	if !v.lag.writing.Load() {
 		return 0, false
@@ -258,8 +259,9 @@ func (v *Viewer) WritingFor() (time.Duration, bool) {
 	return time.Duration(now() - v.lag.takenAt.Load()), true
 }
 
-// Lag returns the age of the batch that is being written. Only a write that may wait counts. If
-// there is none, Lag returns 0.
+// Lag returns how far v is behind: the time since the current write to the connection began. Only a
+// blocking write counts, which waits until the connection has accepted all bytes. If there is no
+// blocking write at present, or there are no frames to send, Lag returns 0.
 func (v *Viewer) Lag() time.Duration {
 	if !v.lag.writing.Load() {
 		return 0

@@ -44,9 +44,9 @@ func (v *Viewer) writeNow(out *vector) writeState {
 	return ended
 }
 
-// catchUp writes to v until v has got every frame, and returns true. If v ends before, catchUp
-// returns false. catchUp waits while the connection accepts nothing. If that takes too long, the
-// loop ends v.
+// catchUp writes to v until v has received every frame, and returns true. If v ends before, catchUp
+// returns false. While the connection accepts nothing, catchUp waits. If it waits for longer than
+// Config.Stall, the loop that v belongs to ends v.
 func (v *Viewer) catchUp() bool {
 	for !v.hasEnded() {
 		if err := v.writePending(); err != nil {
@@ -117,8 +117,9 @@ func (v *Viewer) take() error {
 	return err
 }
 
-// endsProperly reports whether the response to v is complete when v has received everything in the
-// ring.
+// endsProperly reports whether v gets a complete response. It is called when the ring is closed and
+// v has received all of its frames. If a conversion of the stream failed, for example, the response
+// is not complete.
 func (v *Viewer) endsProperly() bool {
 	return v.src.reason().Complete() && (!v.peer || v.session.Complete())
 }

@@ -33,13 +33,13 @@ type Feed struct {
 	continues *flvstream.Continuation
 	overlap   *overlap // nil for a publisher of this node
 
-	// unkept is how many bytes have arrived from the publisher since the last published frame. Over
-	// RTMP, it also counts the bytes of the next frame, which is passed to Write.
+	// unkept is the number of bytes that have arrived from the publisher since the last published
+	// frame. Over RTMP, the number includes the bytes of the frame that is passed to Write next.
 	unkept int
 
 	starts   flvstream.StartFinder
 	presence flvstream.Presence
-	// Numbers of the tracks that the publisher's sequence headers have announced.
+	// The track numbers in the publisher's sequence headers, for audio and for video.
 	tracks    map[flv.Type]map[byte]bool
 	gapLogged bool
 	trackTime flvstream.TrackTimer
@@ -62,8 +62,8 @@ type lastFrame struct {
 	at    int64  // when it arrived: monotonic, in ns
 }
 
-// New returns a Feed that publishes to out. memory is the Pool that counts the memory of the
-// stream, which the Feed borrows. The caller calls Release.
+// New returns a Feed that publishes to out. The Feed borrows memory, the Pool that counts the
+// memory of the stream. The caller calls Release on the Feed.
 func New(out *rendition.Set, log *slog.Logger, memory *millrace.Pool) *Feed {
 	return &Feed{out: out, facts: out.Facts(), log: log, memory: memory}
 }
@@ -77,8 +77,9 @@ func (f *Feed) Release() {
 // A Publisher describes the source of the tags of a Feed.
 type Publisher struct {
 	Address string
-	// Epoch is 0 for a publisher that is connected to this node. If another node sends the stream,
-	// Epoch is the number of that node's ownership of the stream.
+	// If the publisher is connected to this node, Epoch is 0. If another node sends the stream,
+	// Epoch is the epoch under which that node owns the stream. An epoch is a number that is
+	// greater for each later ownership.
 	Epoch   uint64
 	Skipped int // bytes that came before the first tag
 }
@@ -109,8 +110,8 @@ func (f *Feed) Resume(p Publisher, at int64) (pause time.Duration) {
 }
 
 // follow prepares f for the tags of a new publisher. If another node sends the stream, epoch is the
-// number of that node's ownership of the stream; otherwise epoch is 0. If epoch is the same as for
-// the previous publisher, f drops the frames that the stream already has.
+// epoch under which that node owns the stream. Otherwise epoch is 0. If another node sends the
+// stream again under the same epoch, f drops the frames that the stream already has.
 func (f *Feed) follow(epoch uint64) {
 	switch o := f.overlap; {
 	case epoch == 0:
@@ -178,7 +179,8 @@ func (f *Feed) leave(c *millrace.Chain) {
 	c.Release()
 }
 
-// warnOfCodecs logs once which of the stream's codecs browsers, MP4 and HLS do not support.
+// warnOfCodecs logs a warning if the stream has codecs that browsers, MP4 and HLS do not support.
+// It logs the warning only once.
 func (f *Feed) warnOfCodecs() {
 	if f.warned || !f.facts.Settled.Load() || f.overlap != nil {
 		return
@@ -320,7 +322,8 @@ const farKeys = 4 * time.Second
 // apart.
 func (f *Feed) noteKeys(at uint32, key bool) {
 	group := f.keys.Group(at)
-	// One odd timestamp is not enough for a warning.
+	// Warn only if two video frames in a row are more than farKeys after the latest keyframe,
+	// because a single timestamp may be wrong.
 	if far := farKeys.Milliseconds(); group > far && f.facts.GOP.Load() > far && !f.farLogged {
 		f.farLogged = true
 		// Log in another goroutine, because writing to the log may block, and the stream must not

@@ -15,14 +15,15 @@ import (
 // The zero value adjusts nothing. It only drops headers that are known already.
 type Continuation struct {
 	timed bool // the stream has a clock, because it has had a frame
-	// Time of the last frame of earlier publishers; no tag gets an earlier time. After past, it is
-	// the time of the publisher's newest frame.
+	// Timestamp of the last frame of earlier publishers. No tag gets an earlier timestamp. When the
+	// field past is set, last is the timestamp of this publisher's newest frame instead.
 	last   uint32
 	lastAt int64  // when that frame was published: monotonic, in ns
 	begun  bool   // the first frame has come, so shift is known
 	shift  uint32 // added to the publisher's timestamps
-	// A frame has come with a time that is more than Interleave after last. From then on, the times
-	// of frames are no longer compared with last, because timestamps wrap around.
+	// Set when a frame has a timestamp that is more than 5 seconds (Interleave) after the field
+	// last. From then on, timestamps of frames are not compared with last any more, because
+	// timestamps wrap around.
 	past     bool
 	needsKey bool // video is dropped up to the next keyframe
 }
@@ -50,12 +51,15 @@ func (n *Continuation) Begin(t flv.Tag, at int64) bool {
 // before the publisher's second frame.
 func (n *Continuation) Last() uint32 { return n.last }
 
-// Fit changes the tag t so that it continues the tags of earlier publishers. It returns false if
-// the tag must be dropped. The caller must have passed the tag to Begin before.
-//
-// c holds the whole tag. at is when the tag arrived, in ns of the monotonic clock. starts and
-// preamble are the StartFinder and the Preamble of the stream. enc writes a new tag header if the
-// timestamp changes.
+// Fit changes the timestamp of the tag t so that the tag continues the stream of earlier
+// publishers. It returns false if the tag must be dropped: a header or metadata that the stream
+// already has, or video before the first keyframe. The caller must call Begin with the tag before
+// it calls Fit.
+//   - c holds the whole tag.
+//   - at is when the tag arrived, in ns of the monotonic clock.
+//   - starts tells whether the tag belongs to the default track.
+//   - preamble has the headers of the stream.
+//   - enc writes a new tag header if the timestamp changes.
 func (n *Continuation) Fit(
 	t *flv.Tag, c *millrace.Chain, at int64, starts *StartFinder, preamble *Preamble,
 	enc *flv.Encoder,
@@ -84,15 +88,21 @@ func (n *Continuation) Fit(
 // time, in ns.
 func (n *Continuation) due(at int64) uint32 { return n.last + uint32((at-n.lastAt)/1e6) }
 
-// time returns the timestamp of t in the stream. at is when t arrived, in ns of the monotonic
-// clock.
-//   - The usual timestamp is the publisher's timestamp plus n.shift. If that is a little before
-//     n.last, the tag gets n.last instead.
-//   - A tag before the publisher's first frame gets the present time of the stream. Encoders give
-//     these tags the timestamp 0, which says nothing about the encoder's clock.
-//   - If a frame is more than Interleave before n.last, the encoder's clock has stepped back. The
-//     frame then gets the present time of the stream, and later timestamps continue from there.
-//   - If the stream has had no frames before, the timestamp does not change.
+// time returns the timestamp that the tag t gets in the stream. at is when t arrived, in ns of the
+// monotonic clock.
+//
+// Usually, the result is the publisher's timestamp plus n.shift, the difference between the
+// stream's clock and the publisher's clock. There are exceptions:
+//   - If the stream had no frames before this publisher, the timestamp does not change.
+//   - If t comes before the publisher's first frame, it gets the present time of the stream.
+//     Encoders give such a tag the timestamp 0, which says nothing about the encoder's clock.
+//   - If the result would be before n.last, the timestamp of the last frame of earlier publishers,
+//     t gets n.last instead.
+//   - If the result for a frame would be more than 5 seconds (Interleave) before n.last, the
+//     encoder's clock has stepped back. The frame gets the present time of the stream, and later
+//     timestamps continue from there.
+//
+// The last two rules do not apply to frames once n.past is set.
 func (n *Continuation) time(t *flv.Tag, at int64) uint32 {
 	ts, frame := t.Timestamp+n.shift, t.Packet == flv.PacketFrame
 	ahead := int32(ts - n.last)

@@ -16,10 +16,12 @@ type Facts struct {
 	// change.
 	Promised uint32
 	Tracks   atomic.Uint32 // the tracks that exist, as flags of an FLV header
-	// Incremented when a track disappears or returns, while rendition.Set.mu is held. A conversion
-	// begins while the same mutex is held.
+	// Incremented when a track disappears or returns. rendition.Set.mu is held during the change,
+	// and also when a conversion begins. A conversion therefore begins before the change or after
+	// it.
 	TrackSet atomic.Int32
-	// TrackWait has passed since the first frame, so Video and Audio are taken to be all tracks.
+	// True when TrackWait has passed since the first frame. No further tracks are expected then. If
+	// Video or Audio is nil, the stream does not have this track.
 	Settled atomic.Bool
 	NoVideo atomic.Bool  // viewers start at audio frames; see VideoGap
 	Further atomic.Int32 // number of tracks in addition to the default ones
@@ -39,10 +41,12 @@ type Facts struct {
 // NewFacts returns the Facts of a stream without frames.
 func NewFacts() *Facts { return &Facts{known: make(chan struct{})} }
 
-// SetKnown declares that Tracks is complete, as far as that can be known.
+// SetKnown records that no further tracks are expected in Tracks. It is called when all announced
+// tracks have come, when TrackWait has passed, or when the stream has ended.
 func (f *Facts) SetKnown() { f.knownOnce.Do(func() { close(f.known) }) }
 
-// Known returns a channel that is closed when Tracks is complete, as far as that can be known.
+// Known returns a channel that is closed when no further tracks are expected in Tracks; see
+// SetKnown.
 func (f *Facts) Known() <-chan struct{} { return f.known }
 
 // AllPromised reports whether all announced tracks exist.

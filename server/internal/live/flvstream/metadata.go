@@ -55,9 +55,11 @@ func StateTracks(p *millrace.Pool, tag *millrace.Chain, tracks uint32) {
 // metadata first, or together with the sequence headers.
 const maxFirstTags = 16
 
-// StateAll corrects hasVideo and hasAudio in the metadata among the first tags that a viewer gets;
-// see StateTracks. The tags begin at the byte offset from in batch, and are whole. tracks are the
-// tracks that exist, as flags of an FLV header.
+// StateAll corrects hasVideo and hasAudio in the metadata that a viewer gets with its first tags.
+//   - batch holds the tags. They must be complete.
+//   - from is the position in batch, in bytes, at which the first tag begins.
+//   - tracks are the tracks that exist, as flags of an FLV header.
+//   - p is the Pool for the corrected metadata.
 func StateAll(p *millrace.Pool, batch *millrace.Chain, from int, tracks uint32) {
 	var done millrace.Chain
 	batch.Cut(&done, from)

@@ -33,8 +33,8 @@ const (
 	// the default ones. All of these together may have at most MaxPart bytes. Encoders send fewer
 	// than ten such tracks.
 	maxTrackParts = 32
-	// trackPlace is the first place in a Preamble of the tracks other than the default ones; see
-	// placeOf.
+	// trackPlace is the position in the order of a Preamble at which the first tag of an additional
+	// track may be. All tags of the default tracks come before. The order is described at placeOf.
 	trackPlace = 5
 )
 
@@ -130,15 +130,17 @@ func (p *Preamble) Release() {
 	}
 }
 
-// MaxUnkept limits how many unpublished bytes may come before a frame, in addition to twice the
-// size of the frame. If more bytes come before a frame, the frame is copied.
+// MaxUnkept is the number of received bytes that may precede a frame without being kept by the
+// stream. Twice the size of the frame is allowed in addition. If more bytes precede a frame, the
+// frame is copied.
 //
-// The copy is needed because the unpublished bytes may share a block of memory with the frame, and
-// would stay in memory as long as the frame. The stream could then use a multiple of KeepBytes.
+// The copy is needed because the preceding bytes may share a block of memory with the frame, and
+// the block stays in memory as long as the frame. Without the copy, the stream could use several
+// times as much memory as its limit KeepBytes allows.
 const MaxUnkept = 1 << 10
 
-// Keep releases the bytes in part, and replaces them by a copy of the bytes in c. The copy is in a
-// block of p. Keep borrows c.
+// Keep replaces the content of part by a copy of c. It releases the old content. The copy is in a
+// block from p. Keep borrows c.
 func Keep(p *millrace.Pool, part, c *millrace.Chain) {
 	part.Release()
 	d := p.Get(c.Len())

@@ -12,8 +12,8 @@ const (
 	// headerAbsentAfter is how long, in ms, a stream may continue without a frame of a track that
 	// has sent only its sequence header. After that, the track counts as absent.
 	headerAbsentAfter = 5_000
-	// longestStep limits how much time, in ms, one frame can add to the time for which the other
-	// track is absent. A single wrong timestamp therefore has little effect.
+	// longestStep is the maximum time, in ms, that one frame adds to the measured absence of a
+	// track. With this maximum, a single wrong timestamp has little effect.
 	longestStep = 500
 )
 
@@ -66,8 +66,8 @@ func (p *trackPresence) step(at uint32) uint32 {
 	return uint32(min(ahead, longestStep))
 }
 
-// wait adds ms to the time without this track. The sum stays far above every limit, because a track
-// that is absent for weeks would otherwise count as present when the sum overflows.
+// wait adds ms to the time for which the stream has continued without this track. The sum stops at
+// about twelve days, because an absent track would count as present if the sum overflowed.
 func (p *trackPresence) wait(ms uint32) { p.without = min(p.without+ms, 1<<30) }
 
 // Absent reports whether the publisher does not send a track of the type t, or no longer sends it.
