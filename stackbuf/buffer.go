@@ -202,7 +202,9 @@ func (b *Buffer) makeRoom(n int) {
 // memory. With a higher limit, the contents would be moved all the time.
 func (b *Buffer) canMoveDown(n int) bool { return b.spill != nil && n <= b.Cap()/2-b.Len() }
 
-// enlarge moves the contents to memory of twice the size, or more if n bytes need more.
+// enlarge moves the contents to larger memory, which has room for n more bytes. The new memory is
+// at least twice as large, unless the Buffer is unused. enlarge panics with ErrTooLarge if the
+// memory would be too large.
 func (b *Buffer) enlarge(n int) {
 	if n > maxInt-b.Len() {
 		panic(ErrTooLarge)

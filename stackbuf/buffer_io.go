@@ -160,8 +160,9 @@ func (b *Buffer) send(dst io.Writer) (int, error) {
 	held := b.inline[b.r:b.w]
 	switch dst := dst.(type) { // passing the array to another type would move b to the heap
 	case *bufio.Writer:
-		// Append the bytes to the free memory of dst, from where Write takes them without a copy.
-		// Do not pass held to Write, because Write may pass its argument on to another writer.
+		// Copy the bytes to the free memory of dst. Write does not copy them again then. Do not
+		// pass held to Write: Write may pass its argument on to another writer, and the compiler
+		// would therefore move b to the heap.
 		if len(held) <= dst.Available() {
 			return dst.Write(append(dst.AvailableBuffer(), held...))
 		}

@@ -92,8 +92,8 @@ func (b *Buffer) ReadRune() (r rune, size int, err error) {
 	return r, size, nil
 }
 
-// UnreadRune makes the rune that ReadRune returned the next one to be read. It returns an error if
-// the last call that read or wrote was not a successful ReadRune.
+// UnreadRune undoes a ReadRune, so that the next read returns the same rune again. It returns an
+// error if the last read or write was not a successful ReadRune.
 func (b *Buffer) UnreadRune() error {
 	if b.lastRead <= nothing {
 		return errUnreadRune
@@ -105,11 +105,11 @@ func (b *Buffer) UnreadRune() error {
 	return nil
 }
 
-// UnreadByte makes the last byte that was read the next byte to be read. It returns an error unless
-// the last call that read or wrote has read at least one byte.
+// UnreadByte makes the next read begin with the last byte that was read. It returns an error if the
+// last read or write was not a read of at least one byte.
 //
-// If a Grow has moved the contents since that call, UnreadByte does nothing and returns no error,
-// as in bytes.Buffer.
+// If a Grow has moved the contents since the read, UnreadByte does nothing and returns no error, as
+// in bytes.Buffer.
 func (b *Buffer) UnreadByte() error {
 	if b.lastRead == nothing {
 		return errUnreadByte
@@ -128,7 +128,8 @@ func (b *Buffer) ReadBytes(delim byte) (line []byte, err error) {
 	return append(line, p...), err
 }
 
-// ReadString is [Buffer.ReadBytes] with a string as the result.
+// ReadString returns the bytes up to and including the first delim as a string. Without a delim it
+// returns all of the contents and io.EOF.
 func (b *Buffer) ReadString(delim byte) (line string, err error) {
 	p, err := b.readTo(delim)
 	return string(p), err

@@ -26,7 +26,7 @@ func (b *Buffer) Write(p []byte) (n int, err error) {
 	return b.growWrite(p)
 }
 
-// growWrite appends p if there is not enough free memory for it yet.
+// growWrite makes room for p and then appends p. Write calls it if the free memory is too small.
 func (b *Buffer) growWrite(p []byte) (n int, err error) {
 	if b.spill == nil && b.r == b.w && len(p) > inlineSize {
 		b.become(append([]byte(nil), p...)) // append need not clear the new memory first
@@ -63,7 +63,8 @@ func (b *Buffer) WriteString(s string) (n int, err error) {
 	return b.growWriteString(s)
 }
 
-// growWriteString appends s if there is not enough free memory for it yet.
+// growWriteString makes room for s and then appends s. WriteString calls it if the free memory is
+// too small.
 func (b *Buffer) growWriteString(s string) (n int, err error) {
 	if b.spill == nil && b.r == b.w && len(s) > inlineSize {
 		b.become(append([]byte(nil), s...))
@@ -80,7 +81,7 @@ func (b *Buffer) growWriteString(s string) (n int, err error) {
 func (b *Buffer) WriteByte(c byte) error {
 	b.lastRead = nothing
 	w := b.w
-	// Store the byte before the new length, because in the other order the compiler loads the slice
+	// Store the byte before the new length. In the reverse order, the compiler would load the slice
 	// twice.
 	if spill := b.spill; uint(w) < uint(len(spill)) {
 		spill[w] = c
@@ -95,7 +96,8 @@ func (b *Buffer) WriteByte(c byte) error {
 	return b.growByte(c)
 }
 
-// growByte appends c if there is not enough free memory for it yet.
+// growByte makes room for one byte and then appends c. WriteByte calls it if the free memory is too
+// small.
 func (b *Buffer) growByte(c byte) error {
 	b.makeRoom(1)
 	b.room()[0] = c

@@ -104,8 +104,10 @@ func (h registrar) checkRoom(name string) error {
 }
 
 // yields returns an error if Config.Takeover protects the current publisher of s from a new
-// publisher. If the current publisher is a pull from another node, it can be protected only if
-// another publisher is already waiting to take over. mu is held.
+// publisher. It returns nil if the new publisher may replace the current one. mu is held.
+//
+// If the current publisher reads the stream from another node, it is protected only while another
+// new publisher is already waiting to replace it.
 func (h registrar) yields(s *stream) error {
 	if s.publisher.isPull() && s.successor == nil {
 		return nil
@@ -231,8 +233,8 @@ func (h registrar) handOver(s *stream, c *claim, frames int64, err error) time.D
 // left returns how long s may wait for its next publisher. frames is the number of frames that the
 // last publisher has sent, and err is the reason why it ended. mu is held.
 //
-// The wait is counted from the end of the last publisher that sent a frame. If a pull from another
-// node ended because the stream has no viewers, left returns 0.
+// The wait is counted from the end of the last publisher that sent a frame. If the last publisher
+// read the stream from another node, and ended because the stream has no viewers, left returns 0.
 func (h registrar) left(s *stream, frames int64, err error) time.Duration {
 	if err == errUnwatched && h.unwatched(s) > 0 {
 		return 0
@@ -247,8 +249,8 @@ func (h registrar) left(s *stream, frames int64, err error) time.Duration {
 	return time.Duration(s.until - now())
 }
 
-// expire is called when the time to wait for a publisher is over. If the stream s has waited since
-// the pause w began, expire ends s.
+// expire ends the stream s if it has had no publisher since the pause w began. A pause is a time in
+// which s waits for a publisher. expire is called when this time is over.
 func (h registrar) expire(s *stream, w *pause) {
 	h.mu.Lock()
 	over := s.pause == w

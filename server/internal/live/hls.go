@@ -19,12 +19,13 @@ type HLS struct{ hub *Hub }
 // NewHLS returns the HLS server for the streams of h.
 func NewHLS(h *Hub) HLS { return HLS{h} }
 
-// idleLengths is after how long the HLS of a stream ends if there are no requests. It is a multiple
-// of the length of the playlist.
+// idleLengths determines how long the HLS of a stream continues without requests. The time is
+// idleLengths times the length of the playlist.
 const idleLengths = 3
 
-// Master returns the multivariant playlist of a stream. It waits for the stream as viewers do, and
-// then until the tracks of the stream are known. It returns the same errors as [Admission.Admit].
+// Master returns the multivariant playlist of a stream. If the stream has not begun, Master first
+// waits for it, as [Admission.Admit] does. Master then waits until the tracks of the stream are
+// known. It returns the same errors as [Admission.Admit].
 func (l HLS) Master(ctx context.Context, name string) (*hlslive.Playlist, error) {
 	w, err := l.find(ctx, name)
 	if err != nil {
@@ -70,8 +71,9 @@ func (l HLS) Object(ctx context.Context, name string, o hls.Object, dst *millrac
 	return w.Object(ctx, o, dst)
 }
 
-// ended returns the ended HLS of a stream that had the playlist with the given file name, or nil.
-// Such an HLS exists for a while after the tracks of the stream have changed; see hlsSet.ended.
+// ended returns the HLS of a stream that has already ended, if it had the playlist with the given
+// file name. Otherwise it returns nil. An HLS ends, and a new one begins, when the tracks of the
+// stream change. Players can still fetch the end of the old playlist for a while; see hlsSet.ended.
 func (l HLS) ended(name, object string) *liveHLS {
 	l.hub.mu.Lock()
 	defer l.hub.mu.Unlock()
@@ -86,8 +88,8 @@ func (l HLS) ended(name, object string) *liveHLS {
 	return w
 }
 
-// find returns the HLS of the stream with that name. It waits for the stream as viewers do, and
-// starts the HLS if necessary.
+// find returns the HLS of the stream with that name, and starts the HLS if necessary. If the stream
+// has not begun, find first waits for it, as [Admission.Admit] does.
 func (l HLS) find(ctx context.Context, name string) (w *liveHLS, err error) {
 	l.hub.mu.Lock()
 	if l.elsewhere(name) {

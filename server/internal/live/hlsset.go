@@ -22,7 +22,7 @@ type liveHLS struct {
 	before *liveHLS
 }
 
-// An hlsSet holds the HLS of all streams. It is guarded by Hub.mu.
+// An hlsSet holds a liveHLS for each stream that has HLS. It is guarded by Hub.mu.
 type hlsSet struct {
 	shared  hlslive.Shared
 	byName  map[string]*liveHLS
@@ -44,9 +44,9 @@ func (set *hlsSet) of(s *stream) *liveHLS {
 	return nil
 }
 
-// ended returns an ended HLS of s that had the playlist with the given file name, or nil. When the
-// tracks of s change, the HLS ends and another one begins, but players must still see the end of
-// the first one.
+// ended returns the HLS of s that has already ended, if it had the playlist with the given file
+// name. Otherwise it returns nil. When the tracks of s change, the HLS ends and a new one begins,
+// but players must still see the end of the old playlist.
 func (set *hlsSet) ended(s *stream, object string) *liveHLS {
 	w := set.of(s)
 	if w == nil {
@@ -104,9 +104,10 @@ func (set *hlsSet) end(w *liveHLS) {
 const maxHLSNumbers = 1 << 10
 
 // keep stores the HLS sequence numbers at which the next window of a stream name must begin, even
-// if the stream has ended. It stores them only while they are greater than the number that a new
-// window would use anyway; see [hlslive.Config.FirstMSN]. They are greater after a stream was sent
-// faster than real time.
+// if the stream has ended. Usually nothing needs to be stored, because a new window begins at a
+// number that is made from the current time; see [hlslive.Config.FirstMSN]. Numbers are stored only
+// while they are greater than that number. This happens after a stream was sent faster than real
+// time.
 func (set *hlsSet) keep(name string, n hlslive.SequenceStart) {
 	first := set.shared.Config.FirstMSN(time.Now())
 	maps.DeleteFunc(set.numbers, func(_ string,

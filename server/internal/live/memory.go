@@ -22,8 +22,9 @@ const (
 	// disconnected. A new viewer with a slow connection takes about this long to receive its first
 	// frames.
 	evictAfter = 2 * time.Second
-	// If the earlier steps of MemorySteps have not freed enough memory, blockedAfter replaces
-	// evictAfter for the viewers of the largest streams.
+	// blockedAfter is a shorter limit than evictAfter for the time that a write to a viewer may
+	// take. It applies to the viewers of the largest streams, if the limit evictAfter has not freed
+	// enough memory.
 	blockedAfter = 250 * time.Millisecond
 )
 
@@ -44,9 +45,9 @@ func MemorySteps(h *Hub) []memory.Step {
 	}
 }
 
-// endIdle ends the HLS of a stream if no player has requested it for as long as a playlist lasts.
-// It continues with further streams until it has freed excess bytes, the number of bytes that must
-// be freed.
+// endIdle ends the HLS of streams without HLS players, until it has freed enough memory. A stream
+// counts as one without players if no player has requested its HLS for the length of its playlist.
+// excess is the number of bytes to free.
 func (l HLS) endIdle(excess int64) (freed int64) {
 	l.hub.mu.Lock()
 	defer l.hub.mu.Unlock()
@@ -79,12 +80,12 @@ func (d shedder) evictGroups(excess int64) (freed int64) {
 	return freed
 }
 
-// dropLaggards disconnects viewers with slow connections until it has freed excess bytes, the
-// number of bytes that must be freed. A viewer is disconnected if its current write has taken
-// longer than the given duration.
+// dropLaggards disconnects viewers with slow connections until it has freed enough memory. excess
+// is the number of bytes to free. A viewer is disconnected only if its current write has taken
+// longer than the duration in the parameter after.
 //
-// dropLaggards starts with the largest streams, and within a stream with the longest write. If of
-// is not nil, it disconnects only viewers of that stream.
+// dropLaggards starts with the largest streams. Within a stream, it starts with the longest write.
+// If of is not nil, it disconnects only viewers of that stream.
 func (d shedder) dropLaggards(excess int64, of *stream, after time.Duration) (freed int64) {
 	type slowViewer struct {
 		*Viewer
@@ -121,14 +122,15 @@ func (d shedder) dropLaggards(excess int64, of *stream, after time.Duration) (fr
 // errLargest ends the publisher of a stream that uses too much memory.
 var errLargest = memory.Short("memory is short, and this stream holds the most")
 
-// cutLargest frees memory of the largest streams, one after the other, until enough is free. It
-// frees the memory of a stream in these steps:
+// cutLargest frees memory of the largest streams, one after the other. excess is the number of
+// bytes to free. cutLargest takes these steps for each stream, and stops as soon as enough memory
+// is freed:
 //   - It disconnects the viewers that have been blocked in a write for longer than blockedAfter.
 //   - It shortens the HLS playlist, and drops all frames that the stream keeps for viewers.
 //   - It ends the stream's publisher and the stream's HLS.
 //
-// If a stream holds less than a quarter of an equal share of the budget, cutLargest does nothing to
-// it, because it is not the cause.
+// cutLargest spares small streams, because they are not the cause. A stream is small if it holds
+// less than a quarter of the memory budget divided by the number of streams.
 func (d shedder) cutLargest(excess int64) (freed int64) {
 	list := d.hub.holders()
 	for _, s := range list {

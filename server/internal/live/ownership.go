@@ -5,11 +5,11 @@ import (
 )
 
 // EpochHeader is an HTTP header in the response of a node that sends a stream to another node. Its
-// value is the number (the epoch) of the sender's ownership of the stream.
+// value is the epoch, a number that identifies the sender's ownership of the stream.
 const EpochHeader = "Millrace-Epoch"
 
-// owns reports whether this node owns the stream with that name. epoch is the number of the
-// ownership, or 0 if the number is not known yet.
+// owns reports whether this node owns the stream with that name. epoch is the number that
+// identifies the ownership. It is 0 if the number is not known yet.
 func (h *Hub) owns(name string) (epoch uint64, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

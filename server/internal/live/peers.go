@@ -8,7 +8,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/refuse"
 )
 
-// Peers serves the other nodes of a cluster, and pulls streams from them.
+// Peers serves requests from the other nodes of a cluster, and reads streams from these nodes.
 type Peers struct{ hub *Hub }
 
 // NewPeers returns the Peers of h.
@@ -30,8 +30,9 @@ func (e Peers) Silent(name string) (silent time.Duration, away bool) {
 // Wanted reports whether a stream that this node does not own has viewers here, or had some lately.
 func (e Peers) Wanted(name string) bool { return e.hub.wanted(name) }
 
-// Lost ends this node's ownership of a stream, because another node owns the stream now. If epoch
-// is not the number of this node's current ownership, Lost does nothing.
+// Lost ends this node's ownership of a stream, because another node owns the stream now. epoch
+// identifies the lost ownership. If this node has a different ownership of the stream by now, Lost
+// does nothing.
 //
 // The stream's publisher ends at once, and other nodes no longer get the stream. The viewers stay,
 // and wait until this node pulls the stream from the new owner.
@@ -52,8 +53,8 @@ func (e Peers) Lost(name string, epoch uint64) {
 // CheckOwned returns a [refuse.Refusal] unless this node owns the stream with that name and the
 // cluster has confirmed the ownership.
 func (e Peers) CheckOwned(name string) error {
-	// A stream without a known format is accepted, too, because the request then waits for the
-	// format.
+	// Do not refuse a stream because its format is not known yet. A request for the stream then
+	// waits until the format is known.
 	if epoch, ok := e.hub.owns(name); !ok || epoch == 0 {
 		return errNotOwner(name)
 	}

@@ -47,8 +47,8 @@ type received struct {
 }
 
 // Open makes a Publisher for a stream. If the stream does not exist, Open starts it. If the stream
-// waits for its publisher, the new Publisher continues it. If the stream has another publisher, the
-// new one takes over, unless Config.Takeover protects the other one. An error is a
+// waits for its publisher, the new Publisher continues it. If the stream already has a publisher,
+// the new one takes over, unless Config.Takeover protects the current one. An error is a
 // [refuse.Refusal].
 //
 // address identifies the publisher in logs and in the API. terms limit the viewers of the stream
@@ -130,7 +130,8 @@ func (p *Publisher) Close(err error) {
 // End ends the publisher. The context of Lifetime ends, with why as its cause.
 func (p *Publisher) End(why error) { p.cancel(why) }
 
-// Memory returns the Pool that counts the memory of the publisher's bytes.
+// Memory returns the Pool that provides memory for the bytes that the publisher sends. The Pool
+// counts the memory that the stream uses.
 func (p *Publisher) Memory() *millrace.Pool { return p.s.memory }
 
 // SetReconnects sets whether the client can be asked to connect again.
@@ -139,7 +140,8 @@ func (p *Publisher) SetReconnects(can bool) { p.reconnects.Store(can) }
 // MustReconnect reports whether the client must be asked to connect again.
 func (p *Publisher) MustReconnect() bool { return p.leaves.Load() }
 
-// A Summary is a publisher's totals, as JSON.
+// A Summary is how many bytes and frames a publisher has sent, and for how long. It is encoded as
+// JSON.
 type Summary struct {
 	Stream  string  `json:"stream"`
 	Format  string  `json:"format"`
@@ -148,7 +150,8 @@ type Summary struct {
 	Seconds float64 `json:"seconds"`
 }
 
-// Summary returns the publisher's totals. The stream must already have a format.
+// Summary returns how many bytes and frames the publisher has sent, and for how long. The stream
+// must already have a format.
 func (p *Publisher) Summary() Summary {
 	return Summary{Stream: p.s.name, Format: p.s.forms.Format().String(), Bytes: p.bytes,
 		Frames:  p.frames,
@@ -380,7 +383,8 @@ func (p *Publisher) keepTo(t Terms) {
 	}
 }
 
-// Skip records n received bytes that are not part of a frame.
+// Skip counts n bytes that have arrived since the last published frame. Over RTMP, they include the
+// bytes of the next frame.
 func (p *Publisher) Skip(n int) {
 	if p.frames == 0 {
 		p.skipped += n

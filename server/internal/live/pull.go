@@ -40,11 +40,11 @@ const (
 	// DialTimeout limits the time that a node may take to accept a connection. It can be this short
 	// because nodes are near each other.
 	DialTimeout = 3 * time.Second
-	// bodyBuffer is how many bytes of the owner's answer are read at a time. An encoder at 5 Mbit/s
-	// sends this many bytes in 50 ms.
+	// bodyBuffer is how many bytes of a stream are read at a time from the node that owns the
+	// stream. At 5 Mbit/s, this many bytes arrive in 50 ms.
 	bodyBuffer = 32 << 10
-	// maxAnswer limits the head of the owner's answer, in bytes. A usual head has a few hundred
-	// bytes.
+	// maxAnswer is the maximum size in bytes of the response header from the node that owns the
+	// stream. A usual header has a few hundred bytes.
 	maxAnswer = 16 << 10
 )
 
@@ -98,9 +98,10 @@ func (e Peers) Pull(ctx context.Context, name string, from Owner) error {
 	return err
 }
 
-// unreached records, after a pull of a stream has failed with err, whether the stream's owner could
-// be reached. If it could not, viewers that wait for the stream in vain get an error that says so.
-// An owner that answers that it does not own the stream counts as reached.
+// unreached is called after reading a stream from its owner has failed with err. It records whether
+// the owner could be reached. If the owner could not be reached, viewers that wait for the stream
+// in vain get an error that says this. A node that answers that it does not own the stream counts
+// as reached.
 func (e Peers) unreached(name string, err error) {
 	var refused *refuse.Refusal
 	ok := errors.As(err, &refused) && refused.Status == http.StatusMisdirectedRequest
@@ -111,9 +112,9 @@ func (e Peers) unreached(name string, err error) {
 	}
 }
 
-// ask requests the stream from its owner, and sets p.epoch to the number of the owner's ownership,
-// which is in the response. It returns the connection, and the bytes of the body that have arrived
-// already.
+// ask requests the stream called name from the node that owns it. It returns the connection, and
+// the bytes of the body that have arrived already. It sets p.epoch to the epoch in the response,
+// the number that identifies the ownership of the stream.
 func (e Peers) ask(p *Publisher, name string, from Owner) (conn net.Conn, early []byte, err error) {
 	if conn, early, err = e.askOnce(p, name, from); err == errAskAgain {
 		conn, early, err = e.askOnce(p, name, from)
@@ -121,7 +122,8 @@ func (e Peers) ask(p *Publisher, name string, from Owner) (conn net.Conn, early 
 	return conn, early, err
 }
 
-// errAskAgain reports that the owner wants the request signed and sent again.
+// errAskAgain reports that the node that owns the stream wants the request to be signed and sent
+// again.
 var errAskAgain = errors.New("the owner wants another proof")
 
 func (e Peers) askOnce(p *Publisher, name string, from Owner) (net.Conn, []byte, error) {

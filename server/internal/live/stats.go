@@ -120,7 +120,8 @@ func (h *Hub) Viewers() int {
 type StreamInfo struct {
 	Name   string `json:"name"`
 	Format string `json:"format"` // flv or raw
-	// For example "h264 640x360"; "" without video, or if it is not known yet.
+	// Codec and size of the video, for example "h264 640x360"; "" without video, or if the codec is
+	// not known yet.
 	Video string `json:"video"`
 	Audio string `json:"audio"`
 	// The tracks that MP4 and HLS omit: "video", "audio" or "all"; "" if they omit none.

@@ -109,8 +109,8 @@ type viewerCount struct {
 	maxViewers int   // the publisher's own limit; 0: none
 }
 
-// join counts one more viewer, or returns an error if a limit is reached. limit is the server's
-// limit.
+// join counts one more viewer. It returns an error if the stream already has as many viewers as the
+// server or the publisher allows. limit is the server's maximum per stream.
 func (a *viewerCount) join(limit int) error {
 	if a.viewers >= limit {
 		return refuse.New(http.StatusServiceUnavailable,

@@ -11,7 +11,8 @@ import (
 )
 
 // A Viewer is a client that watches a stream in one format. Its field transport sends the frames to
-// the client, and calls the Viewer as a [fanout.Session].
+// the client, and calls methods of the Viewer, for example when the client has lost frames. The
+// Viewer implements [fanout.Session] for this purpose.
 type Viewer struct {
 	hub       *Hub
 	stream    *stream
@@ -30,8 +31,8 @@ type Viewer struct {
 	terms  Terms
 	timeUp *time.Timer // nil without a time limit
 
-	// The position at which the viewer begins. Its Cursor is nil until the position is known, and
-	// after Connect.
+	// The position in the stream at which the viewer begins. The field Cursor is nil until the
+	// position is known. Connect passes the position on to transport and sets Cursor to nil.
 	start     fanout.Start
 	transport *fanout.Viewer // writes to the client; nil until Connect
 }
@@ -63,8 +64,8 @@ func (v *Viewer) Format() rendition.Format { return v.rendition.Format() }
 // Head returns the bytes that v gets before any frame.
 func (v *Viewer) Head() []byte { return v.rendition.Head() }
 
-// Epoch returns 0 unless v is another node. For another node, it returns the number of this node's
-// ownership of the stream.
+// Epoch returns the number that identifies this node's ownership of the stream, if v is another
+// node of the cluster. If v is any other client, Epoch returns 0.
 func (v *Viewer) Epoch() uint64 {
 	if v.lease == nil {
 		return 0
@@ -84,8 +85,8 @@ func (v *Viewer) attrs() []any {
 // another node of the cluster.
 func (v *Viewer) Owned() bool { return v.lease.Current() }
 
-// Complete reports whether the stream is at its end for v when v has received all frames. It
-// returns false if the client is another node of the cluster and the server shuts down, because the
+// Complete is called when v has received all frames, and reports whether the stream has ended. If v
+// is another node of the cluster and the server shuts down, Complete returns false, because the
 // stream then continues at another node.
 func (v *Viewer) Complete() bool { return v.lease == nil || v.hub.ends.Err() == nil }
 

@@ -38,8 +38,9 @@ const (
 	// trimAbove is a threshold in sixteenths of the budget. If the memory in use plus the idle
 	// blocks exceed it, the idle blocks are freed.
 	trimAbove = 12
-	// If more than admitBelow sixteenths of the budget are in use, Admit refuses new clients. Only
-	// the steps that run as a last resort have a higher threshold.
+	// If more than admitBelow/16 of the memory budget is in use, Admit refuses new clients. Most
+	// Steps have a lower threshold, so memory is freed before clients are refused. Only Steps that
+	// are a last resort have a higher threshold.
 	admitBelow = 13
 	// slowdown is how long Budget.Check delays a publisher if data arrives faster than memory can
 	// be freed.
@@ -51,9 +52,9 @@ type Step struct {
 	Name  string // for metrics and the log
 	Above int    // the threshold, in sixteenths of the budget
 	Heap  bool   // whether Free frees heap memory, which lowers Used only at the next collection
-	// Free frees about excess bytes, and returns how many bytes it frees. If it finds less memory
-	// to free, it returns a smaller number. Free may return before the memory is free. A further
-	// call in the meantime may count the same bytes again.
+	// Free frees memory. excess is about how many bytes must be freed. Free returns how many bytes
+	// it frees, which may be fewer than excess. Free may return before the memory is free. If it is
+	// called again before then, it may count the same bytes again.
 	Free func(excess int64) int64
 }
 
@@ -175,9 +176,10 @@ func (b *Budget) free() {
 	if st := b.pool.Stats(); b.heap.Load()+st.InUse+st.Idle > b.mark(trimAbove) && st.Idle > 0 {
 		b.pool.Trim()
 	}
-	// Keep counting the bytes in promised until two garbage collections have completed. The first
-	// collection may have begun before a step freed the bytes, and may have measured them as in
-	// use.
+	// The field promised counts bytes that Steps have freed but that no garbage collection has
+	// measured as free yet. Keep counting the bytes until two garbage collections have completed.
+	// The first collection may have begun before a Step freed the bytes, and may have measured them
+	// as in use.
 	if b.cycles.Load() > b.promisedIn+1 {
 		b.promised.Store(0)
 	}

@@ -40,7 +40,8 @@ func (l *Loans) Add(bytes int64, end func()) *Loan {
 	return l.add(bytes, end)
 }
 
-// add adds a response like Add. l.mu is held.
+// add adds a response that uses this many bytes, and returns its Loan. The Loan is ended by calling
+// end; see Add. l.mu is held.
 func (l *Loans) add(bytes int64, end func()) *Loan {
 	loan := &Loan{of: l, since: time.Now(), bytes: bytes, end: end}
 	loan.place = l.list.PushBack(loan)
@@ -48,14 +49,15 @@ func (l *Loans) add(bytes int64, end func()) *Loan {
 	return loan
 }
 
-// AddWithin adds a response like Add, if the sum of all Loans then is at most limit bytes. A limit
-// of 0 means no limit.
+// AddWithin adds a response like Add, but only if the sum of all Loans is then at most limit bytes.
+// A limit of 0 means no limit.
 //
-// To make room, AddWithin ends the oldest Loans. after is the minimum time since such a Loan was
-// last renewed. If there is still not enough room, AddWithin returns ErrFull.
+// To make room, AddWithin ends the oldest Loans. A Loan is ended only if it was not added or
+// renewed for the time in the parameter after; see [Loan.Renew]. If there is still not enough room,
+// AddWithin returns ErrFull.
 //
-// A Loan that was ended does not count, even before its response has called Done. Together with the
-// ended Loans, however, the sum is at most twice the limit.
+// A Loan that was ended does not count toward the limit, even before its response has called Done.
+// However, the sum of all Loans including the ended ones is at most 2*limit.
 func (l *Loans) AddWithin(limit int64, after time.Duration, bytes int64, end func()) (*Loan,
 	error) {
 	l.mu.Lock()
@@ -72,10 +74,12 @@ func (l *Loans) AddWithin(limit int64, after time.Duration, bytes int64, end fun
 	return loan, nil
 }
 
-// Grow adds bytes to a Loan. The sum of all Loans must not exceed limit bytes. A limit of 0 means
-// no limit. To make room, Grow ends the oldest Loans. after is the minimum time since such a Loan
-// was last renewed. If there is still not enough room, or if this Loan was ended, Grow returns
-// ErrFull.
+// Grow adds bytes to a Loan, but only if the sum of all Loans is then at most limit bytes. A limit
+// of 0 means no limit.
+//
+// To make room, Grow ends the oldest Loans. A Loan is ended only if it was not added or renewed for
+// the time in the parameter after; see [Loan.Renew]. If there is still not enough room, or if this
+// Loan was ended, Grow returns ErrFull.
 func (loan *Loan) Grow(limit int64, after time.Duration, bytes int64) error {
 	if loan == nil {
 		return nil
@@ -101,9 +105,9 @@ func (l *Loans) fits(limit, bytes int64) bool {
 	return limit == 0 || l.bytes-l.going+bytes <= limit && l.bytes+bytes <= 2*limit
 }
 
-// makeRoom selects the oldest Loans to end, so that the given number of bytes can be added within
-// limit. after is the minimum time since a selected Loan was last renewed. l.mu is held. After the
-// caller has unlocked l.mu, it passes the result to endAll.
+// makeRoom marks the oldest Loans as ended, so that the given number of bytes can be added within
+// limit. A Loan is marked only if it was not added or renewed for the time in the parameter after.
+// l.mu is held. After the caller has unlocked l.mu, it passes the result to endAll.
 func (l *Loans) makeRoom(limit int64, after time.Duration, bytes int64) []*Loan {
 	excess := l.bytes - l.going + bytes - limit
 	if limit == 0 || excess <= 0 {
@@ -113,12 +117,12 @@ func (l *Loans) makeRoom(limit int64, after time.Duration, bytes int64) []*Loan 
 	return ending
 }
 
-// expire selects the oldest Loans to end, until the selected Loans use at least excess bytes. It
-// returns the number of bytes that they use as freed. after is the minimum time since a selected
-// Loan was last renewed.
+// expire marks the oldest Loans as ended, until these Loans use at least excess bytes. A Loan is
+// marked only if it was not added or renewed for the time in the parameter after. l.mu is held.
 //
-// If again is true, Loans that were already ended count as selected, but the result ending does not
-// contain them. l.mu is held. After the caller has unlocked l.mu, it passes ending to endAll.
+// expire returns the Loans that it has marked. After the caller has unlocked l.mu, it passes them
+// to endAll. The result freed is the number of bytes that the ended Loans use. If again is true,
+// Loans that an earlier call has marked count toward excess and freed, too.
 func (l *Loans) expire(excess int64, after time.Duration, again bool) (ending []*Loan,
 	freed int64) {
 	for e := l.list.Front(); e != nil && freed < excess; e = e.Next() {
@@ -138,8 +142,7 @@ func (l *Loans) expire(excess int64, after time.Duration, again bool) (ending []
 	return ending, freed
 }
 
-// endAll ends Loans: it calls the end function of each Loan. The mutex of their Loans must not be
-// held.
+// endAll calls the end function of each Loan in ending. The mutex Loans.mu must not be held.
 func endAll(ending []*Loan) {
 	for _, loan := range ending {
 		loan.end()
@@ -147,8 +150,9 @@ func endAll(ending []*Loan) {
 	}
 }
 
-// Renew must be called when the client has received some data. It makes the Loan the newest one. If
-// the Loan was ended, Renew returns false.
+// Renew must be called when the client has received some data. It makes this Loan the newest one.
+// When memory is needed, the oldest Loans are ended first. If this Loan was ended, Renew returns
+// false.
 func (loan *Loan) Renew() bool {
 	if loan == nil {
 		return true
@@ -166,9 +170,9 @@ func (loan *Loan) Renew() bool {
 	return true
 }
 
-// Done must be called when the response does not use the memory any more. If the end function of
-// the Loan is running, Done waits for it. After Done, the end function is not called any more. Done
-// may be called several times.
+// Done must be called when the response no longer uses the memory of the Loan. If the function end
+// that was passed to Add is running, Done waits for it. After Done, end is not called any more.
+// Done may be called several times.
 func (loan *Loan) Done() {
 	if loan == nil {
 		return
@@ -205,9 +209,10 @@ func (l *Loans) Bytes() int64 {
 	return l.bytes
 }
 
-// Free ends the oldest responses to free excess bytes, and returns the number of bytes that these
-// responses use. after is the minimum time since the Loan of such a response was last renewed. Free
-// can be called from the function Free of a [Step].
+// Free ends the oldest responses to free memory. excess is the number of bytes to free. A response
+// is ended only if its Loan was not added or renewed for the time in the parameter after; see
+// [Loan.Renew]. Free returns the number of bytes that the ended responses use. Free can be called
+// from the function Free of a [Step].
 func (l *Loans) Free(excess int64, after time.Duration) (freed int64) {
 	l.mu.Lock()
 	ending, freed := l.expire(excess, after, true)

@@ -24,7 +24,8 @@ const (
 	giveBytes = 32 << 20
 )
 
-// Run measures and frees memory until ctx ends.
+// Run measures the memory that the process uses until ctx ends. If too much is in use, Run frees
+// memory. It also starts garbage collections and returns unused memory to the system.
 func (b *Budget) Run(ctx context.Context) {
 	if b == nil {
 		return
@@ -75,9 +76,9 @@ func (b *Budget) afterGC() (stop func()) {
 	var stopped atomic.Bool
 	type sentinel struct{ _ *byte }
 	var rearm func(s *sentinel)
-	// A measurement may be too high, because a garbage collection may count memory blocks that were
-	// returned to the pool after it. The lowest of the last three measurements is therefore the
-	// best one.
+	// A measurement is the live memory at a garbage collection, minus the pool's memory a moment
+	// later. If memory blocks have left the pool in between, the measurement is too high. The
+	// lowest of the last three measurements is therefore the best one.
 	var last [3]int64
 	n := 0
 	rearm = func(s *sentinel) {

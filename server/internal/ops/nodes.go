@@ -20,8 +20,8 @@ const (
 	// reportFresh is how long the reports of other nodes are reused. A page requests them once a
 	// second.
 	reportFresh = time.Second
-	// reportTimeout is how long a node may take to answer. A slower node is reported with an error,
-	// so that it does not delay the page.
+	// reportTimeout is how long another node may take to send its report. A slower node is listed
+	// with an error, so that it does not delay the page that shows the reports.
 	reportTimeout = 2 * time.Second
 	// reportBytes is the maximum size in bytes of a node's answer. It is enough for about 5,000
 	// streams.
@@ -29,14 +29,15 @@ const (
 	// reportAsked is the maximum number of concurrent requests to nodes. It limits the memory for
 	// answers to reportAsked times reportBytes.
 	reportAsked = 8
-	// reportStreams is the maximum number of streams of all nodes together. Further nodes are
-	// listed without their streams.
+	// reportStreams is the maximum number of streams in the reports of all other nodes together. If
+	// there are more, the remaining nodes are listed without their streams.
 	reportStreams = 20_000
 )
 
 var errTooManyStreams = errors.New("too many streams in total to be listed here")
 
-// nodes gets the reports of the other nodes. It reuses them for reportFresh.
+// nodes requests a NodeReport from each of the other nodes of the cluster. It keeps and reuses the
+// reports for the time reportFresh.
 type nodes struct {
 	peers func() []string // returns the sorted addresses of the other nodes
 	from  func(node, path string) cluster.Fetch
@@ -103,7 +104,8 @@ func (n *nodes) get(ctx context.Context) []NodeReport {
 	return list
 }
 
-// noteFailed stores the failures in list, with their times. mu is held.
+// noteFailed sets n.failed to the nodes in list that have failed to send a report, with the times
+// of the failures. mu is held.
 func (n *nodes) noteFailed(list []NodeReport) {
 	failed := make(map[string]failedReport)
 	for _, r := range list {

@@ -60,8 +60,9 @@ func (o *Operator) Stream(w http.ResponseWriter, r *http.Request) {
 }
 
 const (
-	// refuseEnded is how long the publishers of an ended stream are refused if the request does not
-	// contain for=DURATION. It is long enough for the encoder's user to notice.
+	// refuseEnded is how long the publishers of a stream are refused after an operator has ended
+	// the stream. It applies if the operator's request does not contain for=DURATION. It is long
+	// enough for the encoder's user to notice.
 	refuseEnded = time.Minute
 	// maxRefuseEnded is the maximum time for which publishers may be refused, so that every refusal
 	// ends at some time.

@@ -62,8 +62,8 @@ type Cluster struct {
 }
 
 // NewCluster returns a Cluster, which reports the state of the node n and of the other nodes in its
-// cluster. s is nil if only the node stores its HLS segments. secret has a record of the nodes that
-// have proved that they know the cluster's token. NewCluster borrows its arguments.
+// cluster. s is nil if HLS segments are not stored outside the node. secret knows which nodes have
+// proved that they know the cluster's token. NewCluster borrows its arguments.
 func NewCluster(n *cluster.Node, o *cluster.Objects, s *cluster.Segments,
 	secret *cluster.Secret) *Cluster {
 	from := func(node, path string) cluster.Fetch { return o.From(node, path, 0, false) }

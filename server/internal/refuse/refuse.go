@@ -42,14 +42,14 @@ func (r *Refusal) After(d time.Duration) *Refusal {
 
 func (r *Refusal) Error() string { return r.Reason }
 
-// Of returns the Refusal that err is or wraps, or nil.
+// Of returns the Refusal that err is or wraps. If there is none, Of returns nil.
 func Of(err error) *Refusal {
 	r, _ := errors.AsType[*Refusal](err)
 	return r
 }
 
-// Status returns the HTTP status of err. It is 503 if err is not a Refusal. In that case the client
-// has disconnected.
+// Status returns the HTTP status of the response to a request that failed with err. If err is a
+// Refusal, it determines the status. Otherwise the client has disconnected, and Status returns 503.
 func Status(err error) int {
 	if r := Of(err); r != nil {
 		return r.Status
@@ -98,7 +98,8 @@ const (
 	Other       Cause = "other"
 )
 
-// ofStatus is the cause of a refusal that has a status but no Cause.
+// ofStatus maps the HTTP status of a Refusal to the Cause that applies if the Refusal itself does
+// not specify one.
 var ofStatus = map[int]Cause{
 	http.StatusBadRequest:           BadRequest,
 	http.StatusUnauthorized:         NoToken,

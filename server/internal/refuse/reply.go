@@ -13,8 +13,9 @@ const (
 	// response can reach a client on the other side of the world, and the client can stop sending.
 	bodyWait = 2 * time.Second
 
-	// bodyBytes is the maximum number of bytes to receive in bodyWait. A connection with one
-	// gigabit per second can transfer four times as many bytes in this time.
+	// bodyBytes is the maximum number of bytes of the body that the server receives after it has
+	// refused a request. At one gigabit per second, four times as many bytes can arrive within
+	// bodyWait, the time limit.
 	bodyBytes = 64 << 20
 )
 

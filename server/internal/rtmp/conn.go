@@ -253,8 +253,8 @@ func (c *Conn) receive(p *live.Publisher) error {
 	}
 }
 
-// listenTo gives the connection to package ingest, which then reads the publisher's data. takeBack
-// must be called at the end.
+// listenTo gives the connection to package ingest, which then reads the publisher's data. When the
+// publisher has ended, the caller must call takeBack.
 func (c *Conn) listenTo(p *live.Publisher) ingest.Conn {
 	in := p.Ingest(c.conn)
 	c.out.Writer = in
@@ -276,8 +276,8 @@ func (c *Conn) takeBack(in ingest.Conn) bool {
 	return true
 }
 
-// read replaces the connection from which c reads. c first returns the bytes that it has already
-// received, and then reads from rest.
+// read makes c read its input from the reader rest. The bytes that c has already received but not
+// processed come first.
 func (c *Conn) read(rest io.Reader) {
 	early, _ := c.r.Peek(c.r.Buffered())
 	if len(early) > 0 {

@@ -11,24 +11,25 @@ import (
 	"github.com/millrace-io/millrace/server/internal/lock"
 )
 
-// MaxHandshakes is the maximum number of RTMP connections that have sent nothing yet. As many
-// further connections may have sent something, but no complete request. A connection without a
-// complete request needs at most 32 KiB, for at most --header-timeout. Publishers and viewers have
-// other limits.
+// MaxHandshakes limits the number of RTMP connections without a complete request. There may be
+// MaxHandshakes connections that have sent nothing yet, and also MaxHandshakes connections that
+// have sent a part of a request. Each of these connections needs at most 32 KiB, for at most
+// --header-timeout. Publishers and viewers have other limits.
 const MaxHandshakes = 512
 
 // Handshakes has all RTMP connections that have not sent a complete request yet. Clients send the
 // request within a few round trips.
 type Handshakes struct {
 	mu lock.Mutex
-	// silent has the connections that have sent nothing yet, and begun has the other ones. A new
-	// connection in silent therefore never replaces one in begun.
+	// silent has the connections that have sent nothing yet. begun has the connections that have
+	// sent a part of a request. A new connection in silent therefore never replaces one in begun.
 	silent, begun crowd
 }
 
-// A crowd has up to MaxHandshakes connections. If there is one too many, the oldest connection of
-// the address with the most connections is closed. One address therefore cannot keep out the
-// clients of others.
+// A crowd holds at most MaxHandshakes connections that have not sent a complete request yet. If one
+// more connection is added, an old connection is closed. It is the oldest connection of the client
+// address with the most connections. One address therefore cannot keep out clients with other
+// addresses.
 type crowd struct {
 	list []handshake        // the oldest is first
 	from map[netip.Addr]int // number of connections by address
@@ -85,8 +86,8 @@ func (h *Handshakes) remove(conn net.Conn) bool {
 	return h.silent.remove(conn) || h.begun.remove(conn)
 }
 
-// add adds a connection. If there are too many, it removes one and returns it for the caller to
-// close. That may be the new one.
+// add adds a connection. If there are too many connections, add removes one, which may be the new
+// one, and returns it. The caller must close the removed connection.
 func (c *crowd) add(a handshake) (victim net.Conn) {
 	if c.from == nil {
 		c.from = make(map[netip.Addr]int)

@@ -74,7 +74,8 @@ func (c *certificate) get(now time.Time) *tls.Certificate {
 	return shown
 }
 
-// reload checks the files now. It does nothing if c is nil.
+// reload reads the certificate and the key again if their files have changed. It does nothing if c
+// is nil.
 func (c *certificate) reload() {
 	if c == nil {
 		return

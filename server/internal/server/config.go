@@ -280,9 +280,9 @@ const (
 	// minHLSPart is the minimum of --hls-part, and the length of three frames at 60 per second.
 	// Shorter parts need many more requests and reduce the latency only a little.
 	minHLSPart = 50 * time.Millisecond
-	// maxHLSSegment and maxHLSSegments are the maximum length and number of segments. A player
-	// reads the playlist once per part, so the playlist must not become too large. A segment may be
-	// up to twice as long as --hls-segment.
+	// maxHLSSegment is the maximum of --hls-segment, and maxHLSSegments is the maximum of
+	// --hls-segments. A player reads the playlist once per part, so the playlist must not become
+	// too large. Segments end at keyframes, so they may be longer than --hls-segment.
 	maxHLSSegment  = 8 * time.Second
 	maxHLSSegments = 1000
 
@@ -312,8 +312,8 @@ const (
 	maxBlobBytes = 1 << 60
 )
 
-// Check returns an error if an option would be invalid on any machine. The error contains the name
-// of the option's flag.
+// Check returns an error if an option has an invalid value. The error contains the name of the
+// option's flag. The result does not depend on the machine on which Check runs.
 func (c *Config) Check() error {
 	for _, group := range c.Flags() {
 		for _, flag := range group.Flags {

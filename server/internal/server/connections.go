@@ -16,9 +16,9 @@ import (
 	"github.com/millrace-io/millrace/server/internal/refuse"
 )
 
-// connections holds the connections of the main listener, except those of HTTP/1 viewers, which
-// net/http no longer serves. If there are too many, it closes an idle connection to make room for a
-// new one.
+// connections holds the connections of the main listener. It does not include the connections of
+// HTTP/1 viewers, because net/http no longer serves them. If there are too many connections, it
+// closes an idle connection to make room for a new one.
 type connections struct {
 	clients *clients
 	tls     bool
@@ -154,8 +154,8 @@ func (c *connections) worst() (worst *proxy.Conn) {
 	return worst
 }
 
-// free closes connections to free about excess bytes. It begins with the connection that has been
-// idle for longest. See [memory.Step].
+// free closes idle connections to free memory. excess is about how many bytes must be freed. free
+// begins with the connection that has been idle for longest. See [memory.Step].
 func (c *connections) free(excess int64) (freed int64) {
 	each := int64(plainBytes)
 	if c.tls {

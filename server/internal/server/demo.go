@@ -18,7 +18,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/refuse"
 )
 
-// demoPause is the time between two checks whether another node publishes the demo.
+// demoPause is the time between two checks whether another node of the cluster publishes the demo
+// stream.
 const demoPause = time.Second
 
 // A demoService publishes the sample, a video that is built into the binary, as a stream.

@@ -13,7 +13,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/ops"
 )
 
-// Listeners are the listeners of a Server. Only Main must not be nil.
+// Listeners are the listeners of a Server. Main is required. All other listeners may be nil.
 type Listeners struct {
 	Main  net.Listener
 	Admin net.Listener

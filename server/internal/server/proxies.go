@@ -31,7 +31,7 @@ type clients struct {
 
 // newClients returns a clients value, which determines the addresses of clients and limits the use
 // of the server per address. cfg has the trusted proxies and the limits, and must have been
-// checked. When the context draining is done, RTMP connections without a request are closed.
+// checked. RTMP connections without a request are closed when the context called draining ends.
 func newClients(draining context.Context, cfg *Config, refusals *access.Refusals) *clients {
 	s := &clients{
 		addresses: address.New(cfg.addressLimits()), refusals: refusals,
@@ -105,8 +105,8 @@ func (s *clients) withAddressLimits(next http.Handler) http.Handler {
 		}
 		if err != nil {
 			// The connection exceeds the limit for the client's address, so all its requests are
-			// refused. Close it, so that the client opens another one. net/http also does this over
-			// HTTP/2.
+			// refused. Close the connection, so that the client opens a new one. Over HTTP/2,
+			// net/http also closes the connection if the response has this header.
 			if c.Above() != nil {
 				w.Header().Set("Connection", "close")
 			}

@@ -15,8 +15,9 @@ import (
 // recordings records streams to files. A nil recordings does not record.
 type recordings struct{ *record.Archive }
 
-// openRecords opens the directory of recordings, and changes streams so that they are recorded
-// there. It returns nil if cfg names no directory. The caller must call close.
+// openRecords opens the directory for recordings. It sets streams.Record, so that streams are
+// recorded to this directory. If cfg names no directory, openRecords returns nil. The caller must
+// call close.
 func openRecords(cfg *Config, gate *access.Gate, streams *live.Config) (*recordings, error) {
 	if cfg.Record == "" {
 		return nil, nil

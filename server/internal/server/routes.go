@@ -72,9 +72,8 @@ func cleanPaths(next http.Handler) http.Handler {
 	})
 }
 
-// openHealth returns a handler that passes requests to the handler limited. If a request is for
-// /healthz, it passes the request to the handler all instead, which asks for no token, because
-// monitors cannot send one.
+// openHealth returns a handler that serves /healthz without a token, because monitors cannot send
+// one. The parameter all serves /healthz, and the parameter limited serves every other path.
 func openHealth(all, limited http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/healthz" {

@@ -11,8 +11,8 @@ func (c *Config) downloads() store.DownloadConfig {
 		Log: c.Log}
 }
 
-// openFiles opens the files of cfg. It returns nil if cfg names no root. The caller must close the
-// files.
+// openFiles opens the directory of static files that cfg configures. If cfg configures none,
+// openFiles returns nil. The caller must close the result.
 func openFiles(cfg *Config, budget *answer.Budget) (*store.Files, error) {
 	if cfg.Root == "" {
 		return nil, nil
@@ -24,8 +24,8 @@ func openFiles(cfg *Config, budget *answer.Budget) (*store.Files, error) {
 	}, budget)
 }
 
-// openBlobs opens the blobs of cfg. It returns nil if cfg names no store. The caller must close the
-// blobs.
+// openBlobs opens the store for blobs that cfg configures, a directory or Redis. If cfg configures
+// no store, openBlobs returns nil. The caller must close the result.
 func openBlobs(
 	cfg *Config, gate *access.Gate, refusals *access.Refusals, budget *answer.Budget,
 ) (*store.Blobs, error) {

@@ -69,7 +69,7 @@ type Blobs struct {
 	sendfile, splice, copied atomic.Int64 // bytes sent with each method
 }
 
-// OpenBlobs opens the store of cfg. The caller must call Close on the result.
+// OpenBlobs opens the store that cfg configures. The caller must call Close on the result.
 func OpenBlobs(cfg BlobsConfig, gate *access.Gate, refusals *access.Refusals,
 	budget *answer.Budget) (*Blobs, error) {
 	b := &Blobs{
@@ -166,8 +166,8 @@ func (b *Blobs) write(w *statusWriter, r *http.Request, key string) {
 	}
 }
 
-// change serves PUT and DELETE requests of clients that may write. If it returns an error, the
-// caller must send the response. The request then no longer counts as an upload.
+// change serves a PUT or DELETE request of a client that may write blobs. The request counts as an
+// upload until change returns. If change returns an error, the caller must send the response.
 func (b *Blobs) change(w http.ResponseWriter, r *http.Request, key string) error {
 	if err := b.downloads.admit(b.uploads); err != nil {
 		return err

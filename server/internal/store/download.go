@@ -19,10 +19,10 @@ import (
 )
 
 const (
-	// A download is sent in steps. A client must accept each step within the stall timeout, in
-	// addition to earlier bytes that are still in the kernel's buffers. Write uses steps of
-	// writeStep bytes. ReadFrom uses sendfile or splice, and steps of readFromStep bytes. These
-	// steps are larger because each of them costs a system call.
+	// A download is sent in steps. If the client does not accept a step within the stall timeout,
+	// the download fails. Before the step, the client must accept earlier bytes that the kernel
+	// still holds in its buffers. Write uses steps of writeStep bytes. ReadFrom uses sendfile or
+	// splice, with larger steps of readFromStep bytes, because each step costs a system call.
 	writeStep    = 16 << 10
 	readFromStep = 256 << 10
 

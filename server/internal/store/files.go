@@ -18,7 +18,7 @@ const FilesPath = "/files/"
 // errNoRoot is the response to requests for files if no directory is configured.
 const errNoRoot = "no files are served here: that takes millrace serve --root DIR"
 
-// FilesConfig configures the directory of the files, and how they are served.
+// FilesConfig selects a directory of static files, and configures how a [Files] serves them.
 type FilesConfig struct {
 	Root          string // directory of the files
 	Listing       bool   // list directories without an index.html
@@ -41,7 +41,8 @@ type Files struct {
 	answered statusCounts
 }
 
-// OpenFiles opens the directory of cfg. The caller must call Close on the result.
+// OpenFiles opens the directory of static files that cfg configures. The caller must call Close on
+// the result.
 func OpenFiles(cfg FilesConfig, budget *answer.Budget) (*Files, error) {
 	// The playlists of recordings have this extension.
 	if err := mime.AddExtensionType(".m3u8", "application/vnd.apple.mpegurl"); err != nil {

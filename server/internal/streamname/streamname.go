@@ -67,8 +67,8 @@ func Check(name string) error {
 	return nil
 }
 
-// CutExt splits path into a name and the extension that selects a format. If path has no such
-// extension, ext is "".
+// CutExt splits path into a name and the extension that selects a format. If path does not have a
+// known extension, ext is "".
 func CutExt(path string) (name, ext string) {
 	for _, ext := range []string{FLV, MP4} {
 		if name, ok := strings.CutSuffix(path, ext); ok {
@@ -98,8 +98,8 @@ func isObject(word string) bool {
 	return ok && o.Kind == hls.KindInit
 }
 
-// Published returns the name of the stream to publish at path, which is NAME or NAME.flv, as for a
-// viewer. The error is a [refuse.Refusal].
+// Published returns the name of the stream to publish at path. The path is NAME or NAME.flv, and
+// the stream is called NAME in both cases. The error is a [refuse.Refusal].
 func Published(path string) (string, error) {
 	name, ext := CutExt(path)
 	if ext == MP4 {

@@ -15,7 +15,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live/ingest"
 )
 
-// A publishBody is the body of a publisher's request, and also sends the response.
+// A publishBody receives the body of a publisher's request. Its method answer sends the response to
+// the publisher.
 type publishBody interface {
 	io.Reader
 	// answer sends the response and ends the request.

@@ -302,8 +302,8 @@ func (b chainBody) Read(p []byte) (int, error) {
 
 // WriteTo writes all of b to w.
 func (b chainBody) WriteTo(w io.Writer) (int64, error) {
-	// If w has a method SetNoDelay, w is the TCP connection b.tcp, wrapped in a type of package
-	// net.
+	// net/http may pass the TCP connection b.tcp in a wrapper from package net. The wrapper has the
+	// method SetNoDelay, as the connection itself does. Write to b.tcp itself.
 	if _, ok := w.(interface{ SetNoDelay(bool) error }); ok && b.tcp != nil {
 		w = b.tcp
 	}

@@ -87,9 +87,9 @@ func (s *players) serveElsewhere(w http.ResponseWriter, r *http.Request, name, o
 	return s.writeAnswer(w, r, object, &out)
 }
 
-// writeAnswer sends the response of another node to the client. It borrows out, and may remove
-// bytes from its body. If writeAnswer returns an error, it is a [refuse.Refusal], and nothing has
-// been sent.
+// writeAnswer sends a response of another node to the client. The parameter out is this response.
+// writeAnswer borrows out, and may remove bytes from its body. If writeAnswer returns an error, it
+// is a [refuse.Refusal], and nothing has been sent.
 func (s *players) writeAnswer(w http.ResponseWriter, r *http.Request, object string,
 	out *cluster.Object) error {
 	if err := answer.Of(r).Resume(0); err != nil {

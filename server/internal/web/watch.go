@@ -15,8 +15,8 @@ import (
 
 // Watch serves a GET or HEAD request for the stream called name, which may have the extension .flv
 // or .mp4. Over HTTP/1, Watch takes over the connection and returns at once. Otherwise it returns
-// when the viewer has ended. If it returns an error, the caller must send the response. The error
-// is a [refuse.Refusal] or the error of the request's context.
+// when the response has ended. If Watch returns an error, the caller must send the response. The
+// error is a [refuse.Refusal] or the error of the request's context.
 func (d Handler) Watch(w http.ResponseWriter, r *http.Request, name string,
 	terms live.Terms) error {
 	want, err := parseWatchRequest(r, name)
@@ -27,14 +27,16 @@ func (d Handler) Watch(w http.ResponseWriter, r *http.Request, name string,
 	return d.watch(w, r, want)
 }
 
-// WatchNode serves a stream to another node of the cluster, which has the address node. It serves
-// only streams that this node owns. The response header contains the epoch, a number that
-// identifies this ownership. When this node loses the stream or shuts down, the response ends as if
-// the connection had failed.
+// WatchNode serves a stream that this node owns to another node of the cluster. The parameter node
+// is the address of the node that receives the stream. The response header contains the epoch, a
+// number that identifies this node's ownership of the stream. If this node loses the ownership or
+// shuts down, the response ends as if the connection had failed.
 //
 // Over HTTP/1, WatchNode takes over the connection and returns at once. Otherwise it returns when
-// the other node has ended. If WatchNode returns an error, the caller must send the response. The
-// error is a [refuse.Refusal] or the error of the request's context.
+// the response has ended.
+//
+// If WatchNode returns an error, the caller must send the response. The error is a [refuse.Refusal]
+// or the error of the request's context.
 func (d Handler) WatchNode(w http.ResponseWriter, r *http.Request, name, node string) error {
 	want, err := parseWatchRequest(r, name)
 	if err == nil {

@@ -77,9 +77,8 @@ func (f *Feed) Release() {
 // A Publisher describes the source of the tags of a Feed.
 type Publisher struct {
 	Address string
-	// If the publisher is connected to this node, Epoch is 0. If another node sends the stream,
-	// Epoch is the epoch under which that node owns the stream. An epoch is a number that is
-	// greater for each later ownership.
+	// Epoch is 0 for a publisher that is connected to this node. If another node sends the stream,
+	// Epoch is the number that identifies that node's ownership of the stream.
 	Epoch   uint64
 	Skipped int // bytes that came before the first tag
 }
@@ -92,9 +91,9 @@ func (f *Feed) Begin(p Publisher) {
 	f.out.SetPublisher(p.Address)
 }
 
-// Resume prepares f for a publisher after the first one. It must be called instead of Begin. at is
-// the current monotonic time, in ns. pause is the time since the last frame, or 0 if there was
-// none.
+// Resume prepares f for a later publisher of the stream. For the first publisher, Begin is called
+// instead. at is the current monotonic time, in ns. pause is the time since the last frame, or 0 if
+// there was none.
 func (f *Feed) Resume(p Publisher, at int64) (pause time.Duration) {
 	f.keys.Pause()
 	f.farLogged = false // the time between two publishers does not count as a GOP
@@ -110,8 +109,8 @@ func (f *Feed) Resume(p Publisher, at int64) (pause time.Duration) {
 }
 
 // follow prepares f for the tags of a new publisher. If another node sends the stream, epoch is the
-// epoch under which that node owns the stream. Otherwise epoch is 0. If another node sends the
-// stream again under the same epoch, f drops the frames that the stream already has.
+// number that identifies that node's ownership of the stream. Otherwise epoch is 0. If epoch is the
+// same as for the previous publisher, f drops the frames that the stream already has.
 func (f *Feed) follow(epoch uint64) {
 	switch o := f.overlap; {
 	case epoch == 0:
@@ -133,7 +132,8 @@ func (f *Feed) newContinuation() *flvstream.Continuation {
 	return flvstream.Continue(f.last.timed, f.last.time, f.last.at)
 }
 
-// Skip counts n received bytes that are not part of a frame.
+// Skip counts n bytes that have arrived since the last published frame. Over RTMP, they include the
+// bytes of the next frame.
 func (f *Feed) Skip(n int) { f.unkept += n }
 
 // Write publishes a tag, unless the stream already has it. at is when the tag arrived. Write takes
@@ -282,7 +282,7 @@ func (f *Feed) publishTracks(c *millrace.Chain, start bool) error {
 }
 
 // repeatHeaders publishes the sequence headers of the track of t again. It is called when that
-// track has returned, because viewers that came in the meantime do not have them.
+// track has returned, because viewers that came while the track was missing do not have them.
 func (f *Feed) repeatHeaders(t flv.Tag) error {
 	var headers millrace.Chain
 	f.preamble.RetimeHeaders(&headers, &f.enc, t)

@@ -21,8 +21,9 @@ func (f *StartFinder) Note(t flv.Tag) {
 		(t.Packet == flv.PacketFrame || t.SequenceHeader)
 }
 
-// IsStart reports whether viewers can start at t, which must have been passed to Note. kept reports
-// whether the stream still keeps a keyframe at which viewers can start.
+// IsStart reports whether a new viewer can start at the tag t. The caller must have passed t to
+// Note. IsStart calls kept to learn whether the stream still keeps a keyframe at which viewers can
+// start.
 func (f *StartFinder) IsStart(t flv.Tag, kept func() bool) bool {
 	if f.first.secondary(t) {
 		return false

@@ -13,23 +13,25 @@ import (
 const VideoGapAfter = 10_000
 
 // A VideoGap detects that video has stopped while audio continues. The reason may be that the
-// camera is off, or that a video sequence header announced video that never came. New viewers then
-// start with audio, because they would otherwise wait forever.
+// camera is off, or that the publisher has announced video but never sent any. New viewers then
+// start with audio, because they would otherwise wait forever for video.
 //
-// While the stream keeps a keyframe at which viewers can start, there is no gap. x264 may hold back
-// forty frames of a still image, perhaps for forty seconds. Viewers who start with audio could not
-// decode these frames without the keyframe.
+// A pause in the video is not a gap while the stream keeps a keyframe at which viewers can start.
+// The encoder x264, for example, may hold back the frames of a still image for forty seconds. A
+// viewer can decode these frames only with the keyframe.
 type VideoGap struct {
 	Open bool // there is a gap
 
 	counting bool // audio has come since the last video frame
-	// Time of the first audio frame since the last video frame. Later audio is compared with this
-	// time and not with the video, because video may have other timestamps.
+	// Timestamp of the first audio frame since the last video frame. The time without video is
+	// counted from it. The timestamp of the video frame is not used, because the timestamps of
+	// video and audio may differ.
 	since uint32
 }
 
-// Note processes the next tag, and reports whether there is a gap. kept reports whether the stream
-// still keeps a keyframe at which viewers can start.
+// Note processes the next tag, and reports whether video has stopped while audio continues. Note
+// calls kept to learn whether the stream still keeps a keyframe at which viewers can start. If the
+// stream keeps one, video does not count as stopped yet.
 func (g *VideoGap) Note(t flv.Tag, kept func() bool) bool {
 	switch {
 	case t.Packet != flv.PacketFrame || t.Track != 0: // viewers start with the default track

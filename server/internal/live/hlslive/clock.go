@@ -14,7 +14,8 @@ type mediaClock struct {
 	date time.Time // date of the next fragment
 	cut  bool      // the latest fragment is longer than add allows
 
-	// The fields for the comparison of the dates with the wall clock.
+	// Fields to compare the dates of fragments with the wall clock. The date of the next fragment
+	// is corrected if the dates differ from the wall clock.
 	last  time.Time     // when the latest fragment arrived
 	since time.Time     // when the comparison began
 	seen  time.Duration // total duration of the fragments since then
@@ -22,18 +23,20 @@ type mediaClock struct {
 }
 
 const (
-	// clockSlack is how late the fragments may be in comparison to their dates. If all fragments in
-	// a time of at least clockSlack are later than that, there are two cases:
-	//   - If they have arrived at up to twice their pace, the publisher has paused. The dates are
-	//     then moved forward.
+	// clockSlack is how much later than its date a fragment may arrive. If all fragments in a time
+	// of at least clockSlack arrive later than this limit, the reason depends on how fast they have
+	// arrived:
+	//   - If they have arrived at up to twice the speed of playback, the publisher has paused. The
+	//     date of the next fragment is then moved forward.
 	//   - If they have arrived faster, the network has paused. The dates are then right.
 	//
 	// After a pause of clockSlack without fragments, the comparison with the wall clock starts
 	// again.
 	clockSlack = time.Second
-	// clockTime is the time between two small corrections of the dates, and clockStep limits each
-	// of these corrections. They are made if the dates are ahead of the wall clock, or behind it by
-	// at most clockSlack.
+	// clockTime is the time between two small corrections of the fragments' dates, and clockStep
+	// limits each correction. The corrections are needed because the publisher's clock and the wall
+	// clock drift apart. They are made if fragments arrive before their dates, or at most
+	// clockSlack after their dates.
 	clockTime = 2 * time.Second
 	clockStep = 5 * time.Millisecond
 )
@@ -44,14 +47,15 @@ func (c *mediaClock) begin(at time.Time) {
 	c.compare()
 }
 
-// compare restarts the comparison between the dates of fragments and the wall clock.
+// compare starts the comparison of the fragments' dates with the wall clock again. It forgets how
+// late earlier fragments were.
 func (c *mediaClock) compare() { c.seen, c.least = 0, math.MaxInt64 }
 
-// add returns the duration and the date of the fragment f. came is when f arrived. begins says that
-// f does not continue the previous fragment.
+// add returns the duration (lasts) and the date (at) of the fragment f. The parameter came is the
+// time when f arrived. The parameter begins is true if f does not continue the previous fragment.
 //
-// The duration is limited to most. If f is longer than most, the next fragment gets a date that is
-// not before came.
+// The parameter most limits the duration. If f is longer, the date of the next fragment is not
+// before the time when f arrived.
 func (c *mediaClock) add(f Fragment, begins bool, most time.Duration,
 	came time.Time) (lasts time.Duration, at time.Time) {
 	if begins {

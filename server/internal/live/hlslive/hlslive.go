@@ -146,8 +146,9 @@ func (c *Config) FirstMSN(at time.Time) uint64 {
 	return uint64(at.Unix() / int64(max(1, c.Segment/time.Second)))
 }
 
-// start is the time from which the function now counts.
+// start is about the time when the process started. The function now() returns the time since then.
 var start = time.Now()
 
-// now returns the monotonic time since start, in nanoseconds.
+// now returns the time in nanoseconds since the variable start, which is about when the process
+// started. The time is monotonic: changes of the system clock do not affect it.
 func now() int64 { return int64(time.Since(start)) }

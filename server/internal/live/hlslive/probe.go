@@ -74,23 +74,24 @@ const (
 	// minParts is the minimum length of the first segment, as a number of parts. Players that use
 	// parts stay three parts before the end of the playlist (PART-HOLD-BACK).
 	minParts = 3
-	// maxFragments limits how many fragments are held before the first playlist is made. Two
-	// segments have hundreds of fragments.
+	// maxFragments limits how many fragments are held before the first playlist is made. The limit
+	// is high: two segments have only some hundreds of fragments.
 	maxFragments = 1 << 12
 	// maxTarget is the longest target duration. Longer GOPs are divided.
 	maxTarget = 16 * time.Second
-	// videoPart is the longest duration of a part with video. At every frame rate from 23.9 to 60
-	// frames per second, a whole number of frames lasts from 85% to 100% of videoPart, with a few
+	// videoPart is the longest duration of a part with video. A part consists of whole frames, and
+	// must last at least 85% of the longest duration. At every frame rate from 23.9 to 60 frames
+	// per second, some number of frames lasts from 85% to 100% of videoPart, with a few
 	// milliseconds to spare for rounded timestamps.
 	//
-	// At 25 frames per second, both 6 and 7 frames last that long. A segment of a whole number of
-	// seconds therefore need not end with a short part.
+	// At 25 frames per second, a part may have 6 or 7 frames. A segment of a whole number of
+	// seconds can therefore be divided into parts without a shorter part at the end.
 	videoPart = 282 * time.Millisecond
 	// jitter is how much the rounding of timestamps may add to the duration of a part.
 	jitter = 2 * time.Millisecond
-	// minRest is the minimum duration of the second segment, which ends at the next expected
-	// keyframe. If a quarter of the distance between keyframes is less than minRest, the quarter is
-	// the minimum.
+	// minRest is the minimum duration of the second segment of a playlist, which ends at the next
+	// expected keyframe. If a quarter of the distance between two keyframes is less than minRest,
+	// the minimum is this quarter.
 	minRest = 500 * time.Millisecond
 	// early is how much shorter than Config.Segment a segment may be. This tolerance is needed
 	// because keyframes may come a little early. Otherwise the segment would end at the keyframe
@@ -128,7 +129,8 @@ func (p *probe) enough() bool {
 		wait = 2 * p.cfg.Segment
 	}
 	known := !p.movie().Video || p.interval() > 0 || p.length() >= wait
-	// If the fragments are long, for example because the video consists of slides, few are enough.
+	// Wait for at least minFragments fragments. Fewer are enough if they last as long as two
+	// segments, for example because the video consists of slides.
 	few := len(p.list) < minFragments && p.length() < 2*p.cfg.Segment
 	return known && !few && p.length() >= minParts*p.cfg.Part
 }
@@ -166,13 +168,16 @@ func (p *probe) config() hls.Config {
 	}
 }
 
-// part returns the longest duration of a part, in whole milliseconds. The duration is near
-// Config.Part, and chosen so that each part lasts at least 85% of it. How that is possible depends
-// on the frames:
-//   - If no frame is longer than 15% of a part, every duration is possible.
-//   - If all frames are equally long, the duration must fit a whole number of frames. videoPart
-//     fits video of at least 23.9 frames per second, even if the rate changes later.
-//   - If video is slower or uneven, it is divided into parts by its audio.
+// part returns the longest duration of a part, in whole milliseconds. The duration is at least
+// Config.Part, and each part can last at least 85% of it:
+//   - If the stream has video, the duration is at least videoPart. This value suits video of at
+//     least 23.9 frames per second, even if the rate changes later.
+//   - If the stream has video and audio, nothing else is needed. Slower or uneven video is divided
+//     into parts by its audio.
+//   - If the stream has only video or only audio, and all fragments are equally long, the duration
+//     fits a whole number of fragments.
+//   - If the stream has only video or only audio, and the fragments differ, the duration is so long
+//     that no fragment exceeds 15% of it.
 func (p *probe) part() time.Duration {
 	video := p.movie().Video
 	least, most := time.Hour, time.Duration(0) // durations of the fragments that parts consist of

@@ -28,8 +28,9 @@ type playerEstimate struct {
 	sum, was time.Duration // total duration sent in this period, and in the previous one
 }
 
-// add counts a request that got media of the duration lasts. at is the time of the request, from
-// the function now. period is the duration of the periods in which requests are counted.
+// add counts a request. lasts is the duration of the media that was sent in response. at is the
+// time of the request, from the function now. period is the length of the periods in which requests
+// are counted.
 func (e *playerEstimate) add(at int64, period, lasts time.Duration) {
 	e.turn(at, period)
 	e.sum += lasts
@@ -46,7 +47,8 @@ func (e *playerEstimate) turn(at int64, period time.Duration) {
 	}
 }
 
-// size returns the number of players in the previous period.
+// size returns the estimated number of players. The estimate is for the last complete period before
+// the time at, which comes from the function now. period is the length of a period.
 func (e *playerEstimate) size(at int64, period time.Duration) int {
 	e.turn(at, period)
 	return int((e.was + period/2) / period)

@@ -12,15 +12,15 @@ import (
 )
 
 const (
-	// loadTimeout limits the wait for the store. It is short, because players wait in that time,
-	// too.
+	// loadTimeout limits the time to load the stored state of a playlist. It is short, because
+	// players wait in that time, too.
 	loadTimeout = time.Second
 	// lastStateWait is how long a new owner of the stream waits until the previous owner has stored
 	// the final state of the playlist. The previous owner does so when it learns that it is no
 	// longer the owner.
 	lastStateWait = 500 * time.Millisecond
-	// lastStateEvery is the time between two reads of the store while a new owner waits for the
-	// final state.
+	// lastStateEvery is the time between two reads of the stored state of the playlist, while a new
+	// owner waits until the previous owner has stored the final state.
 	lastStateEvery = 100 * time.Millisecond
 )
 
@@ -57,8 +57,9 @@ func (s *saver) hasNews(window *hls.Window) bool {
 	return msn != s.msn || parts != s.parts
 }
 
-// save stores the new complete segments of the window, and the state of its playlist. epoch is the
-// epoch in the segments' names.
+// save stores the complete segments of the window that are not stored yet, and the state of its
+// playlist. epoch is the number in the names of this window's segments. Segments of earlier windows
+// have other epochs.
 func (s *saver) save(window *hls.Window, epoch uint64, state *playlistState) {
 	for _, segment := range state.Segments {
 		if segment.Epoch != epoch || segment.MSN < s.msn {
@@ -110,9 +111,12 @@ func parseState(text []byte) (*playlistState, error) {
 	return s, json.Unmarshal(text, s)
 }
 
-// precede changes cfg so that the new window continues the stored playlist s. It returns the date
-// that the window's first fragment gets in the playlist. first is the wall time at which that
-// fragment began. least is the smallest segment number that the window may use.
+// precede changes cfg so that a new window continues the stored playlist s. least is the smallest
+// segment number that the window may use.
+//
+// first is the time when the first fragment of the window began, by the clock of this machine.
+// precede returns the date of this fragment in the playlist. The date is not before the end of the
+// stored playlist, if the window continues it.
 //
 // If the stored playlist has ended, or is so old that players no longer follow it, the new window
 // does not continue it. It then only uses greater numbers than the stored playlist.

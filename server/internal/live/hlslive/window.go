@@ -18,7 +18,7 @@ const (
 	// rounding is how much longer than the target duration a segment may be, because durations are
 	// rounded.
 	rounding = 499 * time.Millisecond
-	// firstIdle is how long a window without a playlist is kept without a request.
+	// firstIdle is how long a window that has no playlist yet is kept if no requests arrive.
 	firstIdle = 30 * time.Second
 )
 
@@ -67,9 +67,12 @@ func New(shared *Shared, name string, log *slog.Logger, source Source, owner Own
 // Touch records a request. A window without requests becomes idle after a while; see IdleIn.
 func (w *Window) Touch() { w.asked.Store(now()) }
 
-// Run adds fragments until the stream ends or its tracks change. It then ends the playlist, keeps
-// it until players have had time to fetch the rest, and returns nil. If ctx ends, Run returns at
-// once. If no playlist was ended, Run returns an error. After Run, the caller calls Close.
+// Run adds fragments until the stream ends or its tracks change. It then ends the playlist, waits
+// until players have had time to fetch the rest of it, and returns nil. If there is no playlist
+// yet, Run returns an error instead.
+//
+// If ctx ends, Run returns at once. The result is an error if the playlist has not ended by then.
+// After Run, the caller calls Close.
 func (w *Window) Run(ctx context.Context) error {
 	err := w.fill(ctx)
 	w.source.Release()
@@ -107,8 +110,8 @@ func (w *Window) Close(err error) {
 func (w *Window) Fail(err error) { w.update(func() { w.err = err }) }
 
 // Disown lets w answer requests even if this node no longer owns the stream. It is called when the
-// stream has ended properly. w receives the end of the stream a moment later, and must not fail if
-// this node gives up the stream in between.
+// stream has ended properly, shortly before w receives the end of the stream. If this node gives up
+// the stream before w has received the end, requests must not fail.
 func (w *Window) Disown() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -116,8 +119,8 @@ func (w *Window) Disown() {
 }
 
 // fenced reports whether another node may own the stream by now, for example because this process
-// was suspended. Players must then try again later, because an answer could contradict the other
-// node. w.mu is held.
+// was suspended. Players must then try again later, because a response of this node could
+// contradict a response of that node. w.mu is held.
 func (w *Window) fenced() bool {
 	return w.owner != nil && w.owner.Epoch() != 0 && !w.owner.Current() && !w.ended
 }
@@ -272,10 +275,13 @@ func (w *Window) open(ctx context.Context, p *probe, clock *mediaClock) error {
 	return nil
 }
 
-// resume returns an hls.Window for the media playlist with the given file name. If the store has a
-// state of that playlist, the window continues from the state. Otherwise the window begins as cfg
-// says. first is the wall time at which the first fragment began. shown is the date that the
-// fragment gets in the playlist.
+// resume returns an hls.Window for the media playlist with the given file name, and the
+// configuration of the Window. If the store has a state of that playlist, the Window continues from
+// the state. Otherwise the Window begins as cfg says.
+//
+// first is the time when the first fragment began, by the clock of this machine. The result shown
+// is the date of this fragment in the playlist. It may be later than first, because the dates in a
+// playlist must not go back.
 func (w *Window) resume(ctx context.Context, cfg hls.Config, media string, first time.Time) (
 	window *hls.Window, _ hls.Config, shown time.Time, err error,
 ) {

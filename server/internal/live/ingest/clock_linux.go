@@ -21,16 +21,17 @@ const (
 	// next interval is shorter, because the bytes could fill the kernel's receive buffer and slow
 	// the publisher down.
 	gatherBytes = 48 << 10
-	// floodPause limits the interval between two reads after more than gatherBytes bytes have
-	// arrived in one interval.
+	// floodPause is the maximum time to wait until the next read if more than gatherBytes bytes
+	// have arrived since the previous wait.
 	floodPause = time.Millisecond
 	// flushBytes is how many bytes may be read without a pause before Session.Flush is called. The
 	// live stream of an encoder always pauses before that.
 	flushBytes = 64 << 10
 )
 
-// ByClock reports whether plain TCP and Unix connections are read at regular intervals, if beat is
-// the time between two reads. Other connections are always read as bytes arrive.
+// ByClock reports whether plain TCP and Unix connections are read at regular intervals. beat is the
+// time between two reads. If beat is too short, the connections are read as bytes arrive. All other
+// connections are always read as bytes arrive.
 func ByClock(beat time.Duration) bool { return beat >= leastBeat }
 
 // A clockConn reads a connection at regular intervals instead of when packets arrive, because it
@@ -76,13 +77,14 @@ func newClockConn(conn net.Conn, s Session, cfg Config) Conn {
 	return &clockConn{session: s, fd: fd, cfg: cfg, lastInput: sinceStart()}
 }
 
-// start is the time from which sinceStart and the intervals between reads are counted.
+// start is about the time when the process started. All connections are read at multiples of the
+// read interval, counted from start.
 var start = time.Now()
 
 func sinceStart() time.Duration { return time.Since(start) }
 
-// Read reads bytes that have arrived. If the previous read emptied the receive buffer, Read first
-// waits until the current interval ends.
+// Read reads bytes that have arrived. If the previous read emptied the kernel's receive buffer,
+// Read first waits for the next of the regular times at which connections are read.
 func (c *clockConn) Read(p []byte) (int, error) {
 	for {
 		if c.empty {
@@ -118,8 +120,9 @@ func (c *clockConn) Read(p []byte) (int, error) {
 	}
 }
 
-// Write does not wait. If the receive buffer of a publisher is full, the publisher no longer reads
-// its answers, so there is no use in waiting.
+// Write sends an answer to the publisher, and does not wait. If the kernel's buffers are full,
+// Write returns an error. The publisher then no longer reads the answers, so there is no use in
+// waiting.
 func (c *clockConn) Write(p []byte) (int, error) {
 	n, err := unix.Write(c.fd, p)
 	if err == nil && n < len(p) {
@@ -128,7 +131,8 @@ func (c *clockConn) Write(p []byte) (int, error) {
 	return max(n, 0), os.NewSyscallError("write", err)
 }
 
-// pause calls Session.Flush, and then waits until the current interval between reads ends.
+// pause calls Session.Flush, and then waits for the next of the regular times at which connections
+// are read. If many bytes have arrived, it waits for at most floodPause.
 func (c *clockConn) pause() {
 	c.session.Flush()
 	wait := c.cfg.Beat - sinceStart()%c.cfg.Beat

@@ -23,7 +23,7 @@ type Config struct {
 	MaxBytes   int64
 	QueueBytes int64         // limits the queue of one stream, in bytes; 0 means DefaultQueueBytes
 	Every      time.Duration // a file ends at whole multiples of it, in UTC; 0 means DefaultEvery
-	// This process replaces another process, which may still use the directory for a while.
+	// This process replaces another process, which may still use the directory Dir for a while.
 	Successor bool
 	Log       *slog.Logger // nil: nothing is logged
 

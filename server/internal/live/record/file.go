@@ -14,8 +14,8 @@ import (
 	"github.com/millrace-io/millrace/media/mp4"
 )
 
-// errRemoved ends a file that was removed from its directory. Data that were written to it later
-// could not be found by any name.
+// errRemoved reports that the media file of a recording was removed from its directory or replaced.
+// The archive then stops writing to the file, because a file without a name cannot be found later.
 var errRemoved = errors.New("the file was removed or replaced")
 
 // pageSize is the size of a page. A reader of a file may see some pages of a write before the

@@ -25,7 +25,8 @@ const (
 	dirMode  = 0o750
 )
 
-// stampTime returns the time in the name of a file, or the zero time if stamp has another format.
+// stampTime parses a time stamp, the first part of the file name of a recording. If stamp does not
+// have the format stampFormat, stampTime returns the zero time.
 func stampTime(stamp string) time.Time {
 	at, err := time.Parse(stampFormat, stamp)
 	if err != nil || at.Format(stampFormat) != stamp {
@@ -34,13 +35,14 @@ func stampTime(stamp string) time.Time {
 	return at
 }
 
-// ErrName is returned by Archive.Stream if no stream can have the given name, or if a directory in
-// the name could be confused with another stream's file.
+// ErrName is returned by Archive.Stream if the name is not valid for a stream. It is also returned
+// if a part of the name after a slash begins like the file name of a recording. A directory with
+// this name could be confused with a recording of another stream.
 var ErrName = errors.New(
 	"record: no name of a stream, or a part but the first begins like a file of a recording")
 
-// checkName returns ErrName if no stream can have the name. It also returns ErrName if a directory
-// in the name could be confused with another stream's file.
+// checkName returns ErrName if the name is not valid for a stream. It also returns ErrName if a
+// part of the name after a slash begins like the file name of a recording.
 func checkName(name string) error {
 	if streamname.Check(name) != nil {
 		return ErrName

@@ -24,9 +24,10 @@ const (
 	// is larger, fragments count as lost.
 	timeSlack = time.Second
 
-	// dateSlack limits the difference between the arrival of a segment and its date. Dates are
-	// found by adding durations to the date of the first segment. A publisher that is late for a
-	// moment therefore does not change them.
+	// dateSlack limits the difference between the date of a segment and the time when the segment
+	// arrived. Usually the date is the date of the first segment plus the durations since then,
+	// even if a segment arrives a moment late. If the difference exceeds dateSlack, the date is set
+	// to the time of arrival.
 	dateSlack = 5 * time.Second
 )
 
@@ -39,8 +40,9 @@ type segment struct {
 	missing      time.Duration // duration of the missing fragments
 }
 
-// A segmenter groups fragments into segments. Except for the dates, its result depends only on the
-// fragments. The function finish can therefore find the same segments in the media file.
+// A segmenter groups fragments into segments. The same fragments always give the same segments,
+// except for the dates. The function finish can therefore find the segments of an unfinished
+// recording again, from the fragments in the media file.
 type segmenter struct {
 	target time.Duration // target duration of the playlist; 0 before the first segment has ended
 	open   segment       // the current segment; its size is 0 if there is none
@@ -167,11 +169,12 @@ var (
 			`#EXTINF:.*\n#EXT-X-BYTERANGE:(\d+)@(\d+)\n(.*)\n`)
 )
 
-// parseList parses the playlist of a media file. size is the size of that file, and init is the
-// size of the init segment at its beginning. list.text is a part of text, which parseList borrows.
+// parseList parses the playlist of the media file called media. size is the size of the media file,
+// and init is the size of the init segment at its beginning. The result borrows text, because
+// list.text is a part of it.
 //
-// parseList stops at text that this package does not write. It also stops before the first segment
-// that is not completely in the media file.
+// parseList stops at the first entry that does not have the form in which this package writes it.
+// It also stops before the first segment that is not completely in the media file.
 func parseList(text []byte, media string, init, size int64) (l list) {
 	head := headForm.FindSubmatch(text)
 	if head == nil {

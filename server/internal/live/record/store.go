@@ -70,8 +70,9 @@ func (s *store) readSub(root *os.Root, stream string, d fs.DirEntry) error {
 	return s.readStream(root, stream)
 }
 
-// readStream finds the recordings of a stream, and of all streams with names that begin with its
-// name and a slash. If it cannot repair a recording, it leaves the recording unchanged.
+// readStream adds the recordings of a stream to the list of files. It also adds the recordings of
+// all streams with names that begin with its name and a slash. readStream tries to finish
+// unfinished recordings. If it cannot finish a recording, it leaves the recording unchanged.
 func (s *store) readStream(root *os.Root, stream string) error {
 	entries, err := fs.ReadDir(root.FS(), stream)
 	if err != nil {
@@ -173,15 +174,15 @@ func (s *store) lose(fragments, bytes int) {
 	s.lostBytes.Add(int64(bytes))
 }
 
-// grow adds n, which may be negative, to the size of all files.
+// grow adds n to the total size of the recordings. n may be negative.
 func (s *store) grow(n int64) {
 	s.mu.Lock()
 	s.bytes += n
 	s.mu.Unlock()
 }
 
-// keep adds a recording to the list of files when it has ended. counted is how many of its bytes
-// s.bytes already includes.
+// keep adds an ended recording to the list of files. counted is how many bytes of the recording are
+// already included in s.bytes.
 func (s *store) keep(k kept, counted int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -37,8 +37,8 @@ type entry struct {
 	ends bool // the entry is the end of a file
 }
 
-// write writes the entries to files. It borrows c, which holds the bytes of the entries, and may
-// remove bytes from c.
+// write writes the entries of a Recording's queue to files. c holds the bytes of the entries. write
+// may remove bytes from c, but the caller remains the owner of c.
 func (w *writer) write(c *millrace.Chain, entries []entry) {
 	for i := range entries {
 		e := &entries[i]

@@ -18,8 +18,8 @@ type Config struct {
 	// does not wait.
 	Latency time.Duration
 
-	// How far behind a viewer may be. If a field is 0, a viewer may be behind as far as frames are
-	// kept.
+	// How far behind the newest frame a viewer may be. If a field is 0, the viewer may be as far
+	// behind as frames are kept.
 	Lag broadcast.Lag
 	// A viewer that exceeds Lag is disconnected instead of moved to the newest keyframe.
 	Drop  bool
@@ -31,7 +31,7 @@ type Config struct {
 // Counters count events of all streams of a server.
 type Counters struct {
 	GroupsCut atomic.Int64 // GOPs that were too long to be kept whole
-	// NAL units and video frames on which decoders fail.
+	// Number of NAL units and video frames that were left out because decoders fail on them.
 	Damaged atomic.Int64
 	Lost    [broadcast.Refused + 1]atomic.Int64 // frames that viewers have lost, by reason
 	Fanout  fanout.Counters

@@ -14,8 +14,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live/flvstream"
 )
 
-// A conversion makes a rendition in another format from the publisher's frames. The field to is
-// that rendition.
+// A conversion makes a rendition of a stream in another format, from the publisher's frames.
 type conversion struct {
 	*convert.Conversion
 	to *Rendition
@@ -40,8 +39,9 @@ func newConversion(r, live *Rendition) conversion {
 	return c
 }
 
-// run converts until the stream ends or ctx ends. It then returns the reason with which the viewers
-// must end.
+// run converts the publisher's frames to another format until the stream ends, ctx ends or the
+// conversion fails. It then returns the reason for which the viewers of this format are
+// disconnected.
 func (c conversion) run(ctx context.Context) (why fanout.Reason) {
 	log, form := c.to.log, c.to.format.String()
 	defer func() {
@@ -98,8 +98,8 @@ func (c *report) Refused(t flv.Type, why error) {
 	}
 }
 
-// Missed counts frames that the conversion could not read in time. It counts them once for each
-// viewer of the rendition, because each of the viewers loses them.
+// Missed counts frames that were lost because the conversion to another format was too slow. Each
+// frame is counted once for each viewer of this format, because each viewer loses the frame.
 func (c *report) Missed(lost broadcast.Missed) {
 	s := c.rendition
 	s.mu.Lock()

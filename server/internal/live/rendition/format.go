@@ -1,6 +1,6 @@
 package rendition
 
-// A Format is the format of a rendition's bytes.
+// A Format is a format in which viewers can receive a stream.
 type Format uint8
 
 const (

@@ -81,8 +81,8 @@ func (r *Rendition) Head() []byte {
 }
 
 // StateTracks corrects the FLV metadata in batch, so that the metadata announce only the tracks
-// that exist. The tags in batch begin at the byte offset from. Head corrects the FLV header in the
-// same way.
+// that exist. The parameter from is the offset in bytes of the first tag in batch. Head corrects
+// the FLV header in the same way.
 func (r *Rendition) StateTracks(batch *millrace.Chain, from int) {
 	if tracks := r.facts.Tracks.Load(); r.format == FLV && tracks != 0 {
 		flvstream.StateAll(r.memory, batch, from, tracks)
@@ -105,9 +105,9 @@ func (r *Rendition) AwaitReady(ctx context.Context) (fanout.Start, error) {
 	return r.startAtNextKey(), nil
 }
 
-// AwaitTracks waits until the tracks of the stream are known, so that Head announces only those.
-// Browsers would wait for an announced track even if it never came. AwaitTracks waits for at most
-// flvstream.TrackWait.
+// AwaitTracks waits until the tracks of the stream are known, so that Head announces only the
+// tracks that exist. Browsers would wait for an announced track even if it never came. AwaitTracks
+// waits for at most flvstream.TrackWait.
 func (r *Rendition) AwaitTracks(ctx context.Context) error {
 	if r.format != FLV {
 		return nil
@@ -138,10 +138,11 @@ func (r *Rendition) keyAge() time.Duration {
 	return c.Lag().Time
 }
 
-// cursor returns the position in the ring at which a new viewer begins. mu is held.
+// cursor returns the position at which a new viewer begins in the ring (the buffer of the stream's
+// frames). mu is held.
 //   - Viewers of FLV, RTMP and MP4 begin at the newest keyframe, unless opts say otherwise.
-//   - Viewers of FLV and RTMP begin at the head of the ring if no frame has been published yet.
-//   - Viewers of Raw always begin at the head of the ring.
+//   - Viewers of FLV and RTMP begin with the next frame if no frame has been published yet.
+//   - Viewers of Raw always begin with the next data that is published.
 func (r *Rendition) cursor(opts ...broadcast.CursorOption) *broadcast.Cursor {
 	lag, batch := r.cfg.Lag, batchBytes
 	if lag.Bytes > 0 {

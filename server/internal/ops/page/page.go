@@ -40,8 +40,9 @@ func Handler() http.Handler { return handler("index.html", "admin.html") }
 // For every other path it returns status 404.
 func Admin() http.Handler { return handler("admin.html", "index.html") }
 
-// handler returns a handler that serves an HTML file at / and the assets under /page/. index is the
-// name of this file. other is the name of the HTML file that is not served.
+// handler returns a handler that serves the HTML file called index at /, and the assets under
+// /page/. It does not serve the HTML file called other and its script, because they belong to
+// another page.
 func handler(index, other string) http.Handler {
 	assets := load(index, other)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

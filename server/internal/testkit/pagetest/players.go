@@ -104,8 +104,8 @@ type Players struct {
 	ctx context.Context
 }
 
-// reachTime is how long Reaches waits in addition to the playing time, because the machine may be
-// busy.
+// reachTime is how much longer than the expected playing time Players.Reaches waits for a player,
+// because the machine may be busy.
 const reachTime = 30 * time.Second
 
 // NewPlayers opens a page that plays streams. It is closed at the end of the test.
