@@ -35,9 +35,11 @@ type block struct {
 	pool  *Pool
 	class int8 // index into pool.classes, or oversize
 
-	// used is the number of bytes in use at the start of buf. Only the block's writer sets it, or
-	// an owner that holds all shares of the block. The write is atomic if another holder of shares
-	// may read used at the same time.
+	// used is the number of bytes in use at the start of buf. The Draft or Reader that writes the
+	// block sets it. Later, an owner that holds all shares of the block (all references to it) may
+	// set it.
+	//
+	// The write is atomic if the holder of another share may read used at the same time.
 	used uint32
 	_    [cacheLine - 48]byte // the counts of two blocks are on different cache lines
 }
@@ -64,9 +66,9 @@ const oversize = -1
 func generation(state uint64) uint32 { return uint32(state >> 32) }
 func count(state uint64) uint32      { return uint32(state) }
 
-// lend prepares an unused block for a new owner and returns the block's generation: how often the
-// block has returned to its Pool. The new owner may write to the whole block. It starts with 256
-// references to the block (stock).
+// lend prepares an unused block for a new owner, who may write to the whole block. It returns the
+// block's generation: the number of times that the block has returned to its Pool. The new owner
+// holds 256 references to the block (the constant stock).
 func (b *block) lend() uint32 {
 	b.used = 0
 	return generation(b.state.Load())
@@ -83,8 +85,8 @@ func newBlock(p *Pool, class int8, size int) *block {
 // occur in correct code, because the share count does not show which code released a block twice.
 const advice = "; build with -tags invariants to see where it was taken and released"
 
-// check panics if the block has returned to its Pool since the caller got it. gen is the number of
-// earlier returns, as lend returned it.
+// check panics if the block has returned to its Pool since the caller got it. gen is the block's
+// generation when the caller got it: the number of times that the block had returned to its Pool.
 func (b *block) check(gen uint32) {
 	if generation(b.state.Load()) != gen {
 		panic("millrace: use of a share after its block went back to the pool" + advice)
@@ -122,8 +124,9 @@ func (b *block) setUsed(n int) { atomic.StoreUint32(&b.used, uint32(n)) }
 // endsAt reports whether the bytes in use end at offset end of the block. If they do, a caller that
 // holds all references to the block may append bytes there.
 //
-// A Reader holds no reference while it waits for its socket. It marks the whole block as in use, so
-// that other holders of references do not append to their bytes.
+// While a Reader waits for its socket, it holds no reference to its block, but may write to the
+// block later. Before the wait, the Reader marks the whole block as in use. Another owner therefore
+// finds no room to append bytes.
 func (b *block) endsAt(end uint32) bool { return atomic.LoadUint32(&b.used) == end }
 
 // sole reports whether the caller's n references are all the references to the block.

@@ -17,7 +17,8 @@ const invariants = true
 // release. With the token, a program finds a second release, or a use after the release.
 type token struct{ id uint64 }
 
-// A record holds two stacks of a Draft or Ref: of its creation and of its release.
+// A record holds two stack traces for a Draft or Ref: one from its creation, and one from its
+// release.
 type record struct {
 	pool     *Pool
 	bytes    int
@@ -36,9 +37,9 @@ var records = struct {
 }{open: map[uint64]*record{}, closed: map[uint64]*record{}}
 
 const (
-	// closedKept is the number of released Drafts and Refs with stacks that are kept for the text
-	// of a panic. All these stacks together take 2 MB, too little for a soak test to mistake for a
-	// leak.
+	// closedKept is the number of released Drafts and Refs for which the program keeps stack
+	// traces, to print them in a panic. All these stack traces together take 2 MB, too little for a
+	// soak test to mistake for a leak.
 	closedKept = 1 << 12
 	stackDepth = 24
 	poisonByte = 0xDB
@@ -108,8 +109,8 @@ func (r *released) check() {
 	}
 }
 
-// history returns the stacks of the creation and the release of a Draft or Ref that was released.
-// id is the number in the token of the Draft or Ref. The caller holds records.mu.
+// history returns a text for panics about a released Draft or Ref: the stack traces of its creation
+// and its release. id is the number that identifies the Draft or Ref. The caller holds records.mu.
 func history(id uint64) string {
 	l := records.closed[id]
 	if l == nil {

@@ -110,9 +110,9 @@ func (f *frame) Open(aead cipher.AEAD, nonce, additionalData []byte) error {
 	return err
 }
 
-// seal encrypts the frame, except for the bytes that SetStart excludes. The caller has already
-// added sealRoom(aead) bytes to the frame for the tag. seal removes the bytes that the AEAD does
-// not use, or all of them if the AEAD panics.
+// seal encrypts the frame, except for the bytes before f.start (see SetStart). The caller has
+// already added room for the AEAD's tag at the end of the frame: sealRoom(aead) bytes. seal removes
+// the part of this room that the tag does not use. If the AEAD panics, seal removes the whole room.
 func (f *frame) seal(aead cipher.AEAD, nonce, additionalData []byte) {
 	f.end -= sealRoom(aead)
 	plain := f.body()

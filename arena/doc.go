@@ -11,10 +11,11 @@
 //		handle(frame.Bytes())
 //	}()
 //
-// A [Pool] places frames one after the other (back mode). At the end of its memory, it continues
-// before, or between, frames that have not been released (front mode). If there is no room for a
-// frame, the Pool allocates the frame on the heap (alloc mode), with two allocations. The first
-// later frame that fits is in the Pool's memory again.
+// A [Pool] places frames one after the other (back mode). At the end of its memory, it returns to
+// the memory of released frames. New frames are then before, or between, frames that have not been
+// released (front mode). If there is no room for a frame, the Pool allocates the frame on the heap
+// (alloc mode), with two allocations. The first later frame that fits is in the Pool's memory
+// again.
 //
 // A [Heap] has the same methods and allocates each frame. [Buffer] is the interface of both.
 package arena

@@ -41,9 +41,9 @@ func (f *frame) grow(n int) {
 // returns len(p) and nil.
 func (h *Heap) Write(p []byte) (int, error) { return copy(h.Writable(len(p)), p), nil }
 
-// Seal encrypts the frame in place, except for the bytes that SetStart excludes, and appends the
-// AEAD's tag. It borrows nonce and additionalData, which may be among the excluded bytes. It always
-// returns nil.
+// Seal encrypts the frame in place and appends the AEAD's tag. It does not encrypt the first bytes
+// of the frame if SetStart has excluded them. Seal borrows nonce and additionalData. Both may be
+// parts of these first bytes. Seal always returns nil.
 func (h *Heap) Seal(aead cipher.AEAD, nonce, additionalData []byte) error {
 	h.Writable(sealRoom(aead))
 	h.seal(aead, nonce, additionalData)
@@ -58,5 +58,6 @@ func (h *Heap) Take() Slice {
 	return s
 }
 
-// Droppable always returns true, because a Heap allocates separate memory for each Slice.
+// Droppable reports whether all Slices in the Buffer's memory have been released. For a Heap it is
+// always true, because each Slice has separate memory.
 func (h *Heap) Droppable() bool { return true }

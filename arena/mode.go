@@ -13,7 +13,8 @@ const (
 	modes // number of modes
 )
 
-// String returns "back", "front" or "alloc".
+// String returns the name of the mode: "back", "front" or "alloc". The constants Back, Front and
+// Alloc explain the modes.
 func (m Mode) String() string {
 	if m < modes {
 		return [modes]string{"back", "front", "alloc"}[m]

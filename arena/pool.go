@@ -36,10 +36,12 @@ type Pool struct {
 	frame
 	memory []byte
 	slots  []slot
-	// edge is before the first slot of the ring and after the last. It is never released.
+	// edge marks the place where the ring of slots begins and ends. It holds no frame and is never
+	// released.
 	edge slot
-	// prev is the slot of the frame before the current one in memory. If no frame is being written,
-	// prev is the slot of the last frame that was written.
+	// prev is the slot of the frame that lies directly before the new frame in memory. The new
+	// frame is the frame that is being written. If no frame is being written, prev is the slot of
+	// the last frame that was written.
 	prev *slot
 	free *slot // slots that are not in the ring, linked by next
 	mode Mode
@@ -193,8 +195,9 @@ func (p *Pool) findGap(n int) bool {
 	}
 }
 
-// clearGap reports whether a new frame of n bytes can be stored in the memory after slot s. To make
-// room, it takes released slots after s out of the ring.
+// clearGap makes room for n bytes directly after the frame in slot s. To make room, it removes
+// released frames that follow in memory. It reports whether there is then enough room and a free
+// slot.
 func (p *Pool) clearGap(s *slot, n int) bool {
 	for p.free == nil || n > p.gapEnd(s)-s.end() {
 		if !s.next.released() {
@@ -242,7 +245,8 @@ func (p *Pool) Take() Slice {
 	return frame
 }
 
-// takeSlot stores the frame that is being written in a free slot and returns a Slice for that slot.
+// takeSlot takes a free slot for the frame that is being written, and returns a Slice with that
+// slot.
 func (p *Pool) takeSlot() Slice {
 	s, before := p.free, p.prev
 	after := before.next
@@ -299,8 +303,10 @@ func (p *Pool) aside(b []byte, n int) []byte {
 	return b
 }
 
-// Truncate shortens the frame to n bytes. It panics if the frame is shorter. Truncate(0) also drops
-// a frame on the heap, so that the next byte begins a frame in the Pool's memory, if there is room.
+// Truncate shortens the frame to n bytes. It panics if the frame is shorter than n.
+//
+// The frame is on the heap if the Pool's memory had no room for it. After Truncate(0), the frame no
+// longer uses the heap: its next byte is in the Pool's memory, if there is room.
 func (p *Pool) Truncate(n int) {
 	p.frame.Truncate(n)
 	if n == 0 && p.allocated() {

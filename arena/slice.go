@@ -46,8 +46,8 @@ type slot struct {
 	//	end() ≤ next.from
 }
 
-// never is the value of slot.due for a frame on the heap. It is the latest possible time, so
-// Promote never copies such a frame again.
+// never is the latest possible time. A frame that is already on the heap has slot.due = never, so
+// that Promote does not copy the frame.
 const never = math.MaxInt64
 
 // released reports whether the owner has released the frame.
@@ -56,7 +56,7 @@ func (s *slot) released() bool { return s.state.Load() != s.gen }
 // end returns the offset of the frame's end in the Pool's memory.
 func (s *slot) end() int { return int(s.from) + len(s.data) }
 
-// onHeap returns a Slice of data, which must have no other owner.
+// onHeap returns a Slice that owns data. data is on the heap and must not have another owner.
 func onHeap(data []byte) Slice {
 	if len(data) == 0 {
 		return Slice{}

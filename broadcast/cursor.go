@@ -119,9 +119,9 @@ func (r *Ring) Cursor(opts ...CursorOption) *Cursor {
 	return c
 }
 
-// canRead reports whether the frame that c would take next has a number less than upto. Usually
-// this is c's next frame. If c waits for a keyframe or has lost its next frame, it is the newest
-// keyframe. r.mu is held.
+// canRead reports whether c's next Take may return a frame with a number less than upto. Usually
+// Take begins with frame c.next. If c waits for a keyframe or has lost the frame c.next, Take
+// begins with the newest keyframe. r.mu is held.
 func (c *Cursor) canRead(upto int64) bool {
 	r := c.ring
 	if c.joining || c.stuck() != NotMissed {
@@ -147,9 +147,11 @@ func (c *Cursor) stuck() Reason {
 // next frame. r.mu is held.
 func (c *Cursor) behind() bool { return c.ring.keyOK && c.ring.key > c.next }
 
-// late returns the Reason for which c must move to the newest keyframe: LagBytes, LagFrames or
-// LagTime if c lags more than its option of that kind allows, or NotMissed if it does not. The ring
-// must still keep c's next frame. r.mu is held.
+// late checks whether c lags more than an option of c allows. If it does, c must move to the newest
+// keyframe, and late returns the Reason: LagBytes (for MaxLagBytes), LagFrames (for MaxLagFrames)
+// or LagTime (for MaxLagTime). Otherwise late returns NotMissed.
+//
+// The ring must still contain c's next frame. r.mu is held.
 func (c *Cursor) late(now int64) Reason {
 	r, o := c.ring, &c.opts
 	switch {
@@ -209,9 +211,9 @@ func (c *Cursor) lose(next, off int64, why Reason) {
 	c.moveTo(next, off)
 }
 
-// note stores why c's next frame is lost and when that frame was published. It does nothing if c
-// already has a loss to report. It must be called before the frame's record is removed. r.mu is
-// held.
+// note records that c has lost its next frame: the reason, and the time when the frame was
+// published. If c has an earlier loss to report, note does nothing. The ring must still contain the
+// record of the lost frame. r.mu is held.
 func (c *Cursor) note(why Reason) {
 	if c.missed.Why == NotMissed {
 		c.missed.Why = why
@@ -365,9 +367,11 @@ type Lag struct {
 	Time   time.Duration // time since the publication of the first frame not taken, even a lost one
 }
 
-// Lag returns how much of the stream c has not taken yet. Lost frames count until Take reports
-// them. The lag of a reader that takes nothing therefore keeps growing, even though the ring moves
-// its cursor (see [Stats]). A cursor that waits for its first keyframe has no lag.
+// Lag returns how much of the stream c has not taken yet. Frames that c has lost are part of the
+// lag until Take reports the loss. If a reader takes nothing, the lag keeps growing, even though
+// the ring moves the cursor past lost frames (see [Stats]).
+//
+// A cursor that waits for its first keyframe has no lag.
 func (c *Cursor) Lag() Lag {
 	r := c.ring
 	r.mu.Lock()
@@ -396,8 +400,8 @@ func (c *Cursor) Close() {
 	}
 }
 
-// end closes c. It returns the Watcher that Next waits for, or nil if there is none or c was
-// already closed.
+// end closes c and returns c's Watcher, on which a call of Next may be waiting. The caller must
+// wake the Watcher. end returns nil if c has no Watcher or was already closed.
 func (c *Cursor) end() (news *Watcher) {
 	r := c.ring
 	r.mu.Lock()

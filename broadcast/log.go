@@ -41,7 +41,7 @@ type byteLog struct {
 // the first 256 frames (firstRecords).
 const firstSegments = firstRecords / segmentPieces
 
-// at returns a pointer to the place of segment i in the queue. Segment 0 is the oldest one in the
+// at returns a pointer to the log's entry for segment i. Segment 0 is the oldest segment in the
 // log.
 func (l *byteLog) at(i int) **segment {
 	i += l.first
@@ -86,8 +86,8 @@ func (l *byteLog) append(p *millrace.Chain) (firstPiece, lastPiece uint32) {
 	return first, l.pieces
 }
 
-// here returns the range of pieces of memory for a frame without bytes, which contains only the
-// log's last piece.
+// here returns the range of pieces of memory for a frame without bytes: the number of the log's
+// last piece, and the number after it.
 func (l *byteLog) here() (firstPiece, lastPiece uint32) { return l.pieces - 1, l.pieces }
 
 // bytesOf returns the total length of p's first pieces. The argument pieces is their number.

@@ -11,15 +11,16 @@ const (
 	// defaultMaxFrames is the default of MaxFrames, the maximum number of frames in a ring. Most
 	// streams reach the maximum number of bytes (MaxBytes) first.
 	//
-	// Even a still image with one video frame a second stays below the limit. By default, x264
-	// makes every 250th frame a keyframe, which is one keyframe in 250 seconds. In 250 seconds
-	// there are about 12,000 audio frames, with 4 MB in total.
+	// The limit is larger than the usual number of frames from one keyframe to the next. An extreme
+	// case is a still image, as video with one frame a second. By default, x264 makes every 250th
+	// frame a keyframe, so a keyframe comes every 250 seconds. In that time there are 250 video
+	// frames and about 12,000 audio frames (4 MB).
 	defaultMaxFrames = 16384
 	// The number of contiguous pieces of memory in a ring is limited. MaxBytes allows one piece for
 	// every pieceBytes bytes. Usually a ring has fewer pieces, because they are larger.
 	pieceBytes = 1 << 10
-	// maxBytePieces is the largest number of contiguous pieces of memory that is derived from
-	// MaxBytes. It keeps the list of pieces below 12 MiB, even if MaxBytes is set to a huge value.
+	// maxBytePieces is the maximum number of pieces of memory that MaxBytes allows in a ring. It
+	// keeps the list of pieces below 12 MiB, even if MaxBytes is huge.
 	maxBytePieces = 1 << 18
 
 	// maxRoom is the maximum of MaxFrames. A ring with that many frames needs 640 MiB for the
@@ -35,8 +36,9 @@ const (
 	// defaultBatchBytes is about as much as a socket buffer takes at a time. The rest of a larger
 	// batch would only wait in user space.
 	defaultBatchBytes = 256 << 10
-	// defaultBatchPieces is far below the limit of one writev (1024 on Linux and macOS). 64 pieces
-	// of 4 KiB are defaultBatchBytes.
+	// defaultBatchPieces is the default limit of the number of pieces of memory in a batch. 64
+	// pieces of 4 KiB are defaultBatchBytes. One writev accepts many more pieces (1024 on Linux and
+	// macOS).
 	defaultBatchPieces = 64
 )
 

@@ -27,14 +27,15 @@ type Stats struct {
 	// frames. New readers must then wait for the next keyframe.
 	GroupsCut uint64
 
-	// Lost counts the frames that cursors lost, by Reason. A cursor loses frames when it skips
-	// them: it moves to the newest keyframe or, in a closed ring, to the end. Moves is the number
-	// of such moves.
+	// Lost counts, by Reason, the frames that cursors have skipped. To skip frames, a cursor moves
+	// to the newest keyframe or, in a closed ring, to the end. Moves is the number of these moves.
 	//
-	// A move is counted when it happens, and the reader's next batch reports it as Batch.Missed.
-	// Usually, a cursor moves when its reader calls Take. If the reader does not call Take, the
-	// cursor moves when a keyframe is published or the ring is closed. It then moves only if it has
-	// lost its next frame or exceeds its allowance (MaxLagBytes, MaxLagFrames or MaxLagTime).
+	// A cursor moves if its next frame is not in the ring, or if it exceeds its allowance
+	// (MaxLagBytes, MaxLagFrames or MaxLagTime). Usually, it moves when its reader calls Take. If
+	// the reader does not call Take, the cursor moves when a keyframe is published or the ring is
+	// closed.
+	//
+	// A move is counted when it happens. The reader's next batch reports it as Batch.Missed.
 	Lost [reasons]struct{ Moves, Frames, Bytes uint64 }
 }
 

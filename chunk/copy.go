@@ -20,14 +20,14 @@ import (
 )
 
 const (
-	// copyBlock is the size of reads and writes if the kernel cannot move the bytes. A system call
-	// then costs less than copying its bytes, and the bytes stay in the processor's caches between
-	// read and write.
+	// copyBlock is the size of reads and writes if the kernel cannot move the bytes. For a block of
+	// this size, a system call costs less than copying the bytes. The block also stays in the
+	// processor's caches between its read and its write.
 	copyBlock = 32 << 10
 
 	// fileStep is the number of bytes that Copy copies from file to file before it checks its
-	// context. Without shared blocks, a file system needs some ten milliseconds for that many
-	// bytes.
+	// context. A file system that copies the bytes, instead of sharing disk blocks between the
+	// files, needs some ten milliseconds for that many bytes.
 	fileStep = 16 << 20
 
 	// kernelSplices reports whether the standard library uses splice for connections and
@@ -114,7 +114,8 @@ type copying struct {
 	waits  interruption
 }
 
-// to copies src to a dst that is not a response.
+// to copies the bytes of src to dst, which is not an HTTP response. For an HTTP response, Copy
+// calls toResponse instead.
 func (c *copying) to(dst io.Writer, src io.Reader) error {
 	switch dst := dst.(type) {
 	case *net.TCPConn:
@@ -144,16 +145,18 @@ func (c *copying) to(dst io.Writer, src io.Reader) error {
 	return c.blocks(dst, src)
 }
 
-// wayBetween returns a pointer to the counter in c.report for a copy from src to dst with io.Copy:
-// Sendfile or Splice. If the kernel does not move the bytes in that copy, wayBetween returns nil.
-// It also returns nil for a regular file that is copied to a TCP connection or to a file, because
-// Copy does not use io.Copy for those.
+// wayBetween returns the counter for the bytes that io.Copy(dst, src) moves in the kernel: a
+// pointer to c.report.Sendfile or c.report.Splice. It returns nil in two cases, in which Copy does
+// not use io.Copy:
+//
+//   - The kernel would not move the bytes.
+//   - src is a regular file, and dst is a TCP connection or a file.
 func (c *copying) wayBetween(dst io.Writer, src io.Reader) *int64 {
 	inner, limit := unlimited(src)
 	_, toUnix := dst.(*net.UnixConn)
-	// If src is an io.LimitedReader, limit is the number of bytes that are left. To let the kernel
-	// send to a Unix socket, io.Copy needs the method WriteTo of src, and an io.LimitedReader does
-	// not have it.
+	// io.Copy needs the method WriteTo of src to let the kernel send to a Unix socket. An
+	// io.LimitedReader does not have this method, so the kernel cannot send then. If src is not an
+	// io.LimitedReader, limit is math.MaxInt64.
 	toUnix = toUnix && limit == math.MaxInt64
 	switch src := inner.(type) {
 	case *os.File:
@@ -191,9 +194,9 @@ func isStream(conn any) bool {
 	return addr != nil && addr.Network() == "unix"
 }
 
-// kernelOnly reports whether x is a connection or a file. The WriteTo and ReadFrom methods of these
-// types allocate a buffer if the kernel cannot move the bytes, so Copy does not call the methods
-// then.
+// kernelOnly reports whether x is a TCP or Unix connection, or a file. Copy calls the methods
+// WriteTo and ReadFrom of these types only if the kernel can move the bytes. Otherwise the methods
+// would allocate a buffer.
 func kernelOnly(x any) bool {
 	switch x.(type) {
 	case *net.TCPConn, *net.UnixConn, *os.File:
@@ -235,8 +238,9 @@ func (f *countedFile) Read(p []byte) (int, error) {
 
 func (f *countedFile) SyscallConn() (syscall.RawConn, error) { return f.file.SyscallConn() }
 
-// sendFile sends the file c.file with rf's ReadFrom, from its current position to its end. If src
-// is an io.LimitedReader, sendFile sends at most as many bytes as that limit.
+// sendFile sends the file c.file to rf, from the file's current position to its end. src is the
+// file, or an io.LimitedReader around the file. The limit of an io.LimitedReader is the maximum
+// number of bytes to send.
 func (c *copying) sendFile(rf io.ReaderFrom, src io.Reader) error {
 	counted := countedFile{file: c.file}
 	limited := io.LimitedReader{R: &counted, N: math.MaxInt64}
@@ -483,9 +487,12 @@ func (i *interruption) setDeadlines(read, write time.Time) {
 	}
 }
 
-// stop ends the effect of the context on Copy, and removes the deadlines that were set when the
-// context ended. If a response is incomplete, its write deadline stays. Otherwise net/http could
-// end the body as if it were complete.
+// stop ends the effect of the context on Copy. If the context has ended, stop removes the deadlines
+// that were set at that time.
+//
+// complete says whether Copy has copied everything. If it has not, and dst is a response, the
+// deadline for writing stays. Without the deadline, net/http could end the incomplete body as if it
+// were complete.
 func (i *interruption) stop(complete bool) {
 	if i.unhook == nil || i.unhook() {
 		return

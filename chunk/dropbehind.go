@@ -9,14 +9,15 @@ const (
 	// A response drops the sent part of a file from the page cache after every dropStep bytes.
 	dropStep = 8 << 20
 
-	// dropLag is the number of bytes sent last that stay in the page cache, because the socket's
-	// send buffer may still use their pages. On Linux, that buffer holds up to 4 MiB by default
+	// The last dropLag bytes that were sent stay in the page cache, because the socket's send
+	// buffer may still use their pages. On Linux, the send buffer holds up to 4 MiB by default
 	// (net.ipv4.tcp_wmem).
 	dropLag = 8 << 20
 )
 
-// A dropper drops sent files from the page cache. It does not drop a file while another response
-// with DropBehind sends the file.
+// A dropper removes sent bytes of files from the page cache, for responses with the option
+// DropBehind. While two or more of these responses send the same file, the dropper removes nothing
+// of the file, because another response may still need the bytes.
 type dropper struct {
 	mu      sync.Mutex
 	sending map[fileVersion]int // number of responses with DropBehind that send the file

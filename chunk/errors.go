@@ -12,8 +12,8 @@ var (
 	// ErrTooLong is the Err of a [RecordError] for a record that is longer than [MaxRecord] allows.
 	ErrTooLong = errors.New("chunk: record is longer than the limit")
 
-	// ErrNoRecord is the Err of a [RecordError] if the [Cutter] reports that no record can begin
-	// like this one.
+	// ErrNoRecord is the Err of a [RecordError] if the bytes at the start of the record cannot be
+	// the start of any record. The [Cutter] decides this.
 	ErrNoRecord = errors.New("chunk: not a record")
 
 	errBroken = errors.New("chunk: the source or the Cutter has panicked")

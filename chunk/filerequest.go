@@ -70,8 +70,8 @@ func (f *servedFile) Read(p []byte) (int, error) {
 	return f.countedFile.Read(p)
 }
 
-// SyscallConn returns the file's connection to the operating system, with which the kernel's
-// sendfile reads the file.
+// SyscallConn gives access to the file's descriptor, so that the kernel can send the file
+// (sendfile).
 func (f *servedFile) SyscallConn() (syscall.RawConn, error) {
 	f.moved = true
 	return f.countedFile.SyscallConn()

@@ -80,10 +80,13 @@ func (jsonValues) cut(w *scan) (end int) {
 
 func (jsonValues) whole(w *scan) bool { return w.state == 0 || w.state == jsonScalar }
 
-// beginValue processes the byte p[i] between two JSON values: a space, or the first byte of the
-// next value. It returns the position of the next byte to process, and the scan's new state. A byte
-// that begins no string, array or object begins a scalar, such as a number. This is so even for a
-// closing bracket.
+// beginValue processes p[i], a byte between two JSON values. It returns the position of the next
+// byte to process, and the new state of the scan:
+//
+//   - After a space, the state is still 0, between two values.
+//   - After the first byte of a string, array or object, the state is inside that value.
+//   - Any other byte, even a closing bracket, is treated as the start of a scalar, such as a
+//     number.
 func beginValue(p []byte, i int) (next, state int) {
 	switch jsonTop[p[i]] {
 	case isSpace:
@@ -96,9 +99,12 @@ func beginValue(p []byte, i int) (next, state int) {
 	return i, jsonScalar
 }
 
-// endValue scans the rest of a JSON value from p[i], which is within brackets or in a string. It
-// returns the position after the value's end, or len(p) if the end is not in p, and the scan's new
-// state. It does not check that brackets match.
+// endValue scans the rest of a JSON string, array or object from p[i]. state is the state of the
+// scan before p[i]: the number of open brackets, and whether p[i] is in a string. endValue does not
+// check that brackets match.
+//
+// endValue returns the position after the end of the value and the state there. If the value does
+// not end in p, the position is len(p).
 func endValue(p []byte, i, state int) (next, after int) {
 	open, inString := state&^jsonModes, state&jsonModes != jsonPlain
 	if state&jsonModes == jsonEscaped {

@@ -49,8 +49,9 @@ func olderBySeconds(a, b os.FileInfo) bool {
 	return a.ModTime().Truncate(time.Second).Before(b.ModTime().Truncate(time.Second))
 }
 
-// choose returns the encodings that have at least the client's weight for identity, in the order of
-// their weights. plain reports whether the client accepts identity.
+// choose returns the encodings that the client accepts and does not like less than a response
+// without encoding (identity). The encoding with the highest weight comes first. plain reports
+// whether the client accepts a response without encoding.
 func choose(accept acceptance, from []encoding) (wanted []encoding, plain bool) {
 	if accept.absent {
 		return nil, true

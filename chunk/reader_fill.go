@@ -63,8 +63,8 @@ func (r *Reader) retune() {
 // larger block if the block is full.
 //
 // If the incomplete record already has the maximum length (r.limit), target returns the single byte
-// r.probe instead. If the source has another byte, the record is too long, or that byte shows that
-// the record has ended.
+// r.probe instead. If the source has no more bytes, r.probe stays unused. If it has one, the method
+// overrun checks whether the record ended before that byte. If it did not, the record is too long.
 func (r *Reader) target() []byte {
 	f := &r.filling
 	if f.start == f.end {
@@ -94,7 +94,8 @@ func (r *Reader) blockFor(have, need int) int {
 	return min(size, r.limit)
 }
 
-// arrived processes the result of a Read into p.
+// arrived is called after a Read of the source has returned n bytes in p, and err. It stores the
+// error, and puts whole records that have arrived into the queue for Next.
 func (r *Reader) arrived(p []byte, n int, err error) {
 	f := &r.filling
 	if r.empty++; n > 0 || err != nil {
@@ -154,7 +155,9 @@ func isTimeout(err error) bool {
 	return errors.As(err, &t) && t.Timeout()
 }
 
-// cut returns the length of the next chunk, or 0 if no whole record has arrived.
+// cut returns the length of the next chunk, which consists of whole records that have arrived. It
+// returns 0 if there is no such chunk yet. If the next record is invalid or too long, cut sets
+// r.finalErr and returns 0.
 func (r *Reader) cut() int {
 	f := &r.filling
 	have := f.end - f.start
@@ -263,9 +266,9 @@ func (r *Reader) copyOut() bool {
 // Invariants:
 //
 //	0 ≤ start ≤ end ≤ len(buf)
-//	buf[start:end] has arrived, begins where a record begins and is not in a chunk yet
+//	buf[start:end] are the bytes that have arrived and no chunk contains; buf[start] begins a record
 //	buf == nil: there is no block
-//	buf != nil: buf is the start of the block's memory; buf[end:] is for the source to write to
+//	buf != nil: buf is the memory of the block; the source writes to buf[end:]
 type filling struct {
 	block      millrace.Draft
 	buf        []byte

@@ -10,17 +10,17 @@ import (
 // itself.
 const maxWrappers = 32
 
-// bodyHead holds the headers that describe the body. A middleware that changes them changes the
-// body as well.
+// bodyHead holds the headers that describe the body. With a bodyHead, unwrapBody detects a
+// middleware that changes these headers and therefore also the body.
 type bodyHead struct{ length, encoding string }
 
 func headOf(h http.Header) bodyHead {
 	return bodyHead{h.Get("Content-Length"), h.Get("Content-Encoding")}
 }
 
-// encodes reports whether h shows that a middleware will encode the body. It checks Vary as well,
-// because a middleware that compresses sets Vary before the handler runs, for the caches, even if
-// it will not compress the body.
+// encodes reports whether the headers h of a response show that a middleware may encode the body.
+// It checks Content-Encoding and Vary. A middleware that can compress sets Vary before the handler
+// runs, even if it then does not compress this body.
 func encodes(h http.Header) bool {
 	if len(h["Content-Encoding"]) > 0 {
 		return true
@@ -54,12 +54,12 @@ type bodyReader interface {
 	io.ReaderFrom
 }
 
-// unwrapBody returns a response with the method ReadFrom, for sending the body: w, or a response
-// that w wraps. It returns nil if there is no such response.
+// unwrapBody returns the response to send the body to with ReadFrom: w, or a response that w wraps.
+// It returns nil if no response has the method ReadFrom.
 //
-// If it finds a wrapped response, unwrapBody first makes w write the header. It returns nil if w
-// then changes the headers that describe the body, because w may change the body as well. head
-// holds the values of these headers that the handler has set.
+// Before it returns a wrapped response, unwrapBody makes w write the header. head holds the
+// handler's values of the headers that describe the body. If w changes these values, unwrapBody
+// returns nil, because w may change the body as well.
 func unwrapBody(w http.ResponseWriter, head bodyHead) io.ReaderFrom {
 	inner, ok := within[bodyReader](w)
 	if !ok || http.ResponseWriter(inner) != w && !passes(w, inner, head) {
@@ -69,8 +69,7 @@ func unwrapBody(w http.ResponseWriter, head bodyHead) io.ReaderFrom {
 }
 
 // passes makes w write the header to inner, the response that w wraps. It reports whether w has
-// passed the headers that describe the body unchanged. head holds the values of these headers that
-// the handler has set.
+// kept the handler's values of the headers that describe the body. head holds the handler's values.
 func passes(w, inner http.ResponseWriter, head bodyHead) bool {
 	_, err := w.Write(nil) // many wrappers write the header with the first Write
 	return err == nil && headOf(w.Header()) == head && headOf(inner.Header()) == head

@@ -14,7 +14,8 @@ type sample struct {
 	moved      int64         // bytes that were processed
 	waited     int64         // number of times that Acquire had to wait
 	starved    int64         // number of times that a Reader's Next waited for its source
-	// Number of times that a Reader stopped reading because Depth chunks were waiting for Next.
+	// Number of times that a Reader stopped reading because its queue of chunks for Next was full.
+	// The queue holds as many chunks as the option Depth says.
 	stuffed int64
 }
 
@@ -75,9 +76,9 @@ const (
 	sureEnough    = 0.025 // largest standard error of the speed, relative to the speed
 	leastPatience = 16    // windows of rest after all rules were tried; doubled each time
 	mostPatience  = 1 << 12
-	// When the Tuner has tried all rules in tunerRules, it pauses. If the load changes during the
-	// pause, the pause ends early: at most 1/changePatience of the length of the next pause
-	// remains.
+	// The Tuner pauses after it has tried all rules in tunerRules. If the load changes during the
+	// pause, the Tuner shortens the rest of the pause. The rest is then at most the length of the
+	// next pause, divided by changePatience.
 	changePatience = 32
 	leastBusyDepth = 2 // keeps both a source and a worker busy
 )
@@ -123,8 +124,8 @@ func growsLess(now, before *measure, _ float64) bool {
 	return now.growth <= max(mostGrowth, 0.75*before.growth)
 }
 
-// isOther reports whether the load of the process differs between m and an earlier measure of the
-// same Setting. before is the earlier measure.
+// isOther reports whether the load of the process has changed since an earlier measure. before is
+// the earlier measure, with the same Setting (workers, chunk size and depth).
 func (m *measure) isOther(before *measure) bool {
 	chance := 2 * certainty * math.Hypot(m.spread, before.spread)
 	return math.Abs(m.speed-before.speed) > max(otherSpeed*before.speed, chance) ||
@@ -268,10 +269,13 @@ func (t *tuning) look(m *measure) (why string) {
 	return ""
 }
 
-// try makes the change of the Setting that rule k of tunerRules describes, and reports whether it
-// did. It changes nothing if m does not meet the rule's condition, if the rule's change was undone
-// since the last pause of the Tuner, or if the Tuner's limits or the memory do not allow the
-// change.
+// try makes the change of the Setting that rule k of tunerRules describes. It returns false, and
+// changes nothing, in these cases:
+//
+//   - m does not meet the rule's condition.
+//   - The rule's change was tried and undone, and the Tuner has not paused since. It pauses after
+//     it has tried all rules.
+//   - The limits of the Tuner, or the memory, do not allow the change.
 func (t *tuning) try(k int, m *measure) bool {
 	if t.barred[k] || !tunerRules[k].asks(m) {
 		return false

@@ -133,8 +133,10 @@ func NewDecoder(r *millrace.Reader, f Format, opts ...Option) *Decoder {
 // Frames that arrived in one block become one piece.
 //
 // The error is io.EOF if the stream ends between two frames, and io.ErrUnexpectedEOF if it ends
-// inside one. If Next returns an error, dst is unchanged. Next panics if the Format is a Sealed,
-// because NextInto must decrypt the frames.
+// inside one. If Next returns an error, dst is unchanged.
+//
+// Next panics if the Format is a [Sealed], which has encrypted frames. Call NextInto instead, which
+// decrypts them.
 func (d *Decoder) Next(dst *millrace.Chain) (Header, error) {
 	if d.sealed != nil {
 		panic("frame: Next of a sealed format; it has NextInto")

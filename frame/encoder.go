@@ -64,7 +64,7 @@ func (e *Encoder) Assemble(buf arena.Buffer, h Header,
 	return buf.Take(), nil
 }
 
-// build encodes the header of h into e.head.
+// build encodes h into e.head, in the format of the stream.
 func (e *Encoder) build(h Header) error {
 	head, err := e.f.AppendHeader(e.head[:0], h)
 	if err != nil {

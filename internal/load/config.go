@@ -22,8 +22,8 @@ const (
 // DialFunc opens a connection, like the DialContext method of net.Dialer.
 type DialFunc func(ctx context.Context, network, address string) (net.Conn, error)
 
-// Config describes a load test. The zero value of a field means its default, except for URL (or
-// Protocol) and Streams (or Names).
+// Config describes a load test. URL or Protocol must be set, and Streams or Names. For every other
+// field, the zero value means its default.
 type Config struct {
 	// URL is the server's URL, such as http://127.0.0.1:8080. The streams are under /live/ there.
 	// If the host is not this machine, Check returns an error unless AllowRemote is set.
@@ -33,8 +33,8 @@ type Config struct {
 	// Ending is appended to a stream's name in the URL, for servers that expect /live/NAME.flv.
 	Ending string
 
-	// Names are the names of the streams. If Names is empty, there are Streams streams with the
-	// names load-0, load-1, and so on.
+	// Names are the names of the streams. If Names is empty, the names are load-0, load-1, and so
+	// on, and the field Streams is the number of streams.
 	Names   []string
 	Streams int
 	// NoPublish is for streams that another program publishes. Lost frames and latency are then

@@ -63,9 +63,10 @@ var (
 )
 
 // reasons returns an error with the most frequent reason why connections ended. ended maps each
-// reason to the number of connections. If the reason is that the server refused the request,
-// reasons adds the explanation of the HTTP status code. meaning maps status codes to their
-// explanations. If no connection has ended, the error is meaning[""].
+// reason to its number of connections. If no connection has ended, the error is meaning[""].
+//
+// If the server refused the requests, the reason contains an HTTP status code. reasons then adds
+// the code's explanation, if the map meaning has one.
 func reasons(ended map[string]int, meaning map[string]string) error {
 	best, most := "", 0
 	for why, n := range ended {

@@ -28,8 +28,8 @@ type httpFLV struct {
 	dial   DialFunc
 }
 
-// HTTPFLV returns the default Protocol. A program that replaces only publishing, or only watching,
-// can call it from its own Protocol for the other half.
+// HTTPFLV returns the default Protocol, which publishes and watches FLV streams over HTTP. A
+// program with another Protocol can use the default Protocol's Publish or Watch.
 func HTTPFLV(cfg Config) Protocol { return newHTTPFLV(cfg.WithDefaults()) }
 
 func newHTTPFLV(cfg Config) *httpFLV {
@@ -114,7 +114,8 @@ const (
 	// expectTime is how long a publisher waits for a 100 Continue before it sends the body. A
 	// server that does not support Expect sends none.
 	expectTime = time.Second
-	// endTime is how long the end of the body and the server's response may take.
+	// endTime is the time that a publisher has after its context ends, to send the end of the body
+	// and to receive the server's response.
 	endTime = 3 * time.Second
 	// answerTime is how long a publisher waits, after a connection error, for a response that
 	// explains the error.

@@ -10,8 +10,8 @@ type marker struct {
 	sent int64 // wall clock time in ns, so that another process on this machine can use it
 }
 
-// magic is a UUID in the payload of each tag that this package sends with a number. The tag's
-// number and time of sending come after it.
+// magic is a UUID that begins a marker. A marker contains the number of a tag and the time of
+// sending. It is in the payload of each tag that has a number.
 const magic = "\x8dMillrace\xa7load\xc3\x91"
 
 const (
@@ -20,10 +20,11 @@ const (
 	sentDigits   = 10
 	markerLen    = len(magic) + streamDigits + seqDigits + sentDigits
 
-	// The offset of the marker, which contains a tag's number and time of sending, in the tag's
-	// payload. In audio, the marker comes after an AAC header of two bytes. In video, it comes
-	// after an AVC header of five bytes, a length of four bytes, and the three bytes that begin an
-	// SEI message.
+	// The offset of the marker in the payload of an audio or video tag. The marker contains the
+	// tag's number and time of sending.
+	//
+	// An audio marker comes after an AAC header of two bytes. A video marker comes after an AVC
+	// header of five bytes, a length of four bytes, and the three bytes that begin an SEI message.
 	audioMarkerAt = 2
 	videoMarkerAt = 5 + 4 + 3
 )

@@ -83,14 +83,15 @@ func (v *viewer) closeGap() {
 	}
 }
 
-// number looks for lost and repeated tags by the number of each tag. It also measures how old the
-// tag is when it arrives.
+// number counts lost and repeated tags, which it finds by the tag's number, m.seq. It also measures
+// the latency of the tag: its age when it arrives.
 //
-//   - Tags before the first keyframe are ignored, because a server may hold back video until then,
-//     but send audio.
+//   - Tags before the first keyframe are ignored, because a server may hold back video until the
+//     keyframe, but send audio.
 //   - Tags that were sent before the load test began are ignored, because a server may still send
-//     the stream of an earlier test, with other numbers. If another program publishes
-//     (Config.NoPublish), they are not ignored.
+//     the stream of an earlier test, with other numbers.
+//   - If another program publishes (Config.NoPublish), tags from before the load test are not
+//     ignored, because that program may have started earlier.
 //   - The age of tags that were sent before the viewer joined is not measured, because the server
 //     replays them.
 func (v *viewer) number(m marker, a *Arrival) {

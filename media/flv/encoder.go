@@ -48,7 +48,8 @@ func (e *Encoder) Append(dst *millrace.Chain, t Type, timestamp uint32, body *mi
 }
 
 // Retime appends the tag in src to dst, with another timestamp. It borrows src, which must be one
-// whole tag, as Next appends it; otherwise Retime panics. It copies 11 bytes and shares the rest.
+// whole tag, such as Decoder.Next appends to a Chain. If src is not one whole tag, Retime panics.
+// Retime copies the 11 bytes of the tag's header. dst and src share the other bytes.
 func (e *Encoder) Retime(dst, src *millrace.Chain, timestamp uint32) {
 	var head [tagHeaderSize]byte
 	if src.CopyTo(head[:]) < len(head) {

@@ -29,13 +29,18 @@ const (
 )
 
 // exHeader parses the start of an audio or video tag of enhanced RTMP: the ModEx extensions, the
-// multitrack header and the codec's FourCC. p is the tag's data after the first byte. kind is the
-// packet type in the first byte. tracks is the packet type that marks a tag with a multitrack
-// header.
+// multitrack header and the codec's FourCC. The arguments are:
 //
-// exHeader returns the packet type of the media in the tag, the codec, and the offset of the
-// codec's bytes in the tag's data. If each track has its own codec, codec is 0. If p is too short
-// or invalid, ok is false.
+//   - p: the tag's data after the first byte.
+//   - kind: the packet type in the first byte.
+//   - tracks: the packet type of tags with a multitrack header.
+//
+// The results are:
+//
+//   - packet: the packet type of the media, which follows the extensions and the multitrack header.
+//   - codec: the codec, or 0 if each track has a separate codec.
+//   - at: the offset of the codec's bytes in the tag's data; p begins at offset 1.
+//   - ok: false if p is too short or invalid.
 func (t *Tag) exHeader(p []byte, kind, tracks byte) (packet byte, codec Codec, at int, ok bool) {
 	at = 1
 	for kind == exModEx {

@@ -16,8 +16,8 @@ const (
 	flagVideo = 1 << 0
 	flagAudio = 1 << 2
 
-	// maxHeader is the maximum size of a header. Version 1 has 9 bytes. The Decoder skips the rest
-	// of a longer header.
+	// maxHeader is the maximum size of a header in bytes. In FLV version 1, a header has 9 bytes.
+	// If a header has more than 9 bytes, the Decoder skips the others.
 	maxHeader = 1 << 10
 )
 

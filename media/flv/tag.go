@@ -178,7 +178,8 @@ func (t *Tag) parseAudio(p []byte) {
 	}
 }
 
-// setPacket sets the packet, the codec, and the offset of the codec's bytes in the data.
+// setPacket sets the Packet, Codec and Payload of the tag. at is the offset of the codec's bytes
+// after the tag's header.
 func (t *Tag) setPacket(p Packet, c Codec, at int) {
 	t.Packet, t.Codec, t.Payload = p, c, tagHeaderSize+at
 }

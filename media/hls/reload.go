@@ -95,7 +95,8 @@ func (w *Window) Status(r Reload) Status {
 	if r.MSN == msn && r.Part >= 0 && r.Part < next {
 		return Ready
 	}
-	// ahead is the minimum number of parts that must still be completed, including the part r.Part.
+	// ahead is the minimum number of parts that the stream must still complete before it can answer
+	// the request r, including the requested part r.Part.
 	ahead := r.Part + 1
 	if r.MSN == msn {
 		ahead -= next

@@ -102,8 +102,8 @@ func compareSegments(prev, m *Media, r *report) {
 			}
 		}
 		// Compare the other tags only if the earlier playlist had the segment's URI or a part of
-		// it. Without these, some of the segment's tags may have been missing in the earlier
-		// playlist, and a discontinuity there may belong to the segment before it.
+		// the segment. Otherwise the earlier playlist may have had only some of the segment's tags,
+		// and a discontinuity at its end may have been for the previous segment.
 		if p.URI != "" || len(p.Parts) > 0 {
 			dated := !s.Date.IsZero() && !p.Date.IsZero() && !s.Date.Equal(p.Date)
 			if dated || s.Map != p.Map || s.Break != p.Break && msn != m.first() {
@@ -179,7 +179,8 @@ func compareHint(prev, m *Media, r *report) {
 	}
 }
 
-// variant has the checked attributes of the variant in a multivariant playlist.
+// variant is the variant in a multivariant playlist: the URI of its media playlist, and its
+// attribute BANDWIDTH.
 type variant struct {
 	uri       string
 	bandwidth uint64

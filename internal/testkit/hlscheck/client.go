@@ -51,8 +51,8 @@ const (
 	SegmentObject Kind = "segment"
 )
 
-// An Object is an initialization section, a part or a segment that a Client has received. Data is
-// valid until the function in Client.Object returns.
+// An Object is an initialization section, a part or a segment that a Client has received. The
+// Client passes it to its callback, Client.Object. Data is valid until the callback returns.
 type Object struct {
 	Kind  Kind
 	URI   string
@@ -339,7 +339,9 @@ func (f *follower) consumeParts(ctx context.Context, s *Segment) error {
 	return nil
 }
 
-// arrived records the latency of media that ends at the given offset from the start of s.
+// arrived records the latency of a part or segment: the time from the end of its media until now.
+// offset is the time from the start of the segment s to the end of the media. If s has no date,
+// arrived records nothing.
 func (f *follower) arrived(s *Segment, offset time.Duration) {
 	if !s.Date.IsZero() {
 		f.stats.Latency.add(time.Since(s.Date.Add(offset)))

@@ -294,8 +294,10 @@ func (m *Media) check(r *report) {
 }
 
 // checkParts checks the parts of a segment. toEnd is the time from the end of this segment to the
-// end of the last complete segment. trimmed means that the previous segment has no parts, so that
-// the first parts of this segment may have been removed.
+// end of the last complete segment.
+//
+// A server may remove the parts of old media, the oldest first. trimmed means that the previous
+// segment has no parts. The first parts of this segment may then have been removed, too.
 func (m *Media) checkParts(s *Segment, toEnd time.Duration, trimmed bool, r *report) {
 	if len(s.Parts) == 0 {
 		return

@@ -8,8 +8,9 @@ import (
 	"strings"
 )
 
-// listVar is the environment variable with the name of the file in which package need lists skipped
-// tests. It is the only variable of Millrace that tests inherit.
+// listVar is the name of an environment variable. The variable contains the name of the file for
+// the list of skipped tests (see package internal/testkit/need). Tests inherit no other variable of
+// Millrace.
 const listVar = "MILLRACE_NEEDS"
 
 // isolate makes the tests independent of the caller's environment. It unsets the variables of

@@ -24,8 +24,9 @@ var packages = map[string]string{
 	"valkey-server":           "valkey",
 }
 
-// Program returns the path of an installed program. It looks for the program name first, and then
-// for each of others. If none of these programs is installed, the test is skipped, or fails on CI.
+// Program returns the path of an installed program. name is the program to look for first, and
+// others are alternatives, in order. If none of these programs is installed, the test is skipped,
+// or fails on CI.
 func Program(t testing.TB, name string, others ...string) string {
 	t.Helper()
 	for _, n := range append([]string{name}, others...) {

@@ -160,7 +160,8 @@ func readRequest(r *bufio.Reader) (words []string, err error) {
 	return words, err
 }
 
-// readSize reads a line with the given kind and a number. It returns the number.
+// readSize reads a line of the Redis protocol, which begins with the byte kind, such as '*', and
+// then has a number. It returns the number.
 func readSize(r *bufio.Reader, kind byte) (int64, error) {
 	line, err := r.ReadString('\n')
 	if err != nil {

@@ -206,7 +206,8 @@ type link struct {
 	mute  [2]bool // drop the bytes of that direction
 }
 
-// begin restarts the byte counts of all rules on this connection. The caller holds the Proxy's mu.
+// begin makes the Proxy's current rules apply to this connection. A rule acts after a number of
+// bytes, and all rules count the bytes from 0 again. The caller holds the Proxy's mu.
 func (l *link) begin() {
 	l.marks = nil
 	for _, r := range l.p.rules {
@@ -307,9 +308,9 @@ func (l *link) arm(p []byte) {
 	}
 }
 
-// next returns the next rule to apply in a direction, and the number of bytes to forward before the
-// rule is applied. size is the number of bytes that have arrived. The returned number of bytes is
-// added to the byte counts of all rules for this direction.
+// next returns the next rule to apply in a direction, and n, the number of bytes to forward before
+// the rule is applied. size is the number of bytes that have arrived. next adds n to the byte
+// counts of the direction's rules.
 //
 // If no rule applies to the bytes that have arrived, next returns nil and size. If the direction is
 // muted (its bytes are dropped), next returns nil and 0.

@@ -18,7 +18,9 @@ type Unsteady struct {
 	Rand *rand.Rand
 }
 
-// Read reads the next portion of Rest into p. It may return no bytes, or ErrUnsteady.
+// Read reads the next bytes of the field Rest into p, in a portion of random size. At random, it
+// returns no bytes or the error ErrUnsteady. The caller can then call Read again. Read returns
+// io.EOF with the last bytes.
 func (u *Unsteady) Read(p []byte) (int, error) {
 	switch u.Rand.IntN(6) {
 	case 0:
@@ -43,8 +45,8 @@ type Loop struct {
 	at    int
 }
 
-// Read fills p with bytes. It continues where the previous Read stopped, and starts again at the
-// end of Bytes. It never fails.
+// Read fills p with the endless sequence of copies of Bytes. It continues after the last byte of
+// the previous Read. It never fails.
 func (l *Loop) Read(p []byte) (n int, err error) {
 	for n < len(p) {
 		m := copy(p[n:], l.Bytes[l.at:])
