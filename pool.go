@@ -210,15 +210,15 @@ func (p *Pool) put(b *block) {
 	}
 }
 
-// refuse counts the bytes of a released block that the Pool does not keep because of its idle
-// limit. When the counted bytes add up to a quarter of the limit, and to minTrimBytes or more,
-// refuse trims the Pool: it drops the blocks that have been idle since the previous trim.
+// refuse counts the bytes of a released block that the Pool does not keep, because the idle blocks
+// already reach the idle limit. When the counted bytes add up to a quarter of the limit, and to
+// minTrimBytes or more, refuse trims the Pool: it drops the blocks that have been idle since the
+// previous trim.
 //
-// If the Pool were trimmed more often, it would also drop blocks of sizes that are needed only now
-// and then.
-//
-// If the traffic changes, it takes two trims to drop blocks of sizes that are no longer needed. The
-// first trim keeps them, because they were in use since the trim before it.
+// Trims are not more frequent, because they would also drop blocks of sizes that are needed only
+// now and then. After a change of the traffic, the first trim keeps the blocks of sizes that are no
+// longer needed, because these blocks were in use since the previous trim. The second trim drops
+// them.
 func (p *Pool) refuse(size int64) {
 	most := max(p.idleLimit/4, minTrimBytes)
 	if p.refused.Add(size) < most || !p.trimming.TryLock() {

@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	// defaultSize is the buffer size of bufio.NewReader, so that Peek and ReadSlice have the same
-	// limit.
+	// defaultSize is the same as the default buffer size of package bufio. Peek and ReadSlice of a
+	// Reader therefore return as many bytes as in bufio.
 	defaultSize = 4096
 
 	// minSize is the minimum buffer size of bufio.NewReaderSize.
@@ -20,9 +20,10 @@ const (
 	firstBlock = 4 << 10
 	mostBlock  = 64 << 10
 
-	// The size of a block is chosen so that blockReads reads of average size fit into it. If the
-	// caller keeps parts of the blocks, keptReads reads should fit, because the caller must handle
-	// and send each block separately. Larger blocks would hold too much memory for a slow stream.
+	// A block has room for blockReads reads of average size. If the caller keeps parts of the
+	// blocks, a block has room for keptReads reads instead. Larger blocks then help, because the
+	// caller must handle and send each block separately. Even larger blocks would hold too much
+	// memory for a slow stream.
 	blockReads = 8
 	keptReads  = 16
 
@@ -67,15 +68,17 @@ var (
 // dropped without Release, the garbage collector frees it and its block, but the Pool counts the
 // block as in use forever.
 type Reader struct {
-	// A share is the right to use a block. The block returns to its Pool when all shares are
-	// released. Invariants:
+	// buf is the buffer: memory of the block blk. A share is a right to use a block. The block
+	// returns to its Pool when all shares are released. The fields of the Reader have these
+	// invariants:
 	//
 	//   - 0 ≤ r ≤ w ≤ len(buf)
-	//   - The next bytes to read are buf[r:w], then the bytes that wait in more.ahead, and then the
-	//     bytes that src returns.
+	//   - buf[r:w] is read first, then the bytes of more.ahead (a Chain of bytes that have
+	//     arrived), and then the bytes that src returns.
 	//   - If blk is nil, buf is nil. Otherwise buf is blk.buf[base : base+len(buf)].
-	//   - If blk is not nil, the Reader holds stock shares of blk, at least one. If parked is set,
-	//     it holds none, because it waits for its socket.
+	//   - stock is the number of the Reader's shares of blk. If blk is not nil, stock is at least
+	//     1. If parked is set (the Reader waits for its socket), the Reader has released these
+	//     shares.
 	//   - If lent is not set, only the Reader has shares of blk.
 	buf  []byte
 	r, w int
@@ -90,9 +93,9 @@ type Reader struct {
 	base   uint32
 	lent   bool // blk may be in use outside the Reader
 	window bool // buf is part of a Ref that the Reader did not fill: buf[w:] must not be written
-	// parked says that the Reader waits for the socket and holds no memory. It has released its
-	// shares of blk (its rights to use blk). If blk is still in use elsewhere after the wait, the
-	// Reader continues to fill blk.
+	// parked is set while the Reader waits for its socket without memory. For the wait, the Reader
+	// has released its shares of the block blk (its rights to use the block). If blk is still in
+	// use elsewhere after the wait, the Reader gets new shares and fills the rest of blk.
 	parked bool
 	token  token
 
@@ -301,9 +304,9 @@ func (b *Reader) ReadChain(dst *Chain, n int) error {
 func (b *Reader) give(dst *Chain, n int) {
 	off := b.base + uint32(b.r)
 	if b.window && b.r+n == b.w {
-		// The last bytes of a block that the Reader did not fill itself are moved. The Reader no
-		// longer needs the block, so dst gets all of the Reader's shares of the block (its rights
-		// to use it).
+		// These are the last bytes of buf, and buf is part of a Ref that was filled outside the
+		// Reader. The Reader does not need the block any more. It passes all of its shares of the
+		// block (its rights to use the block) to dst.
 		r := Ref{blk: b.blk, loan: loan{b.gen, b.stock}, span: span{off, uint32(n)}}
 		b.token.close()
 		b.forget()

@@ -86,7 +86,8 @@ func (b *Reader) Read(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// readDirect reads from src into p, which is the caller's memory. Nothing may be buffered.
+// readDirect reads from src into p, which is the caller's memory. It must be called only if no
+// bytes are buffered.
 func (b *Reader) readDirect(p []byte) (int, error) {
 	if b.sock != nil {
 		b.park()
@@ -269,9 +270,12 @@ func (b *Reader) ReadString(delim byte) (string, error) {
 	}
 }
 
-// WriteTo writes the buffered bytes and then the rest of the source to w, which borrows them. If
-// the source has a WriteTo or w has a ReadFrom, WriteTo uses it for the rest, so that the kernel
-// can move the bytes.
+// WriteTo writes the buffered bytes, and then the rest of the source, to w. w must not keep the
+// bytes after its Write returns.
+//
+// If the source has a method WriteTo, the Reader calls it for the rest of the source. Otherwise, if
+// w has a method ReadFrom, the Reader calls that method. With these methods, the kernel can move
+// the bytes.
 func (b *Reader) WriteTo(w io.Writer) (n int64, err error) {
 	b.lastByte, b.lastRuneSize = -1, -1
 	for {

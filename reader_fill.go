@@ -24,8 +24,9 @@ func (b *Reader) fill() error {
 // fillRange makes at least one byte available, or returns the error. It must be called only if
 // fewer than n bytes are buffered.
 //
-// If all bytes come from an io.Reader that is not a socket (see [Reader]), and n bytes fit into the
-// block, fillRange reads until n bytes are buffered. It stops early at an error or an empty read.
+// Usually fillRange waits only for the first byte. If the Reader reads only from an io.Reader that
+// is not a socket, and the current block has room for n bytes, fillRange reads until n bytes are
+// buffered. It stops early at an error or an empty read.
 func (b *Reader) fillRange(n int) error {
 	if b.r == b.w {
 		if err := b.fill(); err != nil {
@@ -62,8 +63,9 @@ func (b *Reader) fillOnce() {
 	}
 }
 
-// advance makes the next piece of b.more.ahead the buffer of the Reader. The Chain b.more.ahead
-// holds the bytes to read before more come from the source. advance releases the previous block.
+// b.more.ahead is a Chain of bytes that have arrived and are read before more bytes from the
+// source. advance takes the next piece of this Chain as the buffer of the Reader, and releases the
+// block of the previous buffer.
 func (b *Reader) advance() {
 	b.retire()
 	r := b.more.ahead.pop()

@@ -2,9 +2,9 @@ package millrace
 
 import "fmt"
 
-// A Draft is a block with one owner, who may write to it. Freeze ends the writing and turns the
-// first bytes into a Ref. Cut turns the first bytes into a Ref, and the rest stays in the Draft.
-// Release returns the block.
+// A Draft is a block with one owner, who may write to it. Cut(n) turns the first n bytes into a
+// Ref, and the rest stays in the Draft. Freeze(n) also turns the first n bytes into a Ref, but
+// leaves the Draft empty. Release returns the block.
 //
 // The zero Draft is empty. A Draft is a value; after a copy, only the copy may be used.
 type Draft struct {
@@ -213,16 +213,18 @@ func (r *Ref) Release() {
 }
 
 // join appends the bytes of next to r, if they directly follow the bytes of r in the same block. It
-// returns true if it has appended them. In this case, next must not be used any more, because r now
-// holds the shares of both Refs. The block's count of shares does not change, because r later
-// releases all of its shares together.
+// reports whether it has appended them. After join has returned true, next must not be used any
+// more.
+//
+// Each Ref holds shares (rights to use the block). join moves the shares of next to r, which later
+// releases all of its shares together. The block's count of shares therefore stays the same.
 func (r *Ref) join(next Ref) bool {
 	if r.blk != next.blk || r.off+r.n != next.off || r.gen != next.gen {
 		return false
 	}
 	if r.shares > countLimit-next.shares {
-		// The number of shares would be too large. This happens only if a caller clones a Ref
-		// billions of times and joins the clones.
+		// The two Refs together have too many shares (rights to use the block) for one Ref. This
+		// happens only if a caller clones a Ref billions of times and joins the clones.
 		return false
 	}
 	next.token.close()

@@ -27,8 +27,9 @@ const freeWeight = 16 << 10
 // Two kinds of calls do not wait, and counted is 0 for them:
 //
 //   - Calls with at most freeWeight bytes.
-//   - Calls of a Conn, because they could wait forever. The calls that use up the limit may
-//     themselves be waiting for the connection that the Conn holds.
+//   - Calls of a Conn (a Client that keeps one connection for all calls). If a Conn waited for
+//     other calls to end, and these calls waited for the connection of the Conn, both would wait
+//     forever.
 func (c *Client) admit(ctx context.Context, weight int64) (counted int64, err error) {
 	if weight <= freeWeight || c.sticky != nil {
 		return 0, nil

@@ -33,8 +33,8 @@ type conn struct {
 	buffered *bufio.Writer // set for any other connection, such as TLS
 
 	// State of the call that uses the connection now. queued is the number of bytes that were added
-	// to the field queue, and written is the number of these bytes that were written. Neither
-	// includes the bytes that splice and sendfile move.
+	// to c.queue (the data to send). written is the number of these bytes that were written.
+	// Neither number includes the bytes that splice and sendfile move.
 	calling         bool
 	queued, written int64 // in bytes
 	sent            bool  // the whole request was sent, so the server may execute it

@@ -44,8 +44,8 @@ type getHeader struct {
 
 func wholeOf(key string) getHeader { return getHeader{commandInfo: commandInfo{key: key}} }
 
-// rangeOf returns the common part of a command that reads up to size bytes of the value of key,
-// from the offset off. size must not be 0.
+// rangeOf returns the getHeader of a command that reads a range of the value of key: up to size
+// bytes, from the offset off. size must not be 0.
 func rangeOf(key string, off, size int64) getHeader {
 	return getHeader{commandInfo: commandInfo{key: key}, off: off, size: size}
 }

@@ -11,7 +11,8 @@ const (
 	// small because a server may announce a value that never arrives.
 	firstBlock = 64 << 10
 
-	// maxBlock is the size of the largest block. A millrace.Pool does not keep larger blocks.
+	// maxBlock is the maximum size of the blocks that GetChain takes. It is also the size of the
+	// largest blocks that a millrace.Pool keeps for reuse.
 	maxBlock = 1 << 20
 )
 

@@ -118,9 +118,12 @@ func (g *getToCmd) copy(c *conn, buf []byte, left int64) (int64, error) {
 	return int64(got), nil
 }
 
-// splice waits for bytes of a value, and makes w read them from the connection. left is the number
-// of bytes of the value that have not been read. splice returns how many bytes w has read. While w
-// reads, there is no read deadline, because the bytes have arrived and only w can block.
+// splice lets w read bytes of a value directly from the connection, after at least one byte has
+// arrived. It returns the number of bytes that w has read. left is the number of bytes of the value
+// that have not been read.
+//
+// While w reads, there is no read deadline. The bytes have already arrived, so the server cannot
+// cause a delay.
 func (g *getToCmd) splice(c *conn, w io.ReaderFrom, left int64) (int64, error) {
 	there, err := c.awaitBytes()
 	if err != nil {

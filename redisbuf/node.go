@@ -135,9 +135,10 @@ func (n *node) add(c *conn) error {
 	return nil
 }
 
-// discard closes a connection that was idle and has been removed from the idle connections. It does
-// not set lostAt, the time of the last loss, which would make the remaining idle connections
-// suspect. They have been idle for longer than c, so they are checked before use anyway.
+// discard closes a connection that was removed from the idle connections. It does not set lostAt
+// (the time of the last loss), so the remaining idle connections are not suspected to be lost, too.
+// The remaining idle connections have been idle for longer than c, and the node checks them before
+// use anyway.
 func (n *node) discard(c *conn) {
 	n.mu.Lock()
 	delete(n.live, c)

@@ -8,9 +8,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A Pipeline collects calls that read into memory or set from memory. Exec sends the calls
-// together, and then reads the replies. All calls to one server therefore take one round trip. Each
-// call has its own error.
+// A Pipeline collects calls, such as GetToBuffer and SetChain, that read a value into memory or set
+// a value from memory. Exec sends the calls together, and then reads the replies. All calls to one
+// server therefore take one round trip. Each call has its own error.
 //
 // The Pipeline borrows the calls' arguments until Exec returns, and keeps no references to them
 // after that.

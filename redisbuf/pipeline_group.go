@@ -42,8 +42,8 @@ func (g *group) run(ctx context.Context) {
 	}
 }
 
-// batch returns how many of the calls fit into the InFlight limit, at least one, and how many bytes
-// they have in flight.
+// batch returns how many of the next calls can be sent together within the InFlight limit, at least
+// one. weight is the number of bytes that count towards the limit while these calls are executed.
 func (g *group) batch(calls []*Result) (n int, weight int64) {
 	limit := g.client.settings.inFlight
 	for i, r := range calls {
@@ -154,9 +154,11 @@ func (c *conn) readAll(calls []*Result) (read int, err error) {
 	return len(calls), nil
 }
 
-// fail sets the errors of calls that have no reply. err is the error of the first call. If err is
-// about the reply to the first call, the other calls get ErrConnLost instead. If sent is true, the
-// server may have executed the calls, so calls that write get a *SentError.
+// fail sets the errors of calls that have no reply. err is the error of the first call. Usually the
+// other calls get the same error. If err is about the reply to the first call (*ProtocolError,
+// *BufferTooSmallError or *ValueTooLargeError), the other calls get ErrConnLost. If sent is true,
+// the server may have executed the calls. In that case, each call that writes gets a *SentError,
+// which wraps the call's error.
 func fail(calls []*Result, err error, sent bool) {
 	for i, r := range calls {
 		r.err = err
@@ -204,15 +206,17 @@ type failedCall struct {
 	call   call
 }
 
-// retryable returns the failed calls that may be retried, and whether to pause first. It leaves out
-// a call if a retry could give a wrong result because of a later call of the same key:
+// retryable returns the failed calls that may be retried, and whether to pause first. If a later
+// call has the same key, a retry of the failed call could give a wrong result. retryable therefore
+// leaves out two kinds of failed calls:
 //
-//   - The later call is a SET that may have been executed. A repeated SET would undo it, and a
-//     repeated read would return the later value.
-//   - The failed call is a SET, and the later call is a read that may have been executed. The
-//     repeated SET would come after the read, which has returned the earlier value.
+//   - Any failed call before a SET that may have been executed. A repeated SET would undo the later
+//     SET, and a repeated read would return the value of the later SET.
+//   - A failed SET before a read that may have been executed. The read has returned the value from
+//     before the SET, so the SET must not be executed after the read.
 func (g *group) retryable(ctx context.Context, calls []*Result) (failed []failedCall, pause bool) {
-	// The keys of later calls that may have been executed.
+	// The loop goes through the calls from the last to the first. For each key, later records
+	// whether a call after the current call may have been executed.
 	later := make(map[string]struct{ read, written bool })
 	for _, r := range slices.Backward(calls) {
 		cmd := r.cmd.info()

@@ -211,8 +211,8 @@ func (r *rangeCmd) read(c *conn) error {
 		}
 	}
 	if first == nil && r.n != int64(len(r.buf)) {
-		// The value was shorter when its range was read, although its length was right before and
-		// after the read of the range.
+		// The length of the value was correct both before and after its range was read. But the
+		// range was too short, so the value was shorter when the range was read.
 		first = &ValueChangedError{Was: r.length, Is: r.off + r.n}
 	}
 	return first

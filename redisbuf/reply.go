@@ -223,9 +223,12 @@ func (c *conn) readEnd() error {
 }
 
 // refuse skips the rest of a value that the caller does not want, so that the connection can be
-// used again. rest is the number of bytes to skip, without the line end. If rest is too large, and
-// the connection need not be kept, refuse marks the connection as broken instead. It always returns
-// why, the reason for the refusal.
+// used again. rest is the number of bytes to skip, without the line end. refuse always returns why,
+// the reason for the refusal.
+//
+// If rest is more than maxSkip, refuse skips nothing and marks the connection as broken. If a Conn
+// uses the connection, or replies to other commands follow (in a Pipeline), refuse skips any number
+// of bytes.
 func (c *conn) refuse(rest int64, why error) error {
 	if rest > maxSkip && !c.keep && !c.pipelined {
 		c.broken = true

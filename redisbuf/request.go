@@ -29,7 +29,8 @@ func (q *request) part() []byte {
 	return p
 }
 
-// array adds the start of a command of n arguments.
+// array appends the first line of a command to the request. The line contains n, the number of the
+// command's arguments.
 func (q *request) array(n int) {
 	if q.asking {
 		q.buf = append(q.buf, "*1\r\n$6\r\nASKING\r\n"...)

@@ -23,7 +23,7 @@ type Conn struct {
 	own stickyConn
 }
 
-// A stickyConn is the connection of a Conn. The Conn takes it from the pool at the first use.
+// A stickyConn holds the network connection that all calls of a Conn use.
 type stickyConn struct {
 	busy   atomic.Bool // a call is running, and only that call may access the other fields
 	node   *node

@@ -57,8 +57,8 @@ type Config struct {
 	Part time.Duration
 
 	Segment time.Duration // a segment ends at the first keyframe after this duration
-	// Segments is the number of segments in the playlist. The playlist has more if they last less
-	// than three times Target.
+	// Segments is the number of segments in the playlist. If the total duration of these segments
+	// is less than three times Target, the playlist has more segments.
 	Segments int
 
 	// MaxBytes limits the memory of the Window. If it is exceeded, the Window drops the oldest
@@ -255,9 +255,11 @@ func (w *Window) Listed() []Listed {
 	return list
 }
 
-// Opening describes the segment that is not complete, or the next segment if none has begun. Its
-// Duration is the duration of its complete parts. If the playlist continues in another Window, and
-// the media of this segment is lost, the new playlist lists this segment as a Gap.
+// Opening describes the segment that is not complete, or the next segment if none has begun. The
+// Duration in the result is the duration of the segment's complete parts.
+//
+// If a new Window continues the playlist (see Config.Past), and the media of this segment is lost,
+// the new playlist lists this segment as a Gap.
 func (w *Window) Opening() Listed {
 	s := w.open
 	if !s.empty() {
@@ -336,18 +338,19 @@ func (w *Window) End() (news bool) {
 // because there is a new part or segment, or because a segment was dropped to stay within MaxBytes.
 // Before the first Init, Add ignores the fragment and releases it.
 //
-// A part usually ends when another fragment as long as this one would make it longer than
-// Config.Part:
+// A part usually ends when it has no room for another fragment: with another fragment as long as
+// this one, the part would be longer than Config.Part. There are two exceptions:
 //
-//   - A part may end earlier, so that the parts of a segment have similar durations. Add expects
-//     that the segment lasts as long as the previous segment.
-//   - A part without a keyframe should last at least 85 % of Config.Part. A shorter part does not
-//     end yet, because the next fragment may be short enough to fit.
+//   - To give the parts of a segment similar durations, a part may end earlier. Add assumes that
+//     the segment will last as long as the previous segment.
+//   - If a part without a keyframe is shorter than 85 % of Config.Part, it does not end yet,
+//     because the next fragment may be short enough to fit.
 //
-// A segment usually ends at the first keyframe after the duration Config.Segment:
+// A segment usually ends at the first keyframe after the duration Config.Segment. There are two
+// exceptions:
 //
-//   - If another GOP (the frames from one keyframe to the next) as long as the last one would
-//     exceed Config.Target, the segment ends at an earlier keyframe.
+//   - A GOP is the frames from one keyframe to the next. If another GOP as long as the last GOP
+//     would exceed Config.Target, the segment ends at an earlier keyframe.
 //   - If no keyframe arrives before Config.Target, the segment ends without a keyframe. The next
 //     segment then ends at the first keyframe.
 //
@@ -540,14 +543,14 @@ func (w *Window) trim() (news bool) {
 	return news
 }
 
-// expired reports whether players no longer need a segment that has left the playlist. The longer
-// of two times must have passed since the segment was complete:
+// expired reports whether players no longer need a segment that has left the playlist. A segment is
+// kept after it is complete, for the longer of two durations:
 //
-//   - The first time is the duration of the segment plus the duration of the longest playlist that
-//     listed the segment.
-//   - The second time is six times Target plus the duration of one fragment. The playlist lists the
-//     segment's parts for up to three times Target plus one fragment. A player may request a part
-//     until three times Target after it has left the playlist.
+//   - The duration of the segment plus the duration of the longest playlist that listed the
+//     segment.
+//   - Six times Target plus the duration of one fragment. The playlist lists the parts of a segment
+//     for up to three times Target plus the duration of one fragment. After a part has left the
+//     playlist, players may request the part for another three times Target.
 func (w *Window) expired(s *segment) bool {
 	return w.clock-s.completed >= max(s.duration+s.playlist, 6*w.config.Target+w.longest)
 }

@@ -14,8 +14,8 @@ func (w *boxes) begin(kind string) (at int) {
 	return at
 }
 
-// full starts a box that has a version and flags. It returns the offset of the box for the call of
-// end.
+// full starts a box that has a version and flags. It returns the offset of the box. The caller
+// passes the offset to the method end.
 func (w *boxes) full(kind string, version uint8, flags uint32) (at int) {
 	at = w.begin(kind)
 	w.u32(uint32(version)<<24 | flags)

@@ -10,22 +10,23 @@ const (
 	// frame waits until later frames confirm the leap.
 	maxLeap = 300 // ms
 
-	// maxPause is the longest leap ahead that the clock keeps as a pause in the stream if it does
-	// not know when the frames arrived. After a longer leap, the stream continues without a pause.
+	// maxPause is the longest pause in the stream that the clock accepts if it does not know when
+	// the frames arrived. If the timestamps leap ahead further than maxPause, the stream continues
+	// without a pause.
 	maxPause = 60_000 // ms
 
-	// leapLasts is the time for which later frames must continue from a leap (a timestamp that is
-	// far from the expected time) before the clock accepts the leap. A few frames with wrong
-	// timestamps last for less time.
+	// A leap is a timestamp that is far from the expected time. The clock accepts a leap when later
+	// frames have continued from the leap's timestamp for leapLasts. If only a few frames have
+	// wrong timestamps, they span less time than leapLasts.
 	leapLasts = 1000 // ms
 
 	// confirming is the minimum number of consecutive frames that confirm a leap of the timestamps.
 	confirming = 3
 
-	// maxHeld is the maximum number of frames of one track that wait for a time in the stream,
-	// because their timestamps are not confirmed yet. 64 frames last longer than a confirmation
-	// takes (leapLasts), even at 60 frames a second. At the maximum, the clock uses the timestamps
-	// of the newest consecutive frames without confirmation.
+	// maxHeld is the maximum number of frames of one track that wait until later frames confirm
+	// their timestamps. If maxHeld frames wait, the clock uses the timestamps of the newest
+	// consecutive frames without confirmation. A confirmation needs frames of one second
+	// (leapLasts), and even at 60 frames a second, 64 frames last longer.
 	maxHeld = 64
 
 	// Two frames of a track are consecutive if the second is at most maxStep after the first.
@@ -41,19 +42,20 @@ const (
 )
 
 // A clock converts the 32-bit timestamps of FLV, in milliseconds, to times in the stream. These
-// times do not wrap around or leap. A frame's time is before the previous frame's time by at most
-// maxBack.
+// times do not wrap around or leap. If the times go back from one frame to the next, they go back
+// by at most maxBack.
 //
 // A leap is a timestamp that is far from the expected time of its frame: more than maxLeap after
-// the expected time, or more than maxBack before it. The clock holds a frame with a leap: the frame
-// gets no time until later frames show what the leap means. The frame before a held frame waits,
-// too, because its duration is not known yet.
+// the expected time, or more than maxBack before it. The clock holds a frame with a leap and gives
+// it no time, until later frames show what the leap means:
 //
 //   - If later frames continue from the frames before the leap, the timestamps of the held frames
 //     are wrong. These frames are called strays. They get times between their neighbours.
 //   - If later frames continue from the leap for leapLasts, the clock accepts the leap.
 //   - If the leap is ahead, and as much time has really passed, the clock accepts the leap earlier.
 //     It measures the time by the wall clock or by the frames of the other track.
+//
+// The frame before a held frame waits, too, because its duration is not known yet.
 //
 // A round is a range of the stream in which a frame's time minus its timestamp is constant. A new
 // round begins when the publisher starts over, or when the timestamps leap further ahead than time
@@ -84,9 +86,10 @@ type pace struct {
 	held  []arrival // frames without a time in the stream, oldest first
 }
 
-// An arrival is a frame's timestamp in ms, and two measures of the time at which the frame arrived.
-// wall is the time of the wall clock in ms, or 0 if it is not known. met is the time in ms from the
-// first frame of the other track to its newest frame at this moment.
+// An arrival is the timestamp of a frame, in ms, and the time at which the frame arrived. The
+// arrival time is measured in two ways, both in ms. wall is the time of the wall clock, or 0 if it
+// is not known. met is the length of the other track (audio or video) at the arrival: the time from
+// that track's first frame to its newest frame.
 type arrival struct {
 	ts        uint32
 	wall, met int64
@@ -103,15 +106,16 @@ func (c *clock) other(p *pace) *pace {
 	return &c.audio
 }
 
-// reach returns the time, in ms, from the track's first frame to its newest frame. Frames that have
-// no time in the stream yet count, too.
+// reach returns the time, in ms, from the track's first frame to its newest frame. It also counts
+// held frames, which wait until later frames confirm their timestamps.
 func (p *pace) reach() int64 { return p.gone + int64(len(p.held))*min(p.step, maxBack) }
 
-// before returns the time in the stream that the track p had reached when a arrived. The frame a
-// belongs to the other track.
+// before returns the time in the stream that track p had reached when a frame of the other track
+// arrived. The argument a is that frame.
 func (p *pace) before(a arrival) int64 { return p.now + a.met - p.reach() }
 
-// waited returns how far, in ms, the other track has advanced since the newest frame of p arrived.
+// A stream has two tracks, audio and video. waited returns by how many ms the other track has
+// advanced since the newest frame of track p arrived.
 func (c *clock) waited(p *pace) int64 { return max(c.other(p).reach()-p.met, 0) }
 
 // restart prepares the clock for a publisher that may have started over. The clock then accepts
@@ -121,10 +125,10 @@ func (c *clock) restart() { c.video.fresh, c.audio.fresh = true, true }
 // add adds a new frame to track p. ts is its timestamp, length is the expected duration of the
 // previous frame, and wall is the time of arrival, or 0 if that is not known, all in ms.
 //
-// add appends to times the time in the stream of each frame of p that can get a time now, oldest
-// first. Usually this is the new frame. If later frames must first confirm its timestamp, add
-// appends nothing. After the confirmation, add also appends the times of the earlier frames that
-// have waited.
+// Usually add appends the new frame's time in the stream to the slice times. If later frames must
+// first confirm the timestamp of the new frame, add appends nothing. If the new frame confirms
+// earlier timestamps, add first appends the times of the earlier frames that have waited, oldest
+// first.
 func (c *clock) add(times []int64, p *pace, ts uint32, length, wall int64) []int64 {
 	p.held = append(p.held, arrival{ts, wall, c.other(p).reach()})
 	n := len(p.held)
@@ -143,10 +147,10 @@ func (c *clock) add(times []int64, p *pace, ts uint32, length, wall int64) []int
 	return c.settle(times, p, n-row, length)
 }
 
-// flush gives a time in the stream to all frames of track p that have none yet, and appends these
-// times to times. A frame with a wrong timestamp gets a time between its neighbours. If full is
-// set, the clock can hold no more frames. flush then uses the timestamps of the newest consecutive
-// frames, even if they are far from the expected time.
+// flush gives a time in the stream to all waiting frames of track p, and appends these times to the
+// slice times. A frame with a wrong timestamp gets a time between its neighbours. If the argument
+// full is true, the clock can hold no more frames. In that case, flush uses the timestamps of the
+// newest consecutive frames, even if later frames have not confirmed them.
 func (c *clock) flush(times []int64, p *pace, length int64, full bool) []int64 {
 	switch n, row := len(p.held), p.row(); {
 	case n == 0:
@@ -161,9 +165,9 @@ func (c *clock) flush(times []int64, p *pace, length int64, full bool) []int64 {
 	}
 }
 
-// fitting returns the number of frames at the start of p.held that may have wrong timestamps. All
-// frames after them have about the expected timestamps. length is the expected duration of a frame
-// in ms.
+// fitting finds the frames at the end of p.held that have about the expected timestamps, and
+// returns the index of the oldest of these frames. The frames before this index may have wrong
+// timestamps. length is the expected duration of a frame in ms.
 func (c *clock) fitting(p *pace, length int64) int {
 	head := len(p.held)
 	for head > 0 && !(p.sole && head == 1) && c.fits(p, head-1, length) {
@@ -172,15 +176,16 @@ func (c *clock) fitting(p *pace, length int64) int {
 	return head
 }
 
-// due returns the time in the stream at which the frame a is expected. n is the number of frames
-// before a that have no time yet, and length is the expected duration of a frame in ms.
+// due returns the expected time of the frame a in the stream. n is the number of frames that wait
+// before a (their timestamps are not confirmed yet), and length is the expected duration of a frame
+// in ms.
 func (p *pace) due(a arrival, n int, length int64) int64 {
 	return p.now + max(a.met-p.met, int64(n)*length)
 }
 
-// since returns the time, in ms, between the arrival of the newest frame of p and the arrival of
-// the frame a. The time is measured by the progress of the other track and, if it is known, by the
-// wall clock. since returns the larger result.
+// since returns the time, in ms, from the arrival of the newest frame of p to the arrival of the
+// frame a. It measures the time by the wall clock, if that is known, and by how far the other track
+// (audio or video) has advanced. It returns the larger of the two values.
 func (p *pace) since(a arrival) int64 {
 	since := max(a.met-p.met, 0)
 	if a.wall != 0 && p.wall != 0 {
@@ -189,9 +194,9 @@ func (p *pace) since(a arrival) int64 {
 	return since
 }
 
-// earliest returns the earliest time in the stream that the frame a can have without a leap. n is
-// the number of frames of the track before a that have no time yet, and length is the expected
-// duration of a frame in ms.
+// earliest returns the earliest time in the stream that the clock accepts for the frame a at once.
+// An earlier time is a leap, which later frames must confirm. n is the number of frames of the
+// track that wait before a, and length is the expected duration of a frame in ms.
 func (p *pace) earliest(a arrival, n int, length int64) int64 {
 	late := int64(n) * length
 	if a.wall != 0 && p.wall != 0 {
@@ -200,9 +205,10 @@ func (p *pace) earliest(a arrival, n int, length int64) int64 {
 	return p.now + late - maxBack
 }
 
-// latest returns the latest time in the stream that the frame a of track p can have without a leap.
-// If much time has passed since the newest frame of p, the result is later. n is the number of
-// frames before a that have no time yet, and length is the expected duration of a frame in ms.
+// latest returns the latest time in the stream that the clock accepts for the frame a of track p at
+// once. A later time is a leap, which later frames must confirm. latest allows for a pause after
+// the newest frame of p. n is the number of frames that wait before a, and length is the expected
+// duration of a frame in ms.
 func (c *clock) latest(p *pace, a arrival, n int, length int64) int64 {
 	latest := p.now + max(p.step+int64(n)*length, p.since(a))
 	if other := c.other(p); other.round == p.round {
@@ -211,15 +217,14 @@ func (c *clock) latest(p *pace, a arrival, n int, length int64) int64 {
 	return latest + maxLeap
 }
 
-// fits reports whether the frame p.held[i] has about the expected timestamp, which is no leap.
-// length is the expected duration of a frame in ms.
+// fits reports whether the frame p.held[i] has about the expected timestamp. length is the expected
+// duration of a frame in ms.
 //
 //   - Usually the timestamp must follow the previous timestamps of the frame's own track.
-//   - After a pause, the timestamp of a video frame may be as far ahead as time has passed since
-//     the previous frame. The timestamp of an audio frame may not, because audio may arrive in
-//     bursts.
-//   - If the other track has begun a new round (changed to new timestamps), the timestamp may
-//     instead follow the timestamps of the other track.
+//   - After a pause, the timestamp of a video frame may be ahead by the duration of the pause. The
+//     timestamp of an audio frame may not be ahead, because audio may arrive in bursts.
+//   - If the other track has already changed to new timestamps, the timestamp may instead follow
+//     the timestamps of the other track.
 func (c *clock) fits(p *pace, i int, length int64) bool {
 	a := p.held[i]
 	own, late := p.continued(a.ts), p.step+int64(i)*length
@@ -262,10 +267,10 @@ func (p *pace) row() int {
 	return row
 }
 
-// settle appends to times the time in the stream of each frame in p.held, and empties p.held. The
-// timestamps of the frames from index head on are right. The frames before them have wrong
-// timestamps (they are strays) and get times between their neighbours. length is the expected
-// duration of a frame in ms.
+// settle gives a time in the stream to each frame in p.held, appends these times to the slice
+// times, and empties p.held. The frames before the index head have wrong timestamps (they are
+// strays), so they get times between their neighbours. The other frames have right timestamps.
+// length is the expected duration of a frame in ms.
 func (c *clock) settle(times []int64, p *pace, head int, length int64) []int64 {
 	held := p.held
 	strays := held[:head]
@@ -316,14 +321,14 @@ func firstIsStray(first, second, third uint32) bool {
 	return step < 0 || int64(step) > 2*int64(next)
 }
 
-// at makes the frame a the newest frame of track p, and returns its time in the stream. This time
-// may be before the previous frame's time by up to maxBack. n is the number of frames with wrong
-// timestamps directly before a, and length is the expected duration of a frame in ms.
+// at makes the frame a the newest frame of track p, and returns the frame's time in the stream.
+// This time may be before the previous frame's time by up to maxBack. n is the number of frames
+// with wrong timestamps directly before a, and length is the expected duration of a frame in ms.
 //
-// A round is a range of the stream in which a frame's time minus its timestamp is constant. If the
-// other track has begun a new round, the frame a may still be in the old round, or it may be the
-// track's first frame of the new round. at chooses the round in which the frame's time is nearer to
-// the expected time.
+// A stream has two tracks, audio and video. If the publisher changes to new timestamps, both tracks
+// change, but one may change before the other. If the other track has already changed, the frame a
+// may still have an old timestamp, or it may be the first frame of track p with a new timestamp. at
+// converts the timestamp in both ways, and chooses the result that is nearer to the expected time.
 func (c *clock) at(p *pace, a arrival, n int, length int64) int64 {
 	other := c.other(p)
 	begins := p.round == 0
@@ -364,19 +369,21 @@ func (c *clock) at(p *pace, a arrival, n int, length int64) int64 {
 		}
 		p.round = other.round
 	case begun && distance(own, other.before(a)) <= maxLeap && p.gone < leapLasts:
-		// The times of the other track show that the timestamps of this track's first frames were
-		// wrong. Put this frame directly after the last frame of its track, and move the other
-		// track by as much as this frame was moved.
+		// The first frames of track p had wrong timestamps, as the times of the other track show.
+		// Put the frame a directly after the previous frame of track p. This moves the frame a by
+		// at-own, so move the other track by the same time.
 		at = p.now + int64(n+1)*length
 		other.now += at - own
 	default:
-		// The track has new timestamps. Put this frame directly after the last frame of its track.
-		// If the other track is far ahead, put this frame maxBack before its expected time instead.
+		// Track p has new timestamps. Usually, put the frame a directly after the previous frame of
+		// the track. If the other track is far ahead, put the frame a at maxBack before due (the
+		// expected time of the frame).
 		at = max(p.now+int64(n+1)*length, due-maxBack)
 		if len(other.held) > 0 && !other.sole {
-			// The other track has new timestamps, too, and its frames wait for confirmation. Begin
-			// the new timestamps of both tracks where the later track ends, but delay them by at
-			// most leapLasts.
+			// The other track has new timestamps, too, and its frames wait until later frames
+			// confirm these timestamps. If the new timestamps of the other track would begin before
+			// its last frame ends, delay the new timestamps of both tracks by the overlap, but by
+			// at most leapLasts.
 			overlap := other.now + other.step + 1 - (at + int64(int32(other.held[0].ts-a.ts)))
 			at += max(0, min(overlap, leapLasts))
 		}
@@ -390,8 +397,8 @@ func (c *clock) at(p *pace, a arrival, n int, length int64) int64 {
 	return at
 }
 
-// continued converts the timestamp ts to a time in the stream. The difference of the time and the
-// timestamp is the same as for the track's newest frame.
+// continued converts the timestamp ts to a time in the stream. The distance from the track's newest
+// frame is the same for the time as for the timestamp.
 func (p *pace) continued(ts uint32) int64 { return p.now + int64(int32(ts-p.last)) }
 
 // noteStep records the time, in ms, between the two newest frames of the track.

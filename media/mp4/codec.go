@@ -35,7 +35,8 @@ const (
 	videoStep = 40
 )
 
-// newConfig parses a sequence header. It borrows record.
+// newConfig parses record, the bytes of a sequence header. It keeps a copy of record, not a
+// reference.
 func newConfig(codec flv.Codec, record []byte) (*config, error) {
 	c := &config{codec: codec, record: bytes.Clone(record), scale: videoScale, step: videoStep}
 	c.box = c.record
@@ -321,8 +322,9 @@ func parseHEVC(c *config) string {
 	return parseHEVCSPS(c, unescape(units[hevcSPS][0]))
 }
 
-// parseHEVCSPS parses a sequence parameter set up to the conformance window (ITU-T H.265,
-// 7.3.2.2.1).
+// parseHEVCSPS parses the first fields of an HEVC sequence parameter set into c. The last of these
+// fields is the conformance window (ITU-T H.265, 7.3.2.2.1). If the parameter set is invalid,
+// parseHEVCSPS returns the reason. Otherwise it returns "".
 func parseHEVCSPS(c *config, rbsp []byte) string {
 	b := &bitReader{p: rbsp}
 	b.skip(16 + 4) // NAL header, video parameter set

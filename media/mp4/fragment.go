@@ -68,11 +68,11 @@ func (m *Muxer) lastKey() int {
 }
 
 // emit appends fragments of complete samples to dst, if there are any complete samples. If all is
-// set, it sends all of them.
+// set, emit sends all complete samples.
 //
-// If all is not set, emit keeps the samples from the last keyframe on for later fragments. If video
-// is late, it also keeps some of the audio. The fragments then have a steady length, which HLS
-// needs for its parts.
+// If all is not set, emit keeps some samples for later fragments, because HLS needs fragments of a
+// steady length for its parts. It keeps the video samples from the last keyframe on. If no video
+// sample is complete, because the next video frame is late, it keeps some of the audio samples.
 func (m *Muxer) emit(dst *millrace.Chain, all bool) Fragment {
 	videos, sounds := len(m.video.done), len(m.audio.done)
 	if !all {

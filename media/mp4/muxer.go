@@ -23,12 +23,12 @@ const (
 )
 
 // lateFrames is the maximum number of audio frames in a fragment without video, if the next video
-// frame arrives late. Such fragments must be short, so that HLS can make short parts (280 ms) from
-// them.
+// frame is late. HLS joins fragments into parts, for example of 280 ms. It needs short fragments to
+// fill a part almost completely.
 const lateFrames = 2
 
-// If more than maxLate complete audio frames wait for video, the Muxer sends all of them at once.
-// If video is only late, fewer audio frames wait.
+// maxLate is the maximum number of complete audio frames that wait for a late video frame. If more
+// audio frames are complete, the Muxer sends all of them without video.
 const maxLate = 8
 
 // maxRecord is the maximum size of a sequence header, in bytes. Parameter sets have some dozens of
@@ -43,9 +43,10 @@ const maxRecord = 64 << 10
 // often announce tracks that they do not have.
 const trackWait = 1000
 
-// damagedWait is a time in ms of the stream. If all video frames are damaged for longer than that,
-// the next init segment has no video. The time is long enough for the loss of one keyframe, after
-// which all frames are lost until the next keyframe, some seconds later.
+// damagedWait is a duration in ms. If all video frames of a stream are damaged for longer than
+// damagedWait, the next init segment has no video. damagedWait is long enough for the loss of one
+// keyframe: the frames after the lost keyframe are lost, too, until the next keyframe arrives some
+// seconds later.
 const damagedWait = 10_000
 
 // Option changes how a Muxer works. Options panic if a value is out of range.
@@ -87,14 +88,15 @@ func Tracks(video, audio bool) Option {
 //
 //   - The stream has no video.
 //   - No video has been sent yet.
-//   - The next video frame will be a keyframe, because the previous video frame was lost.
+//   - A video frame was lost, so the next video frame will be a keyframe.
 //
-// If video has only stopped, Key is not set, because the next video frame may refer to earlier
-// frames.
+// If the fragment has only audio because the next video frame is late, Key is not set. That video
+// frame may refer to earlier frames.
 type Fragment struct {
 	Samples int  // number of video and audio frames
 	Key     bool // a viewer with the init segment can begin at this fragment
-	// The next fragment begins with a keyframe, which completed this fragment.
+	// KeyNext is set if the next fragment begins with a keyframe. The Muxer sent this fragment when
+	// the keyframe arrived.
 	KeyNext bool
 	// The init segment has changed since the previous fragment, or this is the first fragment.
 	NewInit bool
@@ -234,8 +236,9 @@ func (m *Muxer) Flush(dst *millrace.Chain) Fragment {
 // WriteTag or Flush.
 func (m *Muxer) Parts() []FragmentInfo { return m.parts }
 
-// settle gives a time in the stream to all samples that have none yet. If full is set, the Muxer
-// has no room for more samples without a time.
+// settle gives a time in the stream to all samples that have none yet. If full is set, settle uses
+// timestamps that later frames have not confirmed, because the Muxer has no room to wait for more
+// frames.
 func (m *Muxer) settle(full bool) {
 	if m.video.conf != nil {
 		m.place(&m.video, m.clock.flush(m.times[:0], &m.clock.video, m.video.length(), full))
@@ -330,9 +333,9 @@ func (m *Muxer) writeVideo(dst *millrace.Chain, t flv.Tag, data *millrace.Chain)
 
 // leaveOut drops a damaged video frame.
 //
-// If all frames for longer than damagedWait were damaged, the next init segment has no video. In
-// that case, leaveOut appends a fragment of all waiting samples to dst, which then owns the
-// fragment.
+// If all frames for longer than damagedWait were damaged, the next init segment has no video. The
+// waiting samples still belong to the init segment with video, so leaveOut first appends a fragment
+// of them to dst. dst then owns the fragment.
 func (m *Muxer) leaveOut(dst *millrace.Chain, t flv.Tag) (f Fragment) {
 	m.needKey = m.needKey || t.Key
 	switch v := &m.clock.video; {
@@ -369,9 +372,9 @@ func (m *Muxer) writeAudio(dst *millrace.Chain, t flv.Tag, data *millrace.Chain)
 	return f, nil
 }
 
-// hold adds a sample to the track tr, and takes ownership of data. The sample gets its decoding
-// time now, or after later frames have confirmed its timestamp. hold then also sets the decoding
-// times of the samples that have waited.
+// hold adds a sample to the track tr, and takes ownership of data. Usually the sample gets its
+// decoding time at once. If later frames must first confirm its timestamp, the sample waits. If the
+// new sample confirms the timestamps of waiting samples, hold sets their decoding times, too.
 func (m *Muxer) hold(tr *track, p *pace, t flv.Tag, data *millrace.Chain) {
 	var wall int64
 	if m.wall != nil {
@@ -426,9 +429,10 @@ func (m *Muxer) ready() bool {
 	return (m.video.conf != nil || !m.video.expected) && (m.audio.conf != nil || !m.audio.expected)
 }
 
-// makeRoom makes room for another sample of n bytes. If too many samples or bytes wait, it appends
-// a fragment of the waiting samples to dst. The Muxer then no longer waits for the sequence headers
-// of announced tracks, or for more frames before it uses a timestamp.
+// makeRoom makes room for another sample of n bytes. Usually there is room, and makeRoom does
+// nothing. If too many samples or bytes wait, makeRoom appends a fragment of the waiting samples to
+// dst. To send these samples at once, it ends the wait for the sequence headers of announced
+// tracks, and uses timestamps that later frames have not confirmed.
 func (m *Muxer) makeRoom(dst *millrace.Chain, n int) Fragment {
 	videos, videoBytes := m.video.waiting()
 	sounds, soundBytes := m.audio.waiting()

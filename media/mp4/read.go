@@ -175,17 +175,18 @@ func (m *Movie) ReadFragment(b []byte) (f FragmentInfo, need int, err error) {
 	return f, 0, nil
 }
 
-// maxApart is the maximum distance from the end of an added fragment to the end of the Timeline, if
-// the fragment ends earlier. Audio and video may arrive in any order, so a fragment may end a
-// little earlier. If the distance is larger, the Timeline restarts.
+// maxApart is the maximum time by which a fragment may end before the end of the Timeline. A
+// fragment may end a little before it, because audio and video may arrive in any order. If a
+// fragment ends more than maxApart before the end of the Timeline, the Timeline restarts.
 const maxApart = time.Minute
 
 // A Timeline measures how much of a stream the fragments have covered, although audio and video may
 // arrive in any order. The zero Timeline is at the start.
 //
-// A fragment with video advances the Timeline to the end of its video. A fragment with only audio
-// advances the Timeline to the end of its audio, minus the time by which audio was ahead of video
-// in the latest fragment with both.
+//   - A fragment with video advances the Timeline to the end of the fragment's video.
+//   - In a fragment with only audio, the audio may be ahead of the video. The Timeline takes the
+//     lead (how far audio was ahead) from the latest fragment with both audio and video. It
+//     advances to the end of the audio, minus this lead.
 type Timeline struct {
 	begun     bool
 	end, lead time.Duration
@@ -208,12 +209,13 @@ func (t *Timeline) Add(f FragmentInfo) (start, end time.Duration) {
 }
 
 // AppendEarlier moves the fragment at the start of src to dst, and makes all times in the fragment
-// earlier. by is the duration to subtract. dst then owns the fragment. f is the result of
-// ReadFragment for this fragment. If by is not 0, AppendEarlier copies the head (the moof box). It
-// shares the samples.
+// earlier. by is the duration to subtract from the times. dst then owns the fragment. f is the
+// result of ReadFragment for this fragment. If by is not 0, AppendEarlier copies the head of the
+// fragment (the moof box). It never copies the samples.
 //
-// If a track would begin before time 0, AppendEarlier hides the track from players. If the fragment
-// would have no track left, the track begins at time 0 instead.
+// If a track of the fragment would begin before time 0, AppendEarlier hides the track from players.
+// If all tracks of the fragment would begin before time 0, it hides none of them, and they begin at
+// time 0.
 func (m *Movie) AppendEarlier(dst, src *millrace.Chain, f FragmentInfo, by time.Duration) {
 	if by != 0 {
 		head := make([]byte, 0, 512)
@@ -285,11 +287,11 @@ func units(d, scale time.Duration) int64 {
 	return int64(d/time.Second*scale + (d%time.Second*scale+time.Second/2)/time.Second)
 }
 
-// End returns the time that the fragments have reached.
+// End returns the time in the stream at which the Timeline ends.
 func (t *Timeline) End() time.Duration { return t.end }
 
-// maxHead is the maximum size of a fragment's head. A Muxer writes 16 bytes for each of
-// maxWaitSamples samples, and 200 more.
+// maxHead is the maximum size of a fragment's head. The heads of a Muxer have at most about 2 KiB:
+// 16 bytes for each sample (at most maxWaitSamples, which is 128), and 200 more.
 const maxHead = 64 << 10
 
 // A run is the samples of one track in a fragment.

@@ -41,10 +41,10 @@ type track struct {
 	// Audio only: see audioTime.
 	timed bool  // next is set
 	next  int64 // end of the newest frame: expected start of the next one
-	// If the newest frames are all too far after their expected starts (next), or all too far
-	// before them, drift is the smallest of the distances, in the track's units. It is positive if
-	// the frames are after their expected starts, and negative if they are before them. Otherwise
-	// drift is 0.
+	// A frame is far from its expected start (next) if the distance is more than maxDrift. If all
+	// of the newest frames are far after their expected starts, or all are far before them, drift
+	// is the smallest of their distances. drift is in the track's units, and it is negative for
+	// frames before their expected starts. Otherwise drift is 0.
 	drift int64
 	far   int   // number of these frames
 	debt  int64 // time to subtract from later frames, a little from each
@@ -93,15 +93,15 @@ func (t *track) step() int64 {
 }
 
 // length returns the expected duration of a frame, in milliseconds rounded up, but at most maxBack.
-// A longer duration was probably a pause after the newest frame, which says nothing about the next
-// frame.
+// The expected duration comes from the distance between earlier frames. A distance of more than
+// maxBack was probably a pause, which says nothing about the next frame.
 func (t *track) length() int64 {
 	scale := int64(t.conf.scale)
 	return min((t.step()*1000+scale-1)/scale, maxBack)
 }
 
-// duration returns the total duration of the first complete samples. The argument samples is their
-// number, at least 1.
+// duration returns the total duration of the first n complete samples of the track. The argument
+// samples is n, at least 1.
 func (t *track) duration(samples int) time.Duration {
 	last := &t.done[samples-1]
 	return toTime(last.at+int64(last.duration)-t.done[0].at, t.conf.scale)
@@ -167,10 +167,13 @@ func (t *track) time(ms int64) int64 {
 	return t.audioTime(ms)
 }
 
-// videoTime returns the decoding time for a video frame. ms is the frame's time in the stream. The
-// time ms may go back by up to maxBack, but decoding times must not go back or repeat. The next
-// frames then last half as long as usual, until the decoding time and ms are equal again. If the
-// frames lasted only a millisecond, the video would seem to jump.
+// videoTime returns the decoding time for a video frame. ms is the frame's time in the stream.
+// Usually the decoding time is the same.
+//
+// The time in the stream may go back by up to maxBack, but decoding times must not go back or
+// repeat. After the time has gone back, each frame therefore lasts half as long as usual, until the
+// decoding times are the same as the times in the stream again. If the frames lasted only a
+// millisecond, the video would seem to jump.
 func (t *track) videoTime(ms int64) int64 {
 	if step := ms - t.last; t.open.size > 0 && step > 0 && (t.last == t.open.at || step < t.usual) {
 		t.usual = step
@@ -179,8 +182,9 @@ func (t *track) videoTime(ms int64) int64 {
 	return max(ms, t.floor, min(t.open.at+t.usual/2, ms+2*maxBack))
 }
 
-// audioTime returns the decoding time for an audio frame with the time ms in the stream. Usually it
-// is the end of the previous frame, so that audio has neither gaps nor overlaps.
+// audioTime returns the decoding time for an audio frame. ms is the frame's time in the stream.
+// Usually the decoding time is the end of the previous frame, so that audio has neither gaps nor
+// overlaps.
 func (t *track) audioTime(ms int64) int64 {
 	rate, step := int64(t.conf.scale), int64(t.conf.step)
 	at := (ms*rate + 500) / 1000

@@ -112,9 +112,10 @@ func appendName(b []byte, name string) []byte {
 	return append(binary.BigEndian.AppendUint16(b, uint16(len(name))), name...)
 }
 
-// ParseAMF returns the values in p, which it borrows. If it returns an error, it also returns the
-// values before the error, because some clients send commands with damaged last arguments. If
-// objects are more than 16 deep, or there are more than 1024 values, the error is a *LimitError.
+// ParseAMF parses the AMF values in p and returns them. The values do not refer to the memory of p.
+// If ParseAMF returns an error, it also returns the values before the error, because some clients
+// send commands with damaged last arguments. If objects are more than 16 deep, or there are more
+// than 1024 values, the error is a *LimitError.
 func ParseAMF(p []byte) ([]any, error) {
 	var list []any
 	parser := amfParser{rest: p}
@@ -162,7 +163,7 @@ func (a *amfParser) text(n int) (string, error) {
 	return string(a.take(int(size))), nil
 }
 
-// value parses a value that is nested in depth objects or arrays.
+// value parses a value. depth is the number of objects and arrays that contain the value.
 func (a *amfParser) value(depth int) (any, error) {
 	if a.count++; a.count > maxAMFValues {
 		return nil, &LimitError{What: "AMF values of one message", Have: int64(a.count),

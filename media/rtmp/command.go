@@ -101,9 +101,12 @@ func (c *ServerConn) setPaused(paused bool) {
 	c.status("NetStream.Unpause.Notify", "continuing with the newest video")
 }
 
-// isOther reports whether a command ends another stream than the requested one. FCUnpublish has the
-// stream's name as its argument, and deleteStream has the number of the message stream. closeStream
-// arrives on the message stream itself.
+// isOther reports whether a command ends a stream that is not the stream of the client's publish or
+// play request. Each command identifies its stream in a different way:
+//
+//   - The argument of FCUnpublish is the name of the stream.
+//   - The argument of deleteStream is the number of the message stream.
+//   - closeStream arrives on the message stream that it ends.
 func (c *ServerConn) isOther(command string, stream uint32, which any) bool {
 	switch which := which.(type) {
 	case string:

@@ -188,7 +188,7 @@ func (s *chunkStream) release() {
 	s.releaseRoom()
 }
 
-// releaseRoom releases the free rest of the block that payload is copied to.
+// releaseRoom releases the free end of the block of memory that received bytes are copied into.
 func (s *chunkStream) releaseRoom() {
 	s.room.Release()
 	s.room = millrace.Draft{}
@@ -339,9 +339,10 @@ func (d *Decoder) nextHeader() (*chunkStream, error) {
 	return s, nil
 }
 
-// peekExtended checks whether an extended timestamp follows a chunk's header, and returns its
-// length. at is the number of bytes before the timestamp. The length is 4, or 0 if a chunk of form
-// 3 does not repeat the timestamp.
+// peekExtended returns the length, in bytes, of the extended timestamp after a chunk's header. at
+// is the number of bytes before the timestamp. Usually the length is 4. If the chunk's header has
+// form 3 (the shortest form), the sender may omit the extended timestamp. In that case, the length
+// is 0.
 func (d *Decoder) peekExtended(next *header, form byte, at int) (n int, err error) {
 	if form < 3 {
 		p, err := d.peek(at + 4)

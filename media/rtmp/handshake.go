@@ -21,8 +21,8 @@ const (
 	rtmpeVersions = "\x06\x08" // versions of encrypted RTMP
 )
 
-// The secrets of Flash, which are public. Some digests use only the first 30 or 36 bytes, and
-// others all bytes.
+// The keys that Flash programs use for the digests in the handshake. The keys are publicly known.
+// Some digests use only the first 30 or 36 bytes of a key, and others all bytes.
 var (
 	secretTail = []byte("\xf0\xee\xc2\x4a\x80\x68\xbe\xe8\x2e\x00\xd0\xd1\x02\x9e\x7e\x57" +
 		"\x6e\xec\x5d\x2d\x29\x80\x6f\xab\x93\xb8\xe6\x36\xcf\xeb\x31\xae")

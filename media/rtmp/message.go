@@ -5,8 +5,8 @@ import "strconv"
 // Type is the type of a message.
 type Type uint8
 
-// The message types that a Decoder or a ServerConn handles. Both also return messages of other
-// types.
+// The message types that this package knows. A Decoder or a ServerConn also returns messages of
+// other types.
 const (
 	TypeSetChunkSize     Type = 1
 	TypeAbort            Type = 2

@@ -11,13 +11,13 @@ type Request struct {
 	// Application and stream name, such as "live/camera", without leading and trailing slashes and
 	// without a query.
 	Path string
-	// Query has the parameters of the stream name, the application and the address. If a parameter
-	// occurs in several of these, the stream name is preferred, because OBS sends the user's stream
-	// key there. Users type keys literally, so "+" and ";" are not decoded, and an invalid escape
-	// is left unchanged.
+	// Query has the query parameters (after "?") of the stream name, the application and the
+	// address. If several of the three have the same parameter, Query has the parameter of the
+	// stream name, because OBS sends the user's stream key there. Users type keys literally, so "+"
+	// and ";" are not decoded, and an invalid escape is left unchanged.
 	Query url.Values
-	// RawQuery has the parameters of the stream name, the application and the address as the client
-	// sent them, joined with "&".
+	// RawQuery has the query strings (after "?") of the stream name, the application and the
+	// address as the client sent them, joined with "&".
 	RawQuery string
 	Client   string // name of the client program, as the client sent it
 }
