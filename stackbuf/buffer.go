@@ -139,12 +139,14 @@ func (b *Buffer) Truncate(n int) {
 	b.w = b.r + n
 }
 
-// Shrink frees memory that the contents do not need. It moves contents of up to 64 bytes from the
-// heap into the Buffer value. It moves longer contents to memory of their size, if that is at least
-// an eighth smaller. Slices that b returned earlier keep their contents, but b no longer uses their
-// memory.
+// Shrink frees memory that the contents do not need:
+//   - Contents of up to 64 bytes move from the heap into the Buffer value.
+//   - Longer contents move to new memory that fits them, if that saves at least 64 bytes and at
+//     least an eighth of the memory.
 //
-// Use Shrink after a Buffer that is reused has held something large. Call it when b is empty,
+// Slices that b returned earlier keep their contents, but b no longer uses their memory.
+//
+// Shrink is useful for a reused Buffer that has held large contents. Call it when b is empty,
 // because it copies the contents.
 func (b *Buffer) Shrink() {
 	old := b.Bytes()

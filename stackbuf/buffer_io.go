@@ -11,20 +11,24 @@ import (
 
 var errNegativeRead = errors.New("stackbuf.Buffer: reader returned negative count from Read")
 
-// maxClaim limits, in bytes, the memory that ReadFrom allocates for a length that may come from a
-// peer: the limit of an io.LimitedReader, or the Len of a type that this package does not know.
-// ReadFrom allocates more as the bytes arrive.
+// maxClaim is the maximum number of bytes that ReadFrom allocates in advance if a peer may have
+// chosen the length of the source. A peer may choose the limit of an io.LimitedReader, and the Len
+// of a type that this package does not know. ReadFrom allocates more as the bytes arrive.
 const maxClaim = 64 << 10
 
-// ReadFrom appends the bytes of src until io.EOF, and returns their number. It borrows src. If src
-// returns another error, ReadFrom returns it; the bytes before the error are in b. ReadFrom panics
-// with ErrTooLarge if there is not enough memory, and panics if src returns a negative count.
+// ReadFrom appends the bytes of src until io.EOF, and returns their number. If src returns another
+// error, ReadFrom returns the error, and b contains the bytes before the error. ReadFrom panics
+// with ErrTooLarge if there is not enough memory, and panics if src returns a negative count. It
+// borrows src: after ReadFrom has returned, b does not use src.
 //
-// If the length of src is known, ReadFrom usually allocates memory once, to fit. The length is
-// known for an *os.File and for the in-memory readers of the standard library. For any other type
-// with a method Len() int, and for an io.LimitedReader of a source of unknown length, ReadFrom
-// allocates at most 64 KiB in advance. If the length is unknown, the memory doubles when it is
-// full. It never grows only to see io.EOF.
+// The type of src determines how much memory ReadFrom allocates in advance:
+//   - For an *os.File and for the in-memory readers of the standard library, ReadFrom usually
+//     allocates memory once, to fit.
+//   - For any other type with a method Len() int, and for an io.LimitedReader of a source of
+//     unknown length, ReadFrom allocates at most 64 KiB in advance.
+//   - For all other types, the length is unknown, and the memory doubles when it is full.
+//
+// The memory never grows only to see io.EOF.
 func (b *Buffer) ReadFrom(src io.Reader) (n int64, err error) {
 	b.lastRead = nothing
 	if b.r == b.w {
@@ -81,8 +85,8 @@ func (b *Buffer) expect(n int64) {
 // unknown is the result of sizeOf for a source of unknown length.
 const unknown = -1
 
-// sizeOf returns the number of bytes that r announces. If a peer may have chosen the number, sizeOf
-// returns at most maxClaim. If r announces no number, sizeOf returns unknown.
+// sizeOf returns the number of bytes that are left in r. If a peer may have chosen the number,
+// sizeOf returns at most maxClaim. If the number is not known, sizeOf returns the constant unknown.
 func sizeOf(r io.Reader) int64 {
 	switch r := r.(type) {
 	case *bytes.Reader:
@@ -160,9 +164,9 @@ func (b *Buffer) send(dst io.Writer) (int, error) {
 	held := b.inline[b.r:b.w]
 	switch dst := dst.(type) { // passing the array to another type would move b to the heap
 	case *bufio.Writer:
-		// Copy the bytes to the free memory of dst. Write does not copy them again then. Do not
-		// pass held to Write: Write may pass its argument on to another writer, and the compiler
-		// would therefore move b to the heap.
+		// Append the bytes to the free memory of dst. Write then does not copy them again. Do not
+		// pass held itself to Write. Write may pass held to another writer, so the compiler would
+		// move b, which contains held, to the heap.
 		if len(held) <= dst.Available() {
 			return dst.Write(append(dst.AvailableBuffer(), held...))
 		}

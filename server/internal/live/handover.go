@@ -103,11 +103,11 @@ func (h registrar) checkRoom(name string) error {
 	return nil
 }
 
-// yields returns an error if Config.Takeover protects the current publisher of s from a new
-// publisher. It returns nil if the new publisher may replace the current one. mu is held.
+// yields returns nil if a new publisher may replace the current publisher of s. It returns an error
+// if Config.Takeover protects the current publisher. mu is held.
 //
-// If the current publisher reads the stream from another node, it is protected only while another
-// new publisher is already waiting to replace it.
+// If the current publisher is a pull, which means that this node reads the stream from another
+// node, the pull is protected only while another new publisher already waits to replace the pull.
 func (h registrar) yields(s *stream) error {
 	if s.publisher.isPull() && s.successor == nil {
 		return nil

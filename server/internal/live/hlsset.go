@@ -103,11 +103,13 @@ func (set *hlsSet) end(w *liveHLS) {
 // maxHLSNumbers limits the number of stream names for which an hlsSet keeps HLS sequence numbers.
 const maxHLSNumbers = 1 << 10
 
-// keep stores the HLS sequence numbers at which the next window of a stream name must begin, even
-// if the stream has ended. Usually nothing needs to be stored, because a new window begins at a
-// number that is made from the current time; see [hlslive.Config.FirstMSN]. Numbers are stored only
-// while they are greater than that number. This happens after a stream was sent faster than real
-// time.
+// keep stores n, the HLS sequence numbers at which the next window of a stream must begin, even
+// after the stream has ended. name is the name of the stream.
+//
+// A new window usually begins at a number that is made from the current time; see
+// [hlslive.Config.FirstMSN]. n is needed only if n.MSN is greater than that number, which happens
+// after a stream was sent faster than real time. keep ignores any other n, and deletes stored
+// numbers that are no longer needed.
 func (set *hlsSet) keep(name string, n hlslive.SequenceStart) {
 	first := set.shared.Config.FirstMSN(time.Now())
 	maps.DeleteFunc(set.numbers, func(_ string,

@@ -11,9 +11,8 @@ import (
 )
 
 const (
-	// lateAfter is how far behind a viewer may be before it counts as late. A healthy viewer is
-	// less far behind, because a frame waits only for the latency limit and for the writes to other
-	// viewers.
+	// A viewer counts as late if its lag is longer than lateAfter. A healthy viewer has less lag: a
+	// frame waits only for the configured latency and for the writes to other viewers.
 	//
 	// If memory is short, frames older than lateAfter are dropped, except for the newest GOP. Only
 	// late viewers still need the dropped frames.

@@ -53,8 +53,8 @@ func (e Peers) Lost(name string, epoch uint64) {
 // CheckOwned returns a [refuse.Refusal] unless this node owns the stream with that name and the
 // cluster has confirmed the ownership.
 func (e Peers) CheckOwned(name string) error {
-	// Do not refuse a stream because its format is not known yet. A request for the stream then
-	// waits until the format is known.
+	// A stream with an unknown format is not refused. A request for the stream waits until the
+	// format is known.
 	if epoch, ok := e.hub.owns(name); !ok || epoch == 0 {
 		return errNotOwner(name)
 	}

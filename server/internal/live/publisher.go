@@ -383,8 +383,8 @@ func (p *Publisher) keepTo(t Terms) {
 	}
 }
 
-// Skip counts n bytes that have arrived since the last published frame. Over RTMP, they include the
-// bytes of the next frame.
+// Skip adds n to the number of bytes that have arrived since the last published frame. Over RTMP,
+// the caller also counts the bytes of the next frame, before it publishes the frame.
 func (p *Publisher) Skip(n int) {
 	if p.frames == 0 {
 		p.skipped += n

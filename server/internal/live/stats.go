@@ -126,8 +126,8 @@ type StreamInfo struct {
 	Audio string `json:"audio"`
 	// The tracks that MP4 and HLS omit: "video", "audio" or "all"; "" if they omit none.
 	LeftOut string `json:"left_out,omitempty"`
-	// The address of the publisher, or "demo". If there is no publisher at present, the address of
-	// the last one.
+	// The address of the publisher, or "demo" for the built-in demo. If the stream has no publisher
+	// at present, this is the address of its last publisher.
 	Publisher string `json:"publisher,omitempty"`
 	// Time without a publisher; 0 while there is one.
 	Waiting     float64 `json:"waiting_seconds"`
@@ -171,7 +171,8 @@ type StreamInfo struct {
 	blocked int
 }
 
-// Streams describes the streams that viewers can find, sorted by name.
+// Streams describes all streams with a known format, sorted by name. Viewers cannot find a stream
+// before its format is known.
 func (h *Hub) Streams() []StreamInfo {
 	h.mu.Lock()
 	streams := slices.Collect(maps.Values(h.streams))
@@ -189,7 +190,7 @@ func (h *Hub) Streams() []StreamInfo {
 // Encoders send several times a second.
 const rateFresh = 2 * time.Second
 
-// info describes s, which must be visible to viewers.
+// info describes the stream s. The format of s must be known.
 func (h *Hub) info(s *stream) StreamInfo {
 	facts := s.forms.Facts()
 	i := StreamInfo{

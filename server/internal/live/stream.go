@@ -69,7 +69,8 @@ type pause struct {
 	timer *time.Timer
 }
 
-// An ownership is a stream's state in the cluster.
+// An ownership records whether this node owns a stream of the cluster, and which other nodes read
+// the stream from this node.
 type ownership struct {
 	lease      Lease                     // nil if this node is not the owner, or without a cluster
 	epoch      uint64                    // the highest epoch of earlier leases, and of pulls

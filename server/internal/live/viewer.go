@@ -31,8 +31,8 @@ type Viewer struct {
 	terms  Terms
 	timeUp *time.Timer // nil without a time limit
 
-	// The position in the stream at which the viewer begins. The field Cursor is nil until the
-	// position is known. Connect passes the position on to transport and sets Cursor to nil.
+	// The position in the stream at which the viewer begins. The field Cursor is nil before the
+	// position is known. It is also nil after Connect, which passes the position to transport.
 	start     fanout.Start
 	transport *fanout.Viewer // writes to the client; nil until Connect
 }
@@ -98,8 +98,8 @@ func (v *Viewer) Begin(batch *millrace.Chain, from int) {
 	}
 }
 
-// Missed counts the frames that v has lost. It returns the age of the newest keyframe, at which v
-// continues.
+// Missed adds the lost frames, which m describes, to the statistics. It returns the age of the
+// newest keyframe. The viewer continues at this keyframe.
 func (v *Viewer) Missed(m broadcast.Missed) time.Duration {
 	v.stream.forms.NoteLost(m)
 	return v.stream.forms.KeyAge()

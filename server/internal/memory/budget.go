@@ -1,18 +1,22 @@
 // Package memory limits the memory of a process to a budget.
 //
 // A [Budget] measures the memory in use, which is the memory that garbage collection cannot free.
-// It has two parts. One is the memory blocks that the Pool has handed out. Their size is always
-// known exactly. The other is the rest of the heap with the stacks. Its size is measured at each
-// garbage collection. Idle blocks and garbage are not in use. They may fill the rest of the budget,
-// because the command sets Go's memory limit to the budget.
+// The memory in use has two parts:
+//   - The memory blocks that the Pool has handed out. Their size is always known exactly.
+//   - The rest of the heap, and the stacks. Their size is measured at each garbage collection.
 //
-// A [Step] frees memory if usage exceeds the step's threshold, which is a number of sixteenths of
-// the budget. It frees only the bytes above its threshold. The least harmful steps come first: they
-// free memory that no client uses, then frames for late viewers, then late viewers, and last the
-// client that uses the most memory. Between the thresholds of the last two steps, Admit begins to
-// refuse new clients. A client that is fast enough and uses less memory than others is therefore
-// never affected by slow clients. Publishers call Check when they receive data. A publisher that
-// needs memory runs the steps and waits until they are done.
+// Idle blocks of the Pool and garbage do not count as memory in use. They may fill the rest of the
+// budget, because the command millrace sets Go's memory limit to the budget.
+//
+// A [Step] frees memory if the memory in use exceeds the step's threshold, which is a number of
+// sixteenths of the budget. It frees only the bytes above its threshold. The least harmful steps
+// come first. In order, the steps free memory that no client uses, frames for late viewers, late
+// viewers, and the client that uses the most memory. Between the thresholds of the last two steps,
+// Admit begins to refuse new clients. A client that is fast enough and uses less memory than others
+// is therefore never affected by slow clients.
+//
+// Publishers call Check when they receive data. A publisher that needs memory runs the steps and
+// waits until they are done.
 //
 // The file watch.go measures how much of the heap is in use, and returns unused memory to the
 // system. The file loans.go tracks the responses that clients have not finished reading. A step
@@ -169,17 +173,16 @@ func (b *Budget) Check() {
 	}
 }
 
-// free returns idle memory blocks, and runs each [Step] with an exceeded threshold. Only one
-// goroutine may run free at a time: before the call, the goroutine puts an element into the channel
-// freeing.
+// free frees idle memory blocks, and runs each [Step] with an exceeded threshold. Only one
+// goroutine may run free at a time. The goroutine must send a value to the channel b.freeing before
+// it calls free, and receive the value afterwards.
 func (b *Budget) free() {
 	if st := b.pool.Stats(); b.heap.Load()+st.InUse+st.Idle > b.mark(trimAbove) && st.Idle > 0 {
 		b.pool.Trim()
 	}
-	// The field promised counts bytes that Steps have freed but that no garbage collection has
-	// measured as free yet. Keep counting the bytes until two garbage collections have completed.
-	// The first collection may have begun before a Step freed the bytes, and may have measured them
-	// as in use.
+	// b.promised is the number of bytes that steps have freed, but that the measured heap still
+	// includes. Two garbage collections later, the measured heap no longer includes them. One
+	// collection is not enough, because it may have begun before a step freed the bytes.
 	if b.cycles.Load() > b.promisedIn+1 {
 		b.promised.Store(0)
 	}

@@ -40,8 +40,8 @@ func (l *Loans) Add(bytes int64, end func()) *Loan {
 	return l.add(bytes, end)
 }
 
-// add adds a response that uses this many bytes, and returns its Loan. The Loan is ended by calling
-// end; see Add. l.mu is held.
+// add adds a response that uses the given number of bytes, and returns its Loan. To end the
+// response early, the Loans call the function end; see Add. l.mu is held.
 func (l *Loans) add(bytes int64, end func()) *Loan {
 	loan := &Loan{of: l, since: time.Now(), bytes: bytes, end: end}
 	loan.place = l.list.PushBack(loan)
@@ -49,15 +49,16 @@ func (l *Loans) add(bytes int64, end func()) *Loan {
 	return loan
 }
 
-// AddWithin adds a response like Add, but only if the sum of all Loans is then at most limit bytes.
-// A limit of 0 means no limit.
+// AddWithin adds a response, as Add does, if the sum of all Loans then does not exceed limit bytes.
+// A limit of 0 means no limit. If there is not enough room, AddWithin returns ErrFull.
 //
-// To make room, AddWithin ends the oldest Loans. A Loan is ended only if it was not added or
-// renewed for the time in the parameter after; see [Loan.Renew]. If there is still not enough room,
-// AddWithin returns ErrFull.
+// To make room, AddWithin ends the oldest Loans. The parameter after is the minimum age of a Loan
+// that may be ended. The age is the time since the Loan was added or last renewed; see
+// [Loan.Renew].
 //
-// A Loan that was ended does not count toward the limit, even before its response has called Done.
-// However, the sum of all Loans including the ended ones is at most 2*limit.
+// An ended Loan does not count toward limit, even before its response has called Done. However,
+// AddWithin also returns ErrFull if the sum of all Loans, including the ended Loans, would exceed
+// 2*limit bytes.
 func (l *Loans) AddWithin(limit int64, after time.Duration, bytes int64, end func()) (*Loan,
 	error) {
 	l.mu.Lock()
@@ -74,12 +75,11 @@ func (l *Loans) AddWithin(limit int64, after time.Duration, bytes int64, end fun
 	return loan, nil
 }
 
-// Grow adds bytes to a Loan, but only if the sum of all Loans is then at most limit bytes. A limit
-// of 0 means no limit.
+// Grow adds bytes to a Loan, if the sum of all Loans then does not exceed limit bytes. A limit of 0
+// means no limit. If there is not enough room, or if this Loan was ended, Grow returns ErrFull.
 //
-// To make room, Grow ends the oldest Loans. A Loan is ended only if it was not added or renewed for
-// the time in the parameter after; see [Loan.Renew]. If there is still not enough room, or if this
-// Loan was ended, Grow returns ErrFull.
+// To make room, Grow ends the oldest Loans. The parameter after is the minimum age of a Loan that
+// may be ended. The age is the time since the Loan was added or last renewed; see [Loan.Renew].
 func (loan *Loan) Grow(limit int64, after time.Duration, bytes int64) error {
 	if loan == nil {
 		return nil
@@ -105,9 +105,9 @@ func (l *Loans) fits(limit, bytes int64) bool {
 	return limit == 0 || l.bytes-l.going+bytes <= limit && l.bytes+bytes <= 2*limit
 }
 
-// makeRoom marks the oldest Loans as ended, so that the given number of bytes can be added within
-// limit. A Loan is marked only if it was not added or renewed for the time in the parameter after.
-// l.mu is held. After the caller has unlocked l.mu, it passes the result to endAll.
+// makeRoom marks the oldest Loans as ended, so that the given number of bytes fits into limit. The
+// parameter after is the minimum time since a marked Loan was added or last renewed. l.mu is held.
+// The caller must unlock l.mu, and then pass the result to endAll.
 func (l *Loans) makeRoom(limit int64, after time.Duration, bytes int64) []*Loan {
 	excess := l.bytes - l.going + bytes - limit
 	if limit == 0 || excess <= 0 {
@@ -117,12 +117,12 @@ func (l *Loans) makeRoom(limit int64, after time.Duration, bytes int64) []*Loan 
 	return ending
 }
 
-// expire marks the oldest Loans as ended, until these Loans use at least excess bytes. A Loan is
-// marked only if it was not added or renewed for the time in the parameter after. l.mu is held.
+// expire marks the oldest Loans as ended until they use at least excess bytes. The parameter after
+// is the minimum time since a marked Loan was added or last renewed. l.mu is held. expire returns
+// the marked Loans. The caller must unlock l.mu, and then pass these Loans to endAll.
 //
-// expire returns the Loans that it has marked. After the caller has unlocked l.mu, it passes them
-// to endAll. The result freed is the number of bytes that the ended Loans use. If again is true,
-// Loans that an earlier call has marked count toward excess and freed, too.
+// The result freed is the number of bytes that the marked Loans use. If again is true, the Loans
+// that an earlier call has marked count as well, toward both excess and freed.
 func (l *Loans) expire(excess int64, after time.Duration, again bool) (ending []*Loan,
 	freed int64) {
 	for e := l.list.Front(); e != nil && freed < excess; e = e.Next() {
@@ -209,10 +209,12 @@ func (l *Loans) Bytes() int64 {
 	return l.bytes
 }
 
-// Free ends the oldest responses to free memory. excess is the number of bytes to free. A response
-// is ended only if its Loan was not added or renewed for the time in the parameter after; see
-// [Loan.Renew]. Free returns the number of bytes that the ended responses use. Free can be called
-// from the function Free of a [Step].
+// Free ends the oldest responses. excess is the number of bytes to free. The result is the number
+// of bytes that the ended responses use.
+//
+// The parameter after is the minimum age of a Loan that may be ended. The age is the time since the
+// Loan was added or last renewed; see [Loan.Renew]. The field Free of a [Step] may call this
+// method.
 func (l *Loans) Free(excess int64, after time.Duration) (freed int64) {
 	l.mu.Lock()
 	ending, freed := l.expire(excess, after, true)

@@ -8,9 +8,12 @@ import (
 	"github.com/millrace-io/millrace/server/internal/access"
 )
 
-// ServeStreams serves GET /api/streams. The response contains the addresses of publishers only if
-// other machines cannot reach the server and the request comes from this machine. Another node gets
-// only this node's streams, with the addresses.
+// ServeStreams serves GET /api/streams. The content depends on the client:
+//   - Usually the response contains the streams of all nodes. It contains the addresses of
+//     publishers only if other machines cannot reach the server and the client runs on this
+//     machine.
+//   - If another node sends the request, the response contains only the streams of this node, with
+//     the addresses of publishers.
 func (o *Observer) ServeStreams(w http.ResponseWriter, r *http.Request) {
 	if !o.Budget.Lend(w, r, o.Hub.Count()*streamBytes) {
 		return

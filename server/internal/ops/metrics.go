@@ -16,7 +16,7 @@ import (
 )
 
 // metricsBytes is the memory in bytes that a response to /metrics needs in addition to the memory
-// of every request.
+// that is counted for every request.
 const metricsBytes = 128 << 10
 
 // Metrics returns the handler of /metrics.

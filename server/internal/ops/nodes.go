@@ -23,11 +23,11 @@ const (
 	// reportTimeout is how long another node may take to send its report. A slower node is listed
 	// with an error, so that it does not delay the page that shows the reports.
 	reportTimeout = 2 * time.Second
-	// reportBytes is the maximum size in bytes of a node's answer. It is enough for about 5,000
-	// streams.
+	// reportBytes is the maximum size in bytes of the report that another node sends. It is enough
+	// for about 5,000 streams.
 	reportBytes = 4 << 20
-	// reportAsked is the maximum number of concurrent requests to nodes. It limits the memory for
-	// answers to reportAsked times reportBytes.
+	// reportAsked is the maximum number of reports that are requested from other nodes at the same
+	// time. Together, the reports need at most reportAsked times reportBytes of memory.
 	reportAsked = 8
 	// reportStreams is the maximum number of streams in the reports of all other nodes together. If
 	// there are more, the remaining nodes are listed without their streams.

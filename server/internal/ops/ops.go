@@ -53,7 +53,7 @@ type Connections struct {
 	Shed    atomic.Int64 // idle connections closed because memory was short
 }
 
-// A Cluster reports the state of a node of a cluster.
+// A Cluster reports the state of this node and of the other nodes in its cluster.
 type Cluster struct {
 	node     *cluster.Node
 	objects  *cluster.Objects

@@ -49,7 +49,8 @@ type ServerReport struct {
 	RTMPSLoopback bool `json:"rtmps_loopback"` // as Loopback, for the RTMPS listener
 }
 
-// A NodeReport is the report of another node. If there is none, Error is the reason.
+// A NodeReport describes another node and its streams. If the node has sent no report, Error is the
+// reason.
 type NodeReport struct {
 	Node    string            `json:"node"`
 	Error   string            `json:"error,omitempty"`

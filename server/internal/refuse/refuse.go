@@ -34,7 +34,8 @@ func (r *Refusal) For(c Cause) *Refusal {
 	return r
 }
 
-// After sets the time after which the client should try again. It returns r, which must be new.
+// After sets the time after which the client should try again, and returns r. It must not be called
+// when other goroutines may use r.
 func (r *Refusal) After(d time.Duration) *Refusal {
 	r.RetryAfter = d
 	return r

@@ -152,7 +152,8 @@ func checkAddress(conn net.Conn, publish bool) error {
 	return err
 }
 
-// unaccepted returns the refusal of a client that has not sent a request. err is the reason.
+// unaccepted returns the refusal for a connection that failed before the client had sent an RTMP
+// request. err is the reason for the failure.
 func unaccepted(err error) error {
 	if refuse.Of(err) != nil {
 		return err

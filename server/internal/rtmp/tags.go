@@ -59,7 +59,8 @@ func (r *tagMaker) publish(p *live.Publisher, m rtmp.Message) error {
 	return p.WriteTag(t, &r.tag)
 }
 
-// announcedTracks returns the tracks that a publisher announces in its first tag. It borrows tag.
+// announcedTracks returns the tracks that a publisher announces in its first tag. t describes the
+// tag. The chain contains the bytes of the tag, and announcedTracks borrows the chain.
 func announcedTracks(t flv.Tag, tag *millrace.Chain) flv.Header {
 	h := flv.Header{HasAudio: true, HasVideo: true}
 	if t.Metadata && t.Len() <= flvstream.MaxPart {

@@ -39,9 +39,9 @@ func (c *Conn) Watch(ctx context.Context, name string) error {
 		return nil
 	}
 	if err == nil {
-		// Start appends messages for the client to the variable first, which already contains the
-		// replies to the client's earlier messages. If first becomes longer than fanout.MaxReplies
-		// bytes, Start fails.
+		// Start sends the first messages to the client. The messages are collected in a buffer,
+		// which already contains the replies to the client's earlier messages. If the buffer
+		// becomes longer than fanout.MaxReplies bytes, Start fails.
 		if err = c.proto.Start(); err != nil {
 			v.Decline()
 		}

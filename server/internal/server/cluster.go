@@ -32,10 +32,11 @@ type clusterNode struct {
 	hls       *cluster.RemoteHLS
 }
 
-// openNode makes this server a node of the cluster in cfg. It sets the fields Cluster and HLSStore
-// of streams, the configuration of the live streams, so that the nodes of the cluster share the
-// streams. The caller must call close on the result. If there is no cluster in cfg, the result is
-// nil.
+// openNode makes this server a node of the cluster in cfg. The caller must call close on the
+// result. If there is no cluster in cfg, the result is nil.
+//
+// openNode sets the fields Cluster and HLSStore of the live.Config, so that the nodes of the
+// cluster share their streams.
 func openNode(cfg *Config, streams *live.Config) (*clusterNode, error) {
 	if cfg.Cluster == "" {
 		return nil, nil

@@ -60,8 +60,8 @@ func (s *demoService) run(ctx context.Context) {
 	}
 }
 
-// publish publishes the sample until the stream ends. It returns an error if the stream could not
-// be opened.
+// publish publishes the built-in sample video until the stream ends. It returns an error if the
+// stream could not be opened.
 func (s *demoService) publish() error {
 	p, err := s.hub.Open(demo.Name, demo.Name, live.Terms{})
 	if err != nil {

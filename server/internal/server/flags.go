@@ -278,7 +278,7 @@ func (c *choice) String() string {
 	return *c.value
 }
 
-// Type returns the name of the type for the help text.
+// Type returns the name that the help text shows for the type of the flag's value.
 func (*choice) Type() string { return "word" }
 
 // Set sets the word, or returns an error if it is not one of c.words.

@@ -105,8 +105,8 @@ func (s *clients) withAddressLimits(next http.Handler) http.Handler {
 		}
 		if err != nil {
 			// The connection exceeds the limit for the client's address, so all its requests are
-			// refused. Close the connection, so that the client opens a new one. Over HTTP/2,
-			// net/http also closes the connection if the response has this header.
+			// refused. With the header Connection: close, net/http closes the connection after the
+			// response, also over HTTP/2. The client then opens a new connection.
 			if c.Above() != nil {
 				w.Header().Set("Connection", "close")
 			}

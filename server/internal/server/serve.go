@@ -120,8 +120,8 @@ func (s *Server) observer(l *Listeners) *ops.Observer {
 	return o
 }
 
-// newRTMPService returns the RTMP service of a listener with the address at. It takes ownership of
-// config. config is nil for a service without TLS.
+// newRTMPService returns the RTMP service of a listener. at is the address of the listener. If
+// config is nil, the service does not use TLS. newRTMPService takes ownership of config.
 func (s *Server) newRTMPService(at net.Addr, config *tls.Config) *rtmp.Service {
 	if config != nil {
 		config.SessionTicketsDisabled = true // rtmpdump treats a TLS 1.3 session ticket as an error

@@ -20,9 +20,11 @@ import (
 
 const (
 	// A download is sent in steps. If the client does not accept a step within the stall timeout,
-	// the download fails. Before the step, the client must accept earlier bytes that the kernel
-	// still holds in its buffers. Write uses steps of writeStep bytes. ReadFrom uses sendfile or
-	// splice, with larger steps of readFromStep bytes, because each step costs a system call.
+	// the download fails. Within the same time, the client must also accept the bytes of earlier
+	// steps that are still in the kernel's buffers.
+	//
+	// Write uses steps of writeStep bytes. ReadFrom uses larger steps of readFromStep bytes,
+	// because each of its steps costs a system call (sendfile or splice).
 	writeStep    = 16 << 10
 	readFromStep = 256 << 10
 
@@ -216,8 +218,9 @@ func downloadConn(r *http.Request) *net.TCPConn {
 // without TLS.
 func kernelSends(r *http.Request) bool { return r.TLS == nil && r.ProtoMajor == 1 }
 
-// tooMany returns the refusal of a transfer because of the limit in a flag. flag is the name of the
-// flag without "--max-". things and done are words for the message, such as "files" and "sent".
+// tooMany returns the refusal of a transfer because a limit is reached. limit is the maximum number
+// of transfers. flag is the name of the command-line flag for the limit, without "--max-". things
+// and done are words for the message, such as "files" and "sent".
 func tooMany(things, done string, limit int, flag string) error {
 	return refuse.New(http.StatusServiceUnavailable,
 		"%d %s are being %s already, as many as --max-%s allows", limit, things, done, flag).

@@ -56,8 +56,8 @@ func Check(name string) error {
 	if _, ext := CutExt(name); ext != "" {
 		return bad("%q: an ending of .flv or .mp4 asks for a format", name)
 	}
-	// A viewer requests the stream as MP4 at its name with the extension MP4. Refuse the name if
-	// this path is the path of another stream's HLS init segment.
+	// Viewers request a stream as MP4 at the path name+MP4. Refuse the name if the HLS init segment
+	// of another stream has the same path.
 	if _, object := Split(name + MP4); object != "" {
 		return bad("%q: the HLS of a stream has such names", name)
 	}

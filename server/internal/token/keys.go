@@ -34,7 +34,8 @@ const (
 	maxKeys   = 16
 )
 
-// maxKeyFile is the maximum size of a key file in bytes. maxKeys keys need much less.
+// maxKeyFile is the maximum size of a key file in bytes. A file with the maximum number of keys is
+// much smaller.
 const maxKeyFile = 64 << 10
 
 // ReadKeys reads a key file. Each line is KID ALG KEY. Empty lines and lines that begin with # are
@@ -130,7 +131,7 @@ func parseKey(id, alg, text string) (key, error) {
 	return key{}, errors.New("the second word is not HS256 or EdDSA: want KID ALG KEY")
 }
 
-// IDs returns the key ids, in the order of the file.
+// IDs returns the ids of all keys, in the order of the key file.
 func (k Keys) IDs() (ids []string) {
 	for i := range k {
 		ids = append(ids, k[i].id)
@@ -138,8 +139,8 @@ func (k Keys) IDs() (ids []string) {
 	return ids
 }
 
-// PrivateIDs returns the ids of the keys of a pair that include the private key. A program that
-// only verifies tokens should not have these.
+// PrivateIDs returns the ids of the EdDSA keys that include the private key. A program that only
+// verifies tokens should have no private keys.
 func (k Keys) PrivateIDs() (ids []string) {
 	for i := range k {
 		if k[i].method == jwt.SigningMethodEdDSA && k[i].private != nil {

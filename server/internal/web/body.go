@@ -33,8 +33,8 @@ type connBody struct {
 // returns nil and does nothing in two cases:
 //
 //   - The connection cannot be taken over, for example because it uses TLS or HTTP/2.
-//   - Taking it over has no advantage, because package ingest would read it as bytes arrive (see
-//     ingest.ByClock).
+//   - Package ingest does not read connections at regular intervals (see ingest.ByClock). It would
+//     then read the connection in the same way as net/http.
 func (d Handler) newConnBody(w http.ResponseWriter, r *http.Request, p *live.Publisher) *connBody {
 	if r.ProtoMajor != 1 || r.TLS != nil || !ingest.ByClock(d.cfg.Latency) {
 		return nil

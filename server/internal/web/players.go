@@ -302,8 +302,8 @@ func (b chainBody) Read(p []byte) (int, error) {
 
 // WriteTo writes all of b to w.
 func (b chainBody) WriteTo(w io.Writer) (int64, error) {
-	// net/http may pass the TCP connection b.tcp in a wrapper from package net. The wrapper has the
-	// method SetNoDelay, as the connection itself does. Write to b.tcp itself.
+	// A w with the method SetNoDelay is the TCP connection b.tcp, or a wrapper for it from package
+	// net. Write to b.tcp itself, because Chain.WriteTo does not use writev for a wrapper.
 	if _, ok := w.(interface{ SetNoDelay(bool) error }); ok && b.tcp != nil {
 		w = b.tcp
 	}

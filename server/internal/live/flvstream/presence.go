@@ -12,8 +12,9 @@ const (
 	// headerAbsentAfter is how long, in ms, a stream may continue without a frame of a track that
 	// has sent only its sequence header. After that, the track counts as absent.
 	headerAbsentAfter = 5_000
-	// longestStep is the maximum time, in ms, that one frame adds to the measured absence of a
-	// track. With this maximum, a single wrong timestamp has little effect.
+	// The absence of a track is the sum of the times between frames of the stream's other track.
+	// longestStep is the maximum for each of these times, in ms. A single wrong timestamp therefore
+	// has little effect.
 	longestStep = 500
 )
 
@@ -31,7 +32,8 @@ type trackPresence struct {
 	without uint32 // how long the other track has continued since then, in ms
 }
 
-// Note records the next tag of the publisher.
+// Note must be called with each tag that the publisher sends. It records which tracks have sent
+// frames or a sequence header, and how long each track has sent no frames.
 func (p *Presence) Note(t flv.Tag) {
 	frame := t.Packet == flv.PacketFrame
 	if !frame && !t.SequenceHeader {

@@ -23,20 +23,20 @@ type mediaClock struct {
 }
 
 const (
-	// clockSlack is how much later than its date a fragment may arrive. If all fragments in a time
-	// of at least clockSlack arrive later than this limit, the reason depends on how fast they have
-	// arrived:
+	// A fragment is late if it arrives more than clockSlack after its date in the playlist. If all
+	// fragments are late for at least clockSlack, the speed at which they have arrived shows the
+	// reason:
 	//   - If they have arrived at up to twice the speed of playback, the publisher has paused. The
 	//     date of the next fragment is then moved forward.
 	//   - If they have arrived faster, the network has paused. The dates are then right.
 	//
-	// After a pause of clockSlack without fragments, the comparison with the wall clock starts
-	// again.
+	// If no fragment arrives for more than clockSlack, the delays of all earlier fragments are
+	// forgotten.
 	clockSlack = time.Second
-	// clockTime is the time between two small corrections of the fragments' dates, and clockStep
-	// limits each correction. The corrections are needed because the publisher's clock and the wall
-	// clock drift apart. They are made if fragments arrive before their dates, or at most
-	// clockSlack after their dates.
+	// clockTime is the time between two small corrections of the dates in a playlist. clockStep is
+	// the maximum of each correction. The corrections are needed because the publisher's clock and
+	// the wall clock drift apart. While all fragments arrive more than clockSlack after their
+	// dates, no small corrections are made.
 	clockTime = 2 * time.Second
 	clockStep = 5 * time.Millisecond
 )
@@ -47,15 +47,14 @@ func (c *mediaClock) begin(at time.Time) {
 	c.compare()
 }
 
-// compare starts the comparison of the fragments' dates with the wall clock again. It forgets how
-// late earlier fragments were.
+// compare restarts the measurement of how late fragments arrive. It forgets all earlier fragments.
 func (c *mediaClock) compare() { c.seen, c.least = 0, math.MaxInt64 }
 
-// add returns the duration (lasts) and the date (at) of the fragment f. The parameter came is the
-// time when f arrived. The parameter begins is true if f does not continue the previous fragment.
+// add returns the duration (lasts) and the date (at) of the fragment f. came is the time when f
+// arrived. begins is true if f does not continue the previous fragment.
 //
-// The parameter most limits the duration. If f is longer, the date of the next fragment is not
-// before the time when f arrived.
+// most is the maximum duration. If f is longer, add returns most as the duration, and the date of
+// the next fragment is at+most or came, the later of the two.
 func (c *mediaClock) add(f Fragment, begins bool, most time.Duration,
 	came time.Time) (lasts time.Duration, at time.Time) {
 	if begins {

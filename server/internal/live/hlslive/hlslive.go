@@ -1,11 +1,13 @@
-// Package hlslive makes the HLS of a live stream: playlists, segments and parts. A request may wait
-// for the next part.
+// Package hlslive makes the HLS of a live stream: playlists, segments and parts. Players can
+// request the next part before it exists. The request then waits for the part.
 //
-// A [Window] adds the fragments of a [Source] to an hls.Window. It does so as long as players send
-// requests. It chooses the durations of segments and parts from the first fragments (probe.go), and
-// assigns dates to the fragments (clock.go). It saves complete segments to a [SegmentStore], where
-// other nodes find them (store.go). In a cluster, only the node that owns the stream has a Window
-// of it ([Owner]).
+// A [Window] reads the fragments of the stream from a [Source], and adds them to an hls.Window
+// while players send requests:
+//   - probe.go chooses the durations of segments and parts from the first fragments.
+//   - clock.go assigns a date to each fragment.
+//   - store.go saves complete segments to a [SegmentStore], where other nodes find them.
+//
+// In a cluster, only the node that owns the stream has a Window for the stream; see [Owner].
 package hlslive
 
 import (

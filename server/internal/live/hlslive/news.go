@@ -2,8 +2,8 @@ package hlslive
 
 import "time"
 
-// silentTargets is how long requests wait for something new, in target durations. See RFC 8216bis,
-// 6.2.5.2.
+// silentTargets is how long a request waits while no new part or segment is added, in target
+// durations. See RFC 8216bis, 6.2.5.2.
 const silentTargets = 3
 
 // news wakes the requests of a Window that wait for something new. It is guarded by Window.mu.

@@ -79,19 +79,19 @@ const (
 	maxFragments = 1 << 12
 	// maxTarget is the longest target duration. Longer GOPs are divided.
 	maxTarget = 16 * time.Second
-	// videoPart is the longest duration of a part with video. A part consists of whole frames, and
-	// must last at least 85% of the longest duration. At every frame rate from 23.9 to 60 frames
-	// per second, some number of frames lasts from 85% to 100% of videoPart, with a few
+	// videoPart is the maximum duration of a part with video. A part consists of whole frames, and
+	// must last at least 240 ms, which is 85% of the maximum. At every frame rate from 23.9 to 60
+	// frames per second, some whole number of frames lasts from 240 to 282 ms, with a few
 	// milliseconds to spare for rounded timestamps.
 	//
-	// At 25 frames per second, a part may have 6 or 7 frames. A segment of a whole number of
-	// seconds can therefore be divided into parts without a shorter part at the end.
+	// At 25 frames per second, a part has 6 or 7 frames, which last 240 or 280 ms. The 25 frames of
+	// a second can be divided into parts of 6, 6, 6 and 7 frames.
 	videoPart = 282 * time.Millisecond
 	// jitter is how much the rounding of timestamps may add to the duration of a part.
 	jitter = 2 * time.Millisecond
-	// minRest is the minimum duration of the second segment of a playlist, which ends at the next
-	// expected keyframe. If a quarter of the distance between two keyframes is less than minRest,
-	// the minimum is this quarter.
+	// minRest is the minimum duration of the second segment of a playlist. This segment ends at the
+	// next keyframe. If a quarter of the distance between two keyframes is shorter than minRest,
+	// the quarter is the minimum.
 	minRest = 500 * time.Millisecond
 	// early is how much shorter than Config.Segment a segment may be. This tolerance is needed
 	// because keyframes may come a little early. Otherwise the segment would end at the keyframe
@@ -135,9 +135,9 @@ func (p *probe) enough() bool {
 	return known && !few && p.length() >= minParts*p.cfg.Part
 }
 
-// firstEnd returns the latest time at which the first segment may end. The second segment begins at
-// that time and ends at the next keyframe. The first segment must therefore end early enough that
-// the second one is not very short.
+// firstEnd returns the latest time at which the first segment of the playlist may end. The second
+// segment lasts from the end of the first segment to the next keyframe. firstEnd therefore leaves
+// some time before that keyframe, so that the second segment is not very short.
 func (p *probe) firstEnd() time.Duration {
 	interval := p.interval()
 	if end := p.keyAt + interval; p.keys > 0 && p.length() < end {
@@ -146,8 +146,9 @@ func (p *probe) firstEnd() time.Duration {
 	return p.length()
 }
 
-// config returns the configuration of the window. The target duration is long enough for a whole
-// number of GOPs. If the length of GOPs is unknown, it is long enough for a long GOP.
+// config returns the configuration of the window. The target duration has room for one segment,
+// which consists of whole GOPs and lasts about Config.Segment or longer. If the length of GOPs is
+// unknown, the target duration has room for a long GOP.
 func (p *probe) config() hls.Config {
 	segment := p.cfg.Segment
 	switch group := p.interval(); {
@@ -168,16 +169,16 @@ func (p *probe) config() hls.Config {
 	}
 }
 
-// part returns the longest duration of a part, in whole milliseconds. The duration is at least
-// Config.Part, and each part can last at least 85% of it:
-//   - If the stream has video, the duration is at least videoPart. This value suits video of at
+// part returns the maximum duration of a part, in whole milliseconds. The maximum is at least
+// Config.Part. It is chosen so that each part can last at least 85% of it:
+//   - If the stream has video, the maximum is at least videoPart. This value suits video of at
 //     least 23.9 frames per second, even if the rate changes later.
-//   - If the stream has video and audio, nothing else is needed. Slower or uneven video is divided
+//   - If the stream has video and audio, no other rule applies. Slower or uneven video is divided
 //     into parts by its audio.
-//   - If the stream has only video or only audio, and all fragments are equally long, the duration
-//     fits a whole number of fragments.
-//   - If the stream has only video or only audio, and the fragments differ, the duration is so long
-//     that no fragment exceeds 15% of it.
+//   - If the stream has only one track, and its fragments are equally long, a whole number of
+//     fragments fits into the maximum.
+//   - If the stream has only one track, and its fragments differ in length, no fragment is longer
+//     than 15% of the maximum.
 func (p *probe) part() time.Duration {
 	video := p.movie().Video
 	least, most := time.Hour, time.Duration(0) // durations of the fragments that parts consist of

@@ -67,8 +67,8 @@ type Stats struct {
 	BytesOut  int64 // bytes of these objects
 }
 
-// Stats returns the values of the counters. The fields Windows, Bytes, Waiting and Viewers are 0,
-// because they describe windows.
+// Stats returns the values of the counters. It leaves the fields Windows, Bytes, Waiting and
+// Viewers at 0; see [Window.Stats] for these fields.
 func (c *Counters) Stats() Stats {
 	return Stats{Rendered: c.Rendered.Load(), Playlists: c.Playlists.Load(),
 		Objects: c.Objects.Load(), BytesOut: c.Bytes.Load()}

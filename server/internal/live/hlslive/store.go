@@ -111,15 +111,15 @@ func parseState(text []byte) (*playlistState, error) {
 	return s, json.Unmarshal(text, s)
 }
 
-// precede changes cfg so that a new window continues the stored playlist s. least is the smallest
-// segment number that the window may use.
+// precede changes cfg, the configuration of a new window, so that the window continues the stored
+// playlist s. It returns the date of the window's first fragment in the playlist. This date is not
+// before the end of the stored playlist.
 //
-// first is the time when the first fragment of the window began, by the clock of this machine.
-// precede returns the date of this fragment in the playlist. The date is not before the end of the
-// stored playlist, if the window continues it.
+// If the stored playlist has ended, or is too old for players to continue, precede returns first as
+// the date. It changes cfg only so that the window uses greater numbers than the stored playlist.
 //
-// If the stored playlist has ended, or is so old that players no longer follow it, the new window
-// does not continue it. It then only uses greater numbers than the stored playlist.
+// least is the smallest segment number that the window may use. first is the time when the first
+// fragment began, by the clock of this machine.
 func (s *playlistState) precede(cfg *hls.Config, least uint64, first time.Time) (shown time.Time) {
 	cfg.Epoch = max(cfg.Epoch, s.Next.Epoch+1)
 	length := 3 * s.Target

@@ -162,8 +162,9 @@ func (w *Window) NextStart() SequenceStart {
 	return SequenceStart{w.cfg.Epoch + 1, msn + 1, w.window.Discontinuity() + 1}
 }
 
-// IdleIn returns the time until w is idle. lengths is how many times the length of the playlist may
-// pass without a request before w is idle. If there is no playlist yet, firstIdle applies instead.
+// IdleIn returns the time until w is idle. A Window with a playlist is idle if no request arrives
+// for the length of the playlist, multiplied by lengths. A Window without a playlist is idle if no
+// request arrives for firstIdle.
 func (w *Window) IdleIn(lengths int) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -275,13 +276,12 @@ func (w *Window) open(ctx context.Context, p *probe, clock *mediaClock) error {
 	return nil
 }
 
-// resume returns an hls.Window for the media playlist with the given file name, and the
-// configuration of the Window. If the store has a state of that playlist, the Window continues from
-// the state. Otherwise the Window begins as cfg says.
+// resume returns an hls.Window for the media playlist with the file name media, its configuration,
+// and the date of its first fragment. If the store has a state of the playlist, the hls.Window
+// continues from the state. Otherwise it begins with the configuration cfg.
 //
-// first is the time when the first fragment began, by the clock of this machine. The result shown
-// is the date of this fragment in the playlist. It may be later than first, because the dates in a
-// playlist must not go back.
+// first is the time when the first fragment began, by the clock of this machine. The returned date
+// may be later than first, because the dates in a playlist must not go back.
 func (w *Window) resume(ctx context.Context, cfg hls.Config, media string, first time.Time) (
 	window *hls.Window, _ hls.Config, shown time.Time, err error,
 ) {

@@ -131,8 +131,8 @@ func (c *clockConn) Write(p []byte) (int, error) {
 	return max(n, 0), os.NewSyscallError("write", err)
 }
 
-// pause calls Session.Flush, and then waits for the next of the regular times at which connections
-// are read. If many bytes have arrived, it waits for at most floodPause.
+// pause calls Session.Flush, and then waits until the next read of the connection is due. If more
+// than gatherBytes bytes have arrived since the previous wait, it waits for at most floodPause.
 func (c *clockConn) pause() {
 	c.session.Flush()
 	wait := c.cfg.Beat - sinceStart()%c.cfg.Beat

@@ -58,7 +58,8 @@ func (b *Reader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Stop ends the use of b, and removes the read deadline of its source.
+// Stop removes the read deadline of the source. After Stop, b does not use the source, and the
+// caller must not call Read.
 func (b *Reader) Stop() {
 	b.timer.Stop()
 	b.unwatch()

@@ -18,8 +18,9 @@ type admission struct {
 	bytes int64                            // bytes that were written
 }
 
-// admitted reports whether the stream is recorded. It calls cfg.Admit at the beginning. After an
-// error, it calls cfg.Admit again, at most once in retryAfter.
+// admitted reports whether the stream is recorded. At the beginning of a recording, it asks
+// cfg.Admit. If cfg.Admit returns an error, the stream is not recorded for now. admitted then asks
+// again, at most once in retryAfter.
 func (a *admission) admitted(cfg *Config, stream string, log *slog.Logger) bool {
 	if !a.asked && !cfg.now().Before(a.askAt) {
 		var err error

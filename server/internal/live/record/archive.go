@@ -131,8 +131,9 @@ func (a *Archive) await() {
 		time.Since(began).Round(time.Millisecond))
 }
 
-// Await waits until this process has locked the directory of recordings. It need not wait unless
-// Config.Successor is set. If ctx ends first, Await returns an error.
+// Await waits until this process has locked the directory of recordings. Usually Open has locked
+// it, and Await returns at once. If Config.Successor is set, another process may still hold the
+// lock. If ctx ends first, Await returns an error.
 func (a *Archive) Await(ctx context.Context) error {
 	select {
 	case <-a.ready:

@@ -24,7 +24,8 @@ const pageSize = 4096
 
 // A file is a recording that grows. It is used only by the writer goroutine of its Recording.
 type file struct {
-	// The archive's directory. Each file opens it anew, because the directory may be replaced.
+	// The archive's directory. It is opened again for each file, because the directory may be
+	// replaced.
 	root   *os.Root
 	name   string // path below root, without an extension
 	period time.Time
@@ -47,8 +48,9 @@ type file struct {
 // size returns the number of bytes that were written, including the playlist.
 func (f *file) size() int64 { return f.next - int64(f.pending.Len()) + f.listSize }
 
-// createFile begins a file of a stream. at is when the first fragment arrived. base is the time of
-// that fragment in the stream. createFile borrows init.
+// createFile creates a media file for the recording of a stream, and writes the init segment init
+// to it. createFile borrows init. at is the time at which the first fragment arrived. base is the
+// timestamp of the first fragment in the stream.
 func createFile(cfg *Config, stream string, at time.Time, base time.Duration,
 	init *millrace.Chain) (*file, error) {
 	movie, err := mp4.ReadMovie(init.Bytes())

@@ -119,7 +119,7 @@ func (r *Recording) Close() {
 	notify(r.full)
 }
 
-// abandon drops the queue. The Recording must be closed.
+// abandon drops the queued fragments of a Recording. Close must have been called before.
 func (r *Recording) abandon() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -235,8 +235,9 @@ func (r *reader) readSegments(known list, init int64, media string, date time.Ti
 	return end, max(longest, s.target), text, nil
 }
 
-// resume reads the fragments of a segment again, so that s can continue after the segment. It
-// returns the end of the last complete fragment.
+// resume reads the fragments of e, a segment that the playlist already contains, so that s can find
+// the segment after it. It returns the offset in the media file at which the last complete fragment
+// ends.
 func (r *reader) resume(s *segmenter, e listEntry) (end int64, err error) {
 	for end = e.offset; end < e.end; {
 		f, ok, err := r.fragment(end)

@@ -32,7 +32,7 @@ type store struct {
 	written, lost, lostBytes, failures, removed atomic.Int64
 }
 
-// A kept describes an ended file and its playlist.
+// A kept describes a finished recording: a media file and its playlist.
 type kept struct {
 	stream, stamp string
 	bytes         int64
@@ -103,8 +103,8 @@ func (s *store) readStream(root *os.Root, stream string) error {
 // readFile adds a recording to the list of files. If the recording is unfinished, readFile first
 // tries to finish it.
 //
-// If the media file is not MP4 as an archive writes it, readFile returns mp4.ErrNotMP4 and does not
-// add the recording, so that it is never deleted. If another error occurs, readFile adds the
+// If this package did not write the unfinished media file, readFile returns mp4.ErrNotMP4 and does
+// not add the recording, so that it is never deleted. If another error occurs, readFile adds the
 // recording and returns the error. The recording may then be deleted to make room.
 func (s *store) readFile(root *os.Root, k kept) error {
 	name := k.name()

@@ -105,7 +105,8 @@ func (w *writer) begin(e *entry) bool {
 	return true
 }
 
-// flush writes the added fragments to the file. An error ends the file.
+// flush writes the added fragments to the file. If the write fails, flush counts the fragments as
+// lost, and closes the file.
 func (w *writer) flush() {
 	f := w.file
 	if f == nil || f.pending.Len() == 0 {

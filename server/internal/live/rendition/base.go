@@ -10,8 +10,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/lock"
 )
 
-// A base has the configuration, the memory account and the facts of a stream. All renditions
-// (formats) of the stream share it.
+// A base holds the data that all renditions (formats) of a stream share, such as the configuration
+// and the memory pool.
 type base struct {
 	cfg    *Config
 	log    *slog.Logger
@@ -25,8 +25,8 @@ type base struct {
 	begun bool // a frame was published, so a viewer that starts at the head misses it
 }
 
-// A publisher has the address that is logged for the stream's publisher, and records which warnings
-// about this publisher were logged.
+// A publisher contains data about a stream's publisher for the log: the address, and which warnings
+// were already logged.
 type publisher struct {
 	address  string
 	oddVideo atomic.Bool   // odd video was logged; see report.LeftOut

@@ -14,8 +14,8 @@ import (
 const (
 	// batchBytes limits the bytes that a viewer takes from the ring at a time. A stalled viewer
 	// keeps one batch in memory, in addition to the frames that the ring keeps. A larger batch has
-	// little use, because the kernel accepts less than 256 KiB at once from a connection with a
-	// limit of unsent bytes.
+	// little use, because the kernel accepts less than 256 KiB at once: the number of unsent bytes
+	// that it buffers for a connection is limited.
 	batchBytes = 256 << 10
 	// minMP4Frames is the least number of fragments that an MP4 rendition has room for, even if
 	// Config.KeepFrames is less. It is enough for 90 seconds of audio.
@@ -42,8 +42,8 @@ type Rendition struct {
 func newRendition(b *base, f Format, head []byte) *Rendition {
 	frames := b.cfg.KeepFrames
 	if f == MP4 {
-		// The ring needs room for each piece of memory. A fragment has one piece for each of its
-		// frames, and two more.
+		// MaxFrames also limits the number of pieces of memory in the ring. An MP4 fragment has one
+		// piece for each of its frames, and two more.
 		frames = max(minMP4Frames, 2*frames)
 	}
 	r := &Rendition{base: b, format: f, head: head, ring: broadcast.New(
@@ -89,11 +89,12 @@ func (r *Rendition) StateTracks(batch *millrace.Chain, from int) {
 	}
 }
 
-// AwaitReady returns the position at which a viewer begins, if Set.Join could not return it yet.
-// The viewer begins at the next keyframe. After an error, the caller calls Set.Leave.
+// AwaitReady returns the position at which a viewer begins, which is the next keyframe. It is
+// needed if Set.Join has returned no position. After an error, the caller calls Set.Leave.
 //
-// AwaitReady waits until the frames that the stream had kept are converted to the viewer's format.
-// Until then, the next keyframe in that format may be an old one.
+// AwaitReady first waits until the frames that the stream had kept are converted to the viewer's
+// format. During the conversion, the next keyframe in that format may be one of the kept frames,
+// and not a new frame.
 func (r *Rendition) AwaitReady(ctx context.Context) (fanout.Start, error) {
 	select {
 	case <-r.ready:

@@ -34,7 +34,7 @@ type Set struct {
 
 // New returns the Set of a new stream. f is the format that the publisher sends. Each viewer of
 // that format gets head before any frame. If f is FLV, head is the FLV header. memory is the Pool
-// that counts the memory of the stream, which New borrows.
+// that counts the memory of the stream. New borrows this Pool.
 //
 // The caller must call SetPublisher before it publishes, and Close at the end of the stream.
 func New(cfg *Config, log *slog.Logger, memory *millrace.Pool, f Format, head []byte) *Set {
