@@ -277,8 +277,9 @@ func (c *serveConfig) readFile() error {
 // flagName matches a flag in the text of an error.
 var flagName = regexp.MustCompile(`--[a-z-]+`)
 
-// located adds to an error the places where the flags that the error names were set, such as a line
-// of the configuration file. It omits flags that were set on the command line.
+// located adds to an error the places where flags were set, such as a line of the configuration
+// file. It does so only for flags that the error names, and omits flags that were set on the
+// command line.
 func (c *serveConfig) located(err error) error {
 	if err == nil {
 		return nil

@@ -17,8 +17,10 @@ type Gate struct {
 }
 
 // NewGate returns a Gate, which decides which clients may publish and read. Before the first
-// request, the caller must call SetPolicy to set the rules for this decision. h is the client of
-// the hook, or nil if there is no hook. The Gate borrows h.
+// request, the caller must call SetPolicy to set the rules for this decision.
+//
+// h is the client of the hook, an HTTP server of the operator that also decides about clients. h is
+// nil if there is no hook. The Gate borrows h.
 func NewGate(h *hook.Client, refusals *Refusals) *Gate { return &Gate{hook: h, refusals: refusals} }
 
 // Policy returns the current policy, or nil before SetPolicy.

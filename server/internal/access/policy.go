@@ -79,11 +79,11 @@ func (p *Policy) CheckPublish(r *http.Request, name string) error {
 }
 
 // MayPublish returns nil if a client may publish the stream called name, and otherwise a
-// [refuse.Refusal]. If name is empty, it checks whether the client may write a blob. It is for
-// protocols that web pages cannot use, so it checks no origin and no host name.
+// [refuse.Refusal]. If name is empty, MayPublish checks whether the client may write a blob. It
+// checks no origin and no host name, because it is for protocols that web pages cannot use.
 //
-// shown is the client's token, or "" if there is none. how explains how to send a token, for the
-// text of a refusal.
+// shown is the client's token, or "" if there is none. how is a text for a refusal that explains
+// how to send a token.
 func (p *Policy) MayPublish(shown, name, how string) error {
 	switch {
 	case p.needsToken(name) && shown == "":
@@ -97,8 +97,9 @@ func (p *Policy) MayPublish(shown, name, how string) error {
 	return nil
 }
 
-// checkRead returns nil if the request may read the stream in its path, or anything else if the
-// path names no stream. Otherwise it returns a [refuse.Refusal].
+// checkRead returns nil if the client may make the request r, and otherwise a [refuse.Refusal]. It
+// checks whether the client may read the stream in the path of r. If the path names no stream, it
+// checks whether the client may read everything except streams.
 //
 // If reading needs a token, a browser may send a cookie instead. If the request has a token, the
 // cookie is ignored, because the cookie may be from an older token.

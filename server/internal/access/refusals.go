@@ -93,9 +93,9 @@ type lineLimit struct {
 	lines, muted int       // muted is the number of refusals since the last warning
 }
 
-// NewRefusals returns Refusals that log to log. It borrows origins, the sites with pages that may
-// read the reason of a refusal. If secretNames is set, the log does not contain the stream names
-// that clients request.
+// NewRefusals returns Refusals that log to log. origins has the web sites that are allowed to read
+// the reason of a refusal. NewRefusals borrows origins. If secretNames is set, the log does not
+// contain the stream names that clients request.
 func NewRefusals(log *slog.Logger, origins *Origins, secretNames bool) *Refusals {
 	r := &Refusals{
 		log: log, origins: origins, secretNames: secretNames,
@@ -132,10 +132,14 @@ func (f *Refusals) Note(client Kind, why error, attrs ...any) {
 	f.log.Log(context.Background(), level, message, attrs...)
 }
 
-// count counts a refusal, and returns the level at which to log it. It returns the level Warn until
-// the kind of client (such as viewers) has used up its warnings for the period, and then Debug. For
-// a routine refusal, it always returns Debug. If the level is Warn, muted is the number of refusals
-// of this kind of client that were kept out of the warnings since the previous warning.
+// count counts a refusal, and returns the level at which to log it.
+//   - A routine refusal has the level Debug.
+//   - Of all other refusals, the first refusalLines in a period have the level Warn, and further
+//     ones have the level Debug. They are counted for each kind of client, such as viewers. The
+//     period is refusalPeriod.
+//
+// If the level is Warn, muted is the number of refusals of this kind of client that exceeded
+// refusalLines since the previous warning. Otherwise, muted is 0.
 func (f *Refusals) count(key Refused, at time.Time) (level slog.Level, muted int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

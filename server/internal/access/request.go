@@ -14,8 +14,9 @@ func overTLS(r *http.Request) bool {
 
 type nodeKey struct{}
 
-// WithNode returns a context for a request of another node of the cluster. node is the address in
-// the request. The node must have proved that it knows the cluster's token.
+// WithNode returns a context for a request that another node of the cluster has sent. node is the
+// address that the other node has stated for itself in a header of the request. The other node must
+// have proved that it knows the cluster's token.
 func WithNode(ctx context.Context, node string) context.Context {
 	return context.WithValue(ctx, nodeKey{}, node)
 }

@@ -18,8 +18,9 @@ const (
 	// goroutine, the state of net/http, a buffer, and a short body.
 	RequestBytes = 32 << 10
 
-	// The unread responses of a listener may together use the memory budget divided by
-	// requestsShare.
+	// A request with an unread response is a request to which the client has not read the whole
+	// response. All such requests on one listener may together use the server's memory budget
+	// divided by requestsShare.
 	requestsShare = 8
 
 	// requestAfter is how long a request may make no progress before it may be ended to make room
@@ -56,8 +57,9 @@ func New(m *memory.Budget, stall time.Duration, refusals *access.Refusals) *Budg
 	return &Budget{Memory: m, stall: stall, refusals: refusals}
 }
 
-// AddSteps makes the server's memory budget end some requests if memory is short: requests and
-// downloads that make no progress, and HLS responses that take too long.
+// AddSteps adds steps to the server's memory budget. A step frees memory when memory is short.
+// These steps end requests and downloads that make no progress, and HLS responses that take too
+// long.
 func (b *Budget) AddSteps() {
 	for _, a := range []struct {
 		above int
@@ -80,8 +82,8 @@ func (b *Budget) AddSteps() {
 type Loan struct {
 	budget   *Budget
 	requests *memory.Loans
-	// loan is the memory of this request, which is counted in the requests of the listener. It is
-	// nil after GiveBack, which stops the counting.
+	// loan counts the memory of this request in the field requests. It is nil after GiveBack,
+	// because the memory is then no longer counted.
 	loan *memory.Loan
 	end  func()
 }
@@ -147,8 +149,9 @@ func (a *Loan) Resume(more int) error {
 	var err error
 	limit := a.budget.Share()
 	if limit > 0 {
-		// A response counts as at most half of the memory limit for all requests. A longer response
-		// is therefore allowed if there are few other requests.
+		// Count at most half of the memory limit for a response. Otherwise, a response that is
+		// longer than the limit would never be allowed. It is now allowed if there are few other
+		// requests.
 		more = int(min(int64(more), limit/2))
 	}
 	switch {

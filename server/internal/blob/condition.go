@@ -31,7 +31,8 @@ func ConditionOf(h http.Header) Condition {
 func (c Condition) allows(tag string) bool { return c == nil || c(tag) }
 
 // matches reports whether a list of entity tags contains a tag. list is the value of the header
-// If-Match or If-None-Match. tag is a strong entity tag, or "" if there is no value.
+// If-Match or If-None-Match. tag is the strong entity tag of a blob, or "" if the blob does not
+// exist.
 //
 //   - The list "*" contains every tag except "".
 //   - If weakly is set, a weak tag such as W/"1" in the list matches the strong tag "1". Otherwise

@@ -433,11 +433,10 @@ func (d *directory) rename(pending string, to file, only Condition) (before stri
 	return before, d.root.Rename(pending, to.path)
 }
 
-// allowed checks whether a file may be written. to is the path of the file, and only is the
-// condition for writing it. If the condition does not hold, the error is ErrCondition. allowed
-// returns the entity tag of the file, or "" if the file does not exist.
+// allowed returns ErrCondition if a write condition does not hold for a file. It also returns the
+// entity tag of the file, or "" if the file does not exist.
 //
-// A caller that then changes the file must call lockNames first, so that the answer stays true.
+// A caller that then changes the file must call lockNames first, so that the result stays valid.
 func (d *directory) allowed(to file, only Condition) (tag string, err error) {
 	if tag, err = d.tagAt(to.path); err == nil && !only.allows(tag) {
 		err = ErrCondition

@@ -101,8 +101,8 @@ func (s *Redis) Stats() redisbuf.Stats { return s.values.Stats() }
 // the part in braces.
 func (s *Redis) name(key string) string { return s.prefix + "{/" + key + "}" }
 
-// newVersion returns a unique Redis key for a new value of a blob. It begins with name, the Redis
-// key of the blob's hash.
+// newVersion returns a unique Redis key for a new value of a blob. The key begins with name, the
+// key of the Redis hash that describes the blob.
 func newVersion(name string) string {
 	var random [16]byte
 	_, _ = rand.Read(random[:]) // never fails
@@ -244,8 +244,8 @@ func (s *Redis) Check(ctx context.Context, key string, only Condition) error {
 	return err
 }
 
-// errLost is the error of a Put if the value disappears from Redis before it is assigned to its
-// key.
+// errLost is the error of a Put if Redis has received the value, but loses it before the Put is
+// complete.
 var errLost = fmt.Errorf(
 	"the value was lost before it got its key: Redis was restarted or has evicted it, or %v went by", pendingFor)
 

@@ -19,8 +19,8 @@ const (
 	// scriptTries is the maximum number of times that a script is run until its answer arrives.
 	scriptTries = 4
 
-	// scriptPause is the pause before a script is run for the second time. The pause doubles before
-	// each further run.
+	// scriptPause is the pause before a Redis script is run again because its first run has failed.
+	// The pause doubles before each further run.
 	scriptPause = 10 * time.Millisecond
 )
 
@@ -30,27 +30,30 @@ const (
 // The scripts use the Redis key in the field "value", although this key is not in KEYS. This works
 // because the key is in the same slot as the hash, and therefore on the same server.
 var (
-	// lookupScript looks up the blob with the hash KEYS[1]. It returns the Redis key of the blob's
-	// value, the length of the value, and the milliseconds until it expires (-1: never). If the
-	// hash does not exist, or if Redis has evicted the value, it returns nil.
+	// lookupScript looks up a blob. KEYS[1] is the key of the Redis hash that describes the blob.
+	// The script returns the Redis key of the blob's value, the length of the value, and the
+	// milliseconds until the blob expires (-1: never). If the Redis hash does not exist, or if
+	// Redis has evicted the value, the script returns nil.
 	lookupScript = redis.NewScript(`
 local v = redis.call('HMGET', KEYS[1], 'value', 'length')
 if not v[1] or redis.call('EXISTS', v[1]) == 0 then return false end
 return {v[1], tonumber(v[2]), redis.call('PTTL', KEYS[1])}`)
 
 	// commitScript makes a received value the value of a blob. It renames the Redis key of the
-	// received value, and stores the new key in the blob's hash.
+	// received value, and stores the new key in the Redis hash that describes the blob.
 	//
-	//	KEYS[1]   the blob's hash
+	//	KEYS[1]   the key of the Redis hash
 	//	KEYS[2]   the key of the received value
-	//	KEYS[3]   the new key of the value, which the field "value" of the hash then contains
-	//	KEYS[4]   the key for the outcome; see outcomeKey
-	//	ARGV[1]   the expected present content of the field "value": "" means that the blob does not
-	//	          exist, and anyVersion allows any content; if it differs, the script changes nothing
+	//	KEYS[3]   the new key of the value, to be stored in the field "value" of the Redis hash
+	//	KEYS[4]   the key in which the script stores its outcome; see outcomeKey
+	//	ARGV[1]   the expected present content of the field "value"
 	//	ARGV[2]   the length of the value in bytes
 	//	ARGV[3]   the time to live in ms; 0 means unlimited
 	//	ARGV[4]   how long the replaced value is kept, in ms
 	//	ARGV[5]   how long the outcome is kept, in ms
+	//
+	// If the field "value" has another content than ARGV[1], the script changes nothing. If ARGV[1]
+	// is "", the blob must not exist. If ARGV[1] is anyVersion, any content is allowed.
 	commitScript = redis.NewScript(`
 local said = redis.call('GET', KEYS[4])
 if said then return said end
@@ -94,11 +97,11 @@ return 'deleted'`)
 )
 
 // outcomeKey returns the Redis key in which a script stores its outcome, such as "created". If the
-// answer of the script is lost and the script is run again, it finds the outcome there and returns
-// it. version is a Redis key that is unique to the call.
+// answer of the script is lost and the script is run again, the script finds the outcome there and
+// returns it. version is a Redis key that is unique to the call.
 //
-// The outcome has a separate key, because another writer may replace the hash of the blob before
-// the script is run again.
+// The outcome is not stored in the Redis hash that describes the blob, because another writer may
+// replace this hash before the script is run again.
 func outcomeKey(version string) string { return version + ":done" }
 
 // runScript runs a script that stores its outcome, and returns the answer. If the answer is lost,

@@ -115,7 +115,7 @@ func ParseTTL(s string) (time.Duration, error) {
 
 // A source reads the body of a value, but not more bytes than limit, the maximum length of the
 // value. If the body is longer, Read returns a TooLargeError. If the caller announced the size of
-// the body, bytes after this size are not read. If Read has failed, the method failure returns the
+// the body, bytes after this size are not read. After Read has failed, source.failure returns the
 // error.
 type source struct {
 	body  io.Reader

@@ -19,10 +19,9 @@ const (
 	// maxRequests is the maximum number of concurrent requests to the hook, and of connections for
 	// them. A hook that answers within 10 ms can answer 1600 requests a second.
 	maxRequests = 16
-	// maxWaiting is the maximum number of callers that wait for a free request to the hook. The
-	// maximum is needed because each caller holds a client's connection. If the hook answers each
-	// request within 10 ms, it answers all waiting callers within a second, because maxRequests
-	// requests run at a time.
+	// maxWaiting is the maximum number of callers that wait until they may send a request to the
+	// hook. The maximum is needed because each caller holds a client's connection. If the hook
+	// answers each request within 10 ms, it answers all waiting callers within a second.
 	maxWaiting = 1024
 
 	// reservedRequests is how many of the maxRequests requests to the hook are reserved for

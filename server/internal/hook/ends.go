@@ -25,8 +25,8 @@ const (
 	// endGrace is the minimum time for which Close tries to deliver end events to the hook, even if
 	// the context of Close ends earlier.
 	endGrace = time.Second
-	// If the hook fails and no end event is delivered to it for endCheck, Close stops delivering
-	// events.
+	// Close checks every endCheck whether end events are still delivered to the hook. If an attempt
+	// has failed since the previous check and no attempt has succeeded, Close gives up.
 	endCheck = time.Second
 )
 
@@ -124,9 +124,12 @@ func (q *endQueue) deliver(e *Request) error {
 	})
 }
 
-// close closes the queue, and delivers the queued end events until ctx ends, but for at least
-// endGrace. If the hook fails and no event is delivered for endCheck, close stops earlier. It then
-// calls giveUp, which cancels the requests in progress, and waits for the workers.
+// close closes the queue, and waits until the queued end events are delivered to the hook.
+//   - If ctx ends, close stops waiting, but not before endGrace has passed.
+//   - If an attempt fails and no event is delivered for the time endCheck, close stops waiting at
+//     once.
+//
+// It then calls giveUp, which cancels the requests in progress, and waits for the workers.
 func (q *endQueue) close(ctx context.Context, giveUp context.CancelFunc) {
 	q.mu.Lock()
 	q.closed = true
@@ -150,8 +153,9 @@ func (q *endQueue) close(ctx context.Context, giveUp context.CancelFunc) {
 	<-delivered
 }
 
-// await returns when all end events are delivered or ctx has ended. It also returns if an attempt
-// fails and no event is delivered within endCheck.
+// await returns when all end events are delivered to the hook, or when ctx has ended. It checks the
+// delivery every endCheck. If an attempt has failed since the previous check and no attempt has
+// succeeded, await also returns.
 func (q *endQueue) await(ctx context.Context, delivered <-chan struct{}) {
 	check := time.NewTicker(endCheck)
 	defer check.Stop()

@@ -21,9 +21,9 @@ const (
 	// request. If the permission is valid for longer, it is kept until it expires. hlsIdle is
 	// longer than the longest segment.
 	hlsIdle = 20 * time.Second
-	// If the hook fails, further players with the same playKey get the same result for failedKeep,
-	// without another request. If the hook fails to renew an expired answer, the answer is used for
-	// failedKeep longer.
+	// failedKeep is how long a failure of the hook is remembered. During this time, further players
+	// with equal requests (the same playKey) get the same result, without another request to the
+	// hook. If the hook fails to renew an expired answer, the old answer is used for this time.
 	failedKeep = time.Second
 	// sweepEvery is how often the playTable removes refusals that have expired, and HLS players
 	// that have left.
@@ -31,15 +31,15 @@ const (
 )
 
 // A Play is the permission to play a stream, as answered by the hook, the operator's HTTP server
-// that decides about clients. Players with the same playKey share a Play. A refusal is stored as a
-// Play, too.
+// that decides about clients. Players with equal requests (the same playKey) share a Play. A
+// refusal is stored as a Play, too.
 //
-// A player with a permanent connection keeps its Play until it leaves. After the hook's answer has
-// expired, new players get a new Play.
+// A player with a permanent connection keeps its Play until it leaves, even if the hook's answer
+// expires. Players that come after the answer has expired get a new Play.
 //
-// HLS players have no permanent connection. They keep their Play, and its ID, as long as they send
-// requests. After the hook's answer has expired, the next request of an HLS player leads to a new
-// request to the hook, and the Play stores the new answer.
+// An HLS player has no permanent connection. It keeps its Play, and the Play's ID, as long as it
+// sends requests. If a request comes after the hook's answer has expired, the hook is asked again,
+// and the Play stores the new answer.
 type Play struct {
 	t   *playTable
 	key playKey
@@ -106,8 +106,9 @@ func (p *Play) End(reason string, bytes int64) {
 	p.t.leave(p, reason)
 }
 
-// leave records that a player with a permanent connection has left. p is the player's Play. When
-// the last such player has left, leave ends the Play. t.mu is held.
+// leave records that a player with a permanent connection has left. p is the hook's permission,
+// which several players may share. When the last player with a permanent connection has left, leave
+// ends p. t.mu is held.
 func (t *playTable) leave(p *Play, reason string) {
 	if p.players--; p.players == 0 && !p.asking && p.allowed {
 		t.endPlay(p, reason)

@@ -73,8 +73,9 @@ func try(ctx context.Context, attempt func() error) (err error) {
 	}
 }
 
-// post sends body in a POST, and returns the status and the body of the response. A response body
-// longer than maxAnswer is cut off after maxAnswer+1 bytes. The error is a *failure.
+// post sends body in an HTTP POST request. It returns the status and the content of the response.
+// It reads at most maxAnswer+1 bytes of the response, and ignores further bytes. The error is a
+// *failure.
 func (p *poster) post(ctx context.Context, body []byte) (status int, text []byte, err error) {
 	began := time.Now()
 	defer func() {

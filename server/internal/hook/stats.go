@@ -8,8 +8,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/lock"
 )
 
-// An Outcome consists of the event in a request to the hook and of the request's result. Requests
-// are counted by Outcome.
+// An Outcome is an event that the hook was asked about or notified of, together with the result.
+// Requests to the hook are counted by Outcome.
 type Outcome struct {
 	Event  Event
 	Result string // allowed, refused, failed or busy; for end events sent or dropped

@@ -188,8 +188,8 @@ func (a Admission) Format(want WatchRequest) (rendition.Format, error) {
 	return s.format(want)
 }
 
-// Start begins to serve v, after Viewer.Connect, and returns at once. It calls read, which must
-// read from the client until the client hangs up.
+// Start begins to serve v, and returns at once. The caller must call Viewer.Connect first. Start
+// runs read in a goroutine. read must read from the client until the client hangs up.
 func (a Admission) Start(v *Viewer, read func()) {
 	a.enter(v)
 	v.rendition.Fanout().Start(v.transport, read)

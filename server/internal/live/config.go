@@ -139,9 +139,10 @@ const (
 	// Without it, two encoders that reconnect at once would replace each other hundreds of times a
 	// second, and neither would send a video frame.
 	LeastStay = time.Second
-	// cleanEndWait limits how long a stream waits for a publisher after a clean end. The stream
-	// waits because an encoder that restarts also ends cleanly, and so does a pulled stream when
-	// its encoder moves to another node.
+	// cleanEndWait limits how long a stream waits for its next publisher if the last publisher has
+	// ended without an error. The stream waits because an encoder that restarts also ends without
+	// an error. A pull from another node also ends without an error when the encoder moves to
+	// another node.
 	cleanEndWait = 2 * time.Second
 )
 

@@ -4,12 +4,13 @@
 //	rtmp.Conn ───┤                                           ├▶ rendition.FragmentReader ─▶ hlslive.Window ─▶ HLS ─▶ requests
 //	Peers.Pull ──┘                                           └▶ rendition.FragmentReader ─▶ Recorder
 //
-// A [Hub] knows the streams by name. A [Publisher] feeds one stream with FLV tags or with bytes. A
-// stream of FLV may have one publisher after another. A registrar (handover.go) decides which
-// publisher has the stream. The stream has a record of each publisher, called a claim. Package feed
-// turns the tags into frames, package rendition keeps the frames in each format, and package fanout
-// writes them to viewers. A [Viewer] knows who watches. Its transport, a [fanout.Viewer], knows the
-// client's position in the stream.
+// A [Hub] knows the streams by name. A [Publisher] feeds one stream with FLV tags or with bytes.
+// Package feed turns the tags into frames, package rendition keeps the frames in each format, and
+// package fanout writes them to viewers. A [Viewer] knows who watches. Its transport, a
+// [fanout.Viewer], knows the client's position in the stream.
+//
+// A stream of FLV may have one publisher after another. A claim (claim.go) represents one publisher
+// of a stream. A registrar (handover.go) decides which claim has the stream.
 //
 // For HLS, this package has no viewers but only requests. Package hlslive makes the HLS. The file
 // hls.go decides which streams have HLS, and for how long.

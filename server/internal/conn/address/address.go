@@ -16,20 +16,22 @@ import (
 )
 
 const (
-	// burst is how much an address may use at once. It is expressed as the time in which the rate
-	// allows so much: at 10 MB/s, five seconds are 50 MB. The burst is necessary because a web page
-	// or an HLS segment arrives in one piece, and because all viewers in an office may open a
-	// stream in the same minute.
+	// burst is how much of its rate an address may use at once. At a rate of 10 MB/s, for example,
+	// a burst of five seconds is 50 MB. The burst is necessary because a web page or an HLS segment
+	// arrives in one piece, and because all viewers in an office may open a stream in the same
+	// minute.
 	burst = 5 * time.Second
 
-	// If an address exceeds its rate by more than refuseAfter, its requests are refused. The excess
-	// is expressed as the time in which the rate allows so many bytes: at 10 MB/s, ten seconds are
-	// 100 MB. Downloads slow down earlier, when the excess is more than burst. One download
-	// therefore does not block other requests of the address. Viewers are not slowed down.
+	// If an address has received too many bytes for its rate, the excess is expressed as a time. At
+	// a rate of 10 MB/s, for example, an excess of ten seconds is 100 MB.
+	//
+	// If the excess is more than refuseAfter, requests of the address are refused. Downloads slow
+	// down earlier, when the excess is more than burst. One download therefore does not block other
+	// requests of the address. Viewers are not slowed down.
 	refuseAfter = 2 * burst
 
-	// mostAhead is the maximum excess that is counted for an address. It is expressed in the same
-	// way as burst: as the time in which the rate allows so many bytes. Because of this maximum,
+	// mostAhead is the maximum excess that is counted for an address that exceeds its rate. It is
+	// expressed as a time: at a rate of 10 MB/s, 15 seconds are 150 MB. Because of this maximum,
 	// requests of an address are soon accepted again after its traffic has stopped.
 	mostAhead = 3 * burst
 
@@ -241,9 +243,10 @@ func (a *Account) Player(id uint64, begins bool) error {
 	return nil
 }
 
-// StartRequest counts a request that may wait for a long time, until EndRequest is called. If too
-// many requests are waiting, it returns a [refuse.Refusal]. The limit is Limits.Connections,
-// because an HTTP/2 connection can carry many waiting requests.
+// StartRequest counts a request of the address that may wait for a long time, until EndRequest is
+// called. If the address already has Limits.Connections such requests, StartRequest returns a
+// [refuse.Refusal]. Counting only connections would not be enough, because an HTTP/2 connection can
+// carry many requests.
 func (a *Account) StartRequest() error {
 	if a == nil {
 		return nil
@@ -260,7 +263,8 @@ func (a *Account) StartRequest() error {
 	return nil
 }
 
-// EndRequest must be called when a request that StartRequest has counted no longer waits.
+// EndRequest ends the counting of a request that StartRequest has counted. The caller must call it
+// when the request has ended.
 func (a *Account) EndRequest() {
 	if a == nil {
 		return

@@ -219,8 +219,9 @@ func (c *Conn) Read(p []byte) (int, error) {
 	return c.TCPConn.Read(p)
 }
 
-// Keep passes the Account of a client to the Conn, because a request of the client has hijacked the
-// connection. Close releases the Account.
+// Keep makes Close release the Account of a client. It is called when a request of the client has
+// hijacked the connection, because the connection then continues after the request. If the Conn is
+// already closed, Keep releases the Account at once.
 func (c *Conn) Keep(a *address.Account) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -231,8 +232,8 @@ func (c *Conn) Keep(a *address.Account) {
 	c.kept = a
 }
 
-// Close closes the TCP connection, and releases the accounts of the client's address that the Conn
-// holds.
+// Close closes the TCP connection. It also releases the accounts (address.Account) that count the
+// connection and a request that has hijacked it.
 func (c *Conn) Close() error {
 	err := c.TCPConn.Close()
 	c.mu.Lock()

@@ -38,7 +38,7 @@ type Directory interface {
 	Watch(ctx context.Context, f func(Event))
 }
 
-// A Claim describes the ownership that a node wants.
+// A Claim is a node's request to become the owner of a stream.
 type Claim struct {
 	Stream string
 	Node   string // the address of the node for other nodes, for example http://10.0.0.5:8080

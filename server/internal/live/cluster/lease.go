@@ -203,10 +203,12 @@ func (t *leaseTable) held(name string) (o Owner, ok bool) {
 // returns 0 if the cluster's directory has not granted the lease yet.
 func (l *lease) Epoch() uint64 { return l.epoch.Load() }
 
-// Current reports whether this node was known to be the owner a moment ago; see [live.Lease]. It
-// returns true if the lease is held, and the last attempt to renew it began no longer ago than the
-// duration of a lease. An attempt counts even if the cluster's directory could not be reached,
-// because no other node can become the owner while the directory cannot be reached.
+// Current reports whether this node was known to be the owner of the stream a moment ago; see
+// [live.Lease]. It returns true if the lease is held, and this node began its last attempt to renew
+// it within the last leaseTime, the duration of a lease.
+//
+// The attempt also counts if the cluster's directory could not be reached, because no other node
+// can become the owner without the directory.
 func (l *lease) Current() bool {
 	return l.Held() && l.epoch.Load() != 0 &&
 		clock(time.Now())-l.attempted.Load() <= int64(l.t.client.leaseTime)
@@ -290,7 +292,8 @@ func (t *leaseTable) renew() {
 }
 
 // attempt reports released leases to the cluster's directory, and renews leases. If all is set, it
-// renews all leases. Otherwise it renews only leases for which Tell was called.
+// renews all leases. Otherwise it renews only the leases for which lease.Tell has announced that
+// the publisher has left or returned.
 func (t *leaseTable) attempt(ctx context.Context, all bool) {
 	begun := time.Now()
 	var tried []*lease
@@ -332,7 +335,8 @@ func (t *leaseTable) attempt(ctx context.Context, all bool) {
 		switch {
 		case owned[i].GiveUp:
 			t.mu.Lock()
-			// If the cluster's directory does not answer, the lease expires there after leaseTime.
+			// If the cluster's directory cannot be reached, the release is tried again for
+			// leaseTime. After this time, the lease has expired in the directory.
 			if errs[i] == nil || lost || time.Since(t.leaving[l]) > t.client.leaseTime {
 				delete(t.leaving, l)
 			}

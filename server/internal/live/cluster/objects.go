@@ -53,8 +53,8 @@ type Objects struct {
 
 	// Invariants:
 	//
-	//	entries has the objects that are being fetched and the objects in kept, and no others
-	//	stats.Bytes = sum of the costs of all these objects
+	//	entries contains the objects that are being fetched, the objects in kept, and no others.
+	//	stats.Bytes is the sum of objectEntry.cost for all of these objects.
 	mu      lock.Mutex
 	entries map[string]*objectEntry
 	kept    list.List // of *objectEntry, the most recently used first
@@ -309,8 +309,8 @@ func (o *Objects) leave(e *objectEntry) {
 }
 
 // request sends a request for an object to another node. path is the path of the object. epoch is
-// the epoch under which that node owns the stream, or 0 if the node was not chosen as the owner.
-// The caller closes the body of the response.
+// the number of the ownership under which the other node owns the stream. If the request is sent to
+// the other node for another reason, epoch is 0. The caller closes the body of the response.
 func (o *Objects) request(ctx context.Context, node, path string, epoch uint64,
 	gzip bool) (*http.Response, error) {
 	for again := false; ; again = true {

@@ -147,8 +147,8 @@ func (t *ownerTable) ownerReleased(name, node string) {
 	}
 }
 
-// missed records that events may have been missed. The owner of each stream is then looked up
-// again.
+// missed makes this node look up the owner of each stream again. It is called when this node may
+// have missed that a stream has got another owner.
 func (t *ownerTable) missed() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

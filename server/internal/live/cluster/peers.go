@@ -27,9 +27,9 @@ type peerTable struct {
 	secret *Secret
 
 	mu lock.Mutex
-	// round is the number of times that this node has renewed its leases while the cluster's
-	// directory could be reached. Other renewals are not counted, because other nodes cannot
-	// announce that they are alive while the directory cannot be reached.
+	// round counts the renewals of this node's leases. Renewals while the cluster's directory
+	// cannot be reached are not counted. The other nodes are then silent, although they may be
+	// alive, because they announce that they are alive through the directory.
 	round int64
 	nodes map[string]int64 // for each node, the round in which it was last heard; at most maxPeers
 }

@@ -17,18 +17,20 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// epochKept is how long Redis keeps the number (the epoch) of a stream's last ownership after the
-// stream has lost its owner. The time is longer than any command takes, and longer than a process
-// is usually suspended.
+// epochKept is how long Redis keeps the epoch (the number of the last ownership) of a stream after
+// the stream has lost its owner. The time is longer than any command takes, and longer than a
+// process is usually suspended.
 //
-// If the time were shorter, a process that was suspended could restore an ownership that was given
-// up. It could also restore an ownership with an epoch that another node has used since.
+// If Redis has no epoch of the stream, Renew assumes that Redis has lost its data, and restores the
+// ownership of the calling node. If Redis kept the epoch for a shorter time, a process that was
+// suspended could restore an ownership that was given up. It could also restore an ownership with
+// an epoch that another node has used since.
 const epochKept = time.Hour
 
 // A Redis is a Directory in a server of Redis or Valkey, or in a cluster of such servers. Each
-// stream has one key, PREFIX{STREAM}owner. Its value is a hash with these fields:
+// stream has one key, PREFIX{STREAM}owner. The value of the key is a hash with these fields:
 //
-//	epoch   the number of the ownership
+//	epoch   the number of the present or last ownership of the stream
 //	node    the address of the owner; absent if the owner has given up the stream
 //	until   the end of the lease
 //	heard   when the publisher last sent something
@@ -36,8 +38,9 @@ const epochKept = time.Hour
 //
 // The times are in milliseconds of the server's clock.
 //
-// The key outlives the lease by epochKept. A missing key would look as if Redis had lost its data.
-// A node that was replaced as the owner could then restore its ownership.
+// If a key is missing, Renew assumes that Redis has lost its data, and restores the ownership of
+// the calling node. The key therefore outlives the lease by epochKept. Otherwise, a node that was
+// replaced as the owner could restore its ownership.
 //
 // Each script uses only one key. In a Redis Cluster, a script with several keys cannot run while
 // the hash slot of the keys is moved to another server.
@@ -213,9 +216,9 @@ func parseOwner(reply []string) (o Owner, err error) {
 	return o, nil
 }
 
-// Renew announces that a node is alive, and renews the leases of its ownerships. It ends an
-// ownership with GiveUp, and restores an ownership that Redis has lost. See [Directory] for the
-// errors.
+// Renew announces that a node is alive, and renews the leases of the streams that it owns. If
+// Ownership.GiveUp is set, Renew ends the ownership of the stream instead. If Redis has lost an
+// ownership, Renew restores it. See [Directory] for the errors.
 func (d *Redis) Renew(ctx context.Context, node string, owned ...Ownership) ([]error, error) {
 	if d.sharded.Load() {
 		return slices.Repeat([]error{errSharded}, len(owned)), errSharded

@@ -77,7 +77,7 @@ type HLSRequest struct {
 
 func (q *HLSRequest) target() string { return "/live/" + q.Stream + "/" + q.Object + q.Query }
 
-// isPlaylist reports whether q requests a playlist, which may change later.
+// isPlaylist reports whether q requests a playlist. Playlists change while a stream is live.
 func (q *HLSRequest) isPlaylist() bool {
 	return q.Object == hlslive.MasterName || hlslive.IsMedia(q.Object)
 }
@@ -230,11 +230,11 @@ func (h *RemoteHLS) follow(ctx context.Context, name string, owner Owner,
 	}
 }
 
-// Load returns the response to q from the store of segments. ok is false if the store cannot answer
-// q. The caller owns the body.
+// Load returns the response to q from the store of segments. If the store cannot answer q, ok is
+// false. The caller owns the body.
 //   - The store has init segments, whole segments and playlists, but no parts.
-//   - If q waits for the next segment or part, the store can answer only after the end of the
-//     stream.
+//   - A request that waits for the next segment or part is answered only if the stream has ended,
+//     because then there is nothing to wait for.
 func (h *RemoteHLS) Load(ctx context.Context, q *HLSRequest) (out Object, ok bool) {
 	if h.store == nil || !q.isPlaylist() && !q.InStore() {
 		return Object{}, false

@@ -29,8 +29,9 @@ const (
 	// another node must include in its proof that it knows the cluster's token. After
 	// challengeTime, the other node gets a new challenge.
 	challengeTime = 10 * time.Minute
-	// maxKnown limits the number of other nodes for which a Secret stores the last challenge, and
-	// whether the node has proved that it knows the cluster's token.
+	// maxKnown is the maximum number of other nodes that a Secret remembers. For each node, it
+	// stores the last challenge. It also stores whether the node has proved that it knows the
+	// cluster's token.
 	maxKnown = 512
 )
 
@@ -45,7 +46,8 @@ var (
 // HeaderProof carries the proofs:
 //   - A request carries "CHALLENGE NONCE EPOCH MAC". The challenge is a text that the receiver has
 //     sent in an earlier response, or "-" if there was none. The nonce is a random text from the
-//     sender. The epoch is the number of the receiver's ownership of the stream, or 0; see Sign.
+//     sender. If the request is sent to the owner of a stream, the epoch is the number of this
+//     ownership. Otherwise the epoch is 0.
 //   - If the challenge is not valid, the response has the status 401 and carries a new challenge.
 //   - If the MAC of the request is correct, the response carries only "MAC".
 //
@@ -83,8 +85,8 @@ func NewSecret(token, self string) *Secret {
 }
 
 // Sign adds to a request the address of this node, and the proof that this node knows the cluster's
-// token. epoch is the epoch under which the receiver owns the requested stream, or 0 if the
-// receiver was not chosen as the owner of a stream.
+// token. If the receiver was chosen because it owns the requested stream, epoch is the number of
+// this ownership. Otherwise epoch is 0.
 func (s *Secret) Sign(req *http.Request, epoch uint64) {
 	var nonce [16]byte
 	_, _ = rand.Read(nonce[:])
@@ -186,7 +188,8 @@ func (s *Secret) Admit(answer http.Header, req *http.Request) Verdict {
 	return Proved
 }
 
-// A proof has three values from the header HeaderProof. The MAC in that header covers these values.
+// A proof has the three values in the header HeaderProof that come before the MAC. The MAC covers
+// these values, and so proves that the sender of the request knows the cluster's token.
 type proof struct{ challenge, nonce, epoch string }
 
 func parseProof(text string) (p proof, mac string, ok bool) {

@@ -142,8 +142,9 @@ func (m *mp4Maker) checkTracks(t *flv.Tag) error {
 		return nil
 	}
 	m.fits = m.fits || fits
-	// NoMP4 may describe tags after t, because the publisher may be ahead of the conversion. The
-	// result errNoMP4 is right even then: NoMP4 is true only if no track for MP4 is expected later.
+	// m.source.Facts describes the newest tags of the publisher, which may be later than t. The
+	// result errNoMP4 is nevertheless right. NoMP4 returns true only if the stream has no track for
+	// MP4 and will have none later.
 	if m.source.Facts.NoMP4() {
 		return errNoMP4
 	}
@@ -153,9 +154,9 @@ func (m *mp4Maker) checkTracks(t *flv.Tag) error {
 	return nil
 }
 
-// starts reports whether viewers can start at the tag t: at a keyframe, or at an audio frame of a
-// stream without video. Facts describes the publisher's newest tags. If they are later than t, the
-// result may be wrong.
+// starts reports whether viewers can start at the tag t. They can start at a keyframe, or at an
+// audio frame of a stream without video. m.source.Facts says whether the stream has video at the
+// publisher's newest tag. If the newest tag is later than t, the result may be wrong.
 func (m *mp4Maker) starts(t *flv.Tag) bool {
 	f := m.source.Facts
 	return t.Key || t.Type == flv.TypeAudio && t.Packet == flv.PacketFrame &&
@@ -170,8 +171,8 @@ func (m *mp4Maker) place(t *flv.Tag, afterLoss bool) error {
 		return nil
 	}
 	if gap := m.gap.Open; m.gap.Note(*t, m.startIsKept) && !gap && m.movie != nil {
-		// From here on, new viewers start at audio frames. They could not decode the video frame
-		// that waits in the muxer, so publish it before.
+		// From the tag t on, new viewers start at audio frames. They could not decode the video
+		// frame that waits in the muxer, so publish this frame before t.
 		if err := m.finish(); err != nil {
 			return err
 		}

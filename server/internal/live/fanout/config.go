@@ -41,8 +41,9 @@ type ViewerConfig struct {
 // A Start is the position in the ring where a viewer begins.
 type Start struct {
 	Cursor *broadcast.Cursor
-	// How far Cursor is behind the newest frame at the start. This lag does not count toward
-	// Config.Allowance until the viewer has caught up.
+	// How far Cursor is behind the newest frame when the viewer starts. Until the viewer has caught
+	// up for the first time, Lag is subtracted from the viewer's lag before Config.Allowance is
+	// checked.
 	Lag broadcast.Lag
 	Age time.Duration // age of the first frame that the player shows
 }

@@ -66,7 +66,8 @@ func NewConn(conn net.Conn, interactive bool, unsent int) Conn {
 	return &plainConn{streamConn: base, w: w}
 }
 
-// A streamConn ends the connection of a viewer. socketConn and plainConn embed it.
+// A streamConn closes the connection of a viewer. It has the methods that socketConn and plainConn
+// share.
 type streamConn struct {
 	conn        net.Conn
 	interactive bool

@@ -30,12 +30,18 @@ import (
 // is started. Writing to 512 viewers takes about 4 ms.
 const loopViewers = 512
 
-// A Fanout writes the frames of a ring to its viewers.
+// A Fanout writes the frames of a ring to its viewers. The viewers are divided among loops. A loop
+// writes directly to each healthy viewer: a viewer that has received every frame and can accept
+// more at once. Each other viewer has a separate goroutine, because a write to this viewer may have
+// to wait.
 //
 // Locks are taken in this order: Fanout.mu, loop.mu, and then either Viewer.mu or a lock inside a
-// method of Session. A loop holds loop.mu while it writes to its healthy viewers. No lock is held
-// while Session.Ended is called, while something is logged, or while a write waits. Viewer.End
-// takes no lock of this package except that of a ResponseConn.
+// method of Session. A loop holds loop.mu while it writes to its healthy viewers. No lock is held:
+//   - while Session.Ended is called
+//   - while something is logged
+//   - while a write waits for the client
+//
+// Viewer.End takes no lock of this package except the lock of a ResponseConn.
 type Fanout struct {
 	src source
 

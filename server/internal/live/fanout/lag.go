@@ -76,9 +76,9 @@ func (l *lagMeter) keepUp() {
 // is already recorded.
 func (l *lagMeter) fallBehind() bool { return l.behind.CompareAndSwap(false, true) }
 
-// add returns the viewer's total lag: the frames that are being written, and the frames that are
-// still in the ring. The time of this lag is the time since the write began. rest is the lag of the
-// frames in the ring. at is the current time, as returned by now().
+// add returns the total lag of a viewer: rest, the lag of the frames in the ring, plus the frames
+// that are being written. If the total has any frames, its Time is the time since the write began.
+// at is the current time, as returned by now().
 func (l *lagMeter) add(rest broadcast.Lag, at int64) broadcast.Lag {
 	rest.Frames += int(l.frames.Load())
 	rest.Bytes += l.bytes.Load()
@@ -118,8 +118,9 @@ func (l *lagMeter) stalledFor(at int64) time.Duration {
 // showsAt records the age of the frames that the player shows from now on.
 func (l *lagMeter) showsAt(age time.Duration) { l.live.Store(int64(age)) }
 
-// stand records that a viewer lags by the time lag. Its player has then run out of frames, and is
-// at least so far behind the publisher.
+// stand updates the recorded time by which the player is behind the publisher. lag is the time by
+// which the viewer lags. If lag is longer than the recorded time, the player has run out of frames,
+// and stand records lag instead.
 func (l *lagMeter) stand(lag time.Duration) {
 	if int64(lag) > l.live.Load() {
 		l.live.Store(int64(lag))

@@ -126,8 +126,8 @@ func (l *loop) round() {
 	l.out.flush(l.src.Counters, pathWritev)
 }
 
-// nudge makes the goroutine that serves v notice a reply, or the start or end of a pause. If the
-// loop writes to v, nudge starts a goroutine for v, which writes to v instead.
+// nudge makes the server notice that v has a reply to send, or that frames for v were paused or
+// resumed. If the loop writes to v, nudge starts a goroutine that writes to v instead.
 func (l *loop) nudge(v *Viewer) {
 	v.signal()
 	l.mu.Lock()
@@ -265,8 +265,8 @@ func (l *loop) contain() {
 		v.End(Failed)
 	}
 	for _, v := range l.healthy {
-		// round may have moved v to l.detached before it panicked. v is then in both lists, and its
-		// own goroutine releases it.
+		// If round panicked, v may be in l.detached as well as in l.healthy. The goroutine that
+		// round has started for v then releases v.
 		if v != nil && !slices.Contains(l.detached, v) {
 			go v.abandon() // in a goroutine, because abandon logs
 		}

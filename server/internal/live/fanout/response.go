@@ -7,7 +7,8 @@ type response struct {
 	// The bytes that are sent next. They stay here until the connection has accepted them.
 	pending millrace.Chain
 	chunks  chunkWriter // chunks.line is written before pending
-	// The bytes that tell the client of the end of the stream, in addition to the last chunk.
+	// The bytes that tell the client that the stream has ended. They do not include the last chunk
+	// of a response with chunks.
 	ending millrace.Chain
 	begun  bool // the first write has begun
 }

@@ -2,8 +2,10 @@
 
 package fanout
 
-// A vector counts the writes to viewers. On Linux it also holds memory for writev.
+// A vector is the state of a goroutine that writes to viewers. On this system, it only counts the
+// writes.
 type vector struct{ tally }
 
-// newSocketConn returns nil, because on this system each viewer has its own goroutine.
+// newSocketConn always returns nil, because socketConn exists only on Linux. On this system, each
+// viewer has a separate goroutine.
 func newSocketConn(streamConn) Conn { return nil }

@@ -36,8 +36,8 @@ type Viewer struct {
 
 	cursor *broadcast.Cursor
 	news   *broadcast.Watcher // signals new frames; nil with pathWritev
-	// Signals that there is a reply to send, that SetPaused was called, or that the viewer has
-	// ended. It is nil for a plain socket (pathWritev).
+	// Wakes the goroutine that serves the viewer when there is a reply to send, when SetPaused was
+	// called, or when the viewer has ended. It is nil for a plain socket on Linux (pathWritev).
 	nudged chan struct{}
 
 	out      response

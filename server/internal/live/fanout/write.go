@@ -87,8 +87,8 @@ func (v *Viewer) noteSent(n int) {
 }
 
 // take moves the queued replies and the next batch of the ring to v.out.pending, which must be
-// empty. At the end of the ring, it returns io.EOF. If the response has closing bytes, take first
-// appends them and returns nil, and the next call returns io.EOF.
+// empty. At the end of the ring, it returns io.EOF. If a proper end of the response needs further
+// bytes, take first appends these bytes and returns nil. The next call of take then returns io.EOF.
 func (v *Viewer) take() error {
 	v.takeReplies()
 	if v.holds() || v.peer && !v.session.Owned() && v.src.reason() == Connected {

@@ -34,7 +34,8 @@ type Feed struct {
 	overlap   *overlap // nil for a publisher of this node
 
 	// unkept is the number of bytes that have arrived from the publisher since the last published
-	// frame. Over RTMP, the number includes the bytes of the frame that is passed to Write next.
+	// frame. Over RTMP, Skip counts the bytes of a frame before the frame is passed to Write, so
+	// Write finds them included in unkept.
 	unkept int
 
 	starts   flvstream.StartFinder
@@ -62,8 +63,8 @@ type lastFrame struct {
 	at    int64  // when it arrived: monotonic, in ns
 }
 
-// New returns a Feed that publishes to out. The Feed borrows memory, the Pool that counts the
-// memory of the stream. The caller calls Release on the Feed.
+// New returns a Feed that publishes to out. The Pool counts the memory of the stream. The Feed
+// borrows the Pool. The caller calls Release on the Feed.
 func New(out *rendition.Set, log *slog.Logger, memory *millrace.Pool) *Feed {
 	return &Feed{out: out, facts: out.Facts(), log: log, memory: memory}
 }
@@ -132,8 +133,8 @@ func (f *Feed) newContinuation() *flvstream.Continuation {
 	return flvstream.Continue(f.last.timed, f.last.time, f.last.at)
 }
 
-// Skip counts n bytes that have arrived since the last published frame. Over RTMP, they include the
-// bytes of the next frame.
+// Skip reports that n bytes have arrived since the last published frame. Over RTMP, the caller
+// includes the bytes of the frame that it passes to Write next.
 func (f *Feed) Skip(n int) { f.unkept += n }
 
 // Write publishes a tag, unless the stream already has it. at is when the tag arrived. Write takes
@@ -248,8 +249,9 @@ func (f *Feed) noteTrack(t flv.Tag) {
 // tracksChange updates the set of tracks that later viewers get, and reports whether the set
 // changed. start says whether viewers can start at the next frame.
 //   - A track that has returned is added at once.
-//   - Video that is absent is removed at once, because viewers can then start at every audio frame.
-//   - Audio that is absent is removed when start is true.
+//   - If audio is absent, it is removed when start is true.
+//   - If video is absent, it is removed at once. Without video, viewers can start at every audio
+//     frame.
 func (f *Feed) tracksChange(start bool) bool {
 	was := f.preamble.Without
 	f.leaveOut(flv.TypeVideo, &f.preamble.Without.Video, &f.facts.Video, start)

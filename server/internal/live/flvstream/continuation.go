@@ -12,18 +12,19 @@ import (
 // frame. Video is dropped up to the first keyframe, because the viewers do not have the frames to
 // which it refers.
 //
-// The zero value adjusts nothing. It only drops headers that are known already.
+// The zero value changes no timestamps and drops no frames. It drops only headers and metadata that
+// the stream already has.
 type Continuation struct {
 	timed bool // the stream has a clock, because it has had a frame
-	// Timestamp of the last frame of earlier publishers. No tag gets an earlier timestamp. When the
-	// field past is set, last is the timestamp of this publisher's newest frame instead.
+	// Timestamp in the stream of the last frame of earlier publishers. No tag gets an earlier
+	// timestamp. Once past is set, the field is the timestamp of this publisher's newest frame.
 	last   uint32
 	lastAt int64  // when that frame was published: monotonic, in ns
 	begun  bool   // the first frame has come, so shift is known
 	shift  uint32 // added to the publisher's timestamps
-	// Set when a frame has a timestamp that is more than 5 seconds (Interleave) after the field
-	// last. From then on, timestamps of frames are not compared with last any more, because
-	// timestamps wrap around.
+	// Set when a frame has a timestamp that is more than 5 seconds (Interleave) after last. Later
+	// frames are not compared with the last frame of earlier publishers. They cannot be compared
+	// for ever, because timestamps wrap around.
 	past     bool
 	needsKey bool // video is dropped up to the next keyframe
 }
@@ -36,9 +37,9 @@ func Continue(timed bool, last uint32, lastAt int64) *Continuation {
 	return &Continuation{timed: timed, last: last, lastAt: lastAt, needsKey: true}
 }
 
-// Begin reports whether t is the first frame of a publisher, and the stream had frames of earlier
-// publishers. Begin must be called with each tag, before Fit is called with it. at is when the tag
-// arrived, in ns of the monotonic clock.
+// Begin returns true for a publisher's first frame if the stream already has frames of earlier
+// publishers. For any other tag, it returns false. Begin must be called with each tag, before Fit
+// is called with the tag. at is when the tag arrived, in ns of the monotonic clock.
 func (n *Continuation) Begin(t flv.Tag, at int64) bool {
 	if t.Packet != flv.PacketFrame || !n.timed || n.begun {
 		return false
@@ -47,8 +48,8 @@ func (n *Continuation) Begin(t flv.Tag, at int64) bool {
 	return true
 }
 
-// Last returns the timestamp in the stream, in ms, of the last frame before this publisher. Call it
-// before the publisher's second frame.
+// Last returns the timestamp in the stream, in ms, of the last frame of earlier publishers. It must
+// be called before the publisher's second frame, because later frames may replace the timestamp.
 func (n *Continuation) Last() uint32 { return n.last }
 
 // Fit changes the timestamp of the tag t so that the tag continues the stream of earlier
@@ -57,7 +58,7 @@ func (n *Continuation) Last() uint32 { return n.last }
 // it calls Fit.
 //   - c holds the whole tag.
 //   - at is when the tag arrived, in ns of the monotonic clock.
-//   - starts tells whether the tag belongs to the default track.
+//   - starts knows at which keyframes viewers can start.
 //   - preamble has the headers of the stream.
 //   - enc writes a new tag header if the timestamp changes.
 func (n *Continuation) Fit(

@@ -16,9 +16,9 @@ type Facts struct {
 	// change.
 	Promised uint32
 	Tracks   atomic.Uint32 // the tracks that exist, as flags of an FLV header
-	// Incremented when a track disappears or returns. rendition.Set.mu is held during the change,
-	// and also when a conversion begins. A conversion therefore begins before the change or after
-	// it.
+	// Counts how often a track has disappeared or returned. A conversion compares the number with
+	// an earlier value to notice a change. rendition.Set.mu is held during a change, and also when
+	// a conversion begins, so that a conversion cannot begin in the middle of a change.
 	TrackSet atomic.Int32
 	// True when TrackWait has passed since the first frame. No further tracks are expected then. If
 	// Video or Audio is nil, the stream does not have this track.

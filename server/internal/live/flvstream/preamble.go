@@ -18,7 +18,8 @@ type Preamble struct {
 	parts []part // sorted by place
 }
 
-// A part is a tag of a Preamble. It is the newest tag of its kind and track.
+// A part is a sequence header or a metadata tag in a Preamble. A Preamble has only the newest tag
+// of each kind for each track.
 type part struct {
 	place int
 	tag   millrace.Chain
@@ -33,8 +34,8 @@ const (
 	// the default ones. All of these together may have at most MaxPart bytes. Encoders send fewer
 	// than ten such tracks.
 	maxTrackParts = 32
-	// trackPlace is the position in the order of a Preamble at which the first tag of an additional
-	// track may be. All tags of the default tracks come before. The order is described at placeOf.
+	// trackPlace is the smallest part.place of the tags of additional tracks. The metadata of the
+	// stream and the tags of the default tracks have smaller places; see placeOf.
 	trackPlace = 5
 )
 
@@ -113,8 +114,9 @@ func (p *part) kind() flv.Type {
 	return flv.TypeVideo
 }
 
-// RetimeHeaders appends the kept video tags to dst if t is a video tag, or the kept audio tags if t
-// is an audio tag. The appended tags get the timestamp of t. dst owns them.
+// RetimeHeaders appends headers of the Preamble to dst, with the timestamp of t. It appends the
+// video headers if t is a video tag, or the audio headers if t is an audio tag. The headers are
+// sequence headers and metadata. dst owns the appended tags.
 func (p *Preamble) RetimeHeaders(dst *millrace.Chain, enc *flv.Encoder, t flv.Tag) {
 	for i := range p.parts {
 		if p.parts[i].kind() == t.Type {
@@ -130,13 +132,12 @@ func (p *Preamble) Release() {
 	}
 }
 
-// MaxUnkept is the number of received bytes that may precede a frame without being kept by the
-// stream. Twice the size of the frame is allowed in addition. If more bytes precede a frame, the
-// frame is copied.
+// A received frame is copied if too many bytes have arrived between the previous frame and this
+// frame without being kept by the stream. The limit is MaxUnkept plus twice the size of the frame.
 //
-// The copy is needed because the preceding bytes may share a block of memory with the frame, and
-// the block stays in memory as long as the frame. Without the copy, the stream could use several
-// times as much memory as its limit KeepBytes allows.
+// The copy is needed because the other bytes may share a block of memory with the frame, and the
+// block stays in memory as long as the frame. Without the copy, the stream could use several times
+// as much memory as its limit KeepBytes allows.
 const MaxUnkept = 1 << 10
 
 // Keep replaces the content of part by a copy of c. It releases the old content. The copy is in a
