@@ -57,6 +57,14 @@ func TestReaderAllocations(t *testing.T) {
 			r.ReadRange(1024, func(p []byte) { n += len(p) })
 		},
 		"ReadChain, Release": func(r *millrace.Reader) { r.ReadChain(&c, 1000); c.Release() },
+		"ReadChainDelim, Release": func(r *millrace.Reader) {
+			r.ReadChainDelim(&c, '\n', 1000)
+			c.Release()
+		},
+		"ReadRef, Release": func(r *millrace.Reader) {
+			p, _ := r.ReadRef(1000)
+			p.Release()
+		},
 		"a Chain on the stack": func(r *millrace.Reader) {
 			var c millrace.Chain
 			r.ReadChain(&c, 9000)

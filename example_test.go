@@ -148,6 +148,39 @@ func ExampleReader_ReadRange() {
 	// Output: hello, world<nil>
 }
 
+// Lines are kept without a copy. A line may be longer than the Reader's size, but not than a limit.
+func ExampleReader_ReadChainDelim() {
+	r := millrace.NewReader(strings.NewReader("short\n" + strings.Repeat("long ", 2000) + "\n"))
+	defer r.Release()
+	for _, limit := range []int{100, 100, 20_000} {
+		var line millrace.Chain
+		if err := r.ReadChainDelim(&line, '\n', limit); err != nil {
+			fmt.Println(err)
+			continue
+		}
+		fmt.Println("a line of", line.Len(), "bytes")
+		line.Release()
+	}
+	// Output:
+	// a line of 6 bytes
+	// millrace: no delimiter '\n' within the limit of 100 bytes
+	// a line of 10001 bytes
+}
+
+// A Ref is one contiguous slice that may be kept and passed to another goroutine.
+func ExampleReader_ReadRef() {
+	r := millrace.NewReader(strings.NewReader("key=value"))
+	defer r.Release()
+	key, err := r.ReadRef(3)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer key.Release()
+	fmt.Printf("%s, %d bytes are left\n", key.Bytes(), r.Buffered())
+	// Output: key, 6 bytes are left
+}
+
 // One packet for three subscribers: each gets a share, and releases it after use.
 func ExampleReader_ReadChain() {
 	r := millrace.NewReader(strings.NewReader("packet"))

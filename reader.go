@@ -2,8 +2,11 @@ package millrace
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
+	"fmt"
 	"io"
+	"net"
 )
 
 const (
@@ -57,8 +60,10 @@ var (
 //   - [Reader.ReadChain] moves the next n bytes to a [Chain] that may be kept, shared and sent.
 //   - [Reader.Skip], and integers of any width in either byte order.
 //
-// Over a *net.TCPConn or a stream *net.UnixConn, a Reader holds no memory while it waits for data.
-// It waits until the socket is readable and only then takes a block. Deadlines keep working.
+// Over a *net.TCPConn or a stream *net.UnixConn, a Reader holds no block while it waits for data.
+// It waits until the socket is readable and only then takes a block. Over a source with a method
+// NetConn() net.Conn, such as a *tls.Conn, it waits with a read of one byte and takes a block after
+// that. Deadlines keep working.
 //
 // Blocks come from a [Pool]. A block has room for about eight reads of the source, or sixteen if
 // the caller keeps shares of the blocks. Its size is 4 KiB to 64 KiB, unless the caller requested a
@@ -99,10 +104,15 @@ type Reader struct {
 	parked bool
 	token  token
 
-	size    int // number of bytes that Peek and ReadSlice can reach, as in bufio
-	want    int // minimum size of the next block
-	arrived int // bytes that src has returned since want was last set
-	reads   int // number of reads that returned them
+	size    int    // number of bytes that Peek and ReadSlice can reach, as in bufio
+	want    int    // minimum size of the next block
+	arrived int    // bytes that src has returned since want was last set
+	reads   uint32 // number of reads that returned them
+
+	// src is wrapped around a connection, as a *tls.Conn is. The Reader waits for its first byte
+	// without a block. probed is set after that byte, because more bytes usually follow at once.
+	wrapped, probed bool
+	first           [1]byte // memory for that byte
 
 	src  io.Reader
 	sock *socket // src, if the Reader can wait for it without a block; else nil
@@ -160,6 +170,8 @@ func NewReaderFrom(next func(dst *Chain) error) *Reader {
 func (b *Reader) start(src io.Reader) {
 	b.want = b.smallest()
 	b.src, b.sock = src, newSocket(b, src)
+	_, b.wrapped = src.(interface{ NetConn() net.Conn })
+	b.probed = false
 	b.err, b.lastByte, b.lastRuneSize = nil, -1, -1
 	b.arrived, b.reads = 0, 0
 }
@@ -285,10 +297,7 @@ func (b *Reader) ReadChain(dst *Chain, n int) error {
 		if b.w-b.r < left {
 			if err := b.fillRange(left); err != nil {
 				err = midway(err, n-left)
-				var kept Chain
-				dst.Cut(&kept, before)
-				b.putBack(dst) // dst was empty: all of its bytes came from b
-				dst.Merge(&kept)
+				b.takeBack(dst, before)
 				return err
 			}
 		}
@@ -299,20 +308,98 @@ func (b *Reader) ReadChain(dst *Chain, n int) error {
 	return nil
 }
 
+// ReadChainDelim moves the bytes up to and including the first delim to the end of dst, which owns
+// them. It does not copy, and the bytes may be more than [Reader.Size].
+//
+// If ReadChainDelim returns an error, dst is unchanged, and all bytes that have arrived stay
+// buffered for a later call. If the first limit bytes have no delim, the error is a *DelimError. If
+// the source ends without a delim, the error is io.EOF if no bytes were left and
+// io.ErrUnexpectedEOF otherwise.
+func (b *Reader) ReadChainDelim(dst *Chain, delim byte, limit int) error {
+	b.lastByte, b.lastRuneSize = -1, -1
+	before, got := dst.Len(), 0
+	for {
+		if b.r == b.w {
+			if err := b.fill(); err != nil {
+				b.takeBack(dst, before)
+				return midway(err, got)
+			}
+		}
+		p := b.buf[b.r:min(b.w, b.r+max(limit-got, 0))]
+		if i := bytes.IndexByte(p, delim); i >= 0 {
+			b.give(dst, i+1)
+			return nil
+		}
+		if got+len(p) >= limit {
+			if got > 0 {
+				b.give(dst, b.w-b.r) // so that all of them can be put back in order
+				b.takeBack(dst, before)
+			}
+			return &DelimError{delim, limit}
+		}
+		got += len(p)
+		b.give(dst, len(p))
+	}
+}
+
+// A DelimError reports that [Reader.ReadChainDelim] did not find the delimiter Delim in the next
+// Limit bytes.
+type DelimError struct {
+	Delim byte
+	Limit int
+}
+
+func (e *DelimError) Error() string {
+	return fmt.Sprintf("millrace: no delimiter %q within the limit of %d bytes", e.Delim, e.Limit)
+}
+
+// takeBack removes all bytes after the first n from dst, and makes them the next bytes to be read.
+// These bytes came from b.
+func (b *Reader) takeBack(dst *Chain, n int) {
+	var kept Chain
+	dst.Cut(&kept, n)
+	b.putBack(dst)
+	dst.Merge(&kept)
+}
+
+// ReadRef moves the next n bytes to a Ref, which the caller owns and releases. The bytes of a Ref
+// are contiguous. If the bytes are in two blocks, ReadRef copies them to one block, like Peek.
+//
+// If ReadRef returns an error, it consumes nothing. If n is above [Reader.Size], the error is
+// bufio.ErrBufferFull. Other errors are as for [Reader.ReadChain].
+func (b *Reader) ReadRef(n int) (Ref, error) {
+	b.lastByte, b.lastRuneSize = -1, -1
+	switch {
+	case n < 0:
+		return Ref{}, bufio.ErrNegativeCount
+	case n == 0:
+		return Ref{}, nil
+	case n > b.size:
+		return Ref{}, bufio.ErrBufferFull
+	}
+	if err := b.need(n); err != nil {
+		return Ref{}, err
+	}
+	return b.share(n), nil
+}
+
 // give moves the next n bytes of buf to dst. n must be at least 1, and buf must have n bytes that
 // have not been read.
-func (b *Reader) give(dst *Chain, n int) {
+func (b *Reader) give(dst *Chain, n int) { dst.push(b.share(n)) }
+
+// share moves the next n bytes of buf to a Ref. n must be at least 1, and buf must have n bytes
+// that have not been read.
+func (b *Reader) share(n int) Ref {
 	off := b.base + uint32(b.r)
 	if b.window && b.r+n == b.w {
 		// These are the last bytes of buf, and buf is part of a Ref that was filled outside the
 		// Reader. The Reader does not need the block any more. It passes all of its shares of the
-		// block (its rights to use the block) to dst.
+		// block (its rights to use the block) to the returned Ref.
 		r := Ref{blk: b.blk, loan: loan{b.gen, b.stock}, span: span{off, uint32(n)}}
 		b.token.close()
 		b.forget()
 		r.token.open(r.blk, 1)
-		dst.push(r)
-		return
+		return r
 	}
 	if b.stock <= handOut {
 		b.blk.buy(readerStock)
@@ -323,7 +410,7 @@ func (b *Reader) give(dst *Chain, n int) {
 	b.r += n
 	r := Ref{blk: b.blk, loan: loan{b.gen, handOut}, span: span{off, uint32(n)}}
 	r.token.open(r.blk, 1)
-	dst.push(r)
+	return r
 }
 
 // putBack makes the bytes of c the next bytes to be read. buf must be empty.
@@ -432,7 +519,7 @@ func (b *Reader) measure(n int) {
 	if b.lent {
 		held = keptReads
 	}
-	ideal := blockSize(min(held*(b.arrived/b.reads), 2*b.want))
+	ideal := blockSize(min(held*(b.arrived/int(b.reads)), 2*b.want))
 	if ideal > b.want || ideal < b.want/2 {
 		b.want = min(max(ideal, b.smallest()), b.largest())
 	}

@@ -89,7 +89,7 @@ func (b *Reader) Read(p []byte) (n int, err error) {
 // readDirect reads from src into p, which is the caller's memory. It must be called only if no
 // bytes are buffered.
 func (b *Reader) readDirect(p []byte) (int, error) {
-	if b.sock != nil {
+	if b.sock != nil || b.wrapped {
 		b.park()
 	}
 	n, err := b.src.Read(p)
@@ -293,7 +293,7 @@ func (b *Reader) WriteTo(w io.Writer) (n int64, err error) {
 			break
 		}
 		if b.src != nil {
-			if b.sock != nil {
+			if b.sock != nil || b.wrapped {
 				b.park()
 			}
 			if src, ok := b.src.(io.WriterTo); ok {
@@ -305,6 +305,7 @@ func (b *Reader) WriteTo(w io.Writer) (n int64, err error) {
 				return n + m, err
 			}
 		}
+		b.probed = true // a write of a single byte would cost more than a block
 		if err := b.fill(); err != nil {
 			b.err = err
 		}

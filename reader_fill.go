@@ -81,16 +81,36 @@ func (b *Reader) advance() {
 // receive reads from the source once, into free memory. It must be called only if no bytes are
 // buffered.
 func (b *Reader) receive() {
-	if b.sock != nil {
+	switch {
+	case b.sock != nil:
 		b.sock.receive()
-		return
+	case b.wrapped && !b.probed:
+		b.probe()
+	default:
+		b.readInto(b.makeRoom())
 	}
-	b.readInto(b.makeRoom())
+}
+
+// probe reads one byte from src. While it waits, the Reader has no share of a block. The next read
+// is a full one, even if it has to wait, because a record seldom has a single byte.
+func (b *Reader) probe() {
+	b.park()
+	n, err := b.src.Read(b.first[:])
+	if n < 0 || n > 1 {
+		panic(errBadCount)
+	}
+	b.err = err
+	if n > 0 {
+		b.makeRoom()[0] = b.first[0]
+		b.w++
+		b.probed = true
+	}
 }
 
 // readInto reads from src once into p, which must begin at buf[w].
 func (b *Reader) readInto(p []byte) {
 	n, err := b.src.Read(p)
+	b.probed = false
 	b.received(n, len(p), err)
 }
 

@@ -53,6 +53,10 @@ func (b *Reader) fixed(n int) ([]byte, error) {
 // ReadUvarint reads an unsigned integer in the encoding of [binary.Uvarint]: seven bits per byte,
 // the lowest first. It returns an error and consumes nothing if the encoding has more than 64 bits,
 // or if the source ends within it.
+//
+// If the integer is the length of a message, and a deadline interrupts the message, the length has
+// been consumed. To call again after a deadline, keep the length, or Peek at it and read both with
+// one ReadChain.
 func (b *Reader) ReadUvarint() (uint64, error) {
 	v, _, err := b.ReadULEB128()
 	return v, err

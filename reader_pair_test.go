@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -421,6 +422,8 @@ var pairOps = []struct {
 		p.keep(&c)
 		p.level()
 	}},
+	{"ReadChainDelim", pairReadChainDelim},
+	{"ReadRef", pairReadRef},
 }
 
 func pairRead(p *pair) {
@@ -581,6 +584,65 @@ func pairReadChain(p *pair) {
 		p.same([]any{got}, []any{p.next(n)})
 	}
 	p.keep(&c)
+	p.level()
+}
+
+func pairReadChainDelim(p *pair) {
+	delim, limit := p.delim(), p.number()
+	var c millrace.Chain
+	c.AppendCopy([]byte("old"))
+	buffered := p.got.Buffered()
+	err := p.got.ReadChainDelim(&c, delim, limit)
+	if err == nil {
+		c.Discard(3)
+		line := bytes.Clone(c.Bytes())
+		if i := bytes.IndexByte(line, delim); i != len(line)-1 || len(line) > limit {
+			p.failf("read %s, want a line that ends with %q and has at most %d bytes", show(line),
+				delim, limit)
+		}
+		p.same([]any{line}, []any{p.next(len(line))})
+		p.keep(&c)
+		p.level()
+		return
+	}
+	if c.Len() != 3 || p.got.Buffered() < buffered {
+		p.failf("the chain has %d bytes, the buffer %d of %d after %v", c.Len(), p.got.Buffered(),
+			buffered, err)
+	}
+	c.Release()
+	long, ok := errors.AsType[*millrace.DelimError](err)
+	if !ok {
+		p.stayed(p.got.Buffered(), err)
+		return
+	}
+	if long.Delim != delim || long.Limit != limit {
+		p.failf("%v, want the limit %d", err, limit)
+	}
+	var kept millrace.Chain
+	if err := p.got.ReadChain(&kept, limit); err != nil ||
+		bytes.IndexByte(kept.Bytes(), delim) >= 0 {
+		p.failf("%s, %v come next, want %d bytes without %q", show(kept.Bytes()), err, limit, delim)
+	}
+	p.same([]any{bytes.Clone(kept.Bytes())}, []any{p.next(limit)})
+	p.keep(&kept)
+	p.level()
+}
+
+func pairReadRef(p *pair) {
+	n := p.number()
+	r, err := p.got.ReadRef(n)
+	switch {
+	case n > p.size:
+		p.same([]any{err}, []any{bufio.ErrBufferFull})
+	case err != nil:
+		p.stayed(p.got.Buffered(), err)
+		return
+	default:
+		p.same([]any{bytes.Clone(r.Bytes())}, []any{p.next(n)})
+		var c millrace.Chain
+		c.Append(&r)
+		p.keep(&c)
+	}
 	p.level()
 }
 
@@ -808,7 +870,13 @@ var kinds = []kind{
 	{name: "OneByteReader", wrap: iotest.OneByteReader},
 	{name: "HalfReader", wrap: iotest.HalfReader},
 	{name: "DataErrReader", wrap: iotest.DataErrReader, ahead: true},
+	{name: "wrapped connection", wrap: func(r io.Reader) io.Reader { return wrappedConn{r} }},
 }
+
+// A wrappedConn is a source like a *tls.Conn: a Reader waits for it with a read of one byte.
+type wrappedConn struct{ io.Reader }
+
+func (wrappedConn) NetConn() net.Conn { return nil }
 
 func newPlayer(t tape, k kind, seed uint64) *player {
 	return &player{tape: t, kind: k, rng: rand.New(rand.NewPCG(seed, 1)), bare: -1}

@@ -5,10 +5,13 @@ package millrace_test
 import (
 	"bufio"
 	"bytes"
+	"crypto/tls"
 	"errors"
 	"io"
 	"math/rand/v2"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -85,6 +88,56 @@ func TestReaderHoldsNoBlockWhileItWaits(t *testing.T) {
 				r.Release()
 			}
 		}
+	}
+}
+
+// tlsPair returns the two ends of a TLS connection over TCP. Both are closed when the test ends.
+func tlsPair(t testing.TB) (client, server *tls.Conn) {
+	t.Helper()
+	a, b := nettest.TCPPair(t, false)
+	s := httptest.NewTLSServer(nil) // for its certificate
+	defer s.Close()
+	config := s.Client().Transport.(*http.Transport).TLSClientConfig.Clone()
+	config.ServerName = "example.com"
+	client, server = tls.Client(a, config), tls.Server(b, s.TLS.Clone())
+	done := make(chan error, 1)
+	go func() { done <- server.Handshake() }()
+	if err := errors.Join(client.Handshake(), <-done); err != nil {
+		t.Fatal(err)
+	}
+	return client, server
+}
+
+// Over TLS, a waiting call holds no block either, and the calls return the same bytes and errors as
+// over TCP. A message of any length is read, even if nothing follows it.
+func TestReaderHoldsNoBlockWhileItWaitsOverTLS(t *testing.T) {
+	for name, call := range waiting {
+		if name == "WriteTo own" { // keeps a block, because it copies the whole stream
+			continue
+		}
+		pool := newPool(t)
+		client, server := tlsPair(t)
+		r := pool.NewReader(client, 4096)
+		for n := range 20 { // bytes in a message
+			go server.Write(bytes.Repeat([]byte("x"), n+2))
+			if err := r.Skip(n + 2); err != nil {
+				t.Fatal(name, err)
+			}
+			done := make(chan error)
+			go func() { done <- call(r) }()
+			nettest.Eventually(t, name+": no block in use",
+				func() bool { return pool.Stats().InUse == 0 })
+			client.SetReadDeadline(time.Unix(1, 0))
+			if err := <-done; !errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Errorf("%s: %v, want a deadline", name, err)
+			}
+			client.SetReadDeadline(time.Time{})
+		}
+		go server.Write([]byte("a text"))
+		if b, err := r.Peek(6); string(b) != "a text" || err != nil {
+			t.Errorf("%s: %q, %v comes next, want a text", name, b, err)
+		}
+		r.Release()
 	}
 }
 

@@ -1,5 +1,5 @@
-// Package idle measures the heap memory of an idle connection: a loopback TCP connection on which
-// nothing arrives, with a goroutine that waits for one byte.
+// Package idle measures the heap memory of an idle connection: a loopback connection, over TCP and
+// over TLS, on which nothing arrives, with a goroutine that waits for one byte.
 //
 // A second process holds the other ends, so that they share neither the limit of file descriptors
 // nor the heap.
@@ -8,10 +8,12 @@ package idle
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"flag"
 	"fmt"
 	"io"
 	"net"
+	"net/http/httptest"
 	"os"
 	"runtime"
 	"runtime/metrics"
@@ -33,15 +35,30 @@ var Program = &measure.Program{
 
 var conns int
 
+// mostTLS limits the number of TLS connections, because each takes a handshake.
+const mostTLS = 2000
+
 func run(ctx context.Context, p *measure.Params) error {
+	if err := table(ctx, p, "idle", "TCP", conns, nil); err != nil {
+		return err
+	}
+	s := httptest.NewTLSServer(nil) // for its certificate
+	config := s.TLS.Clone()
+	s.Close()
+	return table(ctx, p, "idle-tls", "TLS", min(conns, mostTLS), config)
+}
+
+// table measures the waiters with conns connections, over TLS unless config is nil.
+func table(ctx context.Context, p *measure.Params, name, protocol string, conns int,
+	config *tls.Config) error {
 	n := fit(conns)
-	if _, err := hold(waiters[0], n); err != nil { // so that no turn includes the poller
+	if _, err := hold(waiters[0], n, config); err != nil { // so that no turn includes the poller
 		return err
 	}
 	heap := make([]measure.Series, len(waiters))
 	stack := make([]measure.Series, len(waiters))
 	err := measure.Rounds(ctx, len(waiters), p.Rounds, func(_, i int) error {
-		u, err := hold(waiters[i], n)
+		u, err := hold(waiters[i], n, config)
 		heap[i] = append(heap[i], float64(u.heap)/float64(n))
 		stack[i] = append(stack[i], float64(u.stack)/float64(n))
 		return err
@@ -49,7 +66,7 @@ func run(ctx context.Context, p *measure.Params) error {
 	if err != nil {
 		return err
 	}
-	t := measure.NewTable("idle", fmt.Sprintf("%d TCP connections that wait for a byte", n),
+	t := measure.NewTable(name, fmt.Sprintf("%d %s connections that wait for a byte", n, protocol),
 		"waiting in",
 		"heap bytes a connection", "of these the reader's", "stack bytes a connection")
 	t.Bar = 2
@@ -93,15 +110,19 @@ type usage struct {
 	stack int64 // in goroutine stacks
 }
 
-// hold opens n connections, and starts a goroutine for each of them that waits in w. It returns the
-// memory that they use.
-func hold(w waiter, n int) (usage, error) {
+// hold opens n connections, over TLS unless config is nil, and starts a goroutine for each of them
+// that waits in w. It returns the memory that they use.
+func hold(w waiter, n int, config *tls.Config) (usage, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return usage{}, err
 	}
 	defer l.Close()
-	cmd, err := measure.Self(holder, l.Addr().String(), strconv.Itoa(n))
+	protocol := "tcp"
+	if config != nil {
+		l, protocol = tls.NewListener(l, config), "tls"
+	}
+	cmd, err := measure.Self(holder, protocol, l.Addr().String(), strconv.Itoa(n))
 	if err != nil {
 		return usage{}, err
 	}
@@ -165,17 +186,22 @@ func fit(n int) int {
 	return min(n, int(limit.Cur)-spare)
 }
 
-// holder is a child process that dials args[1] connections to args[0] and holds them until its
-// input ends.
+// holder is a child process that opens args[2] connections of the protocol args[0] to args[1] and
+// holds them until its input ends.
 var holder = measure.RegisterChild("idle-holder", func(args []string) error {
-	n, err := strconv.Atoi(args[1])
+	n, err := strconv.Atoi(args[2])
 	if err != nil {
 		return err
 	}
 	fit(n)
 	conns := make([]net.Conn, n)
 	for i := range conns {
-		if conns[i], err = net.Dial("tcp", args[0]); err != nil {
+		if args[0] == "tls" {
+			conns[i], err = tls.Dial("tcp", args[1], &tls.Config{InsecureSkipVerify: true})
+		} else {
+			conns[i], err = net.Dial("tcp", args[1])
+		}
+		if err != nil {
 			return err
 		}
 	}

@@ -13,8 +13,8 @@ import (
 
 // Program measures the tables of TCP connections and of the generator.
 var Program = &measure.Program{
-	Name: "reader", What: "packets of 1 KiB read from TCP connections, and from a generator",
-	Rounds: 9, Turn: 300 * time.Millisecond, Parts: []string{"tcp", "generator"},
+	Name: "reader", What: "packets and lines read from TCP connections, and from a generator",
+	Rounds: 9, Turn: 300 * time.Millisecond, Parts: []string{"tcp", "lines", "generator"},
 	Brief: []string{"-rounds", "5", "-turn", "200ms"},
 	Run:   run,
 }
@@ -22,6 +22,11 @@ var Program = &measure.Program{
 func run(ctx context.Context, p *measure.Params) error {
 	if p.Wants("tcp") {
 		if err := runTCP(ctx, p); err != nil {
+			return err
+		}
+	}
+	if p.Wants("lines") {
+		if err := runLines(ctx, p); err != nil {
 			return err
 		}
 	}

@@ -95,7 +95,7 @@ func send(c net.Conn) {
 	if err != nil {
 		return
 	}
-	for _, s := range sendings {
+	for _, s := range append(sendings[:len(sendings):len(sendings)], lines) {
 		if s.name == strings.TrimSpace(name) {
 			s.write(c) // returns when the reader closes c
 		}
