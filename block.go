@@ -35,11 +35,12 @@ type block struct {
 	pool  *Pool
 	class int8 // index into pool.classes, or oversize
 
-	// used is the number of bytes in use at the start of buf. The Draft or Reader that writes the
-	// block sets it. Later, an owner that holds all shares of the block (all references to it) may
-	// set it.
+	// used is the number of bytes in use at the start of buf.
 	//
-	// The write is atomic if the holder of another share may read used at the same time.
+	//   - The Draft or Reader that writes the block sets used atomically, because another holder of
+	//     a reference to the block may read used at the same time.
+	//   - Later, an owner that holds all references to the block may set used without an atomic
+	//     write.
 	used uint32
 	_    [cacheLine - 48]byte // the counts of two blocks are on different cache lines
 }
@@ -81,8 +82,9 @@ func newBlock(p *Pool, class int8, size int) *block {
 	return b
 }
 
-// advice is the end of the panic messages for blocks that were released too often. The panic may
-// occur in correct code, because the share count does not show which code released a block twice.
+// advice is the end of the panic messages for blocks that were released too often. The message
+// gives advice because the code that panics may be correct: the extra release may have happened in
+// other code.
 const advice = "; build with -tags invariants to see where it was taken and released"
 
 // check panics if the block has returned to its Pool since the caller got it. gen is the block's

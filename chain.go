@@ -58,7 +58,8 @@ func (c *Chain) pieces() []Ref {
 // Len returns the number of bytes.
 func (c *Chain) Len() int { return c.size }
 
-// Pieces returns the number of contiguous pieces. All yields that many slices.
+// Pieces returns the number of contiguous pieces in the Chain. The method [Chain.All] yields one
+// slice for each piece.
 func (c *Chain) Pieces() int { return len(c.pieces()) }
 
 // Append adds r's bytes at the end. It takes ownership of *r, which is left empty.
@@ -170,8 +171,8 @@ func (c *Chain) room() (last *Ref, room []byte) {
 	return nil, nil
 }
 
-// extend adds n bytes to the last piece. The caller has called room and written the bytes to the
-// memory that room returned.
+// extend makes the last piece n bytes longer. The caller has already written the n bytes to the
+// free memory after the piece, which c.room() returned.
 func (c *Chain) extend(last *Ref, n int) {
 	last.blk.used += uint32(n)
 	last.n += uint32(n)

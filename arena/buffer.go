@@ -7,7 +7,8 @@ import (
 	"io"
 )
 
-// ErrFull is the error of a write to a [Pool] that has [NoHeap] and no room for the frame.
+// ErrFull is returned by Write and Seal of a [Pool] that was created with the option [NoHeap], if
+// the Pool's memory has no room for the frame.
 var ErrFull = errors.New("arena: no room for the frame, and the Pool has NoHeap")
 
 // A Buffer assembles one frame at a time and returns it as a Slice. A frame is contiguous, even if

@@ -58,6 +58,6 @@ func (h *Heap) Take() Slice {
 	return s
 }
 
-// Droppable reports whether all Slices in the Buffer's memory have been released. For a Heap it is
-// always true, because each Slice has separate memory.
+// Droppable always returns true, because the memory of each Slice is allocated separately and does
+// not belong to the Heap.
 func (h *Heap) Droppable() bool { return true }

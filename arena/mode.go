@@ -2,7 +2,8 @@ package arena
 
 import "fmt"
 
-// Mode says where a Pool has placed a frame.
+// Mode says which memory a Pool uses for a frame: a part of the Pool's memory, or new memory on the
+// heap.
 type Mode uint8
 
 const (

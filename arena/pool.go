@@ -115,8 +115,8 @@ func NewPool(capacity int, opts ...Option) *Pool {
 // [Pool]). If that frame is still empty, Mode returns the mode of the frame before it.
 func (p *Pool) Mode() Mode { return p.mode }
 
-// placed reports whether the frame that is being written has memory. A frame gets its memory when
-// its first byte is requested.
+// placed reports whether the frame that is being written has memory. A new frame gets its memory at
+// the first call of Writable, Write or Seal that needs at least one byte.
 func (p *Pool) placed() bool { return p.begin < p.limit }
 
 func (p *Pool) allocated() bool { return p.mode == Alloc && p.placed() }
@@ -269,8 +269,9 @@ func (p *Pool) abandon() {
 	}
 }
 
-// Write appends a copy of b to the frame. It borrows b, which may be bytes of the frame. If there
-// is no room, it writes nothing and returns ErrFull.
+// Write appends a copy of b to the frame that is being written. Write does not use b after it
+// returns. The slice b may be a part of the same frame. If the Pool has no room, Write appends
+// nothing and returns ErrFull.
 func (p *Pool) Write(b []byte) (int, error) {
 	b = p.aside(b, len(b))
 	to := p.Writable(len(b))

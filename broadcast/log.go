@@ -90,7 +90,7 @@ func (l *byteLog) append(p *millrace.Chain) (firstPiece, lastPiece uint32) {
 // last piece, and the number after it.
 func (l *byteLog) here() (firstPiece, lastPiece uint32) { return l.pieces - 1, l.pieces }
 
-// bytesOf returns the total length of p's first pieces. The argument pieces is their number.
+// bytesOf returns the number of bytes in the first n pieces of p, where n is the argument pieces.
 func bytesOf(p *millrace.Chain, pieces int) int {
 	n := 0
 	for b := range p.All() {

@@ -19,8 +19,8 @@ type Watcher struct {
 // ring's list.
 const stopped = -1
 
-// watchers holds the Watchers of a ring. It has its own mutex, because each goroutine that is woken
-// will lock the ring's mutex.
+// watchers holds the Watchers of a ring. It has a separate mutex, so that the ring's mutex is free
+// while the Watchers are signalled. The goroutines that a signal wakes lock the ring's mutex.
 type watchers struct {
 	mu   sync.Mutex
 	list []*Watcher // each Watcher at its index
@@ -89,8 +89,8 @@ func (r *Ring) announceSoon(now int64) bool {
 	return false
 }
 
-// announce reports whether frames were published without a signal to the Watchers, and stops the
-// timer for that signal. The caller then signals the Watchers. r.mu is held.
+// announce reports whether the timer was going to signal the Watchers later. If so, announce stops
+// the timer, and the caller must signal the Watchers instead. r.mu is held.
 func (r *Ring) announce() bool {
 	if r.due == 0 {
 		return false

@@ -145,12 +145,12 @@ func (c *copying) to(dst io.Writer, src io.Reader) error {
 	return c.blocks(dst, src)
 }
 
-// wayBetween returns the counter for the bytes that io.Copy(dst, src) moves in the kernel: a
-// pointer to c.report.Sendfile or c.report.Splice. It returns nil in two cases, in which Copy does
-// not use io.Copy:
+// wayBetween returns a pointer to the counter for the bytes that the kernel moves if io.Copy copies
+// src to dst: c.report.Sendfile or c.report.Splice. If the kernel would not move the bytes,
+// wayBetween returns nil.
 //
-//   - The kernel would not move the bytes.
-//   - src is a regular file, and dst is a TCP connection or a file.
+// If src is a regular file and dst is a TCP connection or a file, wayBetween also returns nil,
+// because the method to does not use io.Copy for these types.
 func (c *copying) wayBetween(dst io.Writer, src io.Reader) *int64 {
 	inner, limit := unlimited(src)
 	_, toUnix := dst.(*net.UnixConn)
@@ -214,8 +214,8 @@ func isSeekable(f *os.File) bool {
 	return err == nil
 }
 
-// unlimited returns src and no limit. If src is an io.LimitedReader, it returns the Reader in it,
-// and its limit.
+// unlimited returns src and the limit math.MaxInt64. If src is an io.LimitedReader, unlimited
+// returns the Reader inside src and the number of bytes that src may still read.
 func unlimited(src io.Reader) (io.Reader, int64) {
 	if l, ok := src.(*io.LimitedReader); ok {
 		return l.R, max(l.N, 0)

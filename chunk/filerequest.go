@@ -141,8 +141,8 @@ func (x *fileRequest) clientSeesLength() bool {
 func (x *fileRequest) WriteHeader(status int) {
 	if x.status == 0 {
 		x.status = status
-		// net/http sets no Content-Length for an encoded response, because it does not know whether
-		// the handler or a middleware encodes it.
+		// Set the Content-Length here, because net/http sets none for an encoded response. It does
+		// not know whether a middleware will encode the bytes and change their number.
 		if status == http.StatusOK && x.form.name != "" {
 			x.Header().Set("Content-Length", strconv.FormatInt(x.info.Size(), 10))
 		}
@@ -159,8 +159,9 @@ func (x *fileRequest) Write(p []byte) (int, error) {
 	return x.ResponseWriter.Write(p)
 }
 
-// ReadFrom sends the body of a file, or of several ranges of it. net/http passes the body as an
-// io.LimitedReader. ReadFrom copies any other src with Write.
+// ReadFrom sends the response body: the file, one range of it, or several ranges of it. net/http
+// passes this body as an io.LimitedReader. If src has another type, ReadFrom copies it with the
+// method Write.
 func (x *fileRequest) ReadFrom(src io.Reader) (int64, error) {
 	body, ok := src.(*io.LimitedReader)
 	if !ok {
@@ -220,9 +221,10 @@ func (x *fileRequest) sendAndDrop(rf io.ReaderFrom, body *io.LimitedReader) erro
 	return nil
 }
 
-// destination returns the writer for the file. If possible, it is a response with the method
-// ReadFrom, so that the kernel can send the file: the request's response, or a response that it
-// wraps. Otherwise it is a copiedBody, which copies the bytes through memory.
+// destination returns the writer for the file's bytes. If possible, this is an http.ResponseWriter
+// with the method ReadFrom, so that the kernel can send the file: the request's
+// http.ResponseWriter, or the one inside a middleware's wrapper. Otherwise destination returns a
+// copiedBody, which copies the bytes through memory.
 func (x *fileRequest) destination() io.ReaderFrom {
 	if rf, ok := x.ResponseWriter.(io.ReaderFrom); ok {
 		return rf

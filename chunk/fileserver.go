@@ -187,7 +187,7 @@ func (h *FileHandler) ServeFile(w http.ResponseWriter, r *http.Request, name str
 	}
 }
 
-// Sent returns the sum of the Reports of all finished requests.
+// Sent returns a Report with the total numbers of bytes that all finished requests have sent.
 func (h *FileHandler) Sent() Report {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -49,9 +49,11 @@ func olderBySeconds(a, b os.FileInfo) bool {
 	return a.ModTime().Truncate(time.Second).Before(b.ModTime().Truncate(time.Second))
 }
 
-// choose returns the encodings that the client accepts and does not like less than a response
-// without encoding (identity). The encoding with the highest weight comes first. plain reports
-// whether the client accepts a response without encoding.
+// choose returns the encodings that the client accepts, in the order of the client's weights,
+// highest first. It omits each encoding with a lower weight than a response without encoding
+// (identity). plain reports whether the client accepts a response without encoding.
+//
+// If the request has no Accept-Encoding header, choose returns no encodings, and plain is true.
 func choose(accept acceptance, from []encoding) (wanted []encoding, plain bool) {
 	if accept.absent {
 		return nil, true

@@ -73,10 +73,12 @@ type Reader struct {
 // of range.
 type ReaderOption func(*Reader)
 
-// Size sets the maximum number of bytes in a chunk, unless a single record is longer. The default
-// is 64 KiB: reading that much costs less than processing it, and the bytes stay in the processor's
-// second-level cache meanwhile. The maximum is 1 GiB. Choose a power of two, because blocks have
-// such sizes and any other Size wastes the rest of each block.
+// Size sets the maximum number of bytes in a chunk. A chunk is longer only if it holds a single
+// longer record. The default is 64 KiB: reading 64 KiB costs less than processing them, and they
+// stay in the processor's second-level cache until they are processed. The maximum is 1 GiB.
+//
+// Choose a power of two. The Reader reads each chunk into a block of memory, and the length of a
+// block is a power of two. Any other Size wastes the rest of the block.
 func Size(bytes int) ReaderOption {
 	inRange("Size", bytes, mostBytes)
 	return func(r *Reader) { r.size = bytes }

@@ -59,12 +59,13 @@ func (r *Reader) retune() {
 	}
 }
 
-// target returns the memory for the next Read of the source: the free memory of the block, or of a
-// larger block if the block is full.
+// target returns the memory for the next Read of the source: the free memory of the block. If the
+// block is full, target first copies the incomplete record to a new block, which has room for more
+// bytes.
 //
-// If the incomplete record already has the maximum length (r.limit), target returns the single byte
-// r.probe instead. If the source has no more bytes, r.probe stays unused. If it has one, the method
-// overrun checks whether the record ended before that byte. If it did not, the record is too long.
+// If the incomplete record already has the maximum length (r.limit), target returns r.probe, which
+// has room for one byte. A Read into r.probe finds out whether the source has one more byte. If the
+// source has one more byte, the method overrun checks whether the record is too long.
 func (r *Reader) target() []byte {
 	f := &r.filling
 	if f.start == f.end {

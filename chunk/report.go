@@ -4,21 +4,22 @@ import "fmt"
 
 // A Report says how many bytes were moved, and how.
 //
-// If a regular file is sent to a TCP connection or a response, the count is exact: bytes that
-// passed through this process's memory are Copied, and the others are Sendfile.
+// For a regular file that is sent to a TCP connection or an HTTP response, the numbers are exact.
+// Copied counts the bytes that passed through this process's memory. Sendfile counts the bytes that
+// the kernel sent.
 //
-// In all other cases, the types of the source and the destination decide how the bytes are counted.
-// On Linux, the standard library lets the kernel move the bytes of the following copies:
+// For all other copies, the numbers follow from the types of the source and the destination. On
+// Linux, the bytes of these copies are counted as moved by the kernel:
 //
-//   - From a regular file to a regular file: counted as CopyFileRange.
-//   - From a connection to a TCP connection, a file, or a response with a Content-Length: counted
-//     as Splice, even for a response over TLS, where the bytes are copied to be encrypted.
-//   - From a TCP connection to a Unix socket: counted as Splice, unless the source is an
-//     io.LimitedReader.
-//   - From a regular file to a Unix socket: counted as Sendfile, unless the source is an
-//     io.LimitedReader.
+//   - From a regular file to a regular file: CopyFileRange.
+//   - From a regular file to a Unix socket: Sendfile.
+//   - From a TCP connection to a Unix socket: Splice.
+//   - From a connection to a TCP connection, a file, or an HTTP response with a Content-Length:
+//     Splice. This is not exact for a response over TLS, because its bytes are copied to be
+//     encrypted.
 //
-// All other bytes are counted as Copied.
+// All other bytes are counted as Copied. If the source is an io.LimitedReader, bytes to a Unix
+// socket are also counted as Copied.
 type Report struct {
 	// Bytes = Sendfile + Splice + CopyFileRange + Copied
 	Bytes         int64

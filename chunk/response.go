@@ -54,12 +54,13 @@ type bodyReader interface {
 	io.ReaderFrom
 }
 
-// unwrapBody returns the response to send the body to with ReadFrom: w, or a response that w wraps.
-// It returns nil if no response has the method ReadFrom.
+// unwrapBody returns w if w has the method ReadFrom. Otherwise it returns the first
+// http.ResponseWriter with ReadFrom that w wraps. If there is none, it returns nil.
 //
-// Before it returns a wrapped response, unwrapBody makes w write the header. head holds the
-// handler's values of the headers that describe the body. If w changes these values, unwrapBody
-// returns nil, because w may change the body as well.
+// Before unwrapBody returns a wrapped http.ResponseWriter, it makes w write the header. head holds
+// the Content-Length and the Content-Encoding that the handler has set. If w changes one of these
+// two headers, unwrapBody returns nil, because w may change the body as well. If w fails to write
+// the header, unwrapBody also returns nil.
 func unwrapBody(w http.ResponseWriter, head bodyHead) io.ReaderFrom {
 	inner, ok := within[bodyReader](w)
 	if !ok || http.ResponseWriter(inner) != w && !passes(w, inner, head) {

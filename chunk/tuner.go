@@ -141,7 +141,8 @@ func (t *Tuner) Acquire(ctx context.Context) error {
 	return nil
 }
 
-// Release ends the work of a worker that called Acquire. It panics if no worker is at work.
+// Release tells the Tuner that a worker that called Acquire has finished. It panics if no worker is
+// at work.
 func (t *Tuner) Release() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
