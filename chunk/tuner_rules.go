@@ -124,8 +124,9 @@ func growsLess(now, before *measure, _ float64) bool {
 	return now.growth <= max(mostGrowth, 0.75*before.growth)
 }
 
-// isOther reports whether the load of the process has changed since an earlier measure. before is
-// the earlier measure, with the same Setting (workers, chunk size and depth).
+// isOther reports whether the process had a different load (speed, share of the processors, or
+// waiting workers) at the time of an earlier measure. before is the earlier measure. Both measures
+// must have the same Setting.
 func (m *measure) isOther(before *measure) bool {
 	chance := 2 * certainty * math.Hypot(m.spread, before.spread)
 	return math.Abs(m.speed-before.speed) > max(otherSpeed*before.speed, chance) ||
@@ -224,9 +225,11 @@ func (t *tuning) moved(step func(s *Setting)) Setting {
 	return next.within(t.least, t.most)
 }
 
-// judge decides whether the Tuner keeps the change of the Setting that it is trying. m is the
-// measure after the change. If the change had the result that its rule in tunerRules requires,
-// judge keeps it and returns true. Otherwise judge undoes the change and returns false.
+// judge ends the trial of a rule in tunerRules. A trial is a change of the Setting (workers, chunk
+// size and depth) that the Tuner makes to see the effect. m is the measure after the change.
+//
+// If m shows the effect that the rule requires, judge keeps the change and returns true. Otherwise
+// it undoes the change and returns false.
 func (t *tuning) judge(m *measure) (paid bool) {
 	// While memory grows, do not keep a change of the Setting that needs more memory. Otherwise the
 	// Tuner would undo the change at once, to stop the growth (rule memory_grows).

@@ -61,14 +61,16 @@ func checkLimit(option string, n int) {
 	}
 }
 
-// Deadlines sets a time limit for each header and each payload. If one of them is not complete in
-// time, the stream ends with a *TimeoutError. The time for a header starts with its first byte. A
-// limit of 0 sets no limit. If the source returns another error meanwhile, the time continues to
-// run.
+// Deadlines sets a time limit for each header and each payload. If a header or a payload is not
+// complete in time, the stream ends with a *TimeoutError. A limit of 0 sets no limit.
+//
+// The time for a header starts with its first byte. If a read fails before the time limit, the time
+// continues to run, and the caller may call Next or NextInto again.
 //
 // conn is the connection that the Reader reads from. While the Decoder waits for the rest of a
 // header or of a payload, it sets conn's read deadline, and clears it afterwards. Between frames
-// the caller may set the deadline. To end an idle connection, set it before each call of Next.
+// the caller may set the deadline. To end an idle connection, set it before each call of Next or
+// NextInto.
 func Deadlines(conn interface{ SetReadDeadline(time.Time) error }, header,
 	payload time.Duration) Option {
 	if conn == nil {
@@ -130,7 +132,8 @@ func NewDecoder(r *millrace.Reader, f Format, opts ...Option) *Decoder {
 }
 
 // Next appends the next frame, header and payload, to dst, which owns the bytes. It copies nothing.
-// Frames that arrived in one block become one piece.
+// A frame that arrived in one block of memory is one piece of dst. If the frame before it in dst
+// came from the same block, both frames share a piece.
 //
 // The error is io.EOF if the stream ends between two frames, and io.ErrUnexpectedEOF if it ends
 // inside one. If Next returns an error, dst is unchanged.

@@ -34,13 +34,13 @@ func (e *Encoder) Append(dst *millrace.Chain, h Header, payload *millrace.Chain)
 // Assemble builds a frame in buf and returns it as a Slice, which the caller owns and releases. If
 // buf already has bytes, they come before the frame in the Slice.
 //
-// Assemble calls the function write once. The function adds the payload to buf with Write or
-// Writable. It borrows buf and must not call Take. Assemble adds the header, and sets its length to
-// the length of the payload.
+// Assemble calls the function write once, to add the payload to buf with Write or Writable. The
+// function must not call Take of buf, and must not use buf after it returns. Assemble then adds the
+// header, with the length of the payload filled in.
 //
-// If write returns an error, or AppendHeader of the Encoder's Encoding does, Assemble returns that
-// error. If buf has no room for the header, the error is arena.ErrFull. After an error, buf is
-// unchanged.
+// Assemble returns the error of the function write, or the error of the Encoding if the Encoding
+// cannot encode the header. If buf has no room for the header, the error is arena.ErrFull. After an
+// error, buf is unchanged.
 func (e *Encoder) Assemble(buf arena.Buffer, h Header,
 	write func(buf arena.Buffer) error) (arena.Slice, error) {
 	base, size := buf.Len(), e.f.HeaderSize()

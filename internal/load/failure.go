@@ -63,10 +63,11 @@ var (
 )
 
 // reasons returns an error with the most frequent reason why connections ended. ended maps each
-// reason to its number of connections. If no connection has ended, the error is meaning[""].
+// reason to its number of connections.
 //
-// If the server refused the requests, the reason contains an HTTP status code. reasons then adds
-// the code's explanation, if the map meaning has one.
+// meaning maps an HTTP status code to an explanation. If the server refused the requests, the
+// reason contains a status code, and reasons adds the explanation of that code, if there is one. If
+// no connection has ended, the error is the explanation of the empty code, meaning[""].
 func reasons(ended map[string]int, meaning map[string]string) error {
 	best, most := "", 0
 	for why, n := range ended {

@@ -13,7 +13,8 @@ import (
 	"syscall"
 )
 
-// A group counts the tags of a set of viewers.
+// A group holds the counters of a set of viewers. They count the connections of the viewers and the
+// tags (stream messages) that the viewers receive.
 type group struct {
 	wanted    int
 	connected atomic.Int64

@@ -168,7 +168,9 @@ func (p *flvPublication) listen() {
 	}
 }
 
-// answer waits for the server's response. If there is none after the given time, it returns nil.
+// answer waits for the server's response to the publication, for at most the given time. If the
+// server has refused the publication, or has not sent a valid response, answer returns an error. If
+// the server has accepted the publication, or the time is over, answer returns nil.
 func (p *flvPublication) answer(wait time.Duration) error {
 	select {
 	case <-p.answered:

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// sample is the resource use of some processes until now.
+// sample is the total CPU time and the total memory of one or more processes.
 type sample struct {
 	known bool
 	cpu   time.Duration // user and system time since the start of the processes

@@ -55,8 +55,8 @@ func NewSynth(stream, bitRate int, keyInterval time.Duration) *Synth {
 	return s
 }
 
-// Headers returns the first tags: metadata and decoder configurations. They contain no number and
-// no time of sending.
+// Headers returns the tags at the start of the stream: the metadata and the decoder configurations.
+// Unlike the tags that Next returns, they contain no sequence number and no time of sending.
 func (s *Synth) Headers(bitRate int) []Tag {
 	return []Tag{
 		{Kind: Script, Payload: metadata(bitRate)},

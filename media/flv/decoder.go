@@ -40,8 +40,9 @@ type Decoder struct {
 	head   [tagHeaderSize + peekSize]byte
 }
 
-// NewDecoder returns a Decoder that reads from r, and borrows r as long as it is used. There is
-// nothing to close. After each successful call of Next, r is positioned after the returned tag.
+// NewDecoder returns a Decoder that reads from r. The Decoder borrows r for as long as the Decoder
+// is used. There is nothing to close. After each successful call of Next, r is positioned after the
+// returned tag.
 func NewDecoder(r *millrace.Reader, opts ...Option) *Decoder {
 	d := &Decoder{r: r, maxTag: defaultMaxTag}
 	for _, opt := range opts {

@@ -2,9 +2,11 @@ package hls
 
 import "strconv"
 
-// AppendPlaylist appends the media playlist to dst. If skip is set, it appends a delta update, with
-// an EXT-X-SKIP in place of the segments that are more than six times Target before the end. Before
-// the first Init, the playlist has no PRELOAD-HINT.
+// AppendPlaylist appends the media playlist to dst. Before the first call of [Window.Init], the
+// playlist has no PRELOAD-HINT.
+//
+// If skip is set, AppendPlaylist appends a delta update. In a delta update, an EXT-X-SKIP replaces
+// each segment with more than six times Config.Target of media after it.
 func (w *Window) AppendPlaylist(dst []byte, skip bool) []byte {
 	listed := w.segs[w.listed:]
 	first := w.open

@@ -255,11 +255,12 @@ func (w *Window) Listed() []Listed {
 	return list
 }
 
-// Opening describes the segment that is not complete, or the next segment if none has begun. The
-// Duration in the result is the duration of the segment's complete parts.
+// Opening describes the open segment, which follows the last complete segment. Its Duration is the
+// duration of its complete parts. The open segment may still have no fragment.
 //
-// If a new Window continues the playlist (see Config.Past), and the media of this segment is lost,
-// the new playlist lists this segment as a Gap.
+// If a new Window continues the playlist, and the media of the open segment is lost, the new
+// playlist must list the open segment as a gap. The caller sets Gap in the result, and adds the
+// result to the Config.Past of the new Window.
 func (w *Window) Opening() Listed {
 	s := w.open
 	if !s.empty() {
@@ -280,8 +281,8 @@ func (w *Window) Opening() Listed {
 func round(d time.Duration) int64 { return d.Round(time.Millisecond).Milliseconds() }
 
 // Init sets the init segment for the fragments that follow. It takes ownership of body. If there
-// are fragments already, Init ends the segment, and the next one begins with a DISCONTINUITY and a
-// new MAP. Init reports whether the playlist has changed.
+// are fragments already, Init ends the open media segment, and the next media segment begins with a
+// DISCONTINUITY and a new MAP. Init reports whether the playlist has changed.
 func (w *Window) Init(body *millrace.Chain) (news bool) {
 	defer body.Release()
 	if w.ended {
@@ -428,8 +429,8 @@ func (w *Window) begin(f Fragment) {
 	w.charge(segmentCost)
 }
 
-// charge adds n bytes to the memory of the Window, which MaxBytes limits, and to the memory of its
-// open (incomplete) segment.
+// charge counts n more bytes of memory, for the open (incomplete) segment and for the whole Window.
+// MaxBytes limits the memory of the Window.
 func (w *Window) charge(n int64) {
 	w.open.cost += n
 	w.bytes += n
@@ -543,14 +544,15 @@ func (w *Window) trim() (news bool) {
 	return news
 }
 
-// expired reports whether players no longer need a segment that has left the playlist. A segment is
-// kept after it is complete, for the longer of two durations:
+// expired reports whether players no longer need s, a complete segment that has left the playlist.
+// Players may need s until both of these durations have passed since s was complete:
 //
-//   - The duration of the segment plus the duration of the longest playlist that listed the
-//     segment.
-//   - Six times Target plus the duration of one fragment. The playlist lists the parts of a segment
-//     for up to three times Target plus the duration of one fragment. After a part has left the
-//     playlist, players may request the part for another three times Target.
+//   - The duration of s plus the duration of the longest playlist that listed s.
+//   - Six times Config.Target plus the maximum duration of a fragment.
+//
+// The second duration is for the parts of s. The playlist lists them for up to three times
+// Config.Target plus the duration of one fragment. Players may request them for another three times
+// Config.Target.
 func (w *Window) expired(s *segment) bool {
 	return w.clock-s.completed >= max(s.duration+s.playlist, 6*w.config.Target+w.longest)
 }

@@ -9,9 +9,11 @@ import (
 // the kernel does that.
 type Guard struct{}
 
-// Start starts cmd in a new process group. Because of Pdeathsig, the kernel kills cmd when the
-// thread that forked it ends. The thread does not end before this process, because Go ends a thread
-// only if a goroutine that is locked to the thread ends.
+// Start starts cmd in a new process group. When this process ends, the kernel kills cmd (see
+// PR_SET_PDEATHSIG).
+//
+// The kernel also kills cmd if the thread that started cmd ends before this process. A thread ends
+// early only if a goroutine ends while it is locked to the thread (see runtime.LockOSThread).
 func (*Guard) Start(cmd *exec.Cmd) error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	return cmd.Start()

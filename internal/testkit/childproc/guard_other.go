@@ -36,8 +36,10 @@ func (g *Guard) Start(cmd *exec.Cmd) error {
 	return err
 }
 
-// Release ends the Guard's shell. Call it when the process that Start started has ended. Without
-// Release, the shell would later kill another process with the same process ID.
+// Release ends the Guard's shell. Call it when the process that Start started has ended.
+//
+// Without Release, the shell still waits for the end of this process, and then kills the child by
+// its process ID. Another process may have that ID by then.
 func (g *Guard) Release() {
 	_ = g.shell.Process.Kill()
 	_ = g.shell.Wait()

@@ -470,8 +470,8 @@ func (f *follower) fetchAgain(ctx context.Context) error {
 	return nil
 }
 
-// get sends a request. It returns the decompressed body of the response, and the response for its
-// status and header.
+// get sends a GET request. It returns the decompressed body, and the response with the status and
+// the header. The body of the response is closed.
 func (f *follower) get(ctx context.Context, uri string) ([]byte, *http.Response, error) {
 	u, err := f.base.Parse(uri)
 	if err != nil {

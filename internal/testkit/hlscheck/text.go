@@ -117,8 +117,12 @@ func parseLines(text string, tags map[string]string, r *report) (lines []line) {
 	return lines
 }
 
-// parse parses the value of a tag, and reports whether it is valid. form is the type of the value,
-// or the list of the tag's attributes.
+// parse parses the value of a tag, and reports whether it is valid. form describes a valid value:
+//
+//   - If form is empty, the tag has no value.
+//   - If form is the type integer, extinf or date, the value has this type.
+//   - Otherwise the value is a list of attributes, and form has the names of the attributes. A name
+//     that ends with ! is required.
 func (l *line) parse(form []string) bool {
 	if len(form) == 0 {
 		return l.value == ""

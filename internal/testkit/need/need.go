@@ -70,8 +70,9 @@ func NginxModule(t testing.TB, path, module string) (line string) {
 	return ""
 }
 
-// Missing skips the test, or fails it on CI. The argument what names the missing program or feature
-// and, after a colon, the remedy.
+// Missing skips the test because a program or feature is missing. On CI, it fails the test. The
+// string is the name of the program or feature, a colon, and the remedy, such as "PyJWT: apt-get
+// install python3-jwt".
 func Missing(t testing.TB, what string) {
 	t.Helper()
 	if os.Getenv("CI") == "true" {

@@ -17,7 +17,7 @@ import (
 // shownLog is how many bytes of a server's log a failed test shows.
 const shownLog = 32 << 10
 
-// stopGrace is the time that a server has to end before it is killed.
+// stopGrace is how long the test waits for a server to end. After this time, the server is killed.
 const stopGrace = 5 * time.Second
 
 // process is a program with its output in a file. It can be started again after it has ended. It

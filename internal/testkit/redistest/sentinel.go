@@ -56,7 +56,8 @@ func StartSentinel(t testing.TB) *Sentinel {
 	return s
 }
 
-// Addr returns the sentinel's address, host:port. The master's name is [MasterName].
+// Addr returns the sentinel's address, host:port. A client also needs the name of the master, which
+// is [MasterName].
 func (s *Sentinel) Addr() string { return s.server.Addr() }
 
 // Master returns the current master.
