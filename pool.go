@@ -54,9 +54,9 @@ func DefaultPool() *Pool { return defaultPool }
 //
 //   - A garbage collection ends, and the last trim was at least ten seconds ago. (The runtime
 //     collects at least every two minutes.)
-//   - Since the last trim, the blocks that the Pool could not keep because of the limit add up to a
-//     quarter of the limit, and to at least 1 MiB. The trim then makes room for the sizes that are
-//     in use now.
+//   - The Pool has dropped many released blocks because of IdleLimit: at least a quarter of the
+//     limit since the last trim, and at least 1 MiB. The trim makes room for the block sizes that
+//     are in use now.
 //
 // All methods may be called from any goroutine. A block may be taken on one goroutine and released
 // on another.
@@ -111,9 +111,11 @@ type class struct {
 type PoolOption func(*Pool)
 
 // IdleLimit limits the bytes that the Pool keeps idle. If a released block would exceed the limit,
-// the garbage collector frees it, and the Pool later allocates a new one. This happens in a program
-// that releases more bytes than the limit at once. A limit of 0 keeps nothing. The default is 64
-// MiB.
+// the Pool drops the block, and the garbage collector frees it. If the program needs the block size
+// again, the Pool allocates a new block. A limit of 0 keeps nothing. The default is 64 MiB.
+//
+// The Pool drops many blocks in a program that often releases more bytes than the limit before it
+// takes blocks again.
 func IdleLimit(bytes int64) PoolOption {
 	if bytes < 0 {
 		panic(fmt.Sprintf("millrace: IdleLimit(%d): the limit is 0 or more bytes", bytes))
@@ -210,15 +212,13 @@ func (p *Pool) put(b *block) {
 	}
 }
 
-// refuse counts the bytes of a released block that the Pool does not keep, because the idle blocks
-// already reach the idle limit. When the counted bytes add up to a quarter of the limit, and to
-// minTrimBytes or more, refuse trims the Pool: it drops the blocks that have been idle since the
-// previous trim.
+// refuse counts the bytes of a released block that the Pool drops because of the idle limit. If
+// these bytes reach a quarter of the limit, and at least minTrimBytes, refuse trims the Pool: it
+// drops the blocks that have been idle since the previous trim.
 //
-// Trims are not more frequent, because they would also drop blocks of sizes that are needed only
-// now and then. After a change of the traffic, the first trim keeps the blocks of sizes that are no
-// longer needed, because these blocks were in use since the previous trim. The second trim drops
-// them.
+// More frequent trims would also drop blocks of sizes that are needed only now and then. If the
+// program stops using a block size, the second trim drops the blocks of that size. The first trim
+// keeps them, because they were in use since the previous trim.
 func (p *Pool) refuse(size int64) {
 	most := max(p.idleLimit/4, minTrimBytes)
 	if p.refused.Add(size) < most || !p.trimming.TryLock() {

@@ -392,9 +392,9 @@ func (b *Reader) give(dst *Chain, n int) { dst.push(b.share(n)) }
 func (b *Reader) share(n int) Ref {
 	off := b.base + uint32(b.r)
 	if b.window && b.r+n == b.w {
-		// These are the last bytes of buf, and buf is part of a Ref that was filled outside the
-		// Reader. The Reader does not need the block any more. It passes all of its shares of the
-		// block (its rights to use the block) to the returned Ref.
+		// The Reader hands out the rest of a Ref that was filled outside the Reader, so it does not
+		// need the Ref's block any more. It passes all its references to the block to the returned
+		// Ref.
 		r := Ref{blk: b.blk, loan: loan{b.gen, b.stock}, span: span{off, uint32(n)}}
 		b.token.close()
 		b.forget()

@@ -86,10 +86,12 @@ type pace struct {
 	held  []arrival // frames without a time in the stream, oldest first
 }
 
-// An arrival is the timestamp of a frame, in ms, and the time at which the frame arrived. The
-// arrival time is measured in two ways, both in ms. wall is the time of the wall clock, or 0 if it
-// is not known. met is the length of the other track (audio or video) at the arrival: the time from
-// that track's first frame to its newest frame.
+// An arrival describes a frame that has arrived: ts is its timestamp, and wall and met are two
+// measures of its arrival time. All are in ms.
+//
+//   - wall is the time of the wall clock, or 0 if it is not known.
+//   - met is how much of the other track (audio or video) had arrived before the frame: the time
+//     from the first frame of the other track to its newest frame.
 type arrival struct {
 	ts        uint32
 	wall, met int64
@@ -122,13 +124,12 @@ func (c *clock) waited(p *pace) int64 { return max(c.other(p).reach()-p.met, 0) 
 // different timestamps as soon as a few consecutive frames confirm them.
 func (c *clock) restart() { c.video.fresh, c.audio.fresh = true, true }
 
-// add adds a new frame to track p. ts is its timestamp, length is the expected duration of the
-// previous frame, and wall is the time of arrival, or 0 if that is not known, all in ms.
+// add adds a new frame to track p. ts is the frame's timestamp, length is the expected duration of
+// the previous frame, and wall is the arrival time, or 0 if it is not known. All are in ms.
 //
-// Usually add appends the new frame's time in the stream to the slice times. If later frames must
-// first confirm the timestamp of the new frame, add appends nothing. If the new frame confirms
-// earlier timestamps, add first appends the times of the earlier frames that have waited, oldest
-// first.
+// Usually add appends the new frame's time in the stream to the slice times. If the clock needs
+// later frames to check the timestamp, the new frame waits, and add appends nothing. When frames
+// stop waiting, add appends their times, oldest first.
 func (c *clock) add(times []int64, p *pace, ts uint32, length, wall int64) []int64 {
 	p.held = append(p.held, arrival{ts, wall, c.other(p).reach()})
 	n := len(p.held)
@@ -148,9 +149,11 @@ func (c *clock) add(times []int64, p *pace, ts uint32, length, wall int64) []int
 }
 
 // flush gives a time in the stream to all waiting frames of track p, and appends these times to the
-// slice times. A frame with a wrong timestamp gets a time between its neighbours. If the argument
-// full is true, the clock can hold no more frames. In that case, flush uses the timestamps of the
-// newest consecutive frames, even if later frames have not confirmed them.
+// slice times. The clock does not wait for later frames to check the timestamps.
+//
+// If flush takes a timestamp for wrong, the frame gets a time between its neighbours. If full is
+// true, the clock has no room for more frames, and flush trusts the newest frames with consecutive
+// timestamps, even if these timestamps are far from the expected time.
 func (c *clock) flush(times []int64, p *pace, length int64, full bool) []int64 {
 	switch n, row := len(p.held), p.row(); {
 	case n == 0:
@@ -238,8 +241,10 @@ func (c *clock) fits(p *pace, i int, length int64) bool {
 	return p.round < other.round && distance(other.continued(a.ts), p.due(a, i, length)) <= maxLeap
 }
 
-// confirmed reports whether enough new frames confirm that a leap of the timestamps is no mistake.
-// row is the number of frames at the end of p.held that have consecutive timestamps.
+// confirmed reports whether enough waiting frames of track p have consecutive timestamps, so that
+// the clock can trust these timestamps although they are far from the expected time. row is the
+// number of the newest waiting frames that have consecutive timestamps. length is the expected
+// duration of a frame in ms.
 func (c *clock) confirmed(p *pace, row int, length int64) bool {
 	n := len(p.held)
 	first, last := p.held[n-row], p.held[n-1]
@@ -325,10 +330,10 @@ func firstIsStray(first, second, third uint32) bool {
 // This time may be before the previous frame's time by up to maxBack. n is the number of frames
 // with wrong timestamps directly before a, and length is the expected duration of a frame in ms.
 //
-// A stream has two tracks, audio and video. If the publisher changes to new timestamps, both tracks
-// change, but one may change before the other. If the other track has already changed, the frame a
-// may still have an old timestamp, or it may be the first frame of track p with a new timestamp. at
-// converts the timestamp in both ways, and chooses the result that is nearer to the expected time.
+// A publisher may change to new timestamps. The change may reach one track (audio or video) before
+// the other track. If only the other track has changed, the timestamp of the frame a may be old or
+// new. In that case, at computes one time for an old timestamp and one time for a new timestamp,
+// and chooses the time that is nearer to the expected time.
 func (c *clock) at(p *pace, a arrival, n int, length int64) int64 {
 	other := c.other(p)
 	begins := p.round == 0
@@ -369,21 +374,20 @@ func (c *clock) at(p *pace, a arrival, n int, length int64) int64 {
 		}
 		p.round = other.round
 	case begun && distance(own, other.before(a)) <= maxLeap && p.gone < leapLasts:
-		// The first frames of track p had wrong timestamps, as the times of the other track show.
-		// Put the frame a directly after the previous frame of track p. This moves the frame a by
-		// at-own, so move the other track by the same time.
+		// The times of the other track show that the first frames of track p had wrong timestamps.
+		// Put the frame a directly after the previous frame of track p. Move the other track by the
+		// same time as the frame a.
 		at = p.now + int64(n+1)*length
 		other.now += at - own
 	default:
-		// Track p has new timestamps. Usually, put the frame a directly after the previous frame of
-		// the track. If the other track is far ahead, put the frame a at maxBack before due (the
-		// expected time of the frame).
+		// The publisher has changed to new timestamps. Usually, the frame a follows directly after
+		// the previous frame of track p. If the other track is far ahead, the frame a gets a later
+		// time, which is maxBack before the expected time of the frame (due).
 		at = max(p.now+int64(n+1)*length, due-maxBack)
 		if len(other.held) > 0 && !other.sole {
-			// The other track has new timestamps, too, and its frames wait until later frames
-			// confirm these timestamps. If the new timestamps of the other track would begin before
-			// its last frame ends, delay the new timestamps of both tracks by the overlap, but by
-			// at most leapLasts.
+			// The other track has changed, too, and its new frames are still waiting. Their times
+			// must not overlap with the earlier frames of the other track. If they would overlap,
+			// delay both tracks by the overlap, but by at most leapLasts.
 			overlap := other.now + other.step + 1 - (at + int64(int32(other.held[0].ts-a.ts)))
 			at += max(0, min(overlap, leapLasts))
 		}

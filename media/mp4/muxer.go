@@ -22,9 +22,9 @@ const (
 	audioFrames = 5
 )
 
-// lateFrames is the maximum number of audio frames in a fragment without video, if the next video
-// frame is late. HLS joins fragments into parts, for example of 280 ms. It needs short fragments to
-// fill a part almost completely.
+// lateFrames is the maximum number of audio frames in a fragment that is sent without video because
+// the next video frame is late. The number is small because HLS joins fragments into parts of a
+// limited duration, for example 280 ms. Short fragments fill a part better than long ones.
 const lateFrames = 2
 
 // maxLate is the maximum number of complete audio frames that wait for a late video frame. If more
@@ -248,8 +248,8 @@ func (m *Muxer) settle(full bool) {
 	}
 }
 
-// Release releases the waiting samples. The Muxer can still be used, but drops video until the next
-// keyframe.
+// Release drops the samples that are not yet in a fragment, and frees their memory. The Muxer can
+// still be used, but drops video until the next keyframe.
 func (m *Muxer) Release() {
 	m.settle(false)
 	m.video.release()
@@ -333,9 +333,9 @@ func (m *Muxer) writeVideo(dst *millrace.Chain, t flv.Tag, data *millrace.Chain)
 
 // leaveOut drops a damaged video frame.
 //
-// If all frames for longer than damagedWait were damaged, the next init segment has no video. The
-// waiting samples still belong to the init segment with video, so leaveOut first appends a fragment
-// of them to dst. dst then owns the fragment.
+// If the video has been damaged for longer than damagedWait, the Muxer continues without video,
+// with a new init segment. Before this change, leaveOut appends a fragment of the samples that are
+// not yet in a fragment to dst, which then owns the new fragment.
 func (m *Muxer) leaveOut(dst *millrace.Chain, t flv.Tag) (f Fragment) {
 	m.needKey = m.needKey || t.Key
 	switch v := &m.clock.video; {

@@ -123,9 +123,10 @@ func (c *config) name() string {
 // ReadFragment parses the head of the fragment at the start of b. It borrows b and allocates
 // nothing.
 //
-// If b is too short, need is the number of bytes that ReadFragment needs. It is first 8, for the
-// size of the moof box. It is then the size of the moof box plus the 8 bytes of the mdat box's
-// header.
+// If b is too short, ReadFragment returns the number of bytes that it needs, and the caller calls
+// it again with at least these bytes. If b has less than 8 bytes, need is 8, which contain the size
+// of the moof box. Otherwise need is the size of the moof box plus 8 bytes for the header of the
+// mdat box.
 func (m *Movie) ReadFragment(b []byte) (f FragmentInfo, need int, err error) {
 	if len(b) < 8 {
 		return f, 8, nil
@@ -175,9 +176,9 @@ func (m *Movie) ReadFragment(b []byte) (f FragmentInfo, need int, err error) {
 	return f, 0, nil
 }
 
-// maxApart is the maximum time by which a fragment may end before the end of the Timeline. A
-// fragment may end a little before it, because audio and video may arrive in any order. If a
-// fragment ends more than maxApart before the end of the Timeline, the Timeline restarts.
+// If a fragment ends more than maxApart before the end of the Timeline, the Timeline restarts. A
+// fragment that ends only a little earlier is normal, because audio and video may arrive in any
+// order.
 const maxApart = time.Minute
 
 // A Timeline measures how much of a stream the fragments have covered, although audio and video may

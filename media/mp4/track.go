@@ -170,10 +170,10 @@ func (t *track) time(ms int64) int64 {
 // videoTime returns the decoding time for a video frame. ms is the frame's time in the stream.
 // Usually the decoding time is the same.
 //
-// The time in the stream may go back by up to maxBack, but decoding times must not go back or
-// repeat. After the time has gone back, each frame therefore lasts half as long as usual, until the
-// decoding times are the same as the times in the stream again. If the frames lasted only a
-// millisecond, the video would seem to jump.
+// The time in the stream may go back by up to maxBack, but decoding times must always increase. If
+// the time in the stream goes back, each following frame lasts half as long as usual. This ends
+// when the decoding time and the time in the stream are equal again. Much shorter frames would be
+// visible as a jump of the video.
 func (t *track) videoTime(ms int64) int64 {
 	if step := ms - t.last; t.open.size > 0 && step > 0 && (t.last == t.open.at || step < t.usual) {
 		t.usual = step

@@ -101,8 +101,8 @@ func (c *ServerConn) setPaused(paused bool) {
 	c.status("NetStream.Unpause.Notify", "continuing with the newest video")
 }
 
-// isOther reports whether a command ends a stream that is not the stream of the client's publish or
-// play request. Each command identifies its stream in a different way:
+// isOther reports whether a command ends a different stream than the one that the client publishes
+// or plays. Each command identifies its stream in a different way:
 //
 //   - The argument of FCUnpublish is the name of the stream.
 //   - The argument of deleteStream is the number of the message stream.
@@ -137,7 +137,7 @@ func (c *ServerConn) endStream(name string, transaction float64) error {
 	return io.EOF
 }
 
-// status returns the object that describes a state in an onStatus.
+// status returns the information object of an onStatus command.
 func status(level, code, description string) Object {
 	return Object{{"level", level}, {"code", code}, {"description", description}}
 }

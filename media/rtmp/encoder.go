@@ -74,7 +74,8 @@ func (e *Encoder) Append(dst *millrace.Chain, m Message, body *millrace.Chain) e
 	return nil
 }
 
-// Release returns the Encoder's block. The appended chunks stay valid.
+// Release releases the block of memory that the Encoder uses for chunk headers. Chunks that the
+// Encoder has already appended to a Chain stay valid.
 func (e *Encoder) Release() { e.room.Release() }
 
 // put appends a copy of a header to dst.

@@ -11,8 +11,9 @@ import (
 )
 
 const (
-	// maxCommand limits, in bytes, a client's unfinished messages before its first request. The
-	// longest message is connect, with a few hundred bytes, or more if its addresses contain
+	// maxCommand limits the memory, in bytes, for messages that have arrived only in part. The
+	// limit applies until the client requests to publish or play. The longest message before the
+	// request is the connect command. It has a few hundred bytes, or more if its addresses contain
 	// tokens.
 	maxCommand = 16 << 10
 
@@ -206,13 +207,14 @@ func (c *ServerConn) Paused() bool { return c.paused }
 
 // Next appends the body of the next audio, video or data message to dst, which then owns the body.
 // If a playing client pauses or resumes, so that [ServerConn.Paused] changes, Next returns a
-// message of TypeCommand without a body. Next handles all other messages itself.
+// message of TypeCommand without a body. Next handles all other messages itself, and writes the
+// answers to the client.
 //
 // The errors are:
 //
 //   - io.EOF: the client has ended the stream.
 //   - io.ErrUnexpectedEOF: the connection has ended before the end of the stream.
-//   - Another error of [Decoder.Next], or an error of the writer.
+//   - Another error of [Decoder.Next], or an error from writing an answer.
 func (c *ServerConn) Next(dst *millrace.Chain) (Message, error) {
 	for {
 		m, err := c.read()
