@@ -63,9 +63,9 @@ func (b *Reader) fillOnce() {
 	}
 }
 
-// b.more.ahead is a Chain of bytes that have arrived and are read before more bytes from the
-// source. advance takes the next piece of this Chain as the buffer of the Reader, and releases the
-// block of the previous buffer.
+// advance makes the next piece of b.more.ahead the Reader's buffer. b.more.ahead is a Chain of
+// bytes that have arrived but have not been read. advance releases the memory block of the previous
+// buffer.
 func (b *Reader) advance() {
 	b.retire()
 	r := b.more.ahead.pop()
@@ -91,8 +91,9 @@ func (b *Reader) receive() {
 	}
 }
 
-// probe reads one byte from src. While it waits, the Reader has no share of a block. The next read
-// is a full one, even if it has to wait, because a record seldom has a single byte.
+// probe waits for one byte from src. The Reader holds no block of memory during this wait. When the
+// byte has arrived, probe sets b.probed, so that the next read uses a block even if it has to wait.
+// More bytes usually follow at once, because a TLS record seldom contains a single byte.
 func (b *Reader) probe() {
 	b.park()
 	n, err := b.src.Read(b.first[:])
@@ -152,12 +153,12 @@ func (b *Reader) makeRoom() []byte {
 	return b.buf[b.w:]
 }
 
-// park prepares the Reader for a wait for its socket. The Reader holds no memory during the wait,
-// because park releases its shares of the block (its rights to use the block).
+// park prepares the Reader for a wait for bytes from its source. It releases the Reader's block of
+// memory, so that the Reader holds no memory during the wait.
 //
-// If the block is also in use elsewhere, as in a Chain from ReadChain, the Reader remembers the
-// block. If the block is still in use after the wait, the Reader fills the free bytes at its end
-// instead of taking another block.
+// If the block is also in use outside the Reader, as in a Chain from ReadChain, the Reader
+// remembers the block. If the block is still in use after the wait, the Reader reads into the free
+// end of this block instead of taking another block.
 func (b *Reader) park() {
 	if b.blk == nil || b.parked {
 		return
@@ -172,8 +173,9 @@ func (b *Reader) park() {
 	b.blk.release(b.gen, b.stock)
 }
 
-// rejoin makes the Reader use its block again after a wait for its socket. If the block has
-// returned to its Pool during the wait, rejoin clears b.blk instead.
+// rejoin makes the Reader use its block of memory again after a wait for bytes from its source. The
+// Reader has released its rights to the block for the wait. If the block has returned to its Pool
+// during the wait, rejoin clears b.blk, so that the Reader has no block.
 func (b *Reader) rejoin() {
 	if !b.blk.rejoin(b.gen, stock) {
 		b.retire()

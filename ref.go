@@ -130,8 +130,10 @@ func (r *Ref) check() bool {
 	return true
 }
 
-// Len returns the number of bytes. It panics if the block has returned to its Pool because a copy
-// of r was released. With -tags invariants, it also panics if r was released.
+// Len returns the number of bytes of r. If r is empty, as after Release, Len returns 0.
+//
+// Len panics if a copy of r was released and the block has therefore returned to its Pool. With
+// -tags invariants, Len panics after Release as well, instead of returning 0.
 func (r *Ref) Len() int {
 	r.check()
 	return int(r.n)

@@ -82,7 +82,8 @@ func (c *Client) Close() error {
 	return nil
 }
 
-// servers is the part of a Client that it shares with its Conns.
+// servers holds the state that a Client shares with its Conns: the settings, the limit on bytes in
+// flight, the counters, and a pool of connections for each server.
 type servers struct {
 	settings settings
 	router   router

@@ -40,8 +40,9 @@ type Result struct {
 // Len returns the length of the value that was read.
 func (r *Result) Len() int64 { return r.n }
 
-// Err returns the error that the Client's method of the same name would have returned. Before Exec
-// it returns an error that says that the call was not executed.
+// Err returns the error of the call, or nil. It is the error that the same method of a Client would
+// have returned: for Pipeline.SetChain, the error of Client.SetChain. Before Exec, Err returns an
+// error that says that the call was not executed.
 func (r *Result) Err() error {
 	if !r.done {
 		return errNotExecuted

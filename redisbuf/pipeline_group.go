@@ -154,11 +154,13 @@ func (c *conn) readAll(calls []*Result) (read int, err error) {
 	return len(calls), nil
 }
 
-// fail sets the errors of calls that have no reply. err is the error of the first call. Usually the
-// other calls get the same error. If err is about the reply to the first call (*ProtocolError,
-// *BufferTooSmallError or *ValueTooLargeError), the other calls get ErrConnLost. If sent is true,
-// the server may have executed the calls. In that case, each call that writes gets a *SentError,
-// which wraps the call's error.
+// fail sets the errors of calls that have no reply.
+//
+//   - The first call gets err.
+//   - The other calls usually get err, too. If err is about the reply to the first call
+//     (*ProtocolError, *BufferTooSmallError or *ValueTooLargeError), they get ErrConnLost.
+//   - If sent is true, the server may have executed the calls. In this case, each call that writes
+//     gets a *SentError that wraps its error.
 func fail(calls []*Result, err error, sent bool) {
 	for i, r := range calls {
 		r.err = err

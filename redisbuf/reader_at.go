@@ -211,8 +211,8 @@ func (r *rangeCmd) read(c *conn) error {
 		}
 	}
 	if first == nil && r.n != int64(len(r.buf)) {
-		// The length of the value was correct both before and after its range was read. But the
-		// range was too short, so the value was shorter when the range was read.
+		// Both STRLEN commands have returned the expected length. But the read between them has
+		// returned too few bytes, so the value was shorter at that time.
 		first = &ValueChangedError{Was: r.length, Is: r.off + r.n}
 	}
 	return first

@@ -58,7 +58,7 @@ func (s *setHeader) begin(c *conn) {
 	c.pushRequest()
 }
 
-// end queues the part of the request after the value.
+// end queues the rest of the request, which follows the value: the end of the line and the options.
 func (s *setHeader) end(c *conn) {
 	c.lineEnd()
 	s.opt.appendTo(&c.request)

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxStep is the maximum number of bytes that the kernel sends to the server in one step. The write
-// timeout applies to each step.
+// maxStep is the maximum number of bytes that the kernel sends from a file or socket to the server
+// before the connection renews its write timeout.
 const maxStep = 256 << 10
 
 // canSplice reports whether the connection is a plain socket with an empty receive buffer. The

@@ -105,7 +105,8 @@ func (s *stickyConn) use(ctx context.Context, n *node) (c *conn, err error) {
 // leave ends a call's use of the Conn's connection, so that the next call may use it.
 func (s *stickyConn) leave() { s.busy.Store(false) }
 
-// take makes c the connection of the Conn. c must be a connection to the server of node n.
+// take makes c the network connection that s uses for all calls. n is the node (the pool of
+// connections) of the server to which c is connected.
 func (s *stickyConn) take(n *node, c *conn) {
 	s.node, s.conn = n, c
 	c.keep = true

@@ -21,9 +21,9 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// successorTime is the time limit for replacing this process by a new one. It includes the time
-// until this process may use the directory of recordings, and the time until the new process
-// serves.
+// successorTime is the time limit for a restart, in which a new process replaces the running one.
+// The limit covers the running process's wait for access to the directory of recordings, and the
+// start of the new process until it serves.
 const successorTime = time.Minute
 
 // A running is a running server. It handles signals.

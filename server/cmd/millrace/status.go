@@ -61,8 +61,8 @@ func wrongFlag(cmd *cobra.Command, err error) error {
 	return misused(fmt.Errorf("%w: see %s --help", err, cmd.CommandPath()))
 }
 
-// wrongValue returns an error for a flag with an invalid value. name is the flag in the text of the
-// error.
+// wrongValue returns an error for a flag with an invalid value. name is the flag's name in the text
+// of the error, such as "--memory".
 func wrongValue(name string, invalid *pflag.InvalidValueError) error {
 	if errors.Is(invalid, strconv.ErrRange) {
 		return fmt.Errorf("%s is %s, which is out of range", name, invalid.GetValue())

@@ -14,7 +14,9 @@ import (
 // HasHook reports whether there is a hook.
 func (g *Gate) HasHook() bool { return g.hook != nil }
 
-// Question returns the question to the hook about a request to publish or play a stream.
+// Question returns a hook.Request for a client's request to publish or play a stream. With the
+// hook.Request, the server can ask the hook (the operator's HTTP service that allows or refuses
+// clients).
 func (g *Gate) Question(event hook.Event, r *http.Request, name, protocol string) *hook.Request {
 	return &hook.Request{Event: event, Stream: name, Protocol: protocol, Address: r.RemoteAddr,
 		Agent: r.UserAgent(), Query: r.URL.RawQuery, Token: g.Policy().shownToken(r)}

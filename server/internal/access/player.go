@@ -10,7 +10,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/hook"
 )
 
-// A player is an HLS player that the hook has allowed.
+// A player is an HLS player that the hook (the operator's HTTP service that allows or refuses
+// clients) has allowed.
 type player struct {
 	*hook.Play
 	query string // query of the player's request, as the hook has seen it

@@ -123,12 +123,15 @@ func (p *Policy) readNeedsToken(r *http.Request) bool {
 	return p.Read != "" || p.Loopback && !IsThisMachine(r.Host)
 }
 
-// MayRead returns nil if a client may read the stream called name, and otherwise a
-// [refuse.Refusal]. If name is empty, it checks whether the client may read everything except
-// streams. It is for protocols that web pages cannot use, so it checks no cookie and no host name.
+// MayRead returns nil if a client may read the stream called name. Otherwise it returns a
+// [refuse.Refusal]. If the client wants to read something other than a stream, such as the metrics,
+// name is empty.
 //
-// shown is the client's token, or "" if there is none. how explains how to send a token, for the
-// text of a refusal.
+// MayRead checks only the client's token. It checks no cookie and no host name, because it is for
+// protocols that web pages cannot use.
+//
+// shown is the token that the client has sent, or "". how is a text for the refusal that explains
+// how to send a token.
 func (p *Policy) MayRead(shown, name, how string) error {
 	switch {
 	case p.Read == "":
@@ -152,9 +155,10 @@ func (p *Policy) checkDecision(r *http.Request) error {
 	return p.checkRead(r)
 }
 
-// checkToken returns nil if a token allows its holder to read or to publish the stream called name.
-// Otherwise it returns a [refuse.Refusal]. shown is the token, and right says whether to read or to
-// publish. If name is empty, checkToken checks the right to everything that is not a stream.
+// checkToken returns nil if a token allows a client to read or publish the stream called name.
+// Otherwise it returns a [refuse.Refusal]. shown is the token that the client has sent, and right
+// is the right to read or to publish. If the request is for something other than a stream, such as
+// the metrics, name is empty.
 func (p *Policy) checkToken(shown string, right token.Right, name string) error {
 	wrong := "wrong token"
 	if right == token.Publish {

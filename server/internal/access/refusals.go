@@ -189,7 +189,9 @@ func (f *Refusals) NoteRequest(client Kind, r *http.Request, why error) {
 		r.RemoteAddr)
 }
 
-// KindOf returns the kind of client for a request that was refused before it reached a handler.
+// KindOf returns what a refused client has tried to do: publish, view a stream, or read something
+// else. It looks only at the method and the path of the request, because no handler has received
+// the request.
 func KindOf(r *http.Request) Kind {
 	switch {
 	case r.Method == http.MethodPost || r.Method == http.MethodPut:
@@ -247,7 +249,8 @@ func (f *Refusals) WithoutName(why error, asked string) error {
 	if hidden.Cause == refuse.BadName {
 		hidden.Reason = "bad stream name" // the reason usually quotes a part of the name
 	}
-	// In the errors of package token, the stream's name comes after these words.
+	// Some errors of package token contain the stream name from the token, which may be secret. The
+	// name comes after one of these texts. Remove everything after the text.
 	for _, words := range []string{
 		"the token is for another stream", "the claim stream is invalid",
 	} {

@@ -409,8 +409,9 @@ func (s *Redis) run(ctx context.Context, script *redis.Script, keys []string, ar
 	return answer, err
 }
 
-// failed translates err into an error that a Store returns. err must be the error of a call that
-// has changed nothing.
+// failed translates the error of a Redis call into an error that a Store returns, such as ErrFull
+// or ErrUnavailable. These errors mean that the call has changed nothing, so failed must not be
+// used if the call may have changed a blob.
 func (s *Redis) failed(err error) error {
 	var reply redis.Error
 	switch {

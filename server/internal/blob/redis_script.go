@@ -75,15 +75,17 @@ local outcome = now and 'replaced' or 'created'
 redis.call('SET', KEYS[4], outcome, 'PX', ARGV[5])
 return outcome`)
 
-	// deleteScript deletes the hash of a blob. The Redis key that contains the blob's value expires
-	// later, so that reads in progress can finish.
+	// deleteScript deletes a blob. It deletes the Redis hash that describes the blob. The Redis key
+	// that contains the blob's value expires later, so that reads in progress can finish.
 	//
-	//	KEYS[1]   the blob's hash
-	//	KEYS[2]   the key for the outcome; see outcomeKey
-	//	ARGV[1]   the expected present content of the field "value"; anyVersion allows any content;
-	//	          if it differs, the script changes nothing
-	//	ARGV[2]   how long the value is kept, in ms
+	//	KEYS[1]   the key of the Redis hash
+	//	KEYS[2]   the key in which the script stores its outcome; see outcomeKey
+	//	ARGV[1]   the expected present content of the field "value"
+	//	ARGV[2]   how long the deleted value is kept, in ms
 	//	ARGV[3]   how long the outcome is kept, in ms
+	//
+	// If the field "value" has another content than ARGV[1], the script changes nothing. If ARGV[1]
+	// is anyVersion, any content is allowed.
 	deleteScript = redis.NewScript(`
 local said = redis.call('GET', KEYS[2])
 if said then return said end
