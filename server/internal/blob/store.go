@@ -76,8 +76,8 @@ var (
 	// nothing.
 	ErrUnavailable = errors.New("the store cannot be reached")
 
-	// ErrBody reports that reading the body of a value failed. An error that wraps ErrBody also
-	// wraps the error of the body.
+	// ErrBody reports that Put could not read a complete value from its io.Reader, the body. An
+	// error that wraps ErrBody also wraps the read error, such as io.ErrUnexpectedEOF.
 	ErrBody = errors.New("the body broke off")
 )
 

@@ -247,18 +247,19 @@ func conntrack(h *host, p Plan) Finding {
 	return f
 }
 
-// tcpBuffer returns a check of net.ipv4.tcp_wmem or net.ipv4.tcp_rmem. name is the name of the
-// setting. Its value is the minimum, default and maximum size of a connection's buffer in the
-// kernel. advised is the value that a finding recommends, which is the kernel's default.
+// tcpBuffer returns a function that checks a kernel setting. name is the name of the setting, which
+// is net.ipv4.tcp_wmem or net.ipv4.tcp_rmem. The setting consists of the minimum, default and
+// maximum size of a connection's buffer in the kernel. advised is the value that the function
+// recommends if the setting is bad. It is the kernel's default.
 func tcpBuffer(name, advised string) func(*host, Plan) Finding {
 	command := fmt.Sprintf("sysctl -w %s=%q", name, advised)
 	return func(h *host, _ Plan) Finding { return tcpRange(h.sysctl(name, 3), command) }
 }
 
 func tcpRange(n []int64, command string) Finding {
-	// least is the smallest good value for the maximum size of a connection's buffer. About half of
-	// the buffer holds payload. This half limits the bytes that are on the way to the client. With
-	// a buffer of 1 MiB, a client with a round trip of 100 ms gets up to 5 MB/s.
+	// least is the size in bytes that the kernel must allow for a connection's buffer. With a
+	// buffer of 1 MiB, a client with a round-trip time of 100 ms gets up to 5 MB/s, because only
+	// about half of the buffer holds payload.
 	const least = 1 << 20
 	f := Finding{
 		Value: fmt.Sprintf("%d %d %d", n[0], n[1], n[2]),

@@ -42,8 +42,8 @@ func thisHost() *host {
 	}
 }
 
-// fail records err if there was no error before. After an error, the methods return arbitrary
-// values. Returned slices still have the full length.
+// fail records err if there was no error before. After an error, the methods of h return arbitrary
+// values. If a method returns a slice, the slice has the same length as without an error.
 func (h *host) fail(err error) {
 	if h.err == nil {
 		h.err = err

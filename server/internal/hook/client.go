@@ -120,10 +120,10 @@ func (c *Client) End(q *Request, reason string, bytes int64) { c.ends.add(q.ende
 // Close queues an end event for each [Play] that has not ended, and delivers all queued end events
 // to the hook. Ask and Play must not be called afterwards.
 //
-// Usually Close returns when all events are delivered. If ctx ends before, Close drops the
-// remaining events, but it tries to deliver them for at least a second. If the hook fails and no
-// event is delivered for a second, Close drops the remaining events without waiting for the end of
-// ctx.
+// Usually Close returns when all events are delivered. It gives up and drops the remaining events
+// in two cases:
+//   - ctx has ended, and Close has tried to deliver the events for at least a second.
+//   - An attempt has failed, and no event has been delivered for a second.
 func (c *Client) Close(ctx context.Context) {
 	if c == nil || !c.plays.close() {
 		return

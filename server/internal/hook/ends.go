@@ -25,8 +25,9 @@ const (
 	// endGrace is the minimum time for which Close tries to deliver end events to the hook, even if
 	// the context of Close ends earlier.
 	endGrace = time.Second
-	// Close checks every endCheck whether end events are still delivered to the hook. If an attempt
-	// has failed since the previous check and no attempt has succeeded, Close gives up.
+	// endCheck is the interval at which Close checks whether end events are still delivered to the
+	// hook. If an attempt has failed since the previous check and no attempt has succeeded, Close
+	// gives up.
 	endCheck = time.Second
 )
 
@@ -124,12 +125,13 @@ func (q *endQueue) deliver(e *Request) error {
 	})
 }
 
-// close closes the queue, and waits until the queued end events are delivered to the hook.
-//   - If ctx ends, close stops waiting, but not before endGrace has passed.
-//   - If an attempt fails and no event is delivered for the time endCheck, close stops waiting at
-//     once.
+// close closes the queue, and waits until the queued end events are delivered to the hook. It stops
+// waiting earlier in two cases:
+//   - ctx has ended, and close has waited for at least the time endGrace.
+//   - An attempt has failed, and no event has been delivered for the time endCheck.
 //
-// It then calls giveUp, which cancels the requests in progress, and waits for the workers.
+// In all cases, close then calls giveUp, which cancels the requests in progress, and waits for the
+// workers.
 func (q *endQueue) close(ctx context.Context, giveUp context.CancelFunc) {
 	q.mu.Lock()
 	q.closed = true

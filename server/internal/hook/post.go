@@ -21,7 +21,7 @@ const (
 	mostPause  = time.Second
 )
 
-// A failure is the error if the hook has given no usable answer.
+// A failure is an error that reports that the hook has given no usable answer.
 type failure struct {
 	Err   error
 	again bool // whether another attempt may succeed

@@ -71,10 +71,11 @@ type Request struct {
 // tokens have up to a thousand bytes.
 const maxShown = 4 << 10
 
-// prepare completes a request to the hook: it sets the fields Version, Node, Time and ID. It must
-// not be called for the event that reports the end of a publisher, player or recording. If the
-// client's query, token and user agent together have more than maxShown bytes, prepare returns a
-// [refuse.Refusal].
+// prepare sets the fields Version, Node, Time and ID of q, a request to the operator's HTTP hook. q
+// must not report the end of a publisher, player or recording.
+//
+// If the client's query, token and user agent together have more than maxShown bytes, prepare
+// returns a [refuse.Refusal].
 func (q *Request) prepare(node string) error {
 	if n := len(q.Query) + len(q.Token) + len(q.Agent); n > maxShown {
 		return refuse.New(http.StatusRequestURITooLong,
@@ -85,9 +86,10 @@ func (q *Request) prepare(node string) error {
 	return nil
 }
 
-// ended returns the event that reports the end of a publisher, player or recording to the hook. q
-// is the earlier request about its beginning. bytes is the number of bytes transferred. The event
-// does not contain the client's credentials.
+// ended returns the request that reports to the hook that a publisher, player or recording has
+// ended. q is the request that was sent when the publisher, player or recording began. reason says
+// why it has ended. bytes is the number of bytes transferred. The returned request does not contain
+// the client's credentials.
 func (q *Request) ended(reason string, bytes int64) Request {
 	e := *q
 	e.Forget()

@@ -22,12 +22,12 @@ const (
 	// minute.
 	burst = 5 * time.Second
 
-	// If an address has received too many bytes for its rate, the excess is expressed as a time. At
-	// a rate of 10 MB/s, for example, an excess of ten seconds is 100 MB.
+	// refuseAfter limits the bytes that a client address may receive in excess of its rate. The
+	// limit is a time: at a rate of 10 MB/s, ten seconds are 100 MB. If the excess is more than
+	// refuseAfter, requests of the address are refused.
 	//
-	// If the excess is more than refuseAfter, requests of the address are refused. Downloads slow
-	// down earlier, when the excess is more than burst. One download therefore does not block other
-	// requests of the address. Viewers are not slowed down.
+	// Downloads slow down earlier, when the excess is more than burst. One download therefore does
+	// not block other requests of the address. Viewers are not slowed down.
 	refuseAfter = 2 * burst
 
 	// mostAhead is the maximum excess that is counted for an address that exceeds its rate. It is
@@ -189,8 +189,8 @@ func (a *Account) viewerRate() (rate int, err error) {
 	return a.table.limits.Load().Viewers, a.Check()
 }
 
-// Viewer counts a new viewer for the address of the account. If the address has exceeded a limit,
-// Viewer returns a [refuse.Refusal] and does not count the viewer.
+// Viewer counts a new viewer of the client address. If the address has exceeded a limit, Viewer
+// returns a [refuse.Refusal] and does not count the viewer.
 func (a *Account) Viewer() error {
 	rate, err := a.viewerRate()
 	if err != nil || rate == 0 {
@@ -357,9 +357,9 @@ func (t *Table) Stats() Stats {
 
 type contextKey struct{}
 
-// A Holder has the Account of a client's address. The method Account returns it. A connection
-// through a proxy is an example: its method Account first waits until the proxy has sent the
-// client's address.
+// A Holder returns the Account that counts the resources that a client's address uses. A connection
+// through a proxy is an example of a Holder. Its method Account first waits until the proxy has
+// sent the client's address.
 type Holder interface{ Account() *Account }
 
 // Account returns a, so that an Account can be used as a [Holder].

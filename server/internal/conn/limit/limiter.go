@@ -109,7 +109,8 @@ func (l *Limiter) Close() <-chan struct{} {
 const Grace = 3 * time.Second
 
 // Await waits until done is closed. It waits no longer than Grace, because a bug must not prevent
-// the process from ending. who names the goroutines for the log.
+// the process from ending. The parameter who is a name for the goroutines that close done. It is
+// used only in the log.
 func Await(log *slog.Logger, who string, done <-chan struct{}) {
 	grace := time.NewTimer(Grace)
 	defer grace.Stop()

@@ -83,7 +83,7 @@ func (f *ownerFinder) lookup(name string) (Owner, error) {
 }
 
 // awaitOwner waits until a stream has an owner, and returns the owner. The owner may be this node.
-// If ctx ends first, the error is the last error of Owner.
+// If ctx ends first, the error is the last error that the method Owner returned.
 func (f *ownerFinder) awaitOwner(ctx context.Context, name string) (Owner, error) {
 	var last error
 	for {

@@ -204,11 +204,11 @@ func (t *leaseTable) held(name string) (o Owner, ok bool) {
 func (l *lease) Epoch() uint64 { return l.epoch.Load() }
 
 // Current reports whether this node was known to be the owner of the stream a moment ago; see
-// [live.Lease]. It returns true if the lease is held, and this node began its last attempt to renew
-// it within the last leaseTime, the duration of a lease.
+// [live.Lease]. It returns true if the lease is held, and this node's last completed attempt to get
+// or renew the lease began at most leaseTime ago. leaseTime is the duration of a lease.
 //
-// The attempt also counts if the cluster's directory could not be reached, because no other node
-// can become the owner without the directory.
+// An attempt to renew the lease counts even if the cluster's directory could not be reached,
+// because no other node can become the owner without the directory.
 func (l *lease) Current() bool {
 	return l.Held() && l.epoch.Load() != 0 &&
 		clock(time.Now())-l.attempted.Load() <= int64(l.t.client.leaseTime)

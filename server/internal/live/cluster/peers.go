@@ -27,9 +27,11 @@ type peerTable struct {
 	secret *Secret
 
 	mu lock.Mutex
-	// round counts the renewals of this node's leases. Renewals while the cluster's directory
-	// cannot be reached are not counted. The other nodes are then silent, although they may be
-	// alive, because they announce that they are alive through the directory.
+	// round counts the renewals of this node's leases. If another node has been silent for too many
+	// rounds, it is considered dead.
+	//
+	// The nodes announce that they are alive through the cluster's directory. While the directory
+	// cannot be reached, renewals are therefore not counted.
 	round int64
 	nodes map[string]int64 // for each node, the round in which it was last heard; at most maxPeers
 }

@@ -71,9 +71,11 @@ func (p *puller) want(name string) {
 	}
 }
 
-// wanted reports whether the caller must continue to read a stream from its owner. If it returns
-// false, viewers no longer want the stream, p is closed, or a call of want has started another
-// goroutine that reads the stream.
+// wanted reports whether the caller must continue to read a stream from its owner. It returns false
+// in three cases:
+//   - Viewers no longer want the stream.
+//   - p is closed.
+//   - Another goroutine, which the method want has started, reads the stream now.
 func (p *puller) wanted(name string) bool {
 	p.mu.Lock()
 	delete(p.pulls, name) // from now on want may begin another pull of the stream

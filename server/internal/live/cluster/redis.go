@@ -90,22 +90,22 @@ func (d *Redis) Close() error { return d.rdb.Close() }
 
 func (d *Redis) key(stream string) string { return d.prefix + "{" + stream + "}owner" }
 
-// scriptTime is the beginning of all scripts. It sets t to the server's time in seconds and
-// microseconds, and sets now to the same time in milliseconds.
+// scriptTime contains the first lines of each Lua script. They set t to the Redis server's time in
+// seconds and microseconds, and now to the same time in milliseconds.
 const scriptTime = `
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)`
 
 var (
 	// claimScript makes a node the owner of a stream, and returns the epoch of the ownership. If
-	// another node owns the stream, and the claim does not replace it, the script returns the epoch
-	// and the address of that owner instead.
+	// another node owns the stream, and the claim does not replace that node, the script returns
+	// that node's epoch and address instead.
 	//
 	//	KEYS[1]   the key of the stream
 	//	ARGV[1]   the address of the node
 	//	ARGV[2]   the greatest epoch of the stream that the node knows
 	//	ARGV[3]   the Takeover of the claim: "always", "stalled" or "never"
-	//	ARGV[4]   how long a stalled publisher has been silent at least, in ms
+	//	ARGV[4]   the silence after which a publisher counts as stalled, in ms
 	//	ARGV[5]   the duration of the lease, in ms
 	//	ARGV[6]   how long the key outlives the lease, in ms
 	//	ARGV[7]   the channel for events

@@ -19,8 +19,8 @@ const (
 	// followEvery is how often RemoteHLS checks whether the node to which it sent a request still
 	// owns the stream. A node that has lost the stream may never answer.
 	followEvery = 500 * time.Millisecond
-	// ownerWait is the minimum time that a player's request waits until a node owns the stream. A
-	// node needs about as long to restart.
+	// ownerWait is the minimum of RemoteHLS.Wait, the time limit for a player's request to wait
+	// until a node owns the stream. A node needs about as long to restart.
 	ownerWait = 2 * time.Second
 	// firstPause is the pause after the first failed request to the node that owns a stream. The
 	// pause doubles each time, up to mostPause.
@@ -58,9 +58,9 @@ type RemoteHLS struct {
 	Wait time.Duration // limits the time that players wait for an owner
 }
 
-// NewRemoteHLS returns a RemoteHLS for the players at the node n. If a stream has no owner, a
-// player's request waits for one as long as a viewer would, but at least for ownerWait. store may
-// be nil.
+// NewRemoteHLS returns a RemoteHLS for the players at the node n. viewerWait limits how long a
+// player's request waits for a node that owns the stream. If viewerWait is less than ownerWait, the
+// limit is ownerWait. store may be nil.
 func NewRemoteHLS(n *Node, objects *Objects, store *Segments, viewerWait time.Duration) *RemoteHLS {
 	return &RemoteHLS{owners: n.finder, self: n.cfg.Self, objects: objects, store: store,
 		Wait: max(viewerWait, ownerWait)}
