@@ -39,7 +39,8 @@ const (
 	TakeoverNever Takeover = "never"
 )
 
-// Config configures a Hub. Error messages name the flags of millrace serve.
+// Config configures a Hub. Error messages name the command-line flags of the program, such as
+// --max-viewers.
 type Config struct {
 	MaxStreams       int // limits the streams; a further publisher gets 503
 	MaxViewers       int // limits all viewers, including waiting ones; a further viewer gets 503
@@ -147,7 +148,8 @@ const (
 )
 
 const (
-	// pullWait is the minimum time that a viewer waits for a stream when there is a cluster.
+	// pullWait limits how long a viewer in a cluster waits for a stream that this node does not
+	// have yet. If Config.ViewerWait is longer, ViewerWait is the limit instead.
 	pullWait = 2 * time.Second
 	// pullIdle is how long a pull continues after its stream's last viewer has left. A player that
 	// reconnects in this time finds the stream.

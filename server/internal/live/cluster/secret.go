@@ -103,9 +103,11 @@ func (s *Secret) Sign(req *http.Request, epoch uint64) {
 		" "))
 }
 
-// Check returns an error if the node that answered a signed request does not prove that it knows
-// the cluster's token. again is true if that node has sent a challenge. The caller must then sign
-// and send the request again.
+// Check verifies the response to a signed request. It returns nil if the response proves that the
+// node that answered knows the cluster's token. Otherwise it returns an error.
+//
+// If that node has sent a new challenge, Check returns an error, and again is true. The caller must
+// then sign and send the request again.
 func (s *Secret) Check(res *http.Response) (again bool, err error) {
 	req := res.Request
 	p, _, ok := parseProof(req.Header.Get(HeaderProof))

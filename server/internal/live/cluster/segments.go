@@ -60,8 +60,8 @@ type Segments struct {
 	mu     lock.Mutex
 	closed bool // Close was called, and the queues are closed
 	queues [savers]chan saveJob
-	// For each stream with a playlist state in one of the queues: the newest of its states. Older
-	// states of the stream need not be saved.
+	// newest maps the name of a stream to its newest playlist state that waits in queues. Older
+	// states of the same stream need not be saved.
 	newest map[string]*savedState
 }
 

@@ -46,8 +46,8 @@ func (s *redisStore) set(ctx context.Context, stream, object string, body *millr
 }
 
 const (
-	// stateName is the last part of the Redis key for the playlist state of a stream. The keys of
-	// the stream's HLS objects end with the names of the objects, and no object is named "hls".
+	// stateName is the last part of the Redis key for the playlist state of a stream. The key
+	// cannot be equal to the key of an HLS object, because no object is named "hls".
 	stateName = "hls"
 	// stateField is the name of the hash field that holds the state of a stream.
 	stateField = "facts"

@@ -119,8 +119,8 @@ func (c *Conversion) convert(ctx context.Context) error {
 	}
 }
 
-// read returns a function that reads the stream for a millrace.Reader. The stream begins with its
-// header.
+// read returns a function from which a millrace.Reader gets the bytes of the stream. The first call
+// of the function appends the stream's header to dst. Each later call appends the next frames.
 func (c *Conversion) read(ctx context.Context) func(dst *millrace.Chain) error {
 	begun, due := false, 0 // due: frames that were there at the start, and are not read yet
 	more := true

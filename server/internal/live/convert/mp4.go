@@ -46,7 +46,7 @@ var ErrNewInit = errors.New(
 // errNoHeader is reported for frames that MP4 leaves out because their sequence header is missing.
 var errNoHeader = errors.New("frames without the sequence header of their codec")
 
-// errNoMP4 is the error for an MP4 file of a stream that has no codec that MP4 can carry.
+// errNoMP4 means that an MP4 file can contain none of the stream's codecs.
 var errNoMP4 = errors.New("the stream has nothing that MP4 is made of: H.264, H.265, AAC")
 
 // errNoTrack is the error for an MP4 file that would have nothing to play.
@@ -245,8 +245,8 @@ func (m *mp4Maker) publishFragment(f mp4.Fragment) error {
 		m.fragment.Release()
 		m.fragment.Merge(&c)
 	}
-	// While video has stopped, viewers can start at audio fragments. The muxer does not set Key for
-	// them if the stream had video before.
+	// While video has stopped, viewers can start at audio fragments. If the stream had video
+	// before, the muxer does not set Key for audio fragments.
 	key := f.Key || m.gap.Open
 	for _, part := range m.muxer.Parts() {
 		info := &Fragment{FragmentInfo: part, Movie: m.movie, KeyNext: f.KeyNext &&

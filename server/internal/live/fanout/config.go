@@ -41,19 +41,19 @@ type ViewerConfig struct {
 // A Start is the position in the ring where a viewer begins.
 type Start struct {
 	Cursor *broadcast.Cursor
-	// How far Cursor is behind the newest frame when the viewer starts. Until the viewer has caught
-	// up for the first time, Lag is subtracted from the viewer's lag before Config.Allowance is
-	// checked.
+	// Lag is how much of the stream Cursor still has to take when the viewer starts. Until the
+	// viewer has caught up for the first time, it may lag by this much more than Config.Allowance.
 	Lag broadcast.Lag
 	Age time.Duration // age of the first frame that the player shows
 }
 
 // A Session knows who the client of a viewer is. It decides which frames the viewer gets.
 //
-// The goroutine that serves the viewer calls the methods. It may hold the mutex of a loop while it
-// calls them, so that the other viewers of the loop have to wait. The methods must therefore not
-// block, log, or call SetPaused, Reply or a method of Fanout. This does not apply to Ended, which
-// is called without the mutex.
+// The goroutine that serves the viewer calls the methods. During a call, it may hold a mutex for
+// which other viewers have to wait. The methods must therefore not block, log, or call SetPaused,
+// Reply or a method of Fanout.
+//
+// Ended is called without the mutex, so these restrictions do not apply to Ended.
 type Session interface {
 	// Owned reports whether a viewer that is another node of the cluster may get frames now. It is
 	// called only for such viewers (ViewerConfig.Peer).

@@ -66,8 +66,8 @@ func NewConn(conn net.Conn, interactive bool, unsent int) Conn {
 	return &plainConn{streamConn: base, w: w}
 }
 
-// A streamConn closes the connection of a viewer. It has the methods that socketConn and plainConn
-// share.
+// A streamConn is the network connection of a viewer. It has the methods that close the connection.
+// socketConn and plainConn embed it.
 type streamConn struct {
 	conn        net.Conn
 	interactive bool

@@ -76,9 +76,10 @@ func (l *lagMeter) keepUp() {
 // is already recorded.
 func (l *lagMeter) fallBehind() bool { return l.behind.CompareAndSwap(false, true) }
 
-// add returns the total lag of a viewer: rest, the lag of the frames in the ring, plus the frames
-// that are being written. If the total has any frames, its Time is the time since the write began.
-// at is the current time, as returned by now().
+// add returns the total lag of a viewer. It adds the frames and bytes of the batch that is being
+// written to rest, which is the lag of the frames that are still in the ring. If the total lag has
+// any frames, its Time is the time since the write began. at is the current time, as returned by
+// now().
 func (l *lagMeter) add(rest broadcast.Lag, at int64) broadcast.Lag {
 	rest.Frames += int(l.frames.Load())
 	rest.Bytes += l.bytes.Load()
@@ -115,7 +116,8 @@ func (l *lagMeter) stalledFor(at int64) time.Duration {
 	return time.Duration(at - l.progress.Load())
 }
 
-// showsAt records the age of the frames that the player shows from now on.
+// showsAt records the age of the frame that the player shows: the time since the publisher sent the
+// frame.
 func (l *lagMeter) showsAt(age time.Duration) { l.live.Store(int64(age)) }
 
 // stand updates the recorded time by which the player is behind the publisher. lag is the time by

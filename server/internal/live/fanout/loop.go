@@ -139,8 +139,8 @@ func (l *loop) nudge(v *Viewer) {
 	}
 }
 
-// serve writes to v in v's own goroutine. It returns when v has ended, or when the loop can write
-// to v instead.
+// serve writes the stream to v. It runs in a goroutine for v alone. It returns when v has ended, or
+// when the goroutine of the loop has taken over v.
 func (l *loop) serve(v *Viewer) {
 	defer l.containOne(v)
 	for v.catchUp() {
@@ -265,8 +265,8 @@ func (l *loop) contain() {
 		v.End(Failed)
 	}
 	for _, v := range l.healthy {
-		// If round panicked, v may be in l.detached as well as in l.healthy. The goroutine that
-		// round has started for v then releases v.
+		// A panic in round may leave v in both lists, l.healthy and l.detached. If v is in
+		// l.detached, v has its own goroutine, which releases v.
 		if v != nil && !slices.Contains(l.detached, v) {
 			go v.abandon() // in a goroutine, because abandon logs
 		}

@@ -23,9 +23,9 @@ const MaxReplies = 16 << 10
 //   - All other methods may be called by any goroutine at any time.
 //
 // At any moment, one goroutine serves the viewer. While the viewer keeps up with the stream over a
-// plain TCP connection, this is the goroutine of v.loop. Otherwise it is the viewer's own
-// goroutine. Only the goroutine that serves the viewer uses v.out, writes to the connection, and
-// takes frames from the cursor.
+// plain TCP connection, the goroutine of v.loop, which many viewers share, serves it. Otherwise, a
+// goroutine for this viewer alone serves it. Only the goroutine that serves the viewer uses v.out,
+// writes to the connection, and takes frames from the cursor.
 type Viewer struct {
 	src     *source
 	loop    *loop // nil until the viewer is served
@@ -181,7 +181,8 @@ func (v *Viewer) finish() {
 // collector, because that Chain may be in an inconsistent state.
 func (v *Viewer) abandon() {
 	defer func() {
-		// finish may panic as well. Without this recovery, the whole process would end.
+		// After the first panic, v may be in an inconsistent state, so finish may panic too.
+		// Without this recovery, the whole process would end.
 		if cause := recover(); cause != nil {
 			v.src.Log.Error("abandoning a viewer failed", "viewer", v.remote, "cause",
 				fmt.Sprint(cause))
@@ -259,9 +260,11 @@ func (v *Viewer) WritingFor() (time.Duration, bool) {
 	return time.Duration(now() - v.lag.takenAt.Load()), true
 }
 
-// Lag returns how far v is behind: the time since the current write to the connection began. Only a
-// blocking write counts, which waits until the connection has accepted all bytes. If there is no
-// blocking write at present, or there are no frames to send, Lag returns 0.
+// Lag returns how far v is behind: the time since the current write to the connection began.
+//   - Only a blocking write counts, which waits until the connection has accepted all bytes. If
+//     there is no blocking write at present, Lag returns 0.
+//   - If the write contains no frames and no frames wait in the ring, Lag returns 0. The write may
+//     contain only the header of the response, for example.
 func (v *Viewer) Lag() time.Duration {
 	if !v.lag.writing.Load() {
 		return 0

@@ -109,9 +109,11 @@ func (f *Feed) Resume(p Publisher, at int64) (pause time.Duration) {
 	return pause
 }
 
-// follow prepares f for the tags of a new publisher. If another node sends the stream, epoch is the
-// number that identifies that node's ownership of the stream. Otherwise epoch is 0. If epoch is the
-// same as for the previous publisher, f drops the frames that the stream already has.
+// follow prepares f for the tags of a new publisher.
+//   - If the publisher is connected to this node, epoch is 0.
+//   - If another node sends the stream, epoch is the number that identifies that node's ownership
+//     of the stream. If the previous publisher had the same epoch, f drops the frames that the
+//     stream already has.
 func (f *Feed) follow(epoch uint64) {
 	switch o := f.overlap; {
 	case epoch == 0:
@@ -133,8 +135,8 @@ func (f *Feed) newContinuation() *flvstream.Continuation {
 	return flvstream.Continue(f.last.timed, f.last.time, f.last.at)
 }
 
-// Skip reports that n bytes have arrived since the last published frame. Over RTMP, the caller
-// includes the bytes of the frame that it passes to Write next.
+// Skip adds n to the number of bytes that have arrived since the last published frame. Over RTMP,
+// the caller also counts the bytes of the next frame, before it passes the frame to Write.
 func (f *Feed) Skip(n int) { f.unkept += n }
 
 // Write publishes a tag, unless the stream already has it. at is when the tag arrived. Write takes

@@ -17,7 +17,8 @@ import (
 type Continuation struct {
 	timed bool // the stream has a clock, because it has had a frame
 	// Timestamp in the stream of the last frame of earlier publishers. No tag gets an earlier
-	// timestamp. Once past is set, the field is the timestamp of this publisher's newest frame.
+	// timestamp. While the field past is true, each further frame of this publisher replaces last
+	// with its timestamp.
 	last   uint32
 	lastAt int64  // when that frame was published: monotonic, in ns
 	begun  bool   // the first frame has come, so shift is known
@@ -37,9 +38,10 @@ func Continue(timed bool, last uint32, lastAt int64) *Continuation {
 	return &Continuation{timed: timed, last: last, lastAt: lastAt, needsKey: true}
 }
 
-// Begin returns true for a publisher's first frame if the stream already has frames of earlier
-// publishers. For any other tag, it returns false. Begin must be called with each tag, before Fit
-// is called with the tag. at is when the tag arrived, in ns of the monotonic clock.
+// Begin reports whether the tag t is the publisher's first frame, and the stream already has frames
+// of earlier publishers. A tag is a frame if its Packet is flv.PacketFrame. The caller must call
+// Begin with each tag before it calls Fit with the tag. at is when the tag arrived, in ns of the
+// monotonic clock.
 func (n *Continuation) Begin(t flv.Tag, at int64) bool {
 	if t.Packet != flv.PacketFrame || !n.timed || n.begun {
 		return false
@@ -49,7 +51,8 @@ func (n *Continuation) Begin(t flv.Tag, at int64) bool {
 }
 
 // Last returns the timestamp in the stream, in ms, of the last frame of earlier publishers. It must
-// be called before the publisher's second frame, because later frames may replace the timestamp.
+// be called before Fit is called with the second frame of the new publisher. From the second frame
+// on, Fit may replace the timestamp with the timestamp of a newer frame.
 func (n *Continuation) Last() uint32 { return n.last }
 
 // Fit changes the timestamp of the tag t so that the tag continues the stream of earlier
