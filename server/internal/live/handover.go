@@ -104,10 +104,10 @@ func (h registrar) checkRoom(name string) error {
 }
 
 // yields returns nil if a new publisher may replace the current publisher of s. It returns an error
-// if Config.Takeover protects the current publisher. mu is held.
+// if Config.Takeover forbids the replacement. mu is held.
 //
-// If the current publisher is a pull, which means that this node reads the stream from another
-// node, the pull is protected only while another new publisher already waits to replace the pull.
+// A pull is a publisher that reads the stream from another node of the cluster. Config.Takeover
+// does not apply to a pull if no other new publisher already waits to replace the pull.
 func (h registrar) yields(s *stream) error {
 	if s.publisher.isPull() && s.successor == nil {
 		return nil

@@ -71,11 +71,11 @@ func (l HLS) Object(ctx context.Context, name string, o hls.Object, dst *millrac
 	return w.Object(ctx, o, dst)
 }
 
-// ended returns the ended HLS that a playlist belonged to, or nil if there is none. name is the
-// name of the stream, and object is the file name of the playlist.
+// ended returns the liveHLS that made a playlist, if that liveHLS has ended. Otherwise it returns
+// nil. name is the name of the stream, and object is the file name of the playlist.
 //
-// When the tracks of a stream change, its HLS ends and a new HLS begins. Players can still fetch
-// the end of the old playlist for a while; see hlsSet.ended.
+// When the tracks of a stream change, its liveHLS ends and a new one begins. Players can still
+// fetch the end of the old playlist for a while; see hlsSet.ended.
 func (l HLS) ended(name, object string) *liveHLS {
 	l.hub.mu.Lock()
 	defer l.hub.mu.Unlock()

@@ -17,8 +17,8 @@ type liveHLS struct {
 	stream *stream
 	stop   context.CancelFunc // ends Window.Run
 	idle   *time.Timer        // calls HLS.checkIdle
-	// If the tracks of the stream have changed, before is the liveHLS with the earlier tracks,
-	// which has ended. Otherwise before is nil. It is guarded by Hub.mu.
+	// The previous liveHLS of the stream, which ended because the tracks changed. It is nil if the
+	// tracks have not changed. Guarded by Hub.mu.
 	before *liveHLS
 }
 
@@ -103,13 +103,13 @@ func (set *hlsSet) end(w *liveHLS) {
 // maxHLSNumbers limits the number of stream names for which an hlsSet keeps HLS sequence numbers.
 const maxHLSNumbers = 1 << 10
 
-// keep stores n, the HLS sequence numbers at which the next window of a stream must begin, even
-// after the stream has ended. name is the name of the stream.
+// keep stores n, the smallest HLS sequence numbers that the next window of a stream may use. name
+// is the name of the stream. The numbers stay stored after the stream has ended.
 //
 // A new window usually begins at a number that is made from the current time; see
-// [hlslive.Config.FirstMSN]. n is needed only if n.MSN is greater than that number, which happens
-// after a stream was sent faster than real time. keep ignores any other n, and deletes stored
-// numbers that are no longer needed.
+// [hlslive.Config.FirstMSN]. If n.MSN is not greater than that number, n is not needed, and keep
+// ignores it. n.MSN is greater if the stream was sent faster than real time. keep also deletes
+// stored numbers that are no longer needed.
 func (set *hlsSet) keep(name string, n hlslive.SequenceStart) {
 	first := set.shared.Config.FirstMSN(time.Now())
 	maps.DeleteFunc(set.numbers, func(_ string,

@@ -80,11 +80,12 @@ func (d shedder) evictGroups(excess int64) (freed int64) {
 }
 
 // dropLaggards disconnects viewers with slow connections until it has freed enough memory. excess
-// is the number of bytes to free. A viewer is disconnected only if its current write has taken
-// longer than the duration in the parameter after.
+// is the number of bytes to free. The parameter after is a duration: a viewer is disconnected only
+// if its current write has taken longer.
 //
-// dropLaggards starts with the largest streams. Within a stream, it starts with the longest write.
-// If of is not nil, it disconnects only viewers of that stream.
+// dropLaggards starts with the viewers of the largest streams. Within a stream, it starts with the
+// viewer with the longest write. If the parameter of is a stream, it disconnects only viewers of
+// this stream. If the parameter is nil, it disconnects viewers of all streams.
 func (d shedder) dropLaggards(excess int64, of *stream, after time.Duration) (freed int64) {
 	type slowViewer struct {
 		*Viewer

@@ -331,7 +331,8 @@ func (p *Publisher) WriteTag(t flv.Tag, c *millrace.Chain) error {
 	return p.s.feed.Write(t, c, p.count(t.Len()))
 }
 
-// checkEvery is how many bytes a publisher may receive before the memory in use is checked again.
+// checkEvery is the number of bytes that are received from a publisher between two checks of the
+// memory in use.
 const checkEvery = 256 << 10
 
 // Ingest returns an ingest.Conn that reads conn for p. The ingest.Conn owns conn until Release.
@@ -384,7 +385,7 @@ func (p *Publisher) keepTo(t Terms) {
 }
 
 // Skip adds n to the number of bytes that have arrived since the last published frame. Over RTMP,
-// the caller also counts the bytes of the next frame, before it publishes the frame.
+// the caller calls Skip before it publishes a frame, and n includes the bytes of this frame.
 func (p *Publisher) Skip(n int) {
 	if p.frames == 0 {
 		p.skipped += n

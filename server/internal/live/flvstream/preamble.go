@@ -34,8 +34,9 @@ const (
 	// the default ones. All of these together may have at most MaxPart bytes. Encoders send fewer
 	// than ten such tracks.
 	maxTrackParts = 32
-	// trackPlace is the smallest part.place of the tags of additional tracks. The metadata of the
-	// stream and the tags of the default tracks have smaller places; see placeOf.
+	// trackPlace is the smallest part.place of a tag of an additional track. The place of a tag is
+	// its position in the order of a Preamble; see placeOf. The metadata of the stream and the tags
+	// of the default tracks come earlier in this order.
 	trackPlace = 5
 )
 
@@ -132,12 +133,13 @@ func (p *Preamble) Release() {
 	}
 }
 
-// A received frame is copied if too many bytes have arrived between the previous frame and this
-// frame without being kept by the stream. The limit is MaxUnkept plus twice the size of the frame.
+// MaxUnkept limits how many received bytes may lie between two frames that a stream keeps. If more
+// than MaxUnkept plus twice the size of a frame have arrived since the previous frame, the frame is
+// copied.
 //
-// The copy is needed because the other bytes may share a block of memory with the frame, and the
-// block stays in memory as long as the frame. Without the copy, the stream could use several times
-// as much memory as its limit KeepBytes allows.
+// The bytes between the frames are not kept, but they may share a block of memory with the frame.
+// The block stays in memory as long as the frame. Without the copy, the stream could use several
+// times as much memory as its limit KeepBytes allows.
 const MaxUnkept = 1 << 10
 
 // Keep replaces the content of part by a copy of c. It releases the old content. The copy is in a

@@ -24,19 +24,18 @@ type mediaClock struct {
 
 const (
 	// A fragment is late if it arrives more than clockSlack after its date in the playlist. If all
-	// fragments are late for at least clockSlack, the speed at which they have arrived shows the
-	// reason:
-	//   - If they have arrived at up to twice the speed of playback, the publisher has paused. The
-	//     date of the next fragment is then moved forward.
-	//   - If they have arrived faster, the network has paused. The dates are then right.
+	// fragments in a period of at least clockSlack are late, either the publisher or the network
+	// has paused:
+	//   - If the fragments of the period arrived at up to twice the speed of playback, the
+	//     publisher has paused. The date of the next fragment is then moved forward.
+	//   - If they arrived faster, the network has paused. The dates are then right.
 	//
-	// If no fragment arrives for more than clockSlack, the delays of all earlier fragments are
-	// forgotten.
+	// If no fragment arrives for more than clockSlack, a new period begins.
 	clockSlack = time.Second
 	// clockTime is the time between two small corrections of the dates in a playlist. clockStep is
 	// the maximum of each correction. The corrections are needed because the publisher's clock and
-	// the wall clock drift apart. While all fragments arrive more than clockSlack after their
-	// dates, no small corrections are made.
+	// the wall clock drift apart. No small correction is made while all fragments are late (see
+	// clockSlack).
 	clockTime = 2 * time.Second
 	clockStep = 5 * time.Millisecond
 )
@@ -50,11 +49,12 @@ func (c *mediaClock) begin(at time.Time) {
 // compare restarts the measurement of how late fragments arrive. It forgets all earlier fragments.
 func (c *mediaClock) compare() { c.seen, c.least = 0, math.MaxInt64 }
 
-// add returns the duration (lasts) and the date (at) of the fragment f. came is the time when f
-// arrived. begins is true if f does not continue the previous fragment.
+// add returns the duration of the fragment f (lasts) and its date in the playlist (at). begins is
+// true if f does not continue the previous fragment. came is the time when f arrived. most is the
+// maximum of the returned duration.
 //
-// most is the maximum duration. If f is longer, add returns most as the duration, and the date of
-// the next fragment is at+most or came, the later of the two.
+// If f is longer than most, add returns most as the duration. The date of the next fragment is then
+// at+most or came, the later of the two.
 func (c *mediaClock) add(f Fragment, begins bool, most time.Duration,
 	came time.Time) (lasts time.Duration, at time.Time) {
 	if begins {

@@ -127,7 +127,8 @@ type SegmentStore interface {
 // ErrElsewhere means that this node has no HLS of a stream, because it does not own the stream.
 var ErrElsewhere = errors.New("the stream is at another node")
 
-// errTracksChanged ends a window when the tracks of its stream change.
+// errTracksChanged means that the tracks of the stream have changed. The Window then ends its
+// playlist.
 var errTracksChanged = errors.New("the tracks of the stream changed")
 
 // A SequenceStart has the least epoch, media sequence number and discontinuity sequence number that

@@ -123,8 +123,9 @@ func (p *probe) enough() bool {
 		return true
 	}
 	wait := maxTarget
-	// If the stream has never had a keyframe, wait only a short time for one. Otherwise wait
-	// longer. The video may consist of slides, and a slide is sent only when the next one exists.
+	// If the stream has had a keyframe, wait for the next one for up to maxTarget. It may come
+	// late: if the video consists of slides, a slide is sent only when the next slide exists. If
+	// the stream has never had a keyframe, wait only a short time.
 	if p.keys == 0 && !p.source.ExpectsKey() {
 		wait = 2 * p.cfg.Segment
 	}
@@ -146,9 +147,12 @@ func (p *probe) firstEnd() time.Duration {
 	return p.length()
 }
 
-// config returns the configuration of the window. The target duration has room for one segment,
-// which consists of whole GOPs and lasts about Config.Segment or longer. If the length of GOPs is
-// unknown, the target duration has room for a long GOP.
+// config returns the configuration of the hls.Window that will make the playlist.
+//
+// A segment consists of whole GOPs. A GOP is a keyframe and the frames before the next keyframe.
+// The target duration, which is the maximum duration of a segment, is about Config.Segment, or more
+// if the GOPs require it. If the length of the GOPs is unknown, the target duration allows for a
+// long GOP.
 func (p *probe) config() hls.Config {
 	segment := p.cfg.Segment
 	switch group := p.interval(); {
@@ -169,16 +173,18 @@ func (p *probe) config() hls.Config {
 	}
 }
 
-// part returns the maximum duration of a part, in whole milliseconds. The maximum is at least
-// Config.Part. It is chosen so that each part can last at least 85% of it:
-//   - If the stream has video, the maximum is at least videoPart. This value suits video of at
-//     least 23.9 frames per second, even if the rate changes later.
-//   - If the stream has video and audio, no other rule applies. Slower or uneven video is divided
-//     into parts by its audio.
-//   - If the stream has only one track, and its fragments are equally long, a whole number of
-//     fragments fits into the maximum.
-//   - If the stream has only one track, and its fragments differ in length, no fragment is longer
-//     than 15% of the maximum.
+// part returns the maximum duration of a part, in whole milliseconds. It is chosen so that each
+// part can last at least 85% of the maximum.
+//
+// The maximum is at least Config.Part. If the stream has video, the maximum is also at least
+// videoPart. This value suits video of at least 23.9 frames per second, even if the rate changes
+// later.
+//
+// If the stream has both video and audio, the audio divides slower or uneven video into parts. If
+// the stream has only one track, the maximum is increased where necessary:
+//   - If the fragments are equally long, a whole number of them must fill at least 85% of the
+//     maximum.
+//   - If the fragments differ in length, no fragment may be longer than 15% of the maximum.
 func (p *probe) part() time.Duration {
 	video := p.movie().Video
 	least, most := time.Hour, time.Duration(0) // durations of the fragments that parts consist of

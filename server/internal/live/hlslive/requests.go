@@ -143,7 +143,8 @@ func (w *Window) await(ctx context.Context, done func() (bool, error)) error {
 	}
 }
 
-// render returns the media playlist. If no request has made it yet, render makes it. w.mu is held.
+// render returns the current media playlist. It makes the playlist if it is not made yet. skip
+// selects the delta update (EXT-X-SKIP). w.mu is held.
 func (w *Window) render(skip bool) *Playlist {
 	list := &w.full
 	if skip {

@@ -47,8 +47,8 @@ func (e *playerEstimate) turn(at int64, period time.Duration) {
 	}
 }
 
-// size returns the estimated number of players. The estimate is for the last complete period before
-// the time at, which comes from the function now. period is the length of a period.
+// size returns the estimated number of players in the last complete period. at is the current time,
+// from the function now. period is the duration of a period.
 func (e *playerEstimate) size(at int64, period time.Duration) int {
 	e.turn(at, period)
 	return int((e.was + period/2) / period)

@@ -51,9 +51,9 @@ type Window struct {
 
 // New returns a Window that makes the HLS of one stream. The caller must call Run.
 //
-// The Window takes ownership of source, from which it reads the stream. It keeps owner, which is
-// nil without a cluster. The epoch and the sequence numbers of the Window are not less than the
-// ones in first.
+// The Window reads the stream from source, and takes ownership of source. It keeps a reference to
+// owner, which reports whether this node owns the stream. owner is nil without a cluster. first is
+// the smallest epoch and the smallest sequence numbers that the Window may use.
 func New(shared *Shared, name string, log *slog.Logger, source Source, owner Owner,
 	first SequenceStart) *Window {
 	w := &Window{shared: shared, source: source, name: name, log: log, owner: owner, first: first}
@@ -88,8 +88,8 @@ func (w *Window) Run(ctx context.Context) error {
 	return err
 }
 
-// Close releases w after Run has returned. From now on requests get err, unless Fail was called
-// before.
+// Close releases w. The caller must call it only after Run has returned. From then on, requests get
+// err. If Fail was called before, they get the error from Fail instead.
 func (w *Window) Close(err error) {
 	w.update(func() {
 		if w.err == nil {
@@ -195,7 +195,9 @@ func (w *Window) Stats() Stats {
 }
 
 // Shorten reduces the playlist to the minimum length that the standard requires, and reduces its
-// memory to maxBytes. It returns how many bytes that frees at once.
+// memory to maxBytes. It returns the number of bytes that are already free when it returns. More
+// memory may become free later, because players may still request segments that have left the
+// playlist.
 func (w *Window) Shorten(maxBytes int64) (freed int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -276,9 +278,11 @@ func (w *Window) open(ctx context.Context, p *probe, clock *mediaClock) error {
 	return nil
 }
 
-// resume returns an hls.Window for the media playlist with the file name media, its configuration,
-// and the date of its first fragment. If the store has a state of the playlist, the hls.Window
-// continues from the state. Otherwise it begins with the configuration cfg.
+// resume returns an hls.Window that makes the media playlist, the configuration of the hls.Window,
+// and the date of the first fragment in the playlist. media is the file name of the playlist.
+//
+// If the store has a state of the playlist, the hls.Window continues from the state. Otherwise it
+// begins with the configuration cfg.
 //
 // first is the time when the first fragment began, by the clock of this machine. The returned date
 // may be later than first, because the dates in a playlist must not go back.

@@ -7,7 +7,8 @@ import (
 	"net"
 )
 
-// NewConn returns a Conn that reads conn for s. It takes ownership of conn until Release.
+// NewConn returns a Conn that reads from conn, the connection of a publisher. While the Conn reads,
+// it calls the methods of s. The Conn owns conn until Release.
 func NewConn(conn net.Conn, s Session, cfg Config) Conn {
 	if c := newClockConn(conn, s, cfg); c != nil {
 		return c
