@@ -33,6 +33,9 @@ var ErrTooLarge = bytes.ErrTooLarge
 // valid until the next call that changes the Buffer. A caller that needs the bytes for longer must
 // copy them.
 type Buffer struct {
+	// The contents are in the slice spill. If spill is nil, they are in the array inline. r is the
+	// index of the first byte of the contents, and w is the index after the last byte.
+	//
 	// Invariants:
 	//
 	//	0 ≤ r ≤ w

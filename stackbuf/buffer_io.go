@@ -132,10 +132,13 @@ func (b *Buffer) add(p []byte) {
 	b.w += copy(b.room(), p)
 }
 
-// WriteTo writes all of the contents to dst in one call of Write, and consumes them. It borrows dst
-// and returns the number of bytes written. If b is empty, it does not call Write. If dst accepts
-// only some of the bytes, the rest stays in b. The error is dst's error, or io.ErrShortWrite.
-// WriteTo panics if dst returns an invalid count.
+// WriteTo writes all of the contents to dst with one call of dst.Write, and removes the written
+// bytes from b. It returns the number of bytes written. If b is empty, WriteTo does not call
+// dst.Write. WriteTo does not keep dst after it returns.
+//
+// If dst.Write fails, WriteTo returns its error. If dst.Write writes only some of the bytes without
+// an error, WriteTo returns io.ErrShortWrite. The bytes that were not written stay in b. WriteTo
+// panics if dst.Write returns an invalid count.
 func (b *Buffer) WriteTo(dst io.Writer) (n int64, err error) {
 	b.lastRead = nothing
 	if held := b.Len(); held > 0 {

@@ -180,9 +180,9 @@ func (b *Budget) free() {
 	if st := b.pool.Stats(); b.heap.Load()+st.InUse+st.Idle > b.mark(trimAbove) && st.Idle > 0 {
 		b.pool.Trim()
 	}
-	// b.promised is the number of bytes that steps have freed, but that the measured heap still
-	// includes. Two garbage collections later, the measured heap no longer includes them. One
-	// collection is not enough, because it may have begun before a step freed the bytes.
+	// b.promised is the number of bytes that Steps have freed, but that the measured heap still
+	// includes. The measured heap no longer includes these bytes after two garbage collections. One
+	// collection is not enough, because it may have begun before a Step freed the bytes.
 	if b.cycles.Load() > b.promisedIn+1 {
 		b.promised.Store(0)
 	}

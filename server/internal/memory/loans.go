@@ -49,16 +49,17 @@ func (l *Loans) add(bytes int64, end func()) *Loan {
 	return loan
 }
 
-// AddWithin adds a response, as Add does, if the sum of all Loans then does not exceed limit bytes.
-// A limit of 0 means no limit. If there is not enough room, AddWithin returns ErrFull.
+// AddWithin adds a Loan for a response, as Add does. If there is not enough room for the Loan,
+// AddWithin returns ErrFull. limit is the maximum sum of all Loans, in bytes. A limit of 0 means no
+// limit.
 //
 // To make room, AddWithin ends the oldest Loans. The parameter after is the minimum age of a Loan
 // that may be ended. The age is the time since the Loan was added or last renewed; see
 // [Loan.Renew].
 //
-// An ended Loan does not count toward limit, even before its response has called Done. However,
-// AddWithin also returns ErrFull if the sum of all Loans, including the ended Loans, would exceed
-// 2*limit bytes.
+// An ended Loan uses memory until its response calls Done, but it does not count toward limit. If
+// the sum of all Loans, including the ended Loans, would exceed 2*limit bytes, AddWithin also
+// returns ErrFull.
 func (l *Loans) AddWithin(limit int64, after time.Duration, bytes int64, end func()) (*Loan,
 	error) {
 	l.mu.Lock()
@@ -117,12 +118,14 @@ func (l *Loans) makeRoom(limit int64, after time.Duration, bytes int64) []*Loan 
 	return ending
 }
 
-// expire marks the oldest Loans as ended until they use at least excess bytes. The parameter after
-// is the minimum time since a marked Loan was added or last renewed. l.mu is held. expire returns
-// the marked Loans. The caller must unlock l.mu, and then pass these Loans to endAll.
+// expire marks the oldest Loans as ended, until the marked Loans use at least excess bytes. The
+// parameter after is the minimum time since a marked Loan was added or last renewed. l.mu is held.
 //
-// The result freed is the number of bytes that the marked Loans use. If again is true, the Loans
-// that an earlier call has marked count as well, toward both excess and freed.
+// The result ending has the marked Loans. The caller must unlock l.mu, and then pass ending to
+// endAll. The result freed is the number of bytes that the marked Loans use.
+//
+// If again is false, expire skips the Loans that an earlier call has marked. If again is true,
+// expire counts the bytes of these Loans as well, but does not add the Loans to ending.
 func (l *Loans) expire(excess int64, after time.Duration, again bool) (ending []*Loan,
 	freed int64) {
 	for e := l.list.Front(); e != nil && freed < excess; e = e.Next() {
@@ -209,8 +212,9 @@ func (l *Loans) Bytes() int64 {
 	return l.bytes
 }
 
-// Free ends the oldest responses. excess is the number of bytes to free. The result is the number
-// of bytes that the ended responses use.
+// Free ends the oldest Loans, until the ended Loans use at least excess bytes. It returns the
+// number of bytes that the ended Loans use. The count includes old Loans that were ended before, if
+// their responses have not called Done yet.
 //
 // The parameter after is the minimum age of a Loan that may be ended. The age is the time since the
 // Loan was added or last renewed; see [Loan.Renew]. The field Free of a [Step] may call this

@@ -13,8 +13,8 @@ const (
 	// watchEvery is the time between two checks of the budget by Run.
 	watchEvery = 100 * time.Millisecond
 	// collectAfter is the maximum age of the heap measurement if more than half of the budget is in
-	// use. If the measurement is older, Run starts a collection, because the runtime might not
-	// collect for two minutes.
+	// use. Each garbage collection measures the heap. If the measurement is too old, Run starts a
+	// collection to get a new one. Otherwise the runtime might not collect for two minutes.
 	collectAfter = time.Second
 	// giveEvery is the minimum time between two returns of unused memory to the system. Unused
 	// memory is returned after at most two such times, which is less than a minute.

@@ -28,7 +28,7 @@ func New(status int, format string, args ...any) *Refusal {
 	return &Refusal{Status: status, Reason: fmt.Sprintf(format, args...)}
 }
 
-// For sets the cause of a new refusal, and returns the refusal.
+// For sets the cause of r, and returns r. It must not be called when other goroutines may use r.
 func (r *Refusal) For(c Cause) *Refusal {
 	r.Cause = c
 	return r

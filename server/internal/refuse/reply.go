@@ -13,9 +13,9 @@ const (
 	// response can reach a client on the other side of the world, and the client can stop sending.
 	bodyWait = 2 * time.Second
 
-	// bodyBytes is the maximum number of bytes of the body that the server receives after it has
-	// refused a request. At one gigabit per second, four times as many bytes can arrive within
-	// bodyWait, the time limit.
+	// bodyBytes is the maximum number of bytes that the server receives of the body of a refused
+	// request. At one gigabit per second, a client reaches this limit after about half a second,
+	// before the time limit bodyWait.
 	bodyBytes = 64 << 20
 )
 

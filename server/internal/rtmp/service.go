@@ -72,9 +72,10 @@ func (v *Service) refuse(conn net.Conn, why error) {
 	v.Refusals.Note(access.Unknown, unaccepted(why), "client", client)
 }
 
-// serveConn serves a connection, which must be in v.Handshakes. It returns when the last publisher
-// of the connection has ended, or when it has passed a viewer to other goroutines. A panic is
-// logged, and ends only this connection.
+// serveConn serves a connection, which must be in v.Handshakes. A client can publish several
+// streams over the connection, one after another. serveConn returns when the last of these streams
+// has ended. If the client watches a stream, serveConn returns as soon as other goroutines have
+// started to serve the client. A panic is logged, and ends only this connection.
 func (v *Service) serveConn(conn net.Conn) {
 	client := conn.RemoteAddr().String()
 	defer func() {
@@ -101,8 +102,9 @@ func (v *Service) serveConn(conn net.Conn) {
 }
 
 // serveRequest serves a client's request to publish or watch a stream. For a publisher, it returns
-// when the publisher has ended. For a viewer, it returns when other goroutines serve the viewer. If
-// the request is refused, serveRequest ends the connection and returns false.
+// when the publisher has ended. For a viewer, it returns as soon as other goroutines have started
+// to serve the viewer. If the request is refused, serveRequest ends the connection and returns
+// false.
 func (v *Service) serveRequest(conn net.Conn, c *Conn, want *rtmp.Request) bool {
 	client := conn.RemoteAddr().String()
 	name, err := v.Check(want)

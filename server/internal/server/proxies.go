@@ -30,8 +30,11 @@ type clients struct {
 }
 
 // newClients returns a clients value, which determines the addresses of clients and limits the use
-// of the server per address. cfg has the trusted proxies and the limits, and must have been
-// checked. RTMP connections without a request are closed when the context called draining ends.
+// of the server per address. cfg has the trusted proxies and the limits. Config.Check must have
+// accepted cfg.
+//
+// The context draining ends when the shutdown begins. The server then closes the RTMP connections
+// that have not sent a request yet.
 func newClients(draining context.Context, cfg *Config, refusals *access.Refusals) *clients {
 	s := &clients{
 		addresses: address.New(cfg.addressLimits()), refusals: refusals,

@@ -60,8 +60,9 @@ func (r *recordings) await(ctx context.Context) error {
 	return nil
 }
 
-// recorded reports whether pattern matches the name of a stream. Its wildcards also match slashes.
-// pattern must have been checked.
+// recorded reports whether the name of a stream matches pattern. The syntax of pattern is that of
+// path.Match, but the wildcards also match slashes. pattern must be valid, which Config.Check
+// ensures.
 func recorded(pattern, name string) bool {
 	const slash = ":" // not allowed in a name
 	ok, _ := path.Match(strings.ReplaceAll(pattern, "/", slash),

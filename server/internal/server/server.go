@@ -32,9 +32,9 @@ type Server struct {
 	node     *clusterNode // nil without a cluster
 	started  time.Time
 
-	// gate decides who may use the main and the RTMP listeners, according to a policy. Reload
-	// replaces the policy. Serve records in the policy whether other machines can reach the main
-	// listener.
+	// gate decides who may use the main listener and the RTMP listeners. The decision follows a
+	// policy, which Reload can replace. One field of the policy says whether other machines can
+	// reach the main listener. The method Serve sets this field.
 	gate *access.Gate
 	// operator decides who may use the admin listener. Reading pages of the listener needs the
 	// admin token, if there is one. Serve sets the policy of this Gate, and Reload replaces it.

@@ -240,7 +240,7 @@ type upload struct {
 	received *atomic.Int64
 }
 
-// Read reads from the body. If the client sends nothing for the time limit idle, Read fails.
+// Read reads from the body. If the client sends nothing within the time limit u.idle, Read fails.
 func (u *upload) Read(p []byte) (int, error) {
 	_ = u.control.SetReadDeadline(time.Now().Add(u.idle))
 	n, err := u.Reader.Read(p)

@@ -99,7 +99,8 @@ type progressResponse struct {
 func (p *progressResponse) Unwrap() http.ResponseWriter { return p.ResponseWriter }
 
 // extend moves the write deadline to one stall timeout from now. If the deadline was moved a short
-// time ago, extend does nothing, because each move costs a message over HTTP/2.
+// time ago, extend does nothing. This saves work over HTTP/2, where net/http sends a message to
+// another goroutine for each move.
 func (p *progressResponse) extend() {
 	if !p.loan.Renew() {
 		return // the download was ended to make room, and its deadline has passed

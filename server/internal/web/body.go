@@ -33,8 +33,9 @@ type connBody struct {
 // returns nil and does nothing in two cases:
 //
 //   - The connection cannot be taken over, for example because it uses TLS or HTTP/2.
-//   - Package ingest does not read connections at regular intervals (see ingest.ByClock). It would
-//     then read the connection in the same way as net/http.
+//   - Package ingest would read the connection as bytes arrive, and not at regular intervals (see
+//     ingest.ByClock). It is then useless to take over the connection, because net/http also reads
+//     as bytes arrive.
 func (d Handler) newConnBody(w http.ResponseWriter, r *http.Request, p *live.Publisher) *connBody {
 	if r.ProtoMajor != 1 || r.TLS != nil || !ingest.ByClock(d.cfg.Latency) {
 		return nil
@@ -78,7 +79,8 @@ func (b *connBody) answer(status int, contentType string, text []byte) {
 	}
 }
 
-// A handlerBody is the body of a request that net/http reads.
+// A handlerBody is the body of a publisher's request. It reads the body through net/http, which
+// keeps the connection.
 type handlerBody struct {
 	*ingest.Reader
 	w     http.ResponseWriter

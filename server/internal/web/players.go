@@ -302,8 +302,9 @@ func (b chainBody) Read(p []byte) (int, error) {
 
 // WriteTo writes all of b to w.
 func (b chainBody) WriteTo(w io.Writer) (int64, error) {
-	// A w with the method SetNoDelay is the TCP connection b.tcp, or a wrapper for it from package
-	// net. Write to b.tcp itself, because Chain.WriteTo does not use writev for a wrapper.
+	// If w has the method SetNoDelay, w is the TCP connection b.tcp, or a wrapper from package net
+	// that contains b.tcp. In both cases, write to b.tcp, because Chain.WriteTo does not use writev
+	// for a wrapper.
 	if _, ok := w.(interface{ SetNoDelay(bool) error }); ok && b.tcp != nil {
 		w = b.tcp
 	}

@@ -168,9 +168,10 @@ func (f *file) writeEntries() (err error) {
 	for _, g := range f.done {
 		before := len(f.text)
 		f.text = g.appendEntry(f.text, media)
-		// A program that reads the playlist during a write may see only some of the pages that are
-		// written. Each page has pageSize bytes. Add blank lines, so that each entry is within one
-		// page.
+		// Keep each playlist entry within one page of the file. A page has pageSize bytes. A
+		// program that reads the playlist during a write may see only some of the written pages,
+		// and would otherwise read an incomplete entry. If an entry would cross the end of a page,
+		// blank lines move it to the next page.
 		if n := len(f.text) - before; before > 0 || f.listSize > 0 {
 			at := int(f.listSize+int64(before)) % pageSize
 			if at+n > pageSize {

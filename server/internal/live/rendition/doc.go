@@ -1,9 +1,10 @@
-// Package rendition holds the frames of a live stream in each of its formats.
+// Package rendition holds the frames of a live stream in each of its formats. The frames flow along
+// the arrows. At the right is the format of the frames:
 //
-//	Publish ─▶ live ─┬▶ Fanout ─▶ viewers                           FLV, or bytes
+//	Publish ─▶ live ─┬▶ Fanout ─▶ viewers                           FLV or Raw (any bytes)
 //	                 ├▶ convert.RTMP ─▶ Rendition ─▶ viewers        RTMP
 //	                 └▶ convert.MP4 ──▶ Rendition ─▶ viewers        MP4
-//	                                        └▶ FragmentReader       HLS and recordings
+//	                                        └▶ FragmentReader       MP4 for HLS and recordings
 //
 // A [Set] belongs to one stream. The stream's publisher writes the live rendition, which has the
 // publisher's format. The Set makes a [Rendition] of another format while that Rendition has

@@ -146,9 +146,14 @@ func (s *Set) ForgetStart() { s.hasStart.Store(false) }
 // which viewers can start.
 func (s *Set) StartIsKept() bool { return s.live.startIsKept() }
 
-// Join adds a viewer of format f, which Leave removes. start is the position at which the viewer
-// begins: the next keyframe if next is set, and otherwise the newest keyframe. If start.Cursor is
-// nil, the caller must get the position from Rendition.AwaitReady.
+// Join adds a viewer of the stream in format f. The caller must call Leave when the viewer ends.
+//
+// start is the position at which the viewer begins. It is the newest keyframe if next is false, and
+// the next keyframe if next is true. If the stream has not begun yet, it is the newest keyframe in
+// both cases.
+//
+// If the next keyframe is not known yet, because the publisher has another format than f,
+// start.Cursor is nil. The caller must then get the position from Rendition.AwaitReady.
 func (s *Set) Join(f Format, next bool) (r *Rendition, start fanout.Start) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

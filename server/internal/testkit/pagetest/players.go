@@ -104,8 +104,8 @@ type Players struct {
 	ctx context.Context
 }
 
-// reachTime is how much longer than the expected playing time Players.Reaches waits for a player,
-// because the machine may be busy.
+// reachTime is extra time for a player on a busy machine. Players.Reaches fails the test if a
+// player needs more than the expected playing time and reachTime together.
 const reachTime = 30 * time.Second
 
 // NewPlayers opens a page that plays streams. It is closed at the end of the test.
