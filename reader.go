@@ -393,8 +393,8 @@ func (b *Reader) share(n int) Ref {
 	off := b.base + uint32(b.r)
 	if b.window && b.r+n == b.w {
 		// The Reader hands out the rest of a Ref that was filled outside the Reader, so it does not
-		// need the Ref's block any more. It passes all its references to the block to the returned
-		// Ref.
+		// need the Ref's block any more. It passes all its shares of the block (its rights to use
+		// the block) to the returned Ref.
 		r := Ref{blk: b.blk, loan: loan{b.gen, b.stock}, span: span{off, uint32(n)}}
 		b.token.close()
 		b.forget()

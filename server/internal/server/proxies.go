@@ -26,15 +26,15 @@ type clients struct {
 	refusals  *access.Refusals
 
 	headerTimeout time.Duration
-	draining      context.Context // when it ends, RTMP connections without a request are closed
+	draining      context.Context // when it ends, RTMP connections stop waiting for a PROXY header
 }
 
 // newClients returns a clients value, which determines the addresses of clients and limits the use
 // of the server per address. cfg has the trusted proxies and the limits. Config.Check must have
 // accepted cfg.
 //
-// The context draining ends when the shutdown begins. The server then closes the RTMP connections
-// that have not sent a request yet.
+// The context draining ends when the shutdown begins. RTMP connections that wait for the header of
+// the PROXY protocol are closed then.
 func newClients(draining context.Context, cfg *Config, refusals *access.Refusals) *clients {
 	s := &clients{
 		addresses: address.New(cfg.addressLimits()), refusals: refusals,
