@@ -5,8 +5,8 @@ import "strconv"
 // AppendPlaylist appends the media playlist to dst. Before the first call of [Window.Init], the
 // playlist has no PRELOAD-HINT.
 //
-// If skip is set, AppendPlaylist appends a delta update. In a delta update, an EXT-X-SKIP replaces
-// each segment with more than six times Config.Target of media after it.
+// If skip is set, AppendPlaylist appends a delta update. In a delta update, one EXT-X-SKIP replaces
+// all segments that have more than six times Config.Target of media after them.
 func (w *Window) AppendPlaylist(dst []byte, skip bool) []byte {
 	listed := w.segs[w.listed:]
 	first := w.open
