@@ -66,3 +66,31 @@ func TestWriteToIsOneSystemCall(t *testing.T) {
 		}
 	})
 }
+
+// A Flush sends the bytes written before a Chain, the Chain, and the bytes written after it with
+// one system call. WriteChain itself flushes if more than Size bytes are unsent.
+func TestFlushIsOneSystemCall(t *testing.T) {
+	onSockets(t, func(t *testing.T, client, server streamConn) {
+		go io.Copy(io.Discard, server)
+		w := millrace.NewWriterSize(client, 10_000)
+		for _, body := range []int{0, 1, 5000, 20_000} {
+			calls := writeCalls(t, func() func() {
+				var c millrace.Chain
+				addBlocks(millrace.DefaultPool(), &c, letters(body), 1000)
+				return func() {
+					w.WriteString("header")
+					w.WriteChain(&c)
+					if body <= w.Size() {
+						w.WriteString("trailer")
+					}
+					if err := w.Flush(); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+			if calls != 1 {
+				t.Errorf("a body of %d bytes in %d system calls, want 1", body, calls)
+			}
+		}
+	})
+}

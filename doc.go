@@ -1,11 +1,12 @@
 // Package millrace moves bytes through network services without copying them and without allocating
 // memory for each message.
 //
-// It has five types. A [Pool] lends blocks of memory. A [Draft] is a block with one writer.
+// It has six types. A [Pool] lends blocks of memory. A [Draft] is a block with one writer.
 // [Draft.Freeze] turns it into a [Ref], one read-only share of part of a block; [Draft.Cut] turns
 // only its first bytes into a Ref. A [Chain] is a queue of Refs. A [Reader] is a drop-in for
 // [bufio.Reader] that lends its blocks instead of copying out of them. It has every method of
-// bufio.Reader, and it holds no memory while it waits for a socket.
+// bufio.Reader, and it holds no memory while it waits for a socket. A [Writer] is a drop-in for
+// [bufio.Writer] that also sends Chains by reference. It holds no memory after Flush.
 //
 //	          Get                Freeze             Append
 //	Pool ────────────▶ Draft ────────────▶ Ref ────────────▶ Chain ──── WriteTo ───▶ socket (one writev)

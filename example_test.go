@@ -167,6 +167,42 @@ func ExampleReader_ReadChainDelim() {
 	// a line of 10001 bytes
 }
 
+// A Writer replaces a bufio.Writer. Between a Flush and the next byte it holds no memory.
+func ExampleWriter() {
+	w := millrace.NewWriter(os.Stdout)
+	fmt.Fprintf(w, "%s, ", "hello")
+	w.WriteString("world\n")
+	fmt.Println(w.Buffered(), "bytes wait for Flush")
+	if err := w.Flush(); err != nil {
+		fmt.Println(err)
+	}
+	// Output:
+	// 13 bytes wait for Flush
+	// hello, world
+}
+
+// A header and a body that other code owns are sent with one system call, without copying the body.
+func ExampleWriter_WriteChain() {
+	var body millrace.Chain
+	body.AppendCopy([]byte("a received packet"))
+	defer body.Release()
+
+	w := millrace.NewWriter(os.Stdout) // usually a connection
+	for range 2 {
+		fmt.Fprintf(w, "%d bytes: ", body.Len())
+		var c millrace.Chain
+		body.Clone(&c)
+		w.WriteChain(&c) // owns c
+		w.WriteString("\n")
+		if err := w.Flush(); err != nil {
+			fmt.Println(err)
+		}
+	}
+	// Output:
+	// 17 bytes: a received packet
+	// 17 bytes: a received packet
+}
+
 // A Ref is one contiguous slice that may be kept and passed to another goroutine.
 func ExampleReader_ReadRef() {
 	r := millrace.NewReader(strings.NewReader("key=value"))

@@ -26,11 +26,12 @@ import (
 	"github.com/millrace-io/millrace/bench/redis"
 	"github.com/millrace-io/millrace/bench/relay"
 	"github.com/millrace-io/millrace/bench/small"
+	"github.com/millrace-io/millrace/bench/writer"
 )
 
 // programs are all programs of bench; "all" runs them in this order.
 var programs = []*measure.Program{
-	reader.Program, kept.Program, pool.Program, idle.Program, small.Program, arena.Program,
+	reader.Program, writer.Program, kept.Program, pool.Program, idle.Program, small.Program, arena.Program,
 	chunk.Program, files.Program,
 	redis.Program, relay.Program, relay.Start, hls.Program, cluster.Program, record.Program,
 }

@@ -1,0 +1,192 @@
+// Package writer compares millrace.Writer with bufio.Writer: messages of small writes, each of them
+// followed by a Flush to a TCP connection. Another process receives and discards the messages.
+package writer
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/bench/measure"
+)
+
+// Program measures the table.
+var Program = &measure.Program{
+	Name: "writer", What: "messages of small writes, and a Flush after each", Rounds: 15,
+	Turn:  50 * time.Millisecond,
+	Brief: []string{"-rounds", "9"},
+	Run:   run,
+}
+
+// A message consists of a number of writes, and then a body that other code owns.
+type message struct {
+	writes, body int
+}
+
+var messages = []message{{4, 0}, {16, 0}, {80, 0}, {4, 1 << 10}, {4, 64 << 10}}
+
+func (m message) String() string {
+	if m.body == 0 {
+		return fmt.Sprintf("%d writes of %d B", m.writes, len(text))
+	}
+	return fmt.Sprintf("%d writes of %d B, a body of %d KiB", m.writes, len(text), m.body>>10)
+}
+
+var text = []byte("Content-Type: application/octet-stream\r\n")
+
+// A contender sends messages.
+type contender struct {
+	name string
+	// open returns a function that sends m to dst n times, and a function that ends its use.
+	open func(dst io.Writer, m message) (send func(n int) error, done func())
+}
+
+// contenders are all contenders. Ratios are relative to the first.
+var contenders = []contender{
+	{"bufio.Writer", func(dst io.Writer, m message) (func(int) error, func()) {
+		w, body := bufio.NewWriter(dst), make([]byte, m.body)
+		return func(n int) error {
+			for range n {
+				for range m.writes {
+					w.Write(text)
+				}
+				w.Write(body)
+				if err := w.Flush(); err != nil {
+					return err
+				}
+			}
+			return nil
+		}, func() {}
+	}},
+	{"millrace.Writer", func(dst io.Writer, m message) (func(int) error, func()) {
+		w := millrace.NewWriter(dst)
+		var body, c millrace.Chain
+		body.AppendCopy(make([]byte, m.body))
+		return func(n int) error {
+			for range n {
+				for range m.writes {
+					w.Write(text)
+				}
+				if m.body > 0 {
+					body.Clone(&c)
+					w.WriteChain(&c)
+				}
+				if err := w.Flush(); err != nil {
+					return err
+				}
+			}
+			return nil
+		}, func() { w.Release(); body.Release() }
+	}},
+}
+
+// check returns an error if c sends other bytes than those of m.
+func (c contender) check(m message) error {
+	var got bytes.Buffer
+	send, done := c.open(&got, m)
+	defer done()
+	if err := send(2); err != nil {
+		return err
+	}
+	want := append(bytes.Repeat(text, m.writes), make([]byte, m.body)...)
+	if !bytes.Equal(got.Bytes(), append(want, want...)) {
+		return fmt.Errorf("writer: %s sends other bytes for %v", c.name, m)
+	}
+	return nil
+}
+
+func run(ctx context.Context, p *measure.Params) error {
+	addr, child, err := startReceiver()
+	if err != nil {
+		return err
+	}
+	defer child.Close()
+	t := measure.NewTable("writer", "Messages of small writes to a TCP connection", "message",
+		"bufio.Writer, CPU ns", "millrace.Writer, CPU ns", "x bufio.Writer", "millrace allocs/op")
+	t.Bar = 2
+	t.Note = "CPU is that of the writing process, in user and system mode; x below 1 is less."
+	for _, m := range messages {
+		p.Logf("writer: %v", m)
+		var all []measure.Contender
+		for _, c := range contenders {
+			if err := c.check(m); err != nil {
+				return err
+			}
+			all = append(all, measure.Contender{Name: c.name, Turn: func(n int) (measure.Turn, error) {
+				return c.turn(addr, m, n)
+			}})
+		}
+		costs, err := measure.Compare(ctx, all, p.Rounds, p.Turn)
+		if err != nil {
+			return err
+		}
+		t.Row(m.String(), costs[0].CPU, costs[1].CPU, costs[1].CPU.Over(costs[0].CPU),
+			costs[1].Allocs.Median())
+	}
+	return p.Add(t)
+}
+
+// turn sends m n times.
+func (c contender) turn(addr string, m message, n int) (measure.Turn, error) {
+	conn, err := net.Dial("tcp", addr)
+	if err != nil {
+		return measure.Turn{}, err
+	}
+	defer conn.Close()
+	send, done := c.open(conn, m)
+	defer done()
+	if err := send(100); err != nil {
+		return measure.Turn{}, err
+	}
+	t := measure.Take(n, func() { err = send(n) })
+	return t, err
+}
+
+// receiver is a child process that accepts connections and discards what arrives.
+var receiver = measure.RegisterChild("writer-receiver", func([]string) error {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	fmt.Println(l.Addr())
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				b := make([]byte, 256<<10)
+				for err == nil {
+					_, err = c.Read(b)
+				}
+			}()
+		}
+	}()
+	_, err = io.Copy(io.Discard, os.Stdin)
+	return err
+})
+
+// startReceiver starts the receiver and returns its address, which is the first line of its output.
+func startReceiver() (addr string, child *measure.Child, err error) {
+	cmd, err := measure.Self(receiver)
+	if err != nil {
+		return "", nil, err
+	}
+	if child, err = measure.StartChild(cmd); err != nil {
+		return "", nil, err
+	}
+	if addr, err = child.Line(); err != nil {
+		child.Close()
+		return "", nil, fmt.Errorf("the receiver does not start: %w", err)
+	}
+	return strings.TrimSpace(addr), child, nil
+}

@@ -1,0 +1,194 @@
+package millrace
+
+import (
+	"errors"
+	"io"
+	"sync"
+)
+
+var errWriterReleased = errors.New("millrace: Writer used after Release")
+
+// A Writer is a buffered writer that holds memory only while it has bytes to send. It has all
+// methods of [bufio.Writer] with the same meaning and the same errors, so that NewWriter can
+// replace bufio.NewWriter without another change. It adds [Writer.WriteChain], which sends the
+// bytes of a [Chain] in order with the bytes written before, without copying them.
+//
+// The Writer takes a block of memory from its [Pool] at the first byte, and returns the block in
+// [Writer.Flush]. An idle connection therefore holds no buffer for its Writer.
+//
+// A Flush to a *net.TCPConn or *net.UnixConn sends buffered bytes and Chains with one writev. For
+// other destinations see [Chain.WriteTo].
+//
+// After a write to the destination has failed, the Writer accepts no more bytes: all later writes
+// and Flush return the same error, until Reset. The Writer holds no memory then, because the bytes
+// that were not sent can never be sent.
+//
+// A Writer is for one goroutine at a time. A Writer that is dropped with unsent bytes must be
+// released (see [Writer.Release]).
+type Writer struct {
+	// Invariants:
+	//
+	//   - If the Writer has no block, buf is nil. Otherwise buf has the bytes of draft that the
+	//     Writer may use, and len(buf) = size − queued().
+	//   - The unsent bytes are those of queue, and then buf[:n].
+	//   - If err is nil, 0 ≤ n ≤ len(buf) and Buffered() ≤ size.
+	//   - If err is not nil, the Writer has no block and no queue, and n is the number of bytes
+	//     that were not sent.
+	buf []byte
+	n   int
+	err error
+
+	dst   io.Writer
+	size  int
+	draft Draft
+	queue *Chain // bytes before buf; nil if there are none
+	pool  *Pool
+}
+
+// queues holds empty Chains for the field queue, so that an idle Writer does not hold a Chain.
+var queues = sync.Pool{New: func() any { return new(Chain) }}
+
+// NewWriter returns a Writer to dst that buffers up to 4096 bytes. It borrows dst until the Writer
+// is released or reset; the caller closes dst.
+func NewWriter(dst io.Writer) *Writer { return NewWriterSize(dst, defaultSize) }
+
+// NewWriterSize returns a Writer to dst that buffers up to size bytes, or 4096 if size is not
+// positive. If dst is a Writer with at least that size, NewWriterSize returns dst.
+func NewWriterSize(dst io.Writer, size int) *Writer { return defaultPool.NewWriter(dst, size) }
+
+// NewWriter returns a Writer to dst that takes its blocks from p. The argument size is as in
+// [NewWriterSize]. If dst is a Writer with at least that size, NewWriter returns dst, which keeps
+// its own Pool.
+func (p *Pool) NewWriter(dst io.Writer, size int) *Writer {
+	if w, ok := dst.(*Writer); ok && w.size >= size {
+		return w
+	}
+	if size <= 0 {
+		size = defaultSize
+	}
+	return &Writer{dst: dst, size: size, pool: p}
+}
+
+// SetPool makes the Writer take its next blocks from p, as [Reader.SetPool] does.
+func (w *Writer) SetPool(p *Pool) { w.pool = p }
+
+// Reset drops the unsent bytes and the error, and makes w write to dst. It borrows dst like
+// [NewWriter]. Reset on the zero Writer prepares it like NewWriter.
+func (w *Writer) Reset(dst io.Writer) {
+	if dst == w {
+		return
+	}
+	w.drop()
+	if w.size == 0 {
+		w.size, w.pool = defaultSize, defaultPool
+	}
+	w.dst, w.n, w.err = dst, 0, nil
+}
+
+// Release drops the unsent bytes and returns the Writer's memory. It does not close the
+// destination. After Release, every write fails, and only Reset makes w usable again. A Writer
+// needs no Release after a Flush, even if the Flush failed.
+func (w *Writer) Release() {
+	w.drop()
+	w.dst, w.n, w.err = nil, 0, errWriterReleased
+}
+
+// drop releases the block and the queue.
+func (w *Writer) drop() {
+	w.buf = nil
+	w.draft.Release()
+	if w.queue != nil {
+		w.queue.Release()
+		queues.Put(w.queue)
+		w.queue = nil
+	}
+}
+
+// queued returns the number of bytes in the queue.
+func (w *Writer) queued() int {
+	if w.queue == nil {
+		return 0
+	}
+	return w.queue.Len()
+}
+
+// reserve takes a block, if the Writer has none and can accept bytes.
+func (w *Writer) reserve() {
+	if w.buf == nil && w.err == nil {
+		w.draft = w.pool.Get(w.size)
+		w.buf = w.draft.Bytes()[:w.Available()]
+	}
+}
+
+// Flush sends the unsent bytes, and returns the Writer's memory to its Pool.
+func (w *Writer) Flush() error {
+	if w.err != nil {
+		return w.err
+	}
+	unsent := w.Buffered()
+	var n int
+	switch {
+	case unsent == 0:
+	case w.queue == nil:
+		n, w.err = w.send(w.buf[:w.n])
+	default:
+		w.seal()
+		var sent int64
+		sent, w.err = w.queue.WriteTo(w.dst)
+		n = int(sent)
+	}
+	w.drop()
+	w.n = unsent - n
+	return w.err
+}
+
+// send writes p to the destination.
+func (w *Writer) send(p []byte) (int, error) {
+	n, err := w.dst.Write(p)
+	return n, checkCount(n, len(p), err)
+}
+
+// checkCount returns the error of a write of size bytes that returned n and err. It panics if n is
+// impossible.
+func checkCount(n, size int, err error) error {
+	if n < 0 || n > size {
+		panic(errNegativeWrite)
+	}
+	if n < size && err == nil {
+		return io.ErrShortWrite
+	}
+	return err
+}
+
+// seal moves the bytes of buf to the queue.
+func (w *Writer) seal() {
+	if w.queue == nil {
+		w.queue = queues.Get().(*Chain)
+	}
+	if w.n > 0 {
+		r := w.draft.Cut(w.n)
+		w.queue.Append(&r)
+		w.buf, w.n = w.buf[w.n:], 0
+	}
+}
+
+// WriteChain writes the bytes of c after the bytes written before, without copying them. It takes
+// ownership of the bytes, and leaves c empty. The bytes are released when they have been sent or a
+// write has failed.
+//
+// If the Writer then has at least [Writer.Size] unsent bytes, WriteChain flushes it.
+func (w *Writer) WriteChain(c *Chain) error {
+	if w.err != nil {
+		c.Release()
+		return w.err
+	}
+	w.seal()
+	w.queue.Merge(c)
+	if w.Available() <= 0 {
+		return w.Flush()
+	}
+	if w.buf != nil {
+		w.buf = w.buf[:w.Available()]
+	}
+	return nil
+}
