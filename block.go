@@ -2,9 +2,9 @@ package millrace
 
 import "sync/atomic"
 
-// A block is one piece of a Pool's memory with a reference count. The counted references are called
-// shares. They are held by Refs, and by the block's writer: the Draft or Reader that fills the
-// block.
+// A block is a piece of a Pool's memory with a reference count. The counted references are called
+// shares. They are held by Refs and by the block's writer, which is the Draft or Reader that fills
+// the block.
 //
 // Invariants, while at least one share is held:
 //
@@ -12,23 +12,22 @@ import "sync/atomic"
 //	count(state) = shares held by all Refs + shares held by the block's writer > 0
 //
 // The bytes buf[:used] may be visible through shares and never change. Only the writer may change
-// buf[used:]. After the writer has given up its shares, a holder of all shares may write there (see
-// Chain.AppendCopy).
+// buf[used:]. After the writer has given up its shares, an owner of all shares may write there (see
+// Chain.AppendCopy). A Reader that waits for its socket is an exception; see endsAt.
 //
 // The field state packs two numbers into one word, so that one atomic operation can check the
 // generation and change the count:
 //
-//	bits 63..32  generation: how often this memory has gone back to its Pool
-//	bits 31..0   count: shares that are held; in an idle block, the shares of its next owner
+//	bits 63..32  generation: number of times that the block has returned to its Pool
+//	bits 31..0   count: number of shares; already set for the next owner while the block is idle
 //
-// Only a holder of shares subtracts. The holder that brings the count to 0 is the block's only
-// owner, and advances the generation before the Pool can lend the block again. Because Go's atomics
-// are sequentially consistent, every access by an earlier holder happens before the next loan.
+// Only a holder of shares lowers the count. The holder that brings it to 0 is then the only owner.
+// It increments the generation before the Pool can lend the block again. Because Go's atomics are
+// sequentially consistent, every access by an earlier holder happens before the next loan.
 //
-// Clone and Release rarely touch the count, because a Ref holds one or more of the counted shares.
-// Clone usually gives one of the Ref's shares to the new Ref. Release returns all shares of the Ref
-// with one subtraction. (Weighted reference counting: D. I. Bevan, "Distributed garbage collection
-// using reference counting", PARLE 1987.)
+// Clone rarely changes the count, because a Ref can hold several shares and give one of them to the
+// new Ref. Release returns all of the Ref's shares with one subtraction. (Weighted reference
+// counting: D. I. Bevan, "Distributed garbage collection using reference counting", PARLE 1987.)
 type block struct {
 	state atomic.Uint64
 	buf   []byte
@@ -67,9 +66,8 @@ const oversize = -1
 func generation(state uint64) uint32 { return uint32(state >> 32) }
 func count(state uint64) uint32      { return uint32(state) }
 
-// lend prepares an unused block for a new owner, who may write to the whole block. It returns the
-// block's generation: the number of times that the block has returned to its Pool. The new owner
-// holds 256 references to the block (the constant stock).
+// lend prepares an unused block for a new owner, who may write to the whole block and holds all of
+// its references (see the constant stock). It returns the block's generation.
 func (b *block) lend() uint32 {
 	b.used = 0
 	return generation(b.state.Load())
@@ -87,8 +85,8 @@ func newBlock(p *Pool, class int8, size int) *block {
 // other code.
 const advice = "; build with -tags invariants to see where it was taken and released"
 
-// check panics if the block has returned to its Pool since the caller got it. gen is the block's
-// generation when the caller got it: the number of times that the block had returned to its Pool.
+// check panics if the block has returned to its Pool since the caller got it. gen is the generation
+// that lend returned to the caller.
 func (b *block) check(gen uint32) {
 	if generation(b.state.Load()) != gen {
 		panic("millrace: use of a share after its block went back to the pool" + advice)
@@ -123,13 +121,13 @@ func (b *block) rejoin(gen, n uint32) bool {
 // same time.
 func (b *block) setUsed(n int) { atomic.StoreUint32(&b.used, uint32(n)) }
 
-// endsAt reports whether the bytes in use end at offset end of the block. If they do, a caller that
-// holds all references to the block may append bytes there.
+// endsAt reports whether the bytes in use end at offset off. If they do, a caller that holds all
+// references to the block may append bytes there.
 //
-// While a Reader waits for its socket, it holds no reference to its block, but may write to the
-// block later. Before the wait, the Reader marks the whole block as in use. Another owner therefore
-// finds no room to append bytes.
-func (b *block) endsAt(end uint32) bool { return atomic.LoadUint32(&b.used) == end }
+// A Reader that waits for its socket holds no reference to its block, but may write to the block
+// later. It therefore marks the whole block as in use before it waits, so that no other owner
+// appends bytes.
+func (b *block) endsAt(off uint32) bool { return atomic.LoadUint32(&b.used) == off }
 
 // sole reports whether the caller's n references are all the references to the block.
 func (b *block) sole(n uint32) bool { return count(b.state.Load()) == n }

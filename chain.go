@@ -8,17 +8,16 @@ import "fmt"
 const fewPieces = 4
 
 // keepPieces is the maximum capacity of the list of pieces that an empty Chain keeps for its next
-// use. It amounts to 6 KiB: enough for a queue that a few writevs send, and little memory even in a
-// pool of Chains.
+// use. A list of this capacity takes up 6 KiB.
 const keepPieces = 256
 
 // appendBlock is the size, in bytes, of the smallest block that AppendCopy allocates. A header that
 // is built from many small pieces therefore stays in one block.
 const appendBlock = 1 << 10
 
-// A Chain is a queue of Refs that reads as one sequence of bytes. If two neighbouring Refs are
-// contiguous in one block, the Chain joins them to one piece. Packets that arrived one after the
-// other therefore often make only a few pieces.
+// A Chain is a queue of Refs that reads as one sequence of bytes. It joins two consecutive Refs
+// into one piece if they are contiguous in one block. Packets that arrived one after the other
+// therefore often make only a few pieces.
 //
 // The zero Chain is empty and ready to use.
 //
@@ -29,8 +28,9 @@ const appendBlock = 1 << 10
 // The owner releases the bytes with Release, Discard or WriteTo, or moves them to another Chain
 // with Cut or Merge.
 //
-// A released Chain is empty and may be filled again. With -tags invariants, reading or sending from
-// it before that panics. Offsets and lengths out of range panic, as they do with slices.
+// A released Chain is empty and may be filled again. With -tags invariants, a method that reads or
+// sends the bytes of a released Chain panics until the Chain is filled again. Offsets and lengths
+// out of range panic, as they do with slices.
 type Chain struct {
 	// Invariants:
 	//
@@ -289,24 +289,24 @@ func (c *Chain) Release() {
 	c.rewind()
 }
 
-// find returns the index of the piece that holds a byte of c, and the byte's offset in that piece.
-// at is the byte's offset in c, and must be less than c.size and not negative. find searches from
-// the nearer end of c, because most callers read near one end.
-func (c *Chain) find(at int) (piece, off int) {
+// find returns the index of the piece that contains the given offset of c, and the offset within
+// that piece. It requires 0 ≤ offset < c.size. find searches from the nearer end of c, because most
+// callers read near one end.
+func (c *Chain) find(offset int) (piece, off int) {
 	pieces := c.pieces()
-	if at < c.size/2 {
-		for at >= int(pieces[piece].n) {
-			at -= int(pieces[piece].n)
+	if offset < c.size/2 {
+		for offset >= int(pieces[piece].n) {
+			offset -= int(pieces[piece].n)
 			piece++
 		}
-		return piece, at
+		return piece, offset
 	}
 	piece, start := len(pieces), c.size
-	for start > at {
+	for start > offset {
 		piece--
 		start -= int(pieces[piece].n)
 	}
-	return piece, at - start
+	return piece, offset - start
 }
 
 func (c *Chain) inRange(op string, from, to int) {

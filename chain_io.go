@@ -44,22 +44,22 @@ func (c *Chain) All() iter.Seq[[]byte] {
 // and consumes nothing.
 func (c *Chain) CopyTo(p []byte) int { return c.copyAt(p, 0) }
 
-// copyAt copies the bytes of c from offset at into p. It requires 0 ≤ at ≤ c.size.
-func (c *Chain) copyAt(p []byte, at int) int {
+// copyAt is like CopyTo, but begins at the given offset in c. It requires 0 ≤ offset ≤ c.size.
+func (c *Chain) copyAt(p []byte, offset int) int {
 	c.released.check()
-	if at == c.size || len(p) == 0 {
+	if offset == c.size || len(p) == 0 {
 		return 0
 	}
-	i, off := c.find(at)
+	i, off := c.find(offset)
 	return c.copyFrom(p, i, off)
 }
 
-// copyFrom copies the bytes of c into p, starting at offset off of piece i.
-func (c *Chain) copyFrom(p []byte, i, off int) (n int) {
+// copyFrom is like CopyTo, but begins in piece i, at the given offset in that piece.
+func (c *Chain) copyFrom(p []byte, i, offset int) (n int) {
 	pieces := c.pieces()
 	for ; i < len(pieces) && n < len(p); i++ {
-		n += copy(p[n:], pieces[i].Bytes()[off:])
-		off = 0
+		n += copy(p[n:], pieces[i].Bytes()[offset:])
+		offset = 0
 	}
 	return n
 }
@@ -165,14 +165,14 @@ func (c *Chain) WriteTo(w io.Writer) (int64, error) {
 	return c.writePieces(w, joinBelow)
 }
 
-// writePieces writes the pieces one by one. It joins a piece shorter than shortest with the next
+// writePieces writes the pieces one by one. It joins a piece shorter than minLen with the next
 // pieces.
-func (c *Chain) writePieces(w io.Writer, shortest int) (total int64, err error) {
+func (c *Chain) writePieces(w io.Writer, minLen int) (total int64, err error) {
 	var joined Draft
 	defer joined.Release()
 	for c.size > 0 && err == nil {
 		p := c.pieces()[0].Bytes()
-		if len(p) < min(shortest, c.size) {
+		if len(p) < min(minLen, c.size) {
 			if joined.blk == nil {
 				joined = defaultPool.Get(min(c.size, joinMost))
 			}
@@ -194,8 +194,8 @@ func (c *Chain) writePieces(w io.Writer, shortest int) (total int64, err error) 
 	return total, err
 }
 
-// A vector is memory for the slices of one writev, which is reused. WriteTo shortens the field rest
-// while it writes. The field all keeps the whole memory for the next writev.
+// A vector holds the slices of one writev, and is then reused. Buffers.WriteTo consumes rest. The
+// field all keeps the memory for the next writev.
 type vector struct {
 	all  [][]byte
 	rest net.Buffers
@@ -218,7 +218,7 @@ func (c *Chain) writeVector(conn io.Writer) (total int64, err error) {
 		c.Discard(int(n))
 		total += n
 	}
-	// Put is not deferred because a panic over a released share leaves slices in v, and the next
+	// Put is not deferred, because a panic over a released share leaves slices in v, and the next
 	// user of v would send them.
 	vectors.Put(v)
 	return total, err

@@ -10,11 +10,10 @@ import (
 // be released meanwhile. It implements io.Reader, io.ReaderAt and io.Seeker. Several goroutines may
 // call ReadAt at once.
 type ChainReader struct {
-	// at is the offset of the next byte to read, and start is the offset of the piece at which the
-	// search for that byte begins. Invariants: 0 ≤ at, and 0 ≤ start ≤ at unless piece is unknown.
+	// Invariants: 0 ≤ at, and 0 ≤ start ≤ at unless piece is unknown.
 
 	c  *Chain
-	at int64
+	at int64 // offset of the next byte to read
 	// The index of the piece at which the search for the next byte begins: the piece with that
 	// byte, or an earlier one. If the index is unknown, the search covers the whole Chain.
 	piece int

@@ -5,16 +5,16 @@ package millrace
 // invariants is true if the program was built with -tags invariants.
 const invariants = false
 
-// token identifies one Draft or Ref from its creation until its release. Without -tags invariants
-// it is empty and does nothing.
+// token detects misuse of a Draft or Ref in a program built with -tags invariants. In this build it
+// does nothing.
 type token struct{}
 
 func (*token) open(*block, int) {}
 func (*token) close()           {}
 func (*token) check()           {}
 
-// released distinguishes a released Chain from one that has always been empty. Without -tags
-// invariants it is empty and does nothing.
+// released detects use of a Chain after its Release in a program built with -tags invariants. In
+// this build it does nothing.
 type released struct{}
 
 func (*released) note()  {}

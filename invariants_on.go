@@ -13,8 +13,8 @@ import (
 // invariants is true if the program was built with -tags invariants.
 const invariants = true
 
-// token identifies one Draft or Ref (a handle for a block of memory) from its creation until its
-// release. With the token, a program finds a second release, or a use after the release.
+// token identifies one Draft or Ref from its creation until its release. Its methods panic if the
+// Draft or Ref is released twice or used after its release.
 type token struct{ id uint64 }
 
 // A record holds two stack traces for a Draft or Ref: one from its creation, and one from its
@@ -37,9 +37,9 @@ var records = struct {
 }{open: map[uint64]*record{}, closed: map[uint64]*record{}}
 
 const (
-	// closedKept is the number of released Drafts and Refs for which the program keeps stack
-	// traces, to print them in a panic. All these stack traces together take 2 MB, too little for a
-	// soak test to mistake for a leak.
+	// closedKept is the number of released Drafts and Refs whose stack traces are kept for the text
+	// of a panic. The limit keeps the traces at about 2 MB, so that a soak test does not take them
+	// for a leak.
 	closedKept = 1 << 12
 	stackDepth = 24
 	poisonByte = 0xDB
@@ -78,8 +78,8 @@ func (t *token) close() {
 	}
 }
 
-// check panics if the token's Draft or Ref has been released. It accepts the zero token, the token
-// of an empty Draft or Ref.
+// check panics if the token's Draft or Ref has been released. It accepts the zero token, which
+// belongs to an empty Draft or Ref.
 func (t *token) check() {
 	if t.id == 0 {
 		return
@@ -109,8 +109,8 @@ func (r *released) check() {
 	}
 }
 
-// history returns a text for panics about a released Draft or Ref: the stack traces of its creation
-// and its release. id is the number that identifies the Draft or Ref. The caller holds records.mu.
+// history describes a released Draft or Ref for a panic: the stack traces of its creation and its
+// release. The caller holds records.mu.
 func history(id uint64) string {
 	l := records.closed[id]
 	if l == nil {

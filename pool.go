@@ -16,26 +16,24 @@ const (
 	// The smallest size class has blocks of 512 bytes. The bookkeeping of a smaller block would be
 	// large compared with the block.
 	minClassBits = 9
-	// The largest size class has blocks of 1 MiB. To fill a larger block costs more than to
-	// allocate it, so to keep such a block for reuse would save little.
+	// The largest size class has blocks of 1 MiB. The Pool does not keep larger blocks for reuse.
+	// That would save little, because it costs more to fill such a block than to allocate it.
 	maxClassBits = 20
 	numClasses   = maxClassBits - minClassBits + 1
 
-	// defaultIdleLimit is the default of IdleLimit, the maximum number of bytes in the idle blocks
-	// of a Pool. It is enough for the 64 KiB blocks of a thousand connections. A machine that
-	// serves a thousand connections has far more memory.
+	// defaultIdleLimit is the default of IdleLimit. It is enough for the 64 KiB blocks of a
+	// thousand connections. A machine that serves a thousand connections has far more memory.
 	defaultIdleLimit = 64 << 20
 
-	// A trim drops blocks of the Pool that have been idle since the previous trim. trimEvery is the
-	// minimum time between two trims that are caused by garbage collections. The runtime may
-	// collect a hundred times a second, but traffic often comes in bursts that are seconds apart (a
-	// segment of a stream, a poll). A block that stays idle for longer than trimEvery is probably
-	// not needed.
+	// A trim drops the blocks that have been idle since the previous trim. trimEvery is the minimum
+	// time between two trims after garbage collections. The runtime may collect a hundred times a
+	// second, but traffic often comes in bursts that are seconds apart (a segment of a stream, a
+	// poll). A block that stays idle for longer than trimEvery is probably not needed.
 	trimEvery = 10 * time.Second
 
-	// A Pool at its idle limit does not keep released blocks. After it has freed minTrimBytes or
-	// more of them, it may trim: it drops idle blocks that are not needed. A trim for every freed
-	// block would cost too much, because a trim costs as much as allocating a few small blocks.
+	// A Pool at its idle limit does not keep released blocks. It may trim after it has dropped
+	// minTrimBytes or more. A trim for every dropped block would cost too much, because a trim
+	// costs as much as allocating a few small blocks.
 	minTrimBytes = 1 << 20
 )
 
@@ -90,17 +88,16 @@ type heapBlocks struct {
 // class holds the idle blocks of one size. The block that was released last is lent first, because
 // it is still in the processor's cache.
 //
-// free has the idle blocks, low is the lowest number of idle blocks since the last trim, out is the
-// number of lent blocks, and peak is the maximum of out. Invariants, under mu:
+// Invariants, under mu:
 //
 //	0 ≤ low ≤ len(free)
 //	0 ≤ out ≤ peak
 type class struct {
 	mu    sync.Mutex
-	free  []*block
-	low   int // the lowest number of idle blocks since the last trim
-	out   int // number of blocks lent
-	peak  int // maximum of out
+	free  []*block // the idle blocks
+	low   int      // the lowest number of idle blocks since the last trim
+	out   int      // number of blocks lent
+	peak  int      // maximum of out
 	taken uint64
 	fresh uint64   // number of taken blocks that were allocated
 	_     [64]byte // two classes are on different cache lines
@@ -110,12 +107,12 @@ type class struct {
 // range.
 type PoolOption func(*Pool)
 
-// IdleLimit limits the bytes that the Pool keeps idle. If a released block would exceed the limit,
-// the Pool drops the block, and the garbage collector frees it. If the program needs the block size
-// again, the Pool allocates a new block. A limit of 0 keeps nothing. The default is 64 MiB.
+// IdleLimit limits the bytes of the idle blocks that the Pool keeps. If a released block would
+// exceed the limit, the Pool drops the block, and the garbage collector frees it. A limit of 0
+// keeps nothing. The default is 64 MiB.
 //
-// The Pool drops many blocks in a program that often releases more bytes than the limit before it
-// takes blocks again.
+// If the memory in use often falls and rises again by more than the limit, the Pool must allocate
+// many blocks anew. A higher limit avoids that.
 func IdleLimit(bytes int64) PoolOption {
 	if bytes < 0 {
 		panic(fmt.Sprintf("millrace: IdleLimit(%d): the limit is 0 or more bytes", bytes))
@@ -134,12 +131,10 @@ func NewPool(opts ...PoolOption) *Pool {
 }
 
 // Account returns a Pool that takes its blocks from p and counts them separately, for example to
-// know the memory of one connection.
+// measure the memory of one connection.
 //
-// The blocks return to p. A block of the account counts in both Pools until the last owner has
-// released the block.
-//
-// An account keeps no idle blocks. It cannot have accounts itself: Account of an account panics.
+// Released blocks return to p. Until then, they count in both Pools. An account keeps no idle
+// blocks. Account panics if p is itself an account.
 func (p *Pool) Account() *Pool {
 	if p.parent != nil {
 		panic("millrace: an account of an account")
@@ -212,20 +207,20 @@ func (p *Pool) put(b *block) {
 	}
 }
 
-// refuse counts the bytes of a released block that the Pool drops because of the idle limit. If
-// these bytes reach a quarter of the limit, and at least minTrimBytes, refuse trims the Pool: it
-// drops the blocks that have been idle since the previous trim.
+// refuse counts the bytes of a released block that the Pool drops because of the idle limit. When
+// the count since the last trim reaches a quarter of the limit, but at least minTrimBytes, refuse
+// trims the Pool.
 //
 // More frequent trims would also drop blocks of sizes that are needed only now and then. If the
 // program stops using a block size, the second trim drops the blocks of that size. The first trim
 // keeps them, because they were in use since the previous trim.
 func (p *Pool) refuse(size int64) {
-	most := max(p.idleLimit/4, minTrimBytes)
-	if p.refused.Add(size) < most || !p.trimming.TryLock() {
+	threshold := max(p.idleLimit/4, minTrimBytes)
+	if p.refused.Add(size) < threshold || !p.trimming.TryLock() {
 		return
 	}
 	defer p.trimming.Unlock()
-	if p.refused.Load() >= most { // otherwise, another goroutine has just trimmed
+	if p.refused.Load() >= threshold { // otherwise, another goroutine has just trimmed
 		p.dropUnneeded(time.Now())
 	}
 }
@@ -289,8 +284,8 @@ func (c *class) drop(n int) int {
 	return n
 }
 
-// trimUnneeded drops the blocks that were idle ever since the last trim, unless that trim was less
-// than trimEvery ago.
+// trimUnneeded drops the blocks that have been idle since the last trim. It does nothing if that
+// trim was less than trimEvery ago.
 func (p *Pool) trimUnneeded(now time.Time) {
 	p.trimming.Lock()
 	defer p.trimming.Unlock()
@@ -310,7 +305,7 @@ func (p *Pool) Trim() {
 	}
 }
 
-// dropUnneeded drops the blocks that were idle ever since its last call. The caller holds
+// dropUnneeded drops the blocks that have been idle since the last trim. The caller holds
 // p.trimming.
 func (p *Pool) dropUnneeded(now time.Time) {
 	p.lastTrim = now
@@ -390,8 +385,8 @@ func (p *Pool) Stats() PoolStats {
 // stacks. In any other build Leaks returns nil, and [Pool.Stats] shows how much memory is lent.
 func (p *Pool) Leaks() []string { return leaks(p) }
 
-// classFor returns the index of the smallest size class with room for n bytes. It returns oversize
-// if n is above the largest.
+// classFor returns the index of the smallest size class with room for n bytes, or oversize if there
+// is none.
 func classFor(n int) int {
 	if n > 1<<maxClassBits {
 		return oversize

@@ -24,9 +24,9 @@ const (
 	mostBlock  = 64 << 10
 
 	// A block has room for blockReads reads of average size. If the caller keeps parts of the
-	// blocks, a block has room for keptReads reads instead. Larger blocks then help, because the
-	// caller must handle and send each block separately. Even larger blocks would hold too much
-	// memory for a slow stream.
+	// blocks, it must handle and send each block separately. A block then has room for keptReads
+	// reads, so that there are fewer blocks. Even larger blocks would hold too much memory for a
+	// slow stream.
 	blockReads = 8
 	keptReads  = 16
 
@@ -34,10 +34,9 @@ const (
 	// Reader. With less room, the Reader takes a new block.
 	minTail = 512
 
-	// A share is a right to use a block; the block returns to its Pool when all shares are
-	// released. handOut is the number of shares that ReadChain passes on with each piece of a
-	// block. A caller that sends the piece to a few receivers then need not request more shares.
-	// readerStock is the number of shares that the Reader requests at once.
+	// The Reader adds readerStock references to a block's count at once. ReadChain gives handOut of
+	// them to each piece. The caller can then clone the piece a few times without changing the
+	// count.
 	handOut     = 32
 	readerStock = 1 << 16
 
@@ -131,14 +130,13 @@ type supply struct {
 // src until the Reader is released or reset; the caller closes src.
 func NewReader(src io.Reader) *Reader { return NewReaderSize(src, defaultSize) }
 
-// NewReaderSize returns a Reader of src. Its Peek, ReadSlice and ReadLine can return up to size
-// bytes, but at least 16. The memory that the Reader uses depends on the traffic. If src is a
-// Reader with at least that size, NewReaderSize returns src.
+// NewReaderSize returns a Reader of src whose Peek, ReadSlice and ReadLine can return up to size
+// bytes. The minimum size is 16. The memory that the Reader uses depends on the traffic. If src is
+// a Reader with at least that size, NewReaderSize returns src.
 func NewReaderSize(src io.Reader, size int) *Reader { return defaultPool.NewReader(src, size) }
 
-// NewReader returns a Reader of src that takes its blocks from p. The argument size is as in
-// [NewReaderSize]. If src is a Reader with at least that size, NewReader returns src, which keeps
-// its own Pool.
+// NewReader returns a Reader of src that takes its blocks from p. size is as in [NewReaderSize]. If
+// src is a Reader with at least that size, NewReader returns src, which keeps its own Pool.
 func (p *Pool) NewReader(src io.Reader, size int) *Reader {
 	if r, ok := src.(*Reader); ok && r.size >= size {
 		return r
@@ -235,16 +233,16 @@ func (b *Reader) readErr() error {
 	return err
 }
 
-// ReadRange lends the next n bytes: it calls yield with one or more slices, in order, that add up
-// to n. A slice is valid until yield returns, and yield must not use b. The range may be far larger
-// than any buffer.
+// ReadRange passes the next n bytes to yield, in one or more slices. A slice is valid until yield
+// returns, and yield must not use b. The range may be far larger than any buffer.
 //
-// If the source is a socket (see [Reader]), ReadRange lends the bytes that have arrived before it
-// waits for more. If the source is another io.Reader, and the whole range fits into the Reader's
-// block of memory, ReadRange first reads the whole range. It then makes fewer, larger slices.
+// If the source is a socket (see [Reader]), ReadRange passes on bytes as soon as they arrive. If
+// the source is another io.Reader, and the whole range fits into the Reader's block of memory,
+// ReadRange first reads the whole range. It then makes fewer, larger slices.
 //
 // If the source ends before the first byte, ReadRange returns io.EOF. If it ends later, ReadRange
-// returns io.ErrUnexpectedEOF. The bytes before an error have been lent and are consumed.
+// returns io.ErrUnexpectedEOF. The bytes before an error have been passed to yield and are
+// consumed.
 //
 // If n is negative, the error is bufio.ErrNegativeCount.
 func (b *Reader) ReadRange(n int, yield func([]byte)) error {
@@ -268,9 +266,8 @@ func (b *Reader) ReadRange(n int, yield func([]byte)) error {
 	return nil
 }
 
-// spoil overwrites bytes that the caller may no longer use, so that tests find a use that is too
-// late. It does this only with -tags invariants. It does nothing if the block may also be in use
-// outside the Reader.
+// spoil overwrites p, a slice that is no longer valid, so that tests detect a later use of it. It
+// does nothing without -tags invariants, or if the block may be in use outside the Reader.
 func (b *Reader) spoil(p []byte) {
 	if !b.window && !b.lent {
 		poison(p)
@@ -308,13 +305,16 @@ func (b *Reader) ReadChain(dst *Chain, n int) error {
 	return nil
 }
 
-// ReadChainDelim moves the bytes up to and including the first delim to the end of dst, which owns
-// them. It does not copy, and the bytes may be more than [Reader.Size].
+// ReadChainDelim moves the bytes up to and including the first delim to the end of dst, which then
+// owns them. It does not copy. The bytes may be more than [Reader.Size], but not more than limit.
 //
 // If ReadChainDelim returns an error, dst is unchanged, and all bytes that have arrived stay
-// buffered for a later call. If the first limit bytes have no delim, the error is a *DelimError. If
-// the source ends without a delim, the error is io.EOF if no bytes were left and
-// io.ErrUnexpectedEOF otherwise.
+// buffered for a later call. The errors are:
+//
+//   - *DelimError: the limit was reached before a delim.
+//   - io.EOF: the source ended, and no bytes were left.
+//   - io.ErrUnexpectedEOF: the source ended after some bytes, without a delim.
+//   - Any other error of the source.
 func (b *Reader) ReadChainDelim(dst *Chain, delim byte, limit int) error {
 	b.lastByte, b.lastRuneSize = -1, -1
 	before, got := dst.Len(), 0
@@ -353,8 +353,8 @@ func (e *DelimError) Error() string {
 	return fmt.Sprintf("millrace: no delimiter %q within the limit of %d bytes", e.Delim, e.Limit)
 }
 
-// takeBack removes all bytes after the first n from dst, and makes them the next bytes to be read.
-// These bytes came from b.
+// takeBack moves all bytes of dst after the first n back to b, which returns them again. They must
+// have come from b, and buf must be empty.
 func (b *Reader) takeBack(dst *Chain, n int) {
 	var kept Chain
 	dst.Cut(&kept, n)
@@ -377,7 +377,7 @@ func (b *Reader) ReadRef(n int) (Ref, error) {
 	case n > b.size:
 		return Ref{}, bufio.ErrBufferFull
 	}
-	if err := b.need(n); err != nil {
+	if err := b.ensure(n); err != nil {
 		return Ref{}, err
 	}
 	return b.share(n), nil
@@ -453,10 +453,10 @@ func (b *Reader) Skip(n int) error {
 	return midway(err, got)
 }
 
-// midway returns io.ErrUnexpectedEOF for an io.EOF after at least one byte. Otherwise it returns
-// err. The argument got is the number of bytes before the error.
-func midway(err error, got int) error {
-	if err == io.EOF && got > 0 {
+// midway returns io.ErrUnexpectedEOF if err is io.EOF and n bytes came before it, with n > 0.
+// Otherwise it returns err.
+func midway(err error, n int) error {
+	if err == io.EOF && n > 0 {
 		return io.ErrUnexpectedEOF
 	}
 	return err
@@ -505,8 +505,8 @@ func (b *Reader) take(n int) {
 	b.token.open(b.blk, 1)
 }
 
-// measure counts a read of n bytes. When as many bytes have arrived as one block holds, it chooses
-// the size of the next block. The block then has room for several reads of average size.
+// measure records a read of n bytes. Each time that a full block of bytes has arrived, it chooses
+// the size of the next block, which has room for several reads of average size.
 //
 // The size is at most doubled. It is reduced only if less than half of it is enough.
 func (b *Reader) measure(n int) {

@@ -207,9 +207,9 @@ func (b *Reader) ReadSlice(delim byte) (line []byte, err error) {
 	return line, err
 }
 
-// sliceStep is the number of bytes that ReadSlice copies at a time if a line is in two separate
-// pieces of memory. For example, a Reader from [NewReaderFrom] may have such lines. The number is
-// small because ReadSlice may also copy bytes after the end of the line.
+// sliceStep is the number of bytes that ReadSlice copies at a time if a line continues in another
+// piece of memory. This happens, for example, with [NewReaderFrom]. The number is small because
+// ReadSlice may also copy bytes after the end of the line.
 const sliceStep = 64
 
 // ReadLine returns the next line without its end ("\n" or "\r\n"). The line is valid until the next

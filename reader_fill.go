@@ -173,9 +173,8 @@ func (b *Reader) park() {
 	b.blk.release(b.gen, b.stock)
 }
 
-// rejoin makes the Reader use its block of memory again after a wait for bytes from its source. The
-// Reader has released its rights to the block for the wait. If the block has returned to its Pool
-// during the wait, rejoin clears b.blk, so that the Reader has no block.
+// rejoin takes back the block that park released. If the block has returned to its Pool meanwhile,
+// rejoin sets b.blk to nil.
 func (b *Reader) rejoin() {
 	if !b.blk.rejoin(b.gen, stock) {
 		b.retire()
@@ -186,9 +185,9 @@ func (b *Reader) rejoin() {
 	b.token.open(b.blk, 1)
 }
 
-// extend makes at least one more byte available, or sets b.err. n is the number of contiguous bytes
-// that the caller needs. At the call, fewer than n bytes must be buffered, and no error may be
-// pending. Afterwards all buffered bytes are contiguous.
+// extend makes at least one more byte available in buf, or sets b.err. n is the number of
+// contiguous bytes that the caller needs. It must be called only if fewer than n bytes are in buf,
+// and if no error comes before the next byte.
 func (b *Reader) extend(n int) {
 	for range maxEmptyReads {
 		before := b.w - b.r
@@ -221,9 +220,9 @@ func (b *Reader) extendOnce(n int) {
 	b.readInto(b.buf[b.w:])
 }
 
-// need buffers n contiguous bytes, or returns an error and keeps the buffered bytes. It requires n
-// ≤ b.size.
-func (b *Reader) need(n int) error {
+// ensure buffers n contiguous bytes. If it returns an error, the buffered bytes stay. n must be at
+// most b.size.
+func (b *Reader) ensure(n int) error {
 	for b.w-b.r < n {
 		if b.err != nil && !b.behind() {
 			return midway(b.readErr(), b.w-b.r)

@@ -40,7 +40,7 @@ func (b *Reader) fixed(n int) ([]byte, error) {
 	}
 	b.lastRuneSize = -1
 	if b.w-b.r < n {
-		if err := b.need(n); err != nil {
+		if err := b.ensure(n); err != nil {
 			return nil, err
 		}
 	}
@@ -54,8 +54,9 @@ func (b *Reader) fixed(n int) ([]byte, error) {
 // the lowest first. It returns an error and consumes nothing if the encoding has more than 64 bits,
 // or if the source ends within it.
 //
-// If the integer is the length of a message, and a deadline interrupts the message, the length has
-// been consumed. To call again after a deadline, keep the length, or Peek at it and read both with
+// If the integer is the length of a message, a deadline may pass after ReadUvarint has consumed the
+// length, but before the whole message has arrived. To try again later, the caller must keep the
+// length. Alternatively, it can Peek at the length, and then read the length and the message with
 // one ReadChain.
 func (b *Reader) ReadUvarint() (uint64, error) {
 	v, _, err := b.ReadULEB128()
@@ -71,7 +72,7 @@ func (b *Reader) ReadUvarint() (uint64, error) {
 func (b *Reader) ReadULEB128() (v uint64, size int, err error) {
 	b.lastRuneSize = -1
 	for size = 1; ; size++ {
-		if err := b.need(size); err != nil {
+		if err := b.ensure(size); err != nil {
 			return 0, 0, err
 		}
 		c := b.buf[b.r+size-1]

@@ -61,8 +61,8 @@ func (d *Draft) Freeze(n int) Ref {
 	return r
 }
 
-// inRange panics if d has fewer than n bytes. method is the name of the calling method, for the
-// text of the panic.
+// inRange panics if d has fewer than n bytes. method is the calling method, for the text of the
+// panic.
 func (d *Draft) inRange(method string, n int) {
 	d.token.check()
 	if d.blk == nil {
@@ -165,7 +165,7 @@ func (r *Ref) Clone() Ref {
 	return r.share(0, r.n)
 }
 
-// Slice returns another share, of the bytes [from, to), which the caller owns and releases. It
+// Slice returns another Ref, for the bytes [from, to) of r, which the caller owns and releases. It
 // panics if the range is not within r.
 func (r *Ref) Slice(from, to int) Ref {
 	full := r.check()
@@ -178,8 +178,8 @@ func (r *Ref) Slice(from, to int) Ref {
 	return r.share(uint32(from), uint32(to-from))
 }
 
-// share returns a new Ref of n bytes of r, from the offset off. The caller releases the new Ref
-// separately.
+// share returns a new Ref for n bytes of r that begin at offset off. The caller releases the new
+// Ref separately.
 func (r *Ref) share(off, n uint32) Ref {
 	if r.shares == 1 {
 		r.blk.buy(stock)

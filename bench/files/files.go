@@ -1,8 +1,8 @@
-// Package files applies the same load of wrk to file servers, in turns, and compares their costs.
-// Before a case is measured every contender must deliver the bytes of the file.
+// Package files applies the same load of wrk to several file servers, in turns, and compares their
+// costs. Before a contender is measured, it must deliver the bytes of the file.
 //
-// Ten servers are started in two ways: as a handler in a child process, and as nginx. A script
-// makes wrk report exact numbers.
+// Some contenders are Go handlers in a child process. The others are nginx with different settings.
+// A script makes wrk report exact numbers.
 package files
 
 import (
@@ -15,13 +15,14 @@ import (
 	"github.com/millrace-io/millrace/bench/measure"
 )
 
-// A testCase is the size of a file, and a number of connections that request the file repeatedly.
+// A testCase is a file size and a number of connections. Each connection requests the file
+// repeatedly.
 type testCase struct {
 	size  int // of the file, in bytes
 	conns int
 }
 
-// String returns the case in the format of parseCase.
+// String formats c so that parseCase can parse it, as in "64KiBx100".
 func (c testCase) String() string { return fmt.Sprintf("%sx%d", measure.SizeName(c.size), c.conns) }
 
 // parseCase parses a case such as "64KiBx100".

@@ -42,7 +42,7 @@ func TestParseWrk(t *testing.T) {
 	l, err := parseWrk(
 		[]byte("Running 1s test\n\nMEASURED {\"requests\":3,\"bytes\":4096,\"micros\":1100000," +
 			"\"connect\":1,\"read\":2,\"write\":3,\"status\":4,\"timeout\":5,\"p99\":250}\n"))
-	if want := (loaded{Requests: 3, Bytes: 4096, Micros: 1100000, P99: 250, Connect: 1, Read: 2,
+	if want := (wrkResult{Requests: 3, Bytes: 4096, Micros: 1100000, P99: 250, Connect: 1, Read: 2,
 		Write: 3, Status: 4,
 		Timeout: 5}); err != nil || l != want || l.errors() != 15 {
 		t.Errorf("parseWrk = %+v, %v, want %+v", l, err, want)

@@ -69,7 +69,7 @@ func copyWithLength(w http.ResponseWriter, _ *http.Request, f *os.File) {
 	io.CopyBuffer(w, f, nil)
 }
 
-// wrapped wraps a handler in a middleware that writes a log and discards its output.
+// wrapped adds a middleware that logs each request. The output of the log is discarded.
 func wrapped(inner func(string) (http.Handler, error)) func(string) (http.Handler, error) {
 	return func(dir string) (http.Handler, error) {
 		h, err := inner(dir)
@@ -111,8 +111,8 @@ func (w *loggedResponse) Write(p []byte) (int, error) {
 // Unwrap implements the interface that http.ResponseController uses.
 func (w *loggedResponse) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// start serves the handler with net/http in a child process, so that CPU time and memory are those
-// of the server alone.
+// start serves the handler with net/http in a child process, so that the measured CPU time and
+// memory do not include the benchmark itself.
 func (h handler) start(ctx context.Context, _, root string) (*measure.Server, error) {
 	addr, err := measure.FreeAddr()
 	if err != nil {

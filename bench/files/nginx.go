@@ -8,8 +8,8 @@ import (
 	"github.com/millrace-io/millrace/bench/measure"
 )
 
-// An nginx serves files with one worker, configured as its documentation says, with sendfile and
-// tcp_nopush. All other settings are at their defaults, except for the limit of requests per
+// An nginx serves files with one worker, sendfile and tcp_nopush, as the documentation of nginx
+// recommends. The other settings are at their defaults, except for the limit of requests per
 // connection.
 type nginx struct {
 	key, name string

@@ -17,7 +17,7 @@ import (
 	"github.com/millrace-io/millrace/bench/measure"
 )
 
-// Program measures a table for each case.
+// Program runs the benchmark. It produces one table for each case.
 var Program = &measure.Program{
 	Name: "files", What: "files over HTTP, under wrk", Rounds: 5,
 	Brief: []string{"-rounds", "2", "-seconds", "3", "-long-seconds", "6", "-case",
@@ -39,8 +39,8 @@ var options struct {
 	seconds, longSeconds int
 }
 
-// longFrom is the file size in bytes from which turns are long, so that every connection transfers
-// at least one file.
+// longFrom is the file size, in bytes, from which a measurement lasts options.longSeconds. In a
+// shorter time, some connections might not complete a single file.
 const longFrom = 64 << 20
 
 func run(ctx context.Context, p *measure.Params) error {
@@ -97,7 +97,7 @@ func run(ctx context.Context, p *measure.Params) error {
 
 // A turn is the result of one contender in one round of a case.
 type turn struct {
-	loaded
+	wrkResult
 	serverCPU time.Duration
 	peak      int64 // peak resident memory of the server, in bytes
 }
@@ -129,7 +129,7 @@ func takeTurn(ctx context.Context, who contender, c testCase, root string) (t tu
 	if c.size >= longFrom {
 		seconds = options.longSeconds
 	}
-	if t.loaded, err = runWrk(ctx, dir, url, c.conns, seconds); err != nil {
+	if t.wrkResult, err = runWrk(ctx, dir, url, c.conns, seconds); err != nil {
 		return t, err
 	}
 	after, err := measure.UsageOf(srv.PIDs)
@@ -137,9 +137,9 @@ func takeTurn(ctx context.Context, who contender, c testCase, root string) (t tu
 	return t, err
 }
 
-// table returns the table of the results. It compares CPU time with that of the first contender and
-// of chunk.FileServer. A contender behind a middleware is compared with chunk.FileServer behind the
-// same middleware.
+// table returns the table of the results. It compares the CPU time of each contender with the first
+// contender and with chunk.FileServer. For a contender behind a middleware, chunk.FileServer is
+// behind the same middleware.
 func table(c testCase, all []contender, turns [][]turn, rounds int) *measure.Table {
 	get := func(i int, f func(turn) float64) (s measure.Series) {
 		for _, t := range turns[i] {
@@ -190,8 +190,8 @@ func table(c testCase, all []contender, turns [][]turn, rounds int) *measure.Tab
 
 func fileName(size int) string { return fmt.Sprintf("%d.bin", size) }
 
-// makeFile makes the file of the given size in a directory under dir, unless the file already
-// exists, and returns that directory.
+// makeFile makes a file of the given size in a directory under dir, unless the file already exists.
+// It returns the directory.
 func makeFile(dir string, size int) (root string, err error) {
 	root = filepath.Join(dir, "root")
 	if err := os.MkdirAll(root, 0o755); err != nil {
@@ -215,7 +215,7 @@ func makeFile(dir string, size int) (root string, err error) {
 	return root, f.Sync() // Sync, so that the disk is idle while servers are measured
 }
 
-// content returns a reader of random bytes, which are the same at each call.
+// content returns a reader of random bytes. All readers return the same bytes.
 func content() io.Reader { return rand.NewChaCha8([32]byte{}) }
 
 // warmUp requests the file for a short time, and returns an error unless each response is the file.

@@ -29,8 +29,8 @@ end
 // share a slow server, each needs most of a minute for 256 MiB.
 const wrkTimeout = 2 * time.Minute
 
-// A loaded is the result that wrk reports.
-type loaded struct {
+// A wrkResult is what wrk reports about one run.
+type wrkResult struct {
 	Requests int64 // completed requests
 	Bytes    int64 // received bytes of all requests
 	Micros   int64
@@ -41,7 +41,7 @@ type loaded struct {
 	cpu time.Duration // CPU time of wrk itself
 }
 
-func (l loaded) errors() int64 { return l.Connect + l.Read + l.Write + l.Status + l.Timeout }
+func (l wrkResult) errors() int64 { return l.Connect + l.Read + l.Write + l.Status + l.Timeout }
 
 // checkWrk returns a measure.ErrMissing if wrk is not installed.
 func checkWrk() error {
@@ -51,10 +51,10 @@ func checkWrk() error {
 
 // runWrk runs wrk, which requests url on conns connections for the given seconds. It writes the
 // script to dir.
-func runWrk(ctx context.Context, dir, url string, conns, seconds int) (loaded, error) {
+func runWrk(ctx context.Context, dir, url string, conns, seconds int) (wrkResult, error) {
 	script := filepath.Join(dir, "done.lua")
 	if err := os.WriteFile(script, []byte(wrkDone), 0o644); err != nil {
-		return loaded{}, err
+		return wrkResult{}, err
 	}
 	cmd := exec.CommandContext(ctx, "wrk", fmt.Sprintf("-t%d", min(runtime.NumCPU(), conns)),
 		fmt.Sprintf("-c%d", conns),
@@ -62,7 +62,7 @@ func runWrk(ctx context.Context, dir, url string, conns, seconds int) (loaded, e
 		"-s", script, url)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		return loaded{}, errors.Join(ctx.Err(), fmt.Errorf("files: wrk: %w\n%s", err, out))
+		return wrkResult{}, errors.Join(ctx.Err(), fmt.Errorf("files: wrk: %w\n%s", err, out))
 	}
 	l, err := parseWrk(out)
 	l.cpu = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
@@ -70,14 +70,14 @@ func runWrk(ctx context.Context, dir, url string, conns, seconds int) (loaded, e
 }
 
 // parseWrk parses the line that the script has printed.
-func parseWrk(out []byte) (l loaded, err error) {
+func parseWrk(out []byte) (l wrkResult, err error) {
 	_, line, ok := bytes.Cut(out, []byte("MEASURED "))
 	if !ok {
-		return loaded{}, fmt.Errorf("files: wrk has not said what it measured:\n%s", out)
+		return wrkResult{}, fmt.Errorf("files: wrk has not said what it measured:\n%s", out)
 	}
 	line, _, _ = bytes.Cut(line, []byte("\n"))
 	if err := json.Unmarshal(line, &l); err != nil {
-		return loaded{}, fmt.Errorf("files: wrk says %q: %w", line, err)
+		return wrkResult{}, fmt.Errorf("files: wrk says %q: %w", line, err)
 	}
 	return l, nil
 }

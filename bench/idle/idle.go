@@ -26,7 +26,7 @@ import (
 	"github.com/millrace-io/millrace/bench/measure"
 )
 
-// Program measures the table.
+// Program runs the benchmark. It produces one table for TCP and one for TLS.
 var Program = &measure.Program{
 	Name: "idle", What: "the memory of connections that wait for a byte", Rounds: 3,
 	Flags: func(f *flag.FlagSet) { f.IntVar(&conns, "conns", 10_000, "connections") },
@@ -48,7 +48,9 @@ func run(ctx context.Context, p *measure.Params) error {
 	return table(ctx, p, "idle-tls", "TLS", min(conns, mostTLS), config)
 }
 
-// table measures the waiters with conns connections, over TLS unless config is nil.
+// table measures each waiter and adds a table of the results to p. It opens conns connections, or
+// fewer if the limit of file descriptors is lower. If config is nil, the connections do not use
+// TLS.
 func table(ctx context.Context, p *measure.Params, name, protocol string, conns int,
 	config *tls.Config) error {
 	n := fit(conns)
@@ -85,8 +87,8 @@ type waiter struct {
 	wait func(net.Conn) error
 }
 
-// waiters are all contenders. The first one uses no memory but that of the connection and its
-// goroutine.
+// waiters has all contenders. The first one is the baseline: it needs no memory beyond the
+// connection and its goroutine.
 var waiters = []waiter{
 	{"conn.Read of one byte", func(c net.Conn) error {
 		_, err := c.Read(make([]byte, 1))
@@ -104,14 +106,15 @@ var waiters = []waiter{
 	}},
 }
 
-// A usage is memory, in bytes.
+// usage is an amount of memory in bytes.
 type usage struct {
 	heap  int64 // in live objects
 	stack int64 // in goroutine stacks
 }
 
-// hold opens n connections, over TLS unless config is nil, and starts a goroutine for each of them
-// that waits in w. It returns the memory that they use.
+// hold opens n connections. For each connection, it starts a goroutine that calls w.wait. hold
+// returns the memory that the connections and the goroutines use. If config is nil, the connections
+// do not use TLS.
 func hold(w waiter, n int, config *tls.Config) (usage, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -23,7 +23,7 @@ func TestTagsAllocateNothing(t *testing.T) {
 			}
 			v.arrive(a.At)
 			found, _ := findMarker(a.Kind, a.Head)
-			v.number(found, &a)
+			v.checkSeq(found, &a)
 		}
 	}); n != 0 {
 		t.Errorf("%v allocations, want 0", n)

@@ -22,8 +22,8 @@ const (
 // DialFunc opens a connection, like the DialContext method of net.Dialer.
 type DialFunc func(ctx context.Context, network, address string) (net.Conn, error)
 
-// Config describes a load test. URL or Protocol must be set, and Streams or Names. For every other
-// field, the zero value means its default.
+// Config describes a load test. It must have a URL or a Protocol, and it must have Streams or
+// Names. For every other field, the zero value means its default.
 type Config struct {
 	// URL is the server's URL, such as http://127.0.0.1:8080. The streams are under /live/ there.
 	// If the host is not this machine, Check returns an error unless AllowRemote is set.

@@ -62,25 +62,24 @@ var (
 	}
 )
 
-// reasons returns an error with the most frequent reason why connections ended. ended maps each
-// reason to its number of connections.
+// reasons returns an error with the most frequent reason why connections ended. counts has the
+// number of connections for each reason.
 //
-// meaning maps an HTTP status code to an explanation. If the server refused the requests, the
-// reason contains a status code, and reasons adds the explanation of that code, if there is one. If
-// no connection has ended, the error is the explanation of the empty code, meaning[""].
-func reasons(ended map[string]int, meaning map[string]string) error {
+// If the reason is that the server refused the requests, it contains an HTTP status code, and
+// reasons adds explanations[code]. If counts is empty, the error is explanations[""].
+func reasons(counts map[string]int, explanations map[string]string) error {
 	best, most := "", 0
-	for why, n := range ended {
+	for why, n := range counts {
 		if n > most || n == most && why < best {
 			best, most = why, n
 		}
 	}
 	if most == 0 {
-		return errors.New(meaning[""])
+		return errors.New(explanations[""])
 	}
 	code, _, _ := strings.Cut(strings.TrimPrefix(best, refusedPrefix), " ")
-	if means := meaning[code]; means != "" && strings.HasPrefix(best, refusedPrefix) {
-		best += " (" + means + ")"
+	if text := explanations[code]; text != "" && strings.HasPrefix(best, refusedPrefix) {
+		best += " (" + text + ")"
 	}
 	return errors.New(best)
 }

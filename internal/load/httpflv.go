@@ -47,17 +47,17 @@ func newHTTPFLV(cfg Config) *httpFLV {
 
 func (h *httpFLV) String() string { return h.url.String() }
 
-// open connects to the server and sends head, the head of an HTTP request. It returns the
-// connection and a function that closes it. If ctx ends before the connection is closed, the
-// function end is called with the connection.
-func (h *httpFLV) open(ctx context.Context, head string, end func(net.Conn)) (
+// open connects to the server and sends the head of an HTTP request. It returns the connection and
+// a function that closes it. If ctx ends before the connection is closed, onDone is called with the
+// connection.
+func (h *httpFLV) open(ctx context.Context, head string, onDone func(net.Conn)) (
 	net.Conn, func() error, error,
 ) {
 	conn, err := h.dial(ctx, "tcp", h.addr)
 	if err != nil {
 		return nil, nil, err
 	}
-	stop := context.AfterFunc(ctx, func() { end(conn) })
+	stop := context.AfterFunc(ctx, func() { onDone(conn) })
 	release := func() error {
 		stop()
 		return conn.Close()
@@ -78,9 +78,9 @@ func (h *httpFLV) head(method, name, more string) string {
 		method, strings.TrimSuffix(h.url.Path, "/"), name, h.ending, h.url.Host, more)
 }
 
-// response reads the final response to a request. Before that, it calls asked for each 100
-// Continue. For a status of 300 and above it returns a *RefusedError.
-func response(conn io.Reader, method string, asked func()) (*http.Response, error) {
+// response reads the final response to a request. It calls onContinue for each 100 Continue that
+// comes before. If the status is 300 or above, it returns a *RefusedError.
+func response(conn io.Reader, method string, onContinue func()) (*http.Response, error) {
 	for r := bufio.NewReader(conn); ; {
 		res, err := http.ReadResponse(r, &http.Request{Method: method})
 		switch {
@@ -91,7 +91,7 @@ func response(conn io.Reader, method string, asked func()) (*http.Response, erro
 		case res.StatusCode >= 200:
 			return res, nil
 		case res.StatusCode == http.StatusContinue:
-			asked()
+			onContinue()
 		}
 	}
 }

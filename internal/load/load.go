@@ -139,8 +139,8 @@ func (r *run) execute(ctx context.Context, progress func(Progress)) (Report, err
 }
 
 // startViewers starts the viewers one after the other during the ramp, with one timer for all of
-// them. Each viewer calls ended at its end.
-func (r *run) startViewers(ctx context.Context, wg *sync.WaitGroup, ended func()) {
+// them. Each viewer calls onEnd when it ends.
+func (r *run) startViewers(ctx context.Context, wg *sync.WaitGroup, onEnd func()) {
 	wg.Go(func() {
 		began := time.Now()
 		for i, v := range r.viewers {
@@ -149,19 +149,19 @@ func (r *run) startViewers(ctx context.Context, wg *sync.WaitGroup, ended func()
 				return
 			}
 			wg.Go(func() {
-				defer ended()
+				defer onEnd()
 				v.run(ctx)
 			})
 		}
 	})
 }
 
-// countdown returns a function. The nth call of that function calls then().
-func countdown(n int, then func()) func() {
+// countdown returns a function that calls f when it is called for the nth time.
+func countdown(n int, f func()) func() {
 	var calls atomic.Int64
 	return func() {
 		if calls.Add(1) == int64(n) {
-			then()
+			f()
 		}
 	}
 }

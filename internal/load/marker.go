@@ -10,8 +10,7 @@ type marker struct {
 	sent int64 // wall clock time in ns, so that another process on this machine can use it
 }
 
-// magic is a UUID that begins a marker. A marker contains the number of a tag and the time of
-// sending. It is in the payload of each tag that has a number.
+// magic is a UUID that begins a marker.
 const magic = "\x8dMillrace\xa7load\xc3\x91"
 
 const (
@@ -20,11 +19,9 @@ const (
 	sentDigits   = 10
 	markerLen    = len(magic) + streamDigits + seqDigits + sentDigits
 
-	// The offset of the marker in the payload of an audio or video tag. The marker contains the
-	// tag's number and time of sending.
-	//
-	// An audio marker comes after an AAC header of two bytes. A video marker comes after an AVC
-	// header of five bytes, a length of four bytes, and the three bytes that begin an SEI message.
+	// The offset of the marker in the payload of an audio or video tag. An audio marker comes after
+	// an AAC header of two bytes. A video marker comes after an AVC header of five bytes, a length
+	// of four bytes, and the three bytes that begin an SEI message.
 	audioMarkerAt = 2
 	videoMarkerAt = 5 + 4 + 3
 )
@@ -37,8 +34,8 @@ func (m marker) put(p []byte) {
 	putDigits(p[n:n+sentDigits], uint64(m.sent))
 }
 
-// findMarker returns the marker of a tag, which contains the tag's number and time of sending. head
-// is the first bytes of the tag's payload. If they contain no marker, findMarker returns false.
+// findMarker returns the marker of a tag. head is the first bytes of the tag's payload. If they
+// contain no marker, findMarker returns false.
 func findMarker(kind byte, head []byte) (m marker, ok bool) {
 	at := audioMarkerAt
 	if kind == Video {

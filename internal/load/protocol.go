@@ -38,8 +38,8 @@ type Arrival struct {
 }
 
 // Protocol transfers streams to a server and back. Its methods may be called from many goroutines
-// at once. When ctx ends, the Protocol closes its connections. It closes a connection for
-// publishing a moment later, so that the end of the stream can be sent.
+// at once. When ctx ends, the Protocol closes its Subscriptions at once. It closes its Publications
+// a moment later, so that it can send the end of the stream.
 type Protocol interface {
 	// Publish starts a publication. It returns when the server is ready for the first tag, or when
 	// the request has been sent if the protocol has no such answer.

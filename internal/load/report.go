@@ -27,7 +27,7 @@ type Report struct {
 	Generator *Usage `json:"generator,omitempty"`
 }
 
-// Publishers holds the results of all publishers of a load test together.
+// Publishers holds the combined results of all publishers of a load test.
 type Publishers struct {
 	Wanted    int   `json:"wanted"`
 	Connected int   `json:"connected"`
@@ -39,7 +39,7 @@ type Publishers struct {
 	Ended map[string]int `json:"ended,omitempty"` // number of early ends, by reason
 }
 
-// Viewers holds the results of a group of viewers together.
+// Viewers holds the combined results of a group of viewers.
 //
 // The fields Lost, Jumps, Repeated and Latency are known only if the stream was published by this
 // package, which adds a number and the time of sending to each tag. If they are not known, Numbered

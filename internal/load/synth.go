@@ -76,8 +76,8 @@ func (s *Synth) soundDue() time.Duration {
 	return time.Duration(s.sounds*soundSamples) * time.Second / soundRate
 }
 
-// Next returns the next tag. now is the time of sending. The tag's payload contains this time and
-// the tag's number. The payload is valid until the next call.
+// Next returns the next tag. The payload contains the tag's number and the current time, and is
+// valid until the next call.
 func (s *Synth) Next(now time.Time) Tag {
 	s.seq++
 	m := marker{stream: s.stream, seq: s.seq, sent: now.UnixNano()}
@@ -126,8 +126,8 @@ const (
 	interPicture = 0x27
 )
 
-// appendPayload appends the payload of a tag to p. kind is Audio or Video. m contains the number of
-// the tag and the time of sending. key is set for a keyframe.
+// appendPayload appends the payload of a tag with the marker m to p. kind is Audio or Video. key is
+// set for a keyframe.
 func (s *Synth) appendPayload(p []byte, kind byte, m marker, key bool) []byte {
 	noise := s.noise[m.seq%noiseShift:]
 	if kind == Audio {

@@ -58,7 +58,7 @@ func (v *viewer) watch(sub Subscription) error {
 		}
 		if m, ok := findMarker(a.Kind, a.Head); ok {
 			v.group.numbered.Store(true)
-			v.number(m, &a)
+			v.checkSeq(m, &a)
 		}
 	}
 }
@@ -75,16 +75,16 @@ func (v *viewer) arrive(at time.Time) {
 	v.gapFrom = at
 }
 
-// closeGap is called when the viewer will receive no more tags. If the time since the last tags
-// arrived is the longest time without a tag, closeGap stores it as the maximum.
+// closeGap is called when the viewer will receive no more tags. It stores the time since the last
+// arrival if this is the longest gap.
 func (v *viewer) closeGap() {
 	if !v.gapFrom.IsZero() {
 		v.group.gap.raise(time.Since(v.gapFrom))
 	}
 }
 
-// number counts lost and repeated tags, which it finds by the tag's number, m.seq. It also measures
-// the latency of the tag: its age when it arrives.
+// checkSeq counts lost and repeated tags, which it recognizes by their numbers (m.seq). It also
+// measures the latency of the tag: its age when it arrives.
 //
 //   - Tags before the first keyframe are ignored, because a server may hold back video until the
 //     keyframe, but send audio.
@@ -92,9 +92,9 @@ func (v *viewer) closeGap() {
 //     the stream of an earlier test, with other numbers.
 //   - If another program publishes (Config.NoPublish), tags from before the load test are not
 //     ignored, because that program may have started earlier.
-//   - The age of tags that were sent before the viewer joined is not measured, because the server
-//     replays them.
-func (v *viewer) number(m marker, a *Arrival) {
+//   - The latency of tags that were sent before the viewer joined is not measured, because the
+//     server replays them.
+func (v *viewer) checkSeq(m marker, a *Arrival) {
 	if m.sent < v.load.began && !v.load.cfg.NoPublish {
 		return
 	}

@@ -91,7 +91,7 @@ func TestLatencyOfTagsThatCameTogether(t *testing.T) {
 	if !ok {
 		t.Fatal("no marker")
 	}
-	v.number(found, &Arrival{Kind: a.Kind, Head: a.Head})
+	v.checkSeq(found, &Arrival{Kind: a.Kind, Head: a.Head})
 	if l := v.group.latency.spread(); l.Count != 1 || (l.P50-time.Second).Abs() > time.Second/25 {
 		t.Errorf("%+v, want one value of 1 s", l)
 	}

@@ -37,7 +37,7 @@ import (
 )
 
 const (
-	// sixteenths is the unit of thresholds.
+	// Thresholds are in sixteenths of the budget.
 	sixteenths = 16
 	// trimAbove is a threshold in sixteenths of the budget. If the memory in use plus the idle
 	// blocks exceed it, the idle blocks are freed.
@@ -123,7 +123,7 @@ func (b *Budget) Used() int64 { return b.pool.Stats().InUse + b.heap.Load() }
 // use too much memory are disconnected.
 const retryAfter = 5 * time.Second
 
-// Short returns the refusal of a client because memory is short. reason is the text for the client.
+// Short returns a refusal for lack of memory. reason is the text for the client.
 func Short(reason string) *refuse.Refusal {
 	return refuse.New(http.StatusServiceUnavailable, "%s (--memory)",
 		reason).For(refuse.Memory).After(retryAfter)

@@ -26,47 +26,43 @@ type Loan struct {
 	ended chan struct{} // nil until the Loan is ended; closed when end has returned
 }
 
-// ErrFull refuses a response. Other responses use all the memory that responses may use, and their
-// clients are still reading them.
+// ErrFull means that a response must be refused. Other responses, which clients are still reading,
+// use all the memory that responses may use.
 var ErrFull = Short(
 	"answers that clients have not taken yet hold as much memory as they may").After(time.Second)
 
-// Add adds a response that uses this many bytes. If the memory is needed, Loans calls end, which
-// must make the response end soon, without waiting for the end. The response must call Done on the
-// Loan when it has ended.
-func (l *Loans) Add(bytes int64, end func()) *Loan {
+// Add adds a Loan for a response that uses the given number of bytes. If the memory is needed,
+// Loans calls cancel, which must end the response soon, but must not wait for that. The response
+// must call Done on the Loan when it has ended.
+func (l *Loans) Add(bytes int64, cancel func()) *Loan {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.add(bytes, end)
+	return l.add(bytes, cancel)
 }
 
-// add adds a response that uses the given number of bytes, and returns its Loan. To end the
-// response early, the Loans call the function end; see Add. l.mu is held.
-func (l *Loans) add(bytes int64, end func()) *Loan {
-	loan := &Loan{of: l, since: time.Now(), bytes: bytes, end: end}
+// add is like Add, but l.mu is held.
+func (l *Loans) add(bytes int64, cancel func()) *Loan {
+	loan := &Loan{of: l, since: time.Now(), bytes: bytes, end: cancel}
 	loan.place = l.list.PushBack(loan)
 	l.bytes += bytes
 	return loan
 }
 
-// AddWithin adds a Loan for a response, as Add does. If there is not enough room for the Loan,
-// AddWithin returns ErrFull. limit is the maximum sum of all Loans, in bytes. A limit of 0 means no
-// limit.
-//
-// To make room, AddWithin ends the oldest Loans. The parameter after is the minimum age of a Loan
-// that may be ended. The age is the time since the Loan was added or last renewed; see
-// [Loan.Renew].
+// AddWithin is like Add, but limits the sum of all Loans to limit bytes. A limit of 0 means no
+// limit. To make room, AddWithin ends the oldest Loans, except Loans younger than minAge. The age
+// of a Loan is the time since it was added or last renewed; see [Loan.Renew]. If there is still not
+// enough room, AddWithin returns ErrFull.
 //
 // An ended Loan uses memory until its response calls Done, but it does not count toward limit. If
 // the sum of all Loans, including the ended Loans, would exceed 2*limit bytes, AddWithin also
 // returns ErrFull.
-func (l *Loans) AddWithin(limit int64, after time.Duration, bytes int64, end func()) (*Loan,
+func (l *Loans) AddWithin(limit int64, minAge time.Duration, bytes int64, cancel func()) (*Loan,
 	error) {
 	l.mu.Lock()
-	ending := l.makeRoom(limit, after, bytes)
+	ending := l.makeRoom(limit, minAge, bytes)
 	var loan *Loan
 	if l.fits(limit, bytes) {
-		loan = l.add(bytes, end)
+		loan = l.add(bytes, cancel)
 	}
 	l.mu.Unlock()
 	endAll(ending)
@@ -76,18 +72,15 @@ func (l *Loans) AddWithin(limit int64, after time.Duration, bytes int64, end fun
 	return loan, nil
 }
 
-// Grow adds bytes to a Loan, if the sum of all Loans then does not exceed limit bytes. A limit of 0
-// means no limit. If there is not enough room, or if this Loan was ended, Grow returns ErrFull.
-//
-// To make room, Grow ends the oldest Loans. The parameter after is the minimum age of a Loan that
-// may be ended. The age is the time since the Loan was added or last renewed; see [Loan.Renew].
-func (loan *Loan) Grow(limit int64, after time.Duration, bytes int64) error {
+// Grow adds bytes to a Loan. It makes room as [Loans.AddWithin] does. If there is not enough room,
+// or if this Loan was ended, Grow returns ErrFull.
+func (loan *Loan) Grow(limit int64, minAge time.Duration, bytes int64) error {
 	if loan == nil {
 		return nil
 	}
 	l := loan.of
 	l.mu.Lock()
-	ending := l.makeRoom(limit, after, bytes)
+	ending := l.makeRoom(limit, minAge, bytes)
 	fits := l.fits(limit, bytes) && loan.place != nil && loan.ended == nil
 	if fits {
 		loan.bytes += bytes
@@ -106,48 +99,45 @@ func (l *Loans) fits(limit, bytes int64) bool {
 	return limit == 0 || l.bytes-l.going+bytes <= limit && l.bytes+bytes <= 2*limit
 }
 
-// makeRoom marks the oldest Loans as ended, so that the given number of bytes fits into limit. The
-// parameter after is the minimum time since a marked Loan was added or last renewed. l.mu is held.
-// The caller must unlock l.mu, and then pass the result to endAll.
-func (l *Loans) makeRoom(limit int64, after time.Duration, bytes int64) []*Loan {
+// makeRoom marks the oldest Loans as ended to make room for the given number of bytes; see
+// AddWithin. l.mu is held. The caller must unlock l.mu, and then pass the result to endAll.
+func (l *Loans) makeRoom(limit int64, minAge time.Duration, bytes int64) []*Loan {
 	excess := l.bytes - l.going + bytes - limit
 	if limit == 0 || excess <= 0 {
 		return nil
 	}
-	ending, _ := l.expire(excess, after, false)
+	ending, _ := l.expire(excess, minAge, false)
 	return ending
 }
 
-// expire marks the oldest Loans as ended, until the marked Loans use at least excess bytes. The
-// parameter after is the minimum time since a marked Loan was added or last renewed. l.mu is held.
+// expire marks the oldest Loans as ended, until the marked Loans use at least want bytes. It does
+// not mark Loans younger than minAge. It returns the marked Loans and the number of bytes that they
+// use. l.mu is held. The caller must unlock l.mu, and then pass the Loans to endAll.
 //
-// The result ending has the marked Loans. The caller must unlock l.mu, and then pass ending to
-// endAll. The result freed is the number of bytes that the marked Loans use.
-//
-// If again is false, expire skips the Loans that an earlier call has marked. If again is true,
-// expire counts the bytes of these Loans as well, but does not add the Loans to ending.
-func (l *Loans) expire(excess int64, after time.Duration, again bool) (ending []*Loan,
+// Loans that an earlier call has marked are not returned. Their bytes count only if countMarked is
+// set.
+func (l *Loans) expire(want int64, minAge time.Duration, countMarked bool) (marked []*Loan,
 	freed int64) {
-	for e := l.list.Front(); e != nil && freed < excess; e = e.Next() {
+	for e := l.list.Front(); e != nil && freed < want; e = e.Next() {
 		loan := e.Value.(*Loan)
-		if time.Since(loan.since) < after {
+		if time.Since(loan.since) < minAge {
 			break
 		}
 		if loan.ended == nil {
 			loan.ended = make(chan struct{})
 			l.going += loan.bytes
-			ending = append(ending, loan)
-		} else if !again {
+			marked = append(marked, loan)
+		} else if !countMarked {
 			continue
 		}
 		freed += loan.bytes
 	}
-	return ending, freed
+	return marked, freed
 }
 
-// endAll calls the end function of each Loan in ending. The mutex Loans.mu must not be held.
-func endAll(ending []*Loan) {
-	for _, loan := range ending {
+// endAll calls the cancel function of each Loan. Loans.mu must not be held.
+func endAll(loans []*Loan) {
+	for _, loan := range loans {
 		loan.end()
 		close(loan.ended)
 	}
@@ -173,9 +163,9 @@ func (loan *Loan) Renew() bool {
 	return true
 }
 
-// Done must be called when the response no longer uses the memory of the Loan. If the function end
-// that was passed to Add is running, Done waits for it. After Done, end is not called any more.
-// Done may be called several times.
+// Done must be called when the response no longer uses the memory of the Loan. After Done has
+// returned, the cancel function of the Loan is not running and is not called any more. Done may be
+// called several times.
 func (loan *Loan) Done() {
 	if loan == nil {
 		return
@@ -197,7 +187,7 @@ func (loan *Loan) Done() {
 	}
 }
 
-// Ended reports whether the Loan was ended. Its end function may still be running.
+// Ended reports whether the Loan was ended. Its cancel function may still be running.
 func (loan *Loan) Ended() bool {
 	loan.of.mu.Lock()
 	defer loan.of.mu.Unlock()
@@ -212,16 +202,14 @@ func (l *Loans) Bytes() int64 {
 	return l.bytes
 }
 
-// Free ends the oldest Loans, until the ended Loans use at least excess bytes. It returns the
-// number of bytes that the ended Loans use. The count includes old Loans that were ended before, if
-// their responses have not called Done yet.
+// Free ends the oldest Loans, except Loans younger than minAge, until the ended Loans use at least
+// want bytes. It returns the number of bytes that they use. Both numbers include Loans that were
+// ended before, if their responses have not called Done yet. The age is as in [Loans.AddWithin].
 //
-// The parameter after is the minimum age of a Loan that may be ended. The age is the time since the
-// Loan was added or last renewed; see [Loan.Renew]. The field Free of a [Step] may call this
-// method.
-func (l *Loans) Free(excess int64, after time.Duration) (freed int64) {
+// The field Free of a [Step] may call this method.
+func (l *Loans) Free(want int64, minAge time.Duration) (freed int64) {
 	l.mu.Lock()
-	ending, freed := l.expire(excess, after, true)
+	ending, freed := l.expire(want, minAge, true)
 	l.mu.Unlock()
 	endAll(ending)
 	return freed

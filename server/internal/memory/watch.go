@@ -16,8 +16,8 @@ const (
 	// use. Each garbage collection measures the heap. If the measurement is too old, Run starts a
 	// collection to get a new one. Otherwise the runtime might not collect for two minutes.
 	collectAfter = time.Second
-	// giveEvery is the minimum time between two returns of unused memory to the system. Unused
-	// memory is returned after at most two such times, which is less than a minute.
+	// giveEvery is the time between two checks for unused memory that can be returned to the
+	// system.
 	giveEvery = 20 * time.Second
 	// giveBytes is the minimum number of unused bytes to return to the system. It is not worth the
 	// cost to return less.

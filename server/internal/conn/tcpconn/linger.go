@@ -15,8 +15,8 @@ const lingerBytes = 1 << 20
 
 // Linger must be called after the last response, before the server closes conn. The caller must
 // have set a deadline. Linger reads from conn until the client closes it, but at most lingerBytes.
-// If the server closed conn while there are unread bytes, the kernel would reset the connection,
-// and the client would see the reset instead of the response.
+// If the server closed conn with unread bytes, the kernel would reset the connection, and the
+// client would see the reset instead of the response.
 func Linger(conn net.Conn) {
 	half, ok := conn.(interface{ CloseWrite() error })
 	if ok && half.CloseWrite() == nil {

@@ -23,9 +23,9 @@ func Of(c net.Conn) *net.TCPConn {
 	return tcp
 }
 
-// Plain returns c if it is a TCP connection, or the TCP connection that c wraps as a [proxy.Conn].
-// Otherwise, for example for a TLS connection, it returns nil. The caller may read from the result
-// and write to it, but must close c instead.
+// Plain returns c if it is a TCP connection, or the TCP connection inside c if c is a [proxy.Conn].
+// For other connections, such as TLS connections, it returns nil. The caller may read from the
+// result and write to it. To close the connection, it must close c, not the result.
 func Plain(c net.Conn) *net.TCPConn {
 	switch c := c.(type) {
 	case *net.TCPConn:

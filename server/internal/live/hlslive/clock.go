@@ -23,14 +23,14 @@ type mediaClock struct {
 }
 
 const (
-	// A fragment is late if it arrives more than clockSlack after its date in the playlist. If all
-	// fragments in a period of at least clockSlack are late, either the publisher or the network
-	// has paused:
-	//   - If the fragments of the period arrived at up to twice the speed of playback, the
-	//     publisher has paused. The date of the next fragment is then moved forward.
-	//   - If they arrived faster, the network has paused. The dates are then right.
+	// A fragment is late if it arrives more than clockSlack after its end, by the dates in the
+	// playlist. If all fragments are late for at least clockSlack, there was a pause:
+	//   - If they arrive at up to twice the speed of playback, the publisher has paused. The date
+	//     of the next fragment is then moved forward.
+	//   - If they arrive faster, the network has paused, and the stream catches up. The dates stay
+	//     as they are.
 	//
-	// If no fragment arrives for more than clockSlack, a new period begins.
+	// If no fragment arrives for more than clockSlack, the earlier fragments no longer count.
 	clockSlack = time.Second
 	// clockTime is the time between two small corrections of the dates in a playlist. clockStep is
 	// the maximum of each correction. The corrections are needed because the publisher's clock and
@@ -41,46 +41,46 @@ const (
 )
 
 // begin sets the date of the next fragment.
-func (c *mediaClock) begin(at time.Time) {
-	c.date = at
+func (c *mediaClock) begin(date time.Time) {
+	c.date = date
 	c.compare()
 }
 
 // compare restarts the measurement of how late fragments arrive. It forgets all earlier fragments.
 func (c *mediaClock) compare() { c.seen, c.least = 0, math.MaxInt64 }
 
-// add returns the duration of the fragment f (lasts) and its date in the playlist (at). begins is
-// true if f does not continue the previous fragment. came is the time when f arrived. most is the
-// maximum of the returned duration.
+// add returns the duration of the fragment f, but at most maxDuration, and its date in the
+// playlist. arrival is the time when f arrived. restart is true if f does not continue the previous
+// fragment.
 //
-// If f is longer than most, add returns most as the duration. The date of the next fragment is then
-// at+most or came, the later of the two.
-func (c *mediaClock) add(f Fragment, begins bool, most time.Duration,
-	came time.Time) (lasts time.Duration, at time.Time) {
-	if begins {
+// If f is longer than maxDuration, the date of the next fragment is date+maxDuration or arrival,
+// whichever is later.
+func (c *mediaClock) add(f Fragment, restart bool, maxDuration time.Duration,
+	arrival time.Time) (duration time.Duration, date time.Time) {
+	if restart {
 		c.line = mp4.Timeline{}
 	}
 	from, to := c.line.Add(f.FragmentInfo)
-	lasts = min(to-from, most)
-	c.cut = to-from > most
-	at = c.date
-	c.date = at.Add(lasts)
-	if c.cut && came.After(c.date) {
-		c.begin(came)
+	duration = min(to-from, maxDuration)
+	c.cut = to-from > maxDuration
+	date = c.date
+	c.date = date.Add(duration)
+	if c.cut && arrival.After(c.date) {
+		c.begin(arrival)
 	}
-	if came.Sub(c.last) > clockSlack {
+	if arrival.Sub(c.last) > clockSlack {
 		c.compare()
 	}
-	if c.last = came; c.seen == 0 {
-		c.since = came.Add(-lasts)
+	if c.last = arrival; c.seen == 0 {
+		c.since = arrival.Add(-duration)
 	}
-	c.seen += lasts
-	c.least = min(c.least, came.Sub(c.date))
-	switch passed := came.Sub(c.since); {
+	c.seen += duration
+	c.least = min(c.least, arrival.Sub(c.date))
+	switch passed := arrival.Sub(c.since); {
 	case c.least > clockSlack && min(c.seen, passed) >= clockSlack && passed >= c.seen/2:
 		c.begin(c.date.Add(c.least))
 	case c.least <= clockSlack && c.seen >= clockTime && passed >= clockTime/2:
 		c.begin(c.date.Add(max(-clockStep, min(c.least, clockStep))))
 	}
-	return lasts, at
+	return duration, date
 }

@@ -149,9 +149,9 @@ func (c *Config) FirstMSN(at time.Time) uint64 {
 	return uint64(at.Unix() / int64(max(1, c.Segment/time.Second)))
 }
 
-// start is about the time when the process started. The function now() returns the time since then.
+// start is approximately the start of the process. The function now counts from it.
 var start = time.Now()
 
-// now returns the time in nanoseconds since the variable start, which is about when the process
-// started. The time is monotonic: changes of the system clock do not affect it.
+// now returns the time since start in nanoseconds. It is monotonic: changes of the system clock do
+// not affect it.
 func now() int64 { return int64(time.Since(start)) }

@@ -2,15 +2,15 @@ package hlslive
 
 import "time"
 
-// silentTargets is how long a request waits while no new part or segment is added, in target
-// durations. See RFC 8216bis, 6.2.5.2.
+// silentTargets is the number of target durations without a new part or segment after which waiting
+// requests may time out. See RFC 8216bis, 6.2.5.2.
 const silentTargets = 3
 
 // news wakes the requests of a Window that wait for something new. It is guarded by Window.mu.
 type news struct {
 	changed chan struct{} // closed and replaced when requests must check again
 	silence *time.Timer   // calls Window.noteSilence
-	silent  bool          // nothing new has come for silentTargets target durations
+	silent  bool          // nothing new has been added for a while; see silentTargets
 	waiting int           // number of requests that wait
 }
 
@@ -26,9 +26,9 @@ func (n *news) wake() {
 	n.changed = make(chan struct{})
 }
 
-// timedOut reports whether a request must not wait any longer. This is the case if the request has
-// waited for at least one target duration, and nothing new has come for silentTargets target
-// durations. asked is when the request arrived, in ns.
-func (n *news) timedOut(asked int64, target time.Duration) bool {
-	return n.silent && time.Duration(now()-asked) >= target
+// timedOut reports whether a request must stop waiting. This is the case if n.silent is set and the
+// request has waited for at least one target duration. arrival is the time when the request
+// arrived; see the function now.
+func (n *news) timedOut(arrival int64, target time.Duration) bool {
+	return n.silent && time.Duration(now()-arrival) >= target
 }

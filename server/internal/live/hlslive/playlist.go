@@ -16,7 +16,7 @@ type Playlist struct {
 	Late   bool          // the requested part is missing, because nothing new came for a while
 }
 
-// gzipWriters reuses writers, because each has about a megabyte.
+// gzipWriters reuses gzip writers, because each uses about a megabyte of memory.
 var gzipWriters = sync.Pool{New: func() any { return gzip.NewWriter(io.Discard) }}
 
 func newPlaylist(text []byte, target time.Duration) *Playlist {

@@ -89,17 +89,17 @@ const (
 	videoPart = 282 * time.Millisecond
 	// jitter is how much the rounding of timestamps may add to the duration of a part.
 	jitter = 2 * time.Millisecond
-	// minRest is the minimum duration of the second segment of a playlist. This segment ends at the
-	// next keyframe. If a quarter of the distance between two keyframes is shorter than minRest,
-	// the quarter is the minimum.
+	// minRest is the minimum duration of the second segment of a playlist, which ends at the next
+	// keyframe. If keyframes come often, the minimum is lower: a quarter of the distance between
+	// two keyframes.
 	minRest = 500 * time.Millisecond
-	// early is how much shorter than Config.Segment a segment may be. This tolerance is needed
-	// because keyframes may come a little early. Otherwise the segment would end at the keyframe
-	// after that, and would be twice as long, which would double the delay of players.
-	early = 50 * time.Millisecond
-	// even is how much the durations of frames may differ and still count as equal. They differ
-	// because timestamps are in whole milliseconds, and clocks are corrected.
-	even = 5 * time.Millisecond
+	// earlyKey is how much shorter than Config.Segment a segment may be, because a keyframe may
+	// come a little early. Otherwise the segment would end at the keyframe after that, and would be
+	// twice as long, which would double the delay of players.
+	earlyKey = 50 * time.Millisecond
+	// evenSlack is how much the durations of fragments may differ and still count as equal. They
+	// differ because timestamps are in whole milliseconds, and clocks are corrected.
+	evenSlack = 5 * time.Millisecond
 )
 
 // interval returns the distance between two keyframes, or 0 if it is unknown.
@@ -111,10 +111,9 @@ func (p *probe) interval() time.Duration {
 }
 
 // enough reports whether the fragments suffice for choosing the durations of segments and parts,
-// and for making a first segment. If the stream has video, one of these conditions must hold:
-//   - The distance between two keyframes is known.
-//   - The distance is longer than a segment may be, because no keyframe has come for that long.
-//   - There seem to be no keyframes.
+// and for making a first segment. If the stream has video, enough waits until the distance between
+// two keyframes is known, but not longer than a segment may last. It waits less if the stream seems
+// to have no keyframes.
 func (p *probe) enough() bool {
 	if len(p.list) == 0 {
 		return false
@@ -158,7 +157,7 @@ func (p *probe) config() hls.Config {
 	switch group := p.interval(); {
 	case !p.movie().Video:
 	case group > 0:
-		segment = (segment - early + group - 1) / group * group
+		segment = (segment - earlyKey + group - 1) / group * group
 	default:
 		segment = max(5*segment, p.length())
 	}
@@ -177,12 +176,12 @@ func (p *probe) config() hls.Config {
 // part can last at least 85% of the maximum.
 //
 // The maximum is at least Config.Part. If the stream has video, the maximum is also at least
-// videoPart. This value suits video of at least 23.9 frames per second, even if the rate changes
-// later.
+// videoPart, which suits every rate of at least 23.9 frames per second.
 //
-// If the stream has both video and audio, the audio divides slower or uneven video into parts. If
-// the stream has only one track, the maximum is increased where necessary:
-//   - If the fragments are equally long, a whole number of them must fill at least 85% of the
+// If the stream has both video and audio, this is enough: while a video frame is late, short
+// fragments of audio fill the part. If the stream has only one track, the maximum is increased
+// where necessary:
+//   - If the fragments are equally long, a whole number of them must last at least 85% of the
 //     maximum.
 //   - If the fragments differ in length, no fragment may be longer than 15% of the maximum.
 func (p *probe) part() time.Duration {
@@ -203,7 +202,7 @@ func (p *probe) part() time.Duration {
 	}
 	switch {
 	case video && audio || most == 0:
-	case most-least > even:
+	case most-least > evenSlack:
 		part = max(part, most*100/15)
 	default:
 		for {

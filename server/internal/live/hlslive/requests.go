@@ -22,13 +22,13 @@ func (w *Window) Master(ctx context.Context) (list *Playlist, err error) {
 	return list, err
 }
 
-// Playlist returns the media playlist with the given file name. want is the query of the request.
-// If blocks is set, Playlist waits until the playlist has the segment or part that the query asks
+// Playlist returns the media playlist with the given file name. query is the query of the request.
+// If block is set, Playlist waits until the playlist has the segment or part that the query asks
 // for. An error is a [refuse.Refusal], the error of ctx, or ErrElsewhere, which means that this
 // node does not own the stream.
-func (w *Window) Playlist(ctx context.Context, object string, want hls.Reload,
-	blocks bool) (list *Playlist, err error) {
-	asked, late := now(), false
+func (w *Window) Playlist(ctx context.Context, object string, query hls.Reload,
+	block bool) (list *Playlist, err error) {
+	arrival, late := now(), false
 	err = w.await(ctx, func() (bool, error) {
 		if w.window == nil {
 			return false, nil
@@ -37,23 +37,23 @@ func (w *Window) Playlist(ctx context.Context, object string, want hls.Reload,
 			return false, refuse.New(http.StatusNotFound,
 				"stream %q has other tracks than %s now: ask for %s", w.name, object, MasterName)
 		}
-		switch status := w.window.Status(want); {
-		case !blocks:
+		switch status := w.window.Status(query); {
+		case !block:
 		case status == hls.Wait:
-			if late = w.news.timedOut(asked, w.cfg.Target); !late {
+			if late = w.news.timedOut(arrival, w.cfg.Target); !late {
 				return false, nil
 			}
 		case status == hls.TooFar:
 			msn, part := w.window.Next()
 			return false, refuse.New(http.StatusBadRequest,
-				"segment %d is too far ahead: part %d of segment %d is next", want.MSN, part, msn)
+				"segment %d is too far ahead: part %d of segment %d is next", query.MSN, part, msn)
 		}
 		lasts := w.cfg.Target
-		if blocks {
+		if block {
 			lasts = w.cfg.Part
 		}
 		w.players.add(now(), w.cfg.Target, lasts)
-		list = w.render(want.Skip)
+		list = w.render(query.Skip)
 		if late {
 			list = &Playlist{Text: list.Text, Gzip: list.Gzip, Target: list.Target, Late: true}
 		}
@@ -63,12 +63,11 @@ func (w *Window) Playlist(ctx context.Context, object string, want hls.Reload,
 	return list, err
 }
 
-// Object appends references to an init segment, a segment or a part to dst. The caller keeps
-// ownership of dst. If the requested part is the next one to be made, Object waits for it. An error
-// is a [refuse.Refusal], the error of ctx, or ErrElsewhere, which means that this node does not own
-// the stream.
+// Object appends the bytes of o to dst without copying them. The caller keeps ownership of dst. If
+// o is the next part to be made, Object waits for it. An error is a [refuse.Refusal], the error of
+// ctx, or ErrElsewhere, which means that this node does not own the stream.
 func (w *Window) Object(ctx context.Context, o hls.Object, dst *millrace.Chain) error {
-	asked := now()
+	arrival := now()
 	return w.await(ctx, func() (bool, error) {
 		switch {
 		case w.window == nil:
@@ -79,7 +78,7 @@ func (w *Window) Object(ctx context.Context, o hls.Object, dst *millrace.Chain) 
 			return true, nil
 		case w.ended || !w.isNext(o):
 			return false, Absent(w.name, o)
-		case w.news.timedOut(asked, w.cfg.Target):
+		case w.news.timedOut(arrival, w.cfg.Target):
 			return false, refuse.New(http.StatusServiceUnavailable,
 				"%s has not come: stream %q waits for its publisher", o, w.name).After(time.Second)
 		}

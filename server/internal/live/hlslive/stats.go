@@ -20,41 +20,41 @@ func (r *rates) bandwidth() int64 {
 	return int64(float64(8*r.bytes) / max(r.lasts.Seconds(), 1e-3))
 }
 
-// A playerEstimate estimates how many players a playlist has, from their requests. That is needed
-// because HLS players do not identify themselves. Each player sends its next request after the
-// duration of the media that it got.
+// A playerEstimate estimates the number of players of a playlist from their requests, because HLS
+// players do not identify themselves. A player requests one second of media per second. The number
+// of players is therefore the duration of all media sent in a period, divided by the length of the
+// period.
+//
+// The parameters of the methods are t, which is the current time from the function now, and the
+// length of a period.
 type playerEstimate struct {
 	since    int64         // when the current period began; see now
 	sum, was time.Duration // total duration sent in this period, and in the previous one
 }
 
-// add counts a request. lasts is the duration of the media that was sent in response. at is the
-// time of the request, from the function now. period is the length of the periods in which requests
-// are counted.
-func (e *playerEstimate) add(at int64, period, lasts time.Duration) {
-	e.turn(at, period)
-	e.sum += lasts
+// add counts a request. duration is the duration of the media that was sent in response.
+func (e *playerEstimate) add(t int64, period, duration time.Duration) {
+	e.turn(t, period)
+	e.sum += duration
 }
 
-// turn begins a new period for counting requests if the current period is over. at is the current
-// time, from the function now. period is the duration of a period.
-func (e *playerEstimate) turn(at int64, period time.Duration) {
-	switch passed := time.Duration(at - e.since); {
+// turn begins a new period if the current period is over.
+func (e *playerEstimate) turn(t int64, period time.Duration) {
+	switch passed := time.Duration(t - e.since); {
 	case passed >= 2*period:
-		e.since, e.sum, e.was = at, 0, 0
+		e.since, e.sum, e.was = t, 0, 0
 	case passed >= period:
 		e.since, e.sum, e.was = e.since+int64(period), 0, e.sum
 	}
 }
 
-// size returns the estimated number of players in the last complete period. at is the current time,
-// from the function now. period is the duration of a period.
-func (e *playerEstimate) size(at int64, period time.Duration) int {
-	e.turn(at, period)
+// size returns the estimated number of players in the last complete period.
+func (e *playerEstimate) size(t int64, period time.Duration) int {
+	e.turn(t, period)
 	return int((e.was + period/2) / period)
 }
 
-// Stats has the number of viewers and the counters of one Window, or of all Windows together.
+// Stats has the number of viewers and the counters of one Window, or the sums for all Windows.
 type Stats struct {
 	Windows int   // streams of which HLS is made
 	Bytes   int64 // in the windows of these streams

@@ -19,8 +19,7 @@ const (
 	// the final state of the playlist. The previous owner does so when it learns that it is no
 	// longer the owner.
 	lastStateWait = 500 * time.Millisecond
-	// lastStateEvery is the time between two reads of the stored state of the playlist, while a new
-	// owner waits until the previous owner has stored the final state.
+	// lastStateEvery is the time between two reads of the state during lastStateWait.
 	lastStateEvery = 100 * time.Millisecond
 )
 
@@ -112,15 +111,15 @@ func parseState(text []byte) (*playlistState, error) {
 }
 
 // precede changes cfg, the configuration of a new window, so that the window continues the stored
-// playlist s. It returns the date of the window's first fragment in the playlist. This date is not
-// before the end of the stored playlist.
+// playlist s. It returns the date of the window's first fragment in the playlist. This date is
+// localDate, or the end of the stored playlist if that is later. localDate is when the fragment
+// began, by the clock of this machine. minMSN is the smallest segment number that the window may
+// use.
 //
-// If the stored playlist has ended, or is too old for players to continue, precede returns first as
-// the date. It changes cfg only so that the window uses greater numbers than the stored playlist.
-//
-// least is the smallest segment number that the window may use. first is the time when the first
-// fragment began, by the clock of this machine.
-func (s *playlistState) precede(cfg *hls.Config, least uint64, first time.Time) (shown time.Time) {
+// If the stored playlist has ended, or is too old for players to continue, precede changes cfg only
+// so that the window uses greater numbers than the stored playlist. It then returns localDate.
+func (s *playlistState) precede(cfg *hls.Config, minMSN uint64,
+	localDate time.Time) (date time.Time) {
 	cfg.Epoch = max(cfg.Epoch, s.Next.Epoch+1)
 	length := 3 * s.Target
 	var end time.Time
@@ -131,10 +130,11 @@ func (s *playlistState) precede(cfg *hls.Config, least uint64, first time.Time) 
 		end = end.Add(segment.Duration)
 		length += segment.Duration
 	}
-	if s.Ended || len(s.Segments) == 0 || first.Sub(end).Abs() > length || least > s.Next.MSN+1 {
+	if s.Ended || len(s.Segments) == 0 || localDate.Sub(end).Abs() > length ||
+		minMSN > s.Next.MSN+1 {
 		cfg.FirstMSN = max(cfg.FirstMSN, s.Next.MSN+1)
 		cfg.FirstDiscontinuity = max(cfg.FirstDiscontinuity, s.Next.Number+1)
-		return first
+		return localDate
 	}
 	cfg.Target, cfg.Part, cfg.Segment = s.Target, s.Part, min(cfg.Segment, s.Target)
 	cfg.FirstMSN, cfg.Past = s.Next.MSN, s.Segments
@@ -146,14 +146,14 @@ func (s *playlistState) precede(cfg *hls.Config, least uint64, first time.Time) 
 		cfg.FirstMSN++
 		end = end.Add(gap.Duration)
 	}
-	if first.Before(end) { // end is by the clock of another machine
-		first = end
+	if localDate.Before(end) { // end is by the clock of another machine
+		localDate = end
 	}
-	return first
+	return localDate
 }
 
-// Stored returns the playlists of a stream that no node owns. They list only whole segments. The
-// argument is the playlist's state, as returned by SegmentStore.LoadState.
+// Stored returns the playlists of a stream that no node owns. They list only whole segments. state
+// is the result of SegmentStore.LoadState.
 func Stored(state []byte) (master, media *Playlist, err error) {
 	s, err := parseState(state)
 	if err != nil {

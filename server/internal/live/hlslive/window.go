@@ -52,11 +52,11 @@ type Window struct {
 // New returns a Window that makes the HLS of one stream. The caller must call Run.
 //
 // The Window reads the stream from source, and takes ownership of source. It keeps a reference to
-// owner, which reports whether this node owns the stream. owner is nil without a cluster. first is
+// owner, which reports whether this node owns the stream. owner is nil without a cluster. start has
 // the smallest epoch and the smallest sequence numbers that the Window may use.
 func New(shared *Shared, name string, log *slog.Logger, source Source, owner Owner,
-	first SequenceStart) *Window {
-	w := &Window{shared: shared, source: source, name: name, log: log, owner: owner, first: first}
+	start SequenceStart) *Window {
+	w := &Window{shared: shared, source: source, name: name, log: log, owner: owner, first: start}
 	w.saver.store, w.saver.stream = shared.Store, name
 	w.news.changed = make(chan struct{})
 	w.Touch()
@@ -162,15 +162,15 @@ func (w *Window) NextStart() SequenceStart {
 	return SequenceStart{w.cfg.Epoch + 1, msn + 1, w.window.Discontinuity() + 1}
 }
 
-// IdleIn returns the time until w is idle. A Window with a playlist is idle if no request arrives
-// for the length of the playlist, multiplied by lengths. A Window without a playlist is idle if no
-// request arrives for firstIdle.
-func (w *Window) IdleIn(lengths int) time.Duration {
+// IdleIn returns the time until w is idle. w becomes idle if no request arrives for n times the
+// length of the playlist. If there is no playlist yet, w becomes idle if no request arrives for
+// firstIdle.
+func (w *Window) IdleIn(n int) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	keep := firstIdle
 	if w.window != nil {
-		keep = time.Duration(lengths) * w.length()
+		keep = time.Duration(n) * w.length()
 	}
 	if w.news.waiting > 0 {
 		return keep
@@ -211,7 +211,7 @@ func (w *Window) Shorten(maxBytes int64) (freed int64) {
 	return before - w.window.Bytes()
 }
 
-// fill adds the fragments of the stream. It returns io.EOF at the end of the stream, and
+// fill adds the fragments of the stream to w. It returns io.EOF at the end of the stream, and
 // errTracksChanged if the stream's tracks change.
 func (w *Window) fill(ctx context.Context) error {
 	p := probe{cfg: w.shared.Config, source: w.source}
@@ -278,32 +278,32 @@ func (w *Window) open(ctx context.Context, p *probe, clock *mediaClock) error {
 	return nil
 }
 
-// resume returns an hls.Window that makes the media playlist, the configuration of the hls.Window,
-// and the date of the first fragment in the playlist. media is the file name of the playlist.
+// resume makes an hls.Window for the playlist with the file name media. It returns the hls.Window,
+// its configuration, and the date of the first fragment in the playlist.
 //
 // If the store has a state of the playlist, the hls.Window continues from the state. Otherwise it
 // begins with the configuration cfg.
 //
-// first is the time when the first fragment began, by the clock of this machine. The returned date
-// may be later than first, because the dates in a playlist must not go back.
-func (w *Window) resume(ctx context.Context, cfg hls.Config, media string, first time.Time) (
-	window *hls.Window, _ hls.Config, shown time.Time, err error,
+// localDate is when the first fragment began, by the clock of this machine. The returned date may
+// be later than localDate, because the dates in a playlist must not go back.
+func (w *Window) resume(ctx context.Context, cfg hls.Config, media string, localDate time.Time) (
+	window *hls.Window, _ hls.Config, date time.Time, err error,
 ) {
 	state, err := w.saver.load(ctx)
 	if err == nil && state != nil {
 		next := cfg
 		// If the stored playlist has other tracks, its players cannot continue with this playlist.
 		state.Ended = state.Ended || state.Media != "" && state.Media != media
-		shown = state.precede(&next, w.first.MSN, first)
+		date = state.precede(&next, w.first.MSN, localDate)
 		if window, err = hls.NewWindow(next); err == nil {
-			return window, next, shown, nil
+			return window, next, date, nil
 		}
 	}
 	if err != nil {
 		w.log.Warn("HLS does not continue the playlist that players may have", "reason", err)
 	}
 	window, err = hls.NewWindow(cfg)
-	return window, cfg, first, err
+	return window, cfg, localDate, err
 }
 
 // save stores the new complete segments and the state of the playlist in the SegmentStore. last
@@ -330,23 +330,23 @@ func (w *Window) add(clock *mediaClock, f Fragment, body *millrace.Chain) {
 	}
 }
 
-// put adds a fragment to the playlist. came is when the fragment arrived. put reports whether the
-// playlist has something new, so that waiting requests must check it again. w.mu is held.
+// put adds a fragment to the playlist, and takes ownership of body. arrival is the time when the
+// fragment arrived. put reports whether the playlist has changed. w.mu is held.
 func (w *Window) put(clock *mediaClock, f Fragment, body *millrace.Chain,
-	came time.Time) (news bool) {
+	arrival time.Time) (changed bool) {
 	switch {
 	case f.NewInit:
 		var init millrace.Chain
 		w.source.AppendInit(&init)
-		news = w.window.Init(&init)
+		changed = w.window.Init(&init)
 		w.movie, w.rates = *f.Movie, rates{}
 	case f.AfterLoss || clock.cut: // after a pause, players must skip the gap
-		news = w.window.Break()
+		changed = w.window.Break()
 	}
-	lasts, at := clock.add(f, f.NewInit || f.AfterLoss, w.cfg.Target+rounding, came)
-	w.rates.add(f, lasts, body.Len())
-	return w.window.Add(hls.Fragment{Duration: lasts, Key: f.Key, KeyNext: f.KeyNext, Time: at},
-		body) || news
+	duration, date := clock.add(f, f.NewInit || f.AfterLoss, w.cfg.Target+rounding, arrival)
+	w.rates.add(f, duration, body.Len())
+	return w.window.Add(hls.Fragment{Duration: duration, Key: f.Key, KeyNext: f.KeyNext,
+		Time: date}, body) || changed
 }
 
 // update calls f, which changes w, with w.mu held. It then wakes the waiting requests.

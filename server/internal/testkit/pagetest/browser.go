@@ -17,7 +17,8 @@ import (
 // limit is the maximum lifetime of a browser, in case a test hangs.
 const limit = 5 * time.Minute
 
-// A Console collects the messages of the page and of the browser on the browser's console.
+// A Console collects the messages on the browser's console. They come from the page or from the
+// browser itself.
 type Console struct {
 	mu    sync.Mutex
 	lines []string

@@ -15,7 +15,7 @@ import (
 )
 
 // playerPage is a page that plays streams with hls.js, each in a separate video element. It records
-// the latency of each player four times a second. The function begin deletes the records of a
+// the latency of each player four times a second. The function begin() deletes the records of a
 // player, so that they do not include the time before it plays steadily.
 const playerPage = `<!doctype html><script src="hls.js"></script><script>
 const players = {};
@@ -55,10 +55,10 @@ function report(name) {
 }
 </script><body>`
 
-// A Playback describes how a player on the test page has played its stream. Behind, Errors and
-// Waiting do not include the time before the last call of begin, a JavaScript function of the page.
+// A Playback describes how a player on the test page has played its stream. The JavaScript function
+// begin() of the page clears Behind, Errors and Waiting.
 type Playback struct {
-	Time, From float64 // playback positions in seconds: now and at begin
+	Time, From float64 // playback positions in seconds: now, and at the last call of begin()
 	Behind     []float64
 	Errors     []string // errors from which hls.js recovered
 	Fatal      []string
@@ -97,8 +97,8 @@ func spread(ms []float64) string {
 	return fmt.Sprintf("%.0f to %.0f ms, median %.0f ms,", s[0], s[len(s)-1], s[len(s)/2])
 }
 
-// A Players is a web page that plays streams with hls.js. It is on another origin than the server
-// under test.
+// Players is a web page that plays streams with hls.js. It does not have the same origin as the
+// server under test.
 type Players struct {
 	t   testing.TB
 	ctx context.Context
@@ -111,8 +111,8 @@ const reachTime = 30 * time.Second
 // NewPlayers opens a page that plays streams. It is closed at the end of the test.
 func NewPlayers(t testing.TB) *Players { return OpenPage(t, playerPage) }
 
-// OpenPage opens a page with the content html, which may load "hls.js". The page is on another
-// origin than the server under test. It is closed at the end of the test.
+// OpenPage opens a page with the content html, which may load "hls.js". The page does not have the
+// same origin as the server under test. It is closed at the end of the test.
 func OpenPage(t testing.TB, html string) *Players {
 	t.Helper()
 	script := HLSJS(t)
@@ -143,16 +143,16 @@ func (p *Players) Eval(expression string) string {
 	return text
 }
 
-// Play starts a player with this name. config is the configuration of hls.js: the properties of a
-// JavaScript object, without the braces.
+// Play starts a player with the given name. config is the configuration of hls.js: the properties
+// of a JavaScript object, without the braces.
 func (p *Players) Play(name, url, config string) {
 	p.t.Helper()
 	p.Eval(fmt.Sprintf("play(%q, %q, {%s})", name, url, config))
 }
 
-// Reaches waits until the player has played for more than the given seconds. The time is measured
-// from the last call of the page's function begin for this player. The test fails if this takes too
-// long, or if the player has a fatal error.
+// Reaches waits until the player with the given name has played for more than the given seconds
+// since the last call of begin(), a JavaScript function of the page. The test fails if this takes
+// too long, or if the player has a fatal error.
 func (p *Players) Reaches(name string, seconds float64) {
 	p.t.Helper()
 	deadline := time.Now().Add(reachTime + time.Duration(seconds)*time.Second)
@@ -168,7 +168,7 @@ func (p *Players) Reaches(name string, seconds float64) {
 	}
 }
 
-// Report returns a Playback, which describes how the player called name has played its stream.
+// Report describes how the player with the given name has played its stream.
 func (p *Players) Report(name string) *Playback {
 	p.t.Helper()
 	r := new(Playback)
