@@ -7,7 +7,7 @@ import (
 )
 
 // A partDeadline limits the time that each part of a frame may take. It sets a deadline only if the
-// Decoder must wait for bytes, because a deadline costs a reading of the clock and a timer.
+// Decoder must wait for bytes, because setting one reads the clock and starts a timer.
 type partDeadline struct {
 	conn   interface{ SetReadDeadline(time.Time) error } // nil if there are no limits
 	limits [parts]time.Duration                          // 0: no limit

@@ -19,7 +19,7 @@ import (
 	"github.com/millrace-io/millrace/bench/measure"
 )
 
-// Program measures the tables. Turns are short and many, so that most of them are not interrupted.
+// Program is the arena benchmark. Its turns are short, so that few of them are interrupted.
 var Program = &measure.Program{
 	Name: "arena", What: "frames assembled, handed over and released", Rounds: 15,
 	Turn:  10 * time.Millisecond,
@@ -39,10 +39,9 @@ const (
 	longer   = 8                // factor for the length of turns in which frames are kept
 )
 
-// A shape is the size of a contender's memory, if that is fixed, and the number of frames that it
-// holds, and the order in which it releases them.
+// A shape sets the memory of a contender, and the frames that it holds.
 type shape struct {
-	capacity int // in bytes
+	capacity int // memory of a Pool, in bytes
 	slots    int // number of slots of a Pool
 	live     int // number of frames held at a time
 	order    order
@@ -58,11 +57,9 @@ const (
 	maxOrders       = 4096 // releases after which the random order repeats
 )
 
-// original is the shape of buffer_sv2's own benchmark. ample is so large that no contender runs out
-// of memory or slots.
 var (
-	original = shape{capacity: 5 << 16, slots: 8}
-	ample    = shape{capacity: 8 << 20, slots: 512}
+	original = shape{capacity: 5 << 16, slots: 8}   // from buffer_sv2's own benchmark
+	ample    = shape{capacity: 8 << 20, slots: 512} // enough for all frames
 )
 
 // random is a SplitMix64 generator: Steele, Lea and Flood, "Fast Splittable Pseudorandom Number
@@ -98,8 +95,8 @@ func init() {
 	}
 }
 
-// message returns the length and the source of message i. If the message is written in pieces, byte
-// k of piece j is src[j+k]. If it is written at once, byte k is src[k].
+// message returns the length and the source of message i. A message that is written at once is
+// src[:n]. In a message that is written in pieces, piece k is src[k:k+piece].
 func message(i int) (n int, src []byte) {
 	i = i / 2 % len(lengths)
 	return lengths[i], data[i:]
@@ -163,7 +160,8 @@ func run(ctx context.Context, p *measure.Params) (err error) {
 	return nil
 }
 
-// compare measures one kind of work with all contenders, and with the crate if it is not nil.
+// compare measures all contenders at one kind of work, and adds a table. crate is nil if the Rust
+// program is missing.
 func compare(ctx context.Context, p *measure.Params, kind, title string, crate *crate,
 	turn time.Duration) error {
 	p.Logf("arena: %s", kind)
@@ -212,8 +210,8 @@ func percent(c measure.Cost) string {
 	return fmt.Sprintf("%.3g%%", 100*s.Median())
 }
 
-// slots measures only the cost of taking and releasing frames. In the last rows a Pool has as many
-// slots as frames are held.
+// slots measures only the cost of taking and releasing frames, and adds a table. In its last rows,
+// the held frames fill all slots of the Pool. crate is nil if the Rust program is missing.
 func slots(ctx context.Context, p *measure.Params, title string, crate *crate) error {
 	var shapes []shape
 	for _, held := range [][2]int{{1, 8}, {4, 8}, {8, 64}, {32, 64}, {8, 8}, {64, 64}} {

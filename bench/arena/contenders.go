@@ -21,8 +21,8 @@ var contenders = []contender{
 	newContender("sync.Pool", openPooled),
 }
 
-// A buffer has the operations of a contender that assembles frames. F is the contender's type of a
-// frame.
+// A buffer has the functions with which a contender assembles frames. F is the contender's type for
+// a frame.
 type buffer[F any] struct {
 	ten     func(i int) // writes message i, ten bytes at a time
 	whole   func(i int) // writes message i at once
@@ -32,9 +32,10 @@ type buffer[F any] struct {
 	outside func() uint64 // number of frames outside of its fixed memory; nil without such memory
 }
 
-// A contender is a way to assemble frames. It can do each kind of work.
+// A contender is a way to assemble frames.
 type contender struct {
-	name    string
+	name string
+	// open creates a buffer for a kind of work: "ten", "whole" or "handoff". do does n operations.
 	open    func(s shape, kind string) (do func(n int), outside func() uint64)
 	deliver func(s shape, n int, show func(i int, frame []byte))
 }
@@ -46,9 +47,9 @@ func newContender[F any](name string, open func(shape) buffer[F]) contender {
 			b := open(s)
 			switch kind {
 			case "ten":
-				return func(n int) { b.each(n, b.ten) }, b.outside
+				return func(n int) { b.assemble(n, b.ten) }, b.outside
 			case "whole":
-				return func(n int) { b.each(n, b.whole) }, b.outside
+				return func(n int) { b.assemble(n, b.whole) }, b.outside
 			case "handoff":
 				return b.handOff, b.outside
 			}
@@ -58,8 +59,8 @@ func newContender[F any](name string, open func(shape) buffer[F]) contender {
 	}
 }
 
-// each writes, takes and releases n frames.
-func (b buffer[F]) each(n int, write func(int)) {
+// assemble writes, takes and releases n frames, one after the other.
+func (b buffer[F]) assemble(n int, write func(int)) {
 	var frame F // one variable for all frames, because its address escapes
 	for i := range n {
 		write(i)
@@ -68,7 +69,7 @@ func (b buffer[F]) each(n int, write func(int)) {
 	}
 }
 
-// handOff passes each of n frames to a goroutine that keeps it for the time hold.
+// handOff passes each of n frames to its own goroutine, which releases the frame after a delay.
 func (b buffer[F]) handOff(n int) {
 	free := make(chan struct{}, holders)
 	var out sync.WaitGroup
@@ -91,14 +92,14 @@ func (b buffer[F]) handOff(n int) {
 // away.
 var looked atomic.Uint64
 
-// deliver writes n messages, every other one at once and the rest in pieces, while live frames are
-// held. It calls show with each frame just before the frame is released.
-func (b buffer[F]) deliver(live, n int, show func(i int, frame []byte)) {
-	held := make([]F, live)
-	for i := range n + live {
-		at := i % live
-		if i >= live {
-			show(i-live, b.bytes(&held[at]))
+// deliver writes n messages, alternately in pieces and at once. It holds up to window frames, and
+// calls show with each frame just before it releases the frame.
+func (b buffer[F]) deliver(window, n int, show func(i int, frame []byte)) {
+	held := make([]F, window)
+	for i := range n + window {
+		at := i % window
+		if i >= window {
+			show(i-window, b.bytes(&held[at]))
 			b.release(&held[at])
 		}
 		if i >= n {
@@ -113,7 +114,7 @@ func (b buffer[F]) deliver(live, n int, show func(i int, frame []byte)) {
 	}
 }
 
-// frame returns the bytes of message i as deliver writes it.
+// frame returns the frame that buffer.deliver makes from message i.
 func frame(i int) (p []byte) {
 	n, src := message(i)
 	if i%2 == 1 {
@@ -125,7 +126,7 @@ func frame(i int) (p []byte) {
 	return p
 }
 
-// check returns an error unless each frame has the written bytes until it is released.
+// check returns an error if a frame does not keep the written bytes until its release.
 func (c contender) check() (err error) {
 	const frames = 100
 	for _, s := range []shape{original, ample} {
@@ -144,14 +145,15 @@ func (c contender) check() (err error) {
 	return err
 }
 
-// Before the clock starts, a turn does an eighth of its operations, but within these limits.
+// Limits of the warm-up, in operations. Before the clock starts, a turn does an eighth of its
+// operations.
 const (
 	minWarmUp = 64
 	maxWarmUp = 1024
 )
 
-// turns returns a measure.Contender that does one kind of work. Each turn uses a new buffer, so
-// that the memory of the buffer does not make the collector run less often for other contenders.
+// turns returns a measure.Contender that does one kind of work. Each turn uses a new buffer.
+// Otherwise, the memory of the buffer would make the collector run less often for other contenders.
 func (c contender) turns(name, kind string, s shape) measure.Contender {
 	return inTurns(name, func() (func(int), func() uint64) { return c.open(s, kind) })
 }
@@ -257,7 +259,7 @@ func openPooled(shape) buffer[*[]byte] {
 	}
 }
 
-// poolSlots holds frames of an arena.Pool, and measures taking and releasing one more.
+// poolSlots measures taking and releasing frames of an arena.Pool while other frames are held.
 func poolSlots(s shape) measure.Contender {
 	return inTurns(poolName, func() (func(int), func() uint64) {
 		p := newPool(s)

@@ -16,12 +16,12 @@ import (
 // where bench is run.
 const crateDir = "buffersv2"
 
-// errNoCrate is the error if the Rust program cannot be built, because cargo is missing or too old,
-// or because a download fails.
+// errNoCrate is the error if the Rust program cannot be built: cargo is missing or too old, or a
+// download fails.
 var errNoCrate = fmt.Errorf("cargo %w (https://rustup.rs)", measure.ErrMissing)
 
-// A crate is the Rust program that does the same work. It is a child process that gets a request
-// for each turn, so that its start is not measured. Only one goroutine may use it.
+// A crate is the Rust program of this benchmark, as a child process. It gets a request for each
+// turn, so that no turn includes the start of the program. Only one goroutine may use a crate.
 type crate struct {
 	*measure.Child
 	version string // version of the Rust compiler
@@ -62,19 +62,20 @@ func (c *crate) ask(line string, values ...any) error {
 	return nil
 }
 
-// sum makes the program do n operations of a case. It returns the 64-bit FNV-1a hash of the bytes
-// of all frames in order.
-func (c *crate) sum(name string, n int) (sum uint64, err error) {
-	err = c.ask(fmt.Sprint("sum ", name, " ", n), &sum)
+// sum makes the program assemble n frames. It returns the 64-bit FNV-1a hash of all their bytes in
+// order. For caseName, see turns.
+func (c *crate) sum(caseName string, n int) (sum uint64, err error) {
+	err = c.ask(fmt.Sprint("sum ", caseName, " ", n), &sum)
 	return sum, err
 }
 
-// turns returns a measure.Contender that makes the program do the case what. A case names the kind
-// of work and the contender. For slots, it also names the number of held frames and the order.
-func (c *crate) turns(name, what string) measure.Contender {
+// turns returns a measure.Contender that runs in the Rust program. caseName is a kind of work and
+// an implementation, such as "ten/pool". For slots, it also has the number and the order of the
+// held frames, such as "slots/pool/8/oldest".
+func (c *crate) turns(name, caseName string) measure.Contender {
 	return measure.Contender{Name: name, Turn: func(n int) (measure.Turn, error) {
 		var nanos, cpu, heap float64 // per operation
-		err := c.ask(fmt.Sprint("run ", what, " ", n), &nanos, &cpu, &heap)
+		err := c.ask(fmt.Sprint("run ", caseName, " ", n), &nanos, &cpu, &heap)
 		all := func(each float64) time.Duration { return time.Duration(each * float64(n)) }
 		return measure.Turn{Ops: n, Time: all(nanos), CPU: all(cpu),
 			More: map[string]float64{"outside": heap}}, err

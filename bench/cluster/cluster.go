@@ -19,8 +19,8 @@ import (
 	"github.com/millrace-io/millrace/bench/measure"
 )
 
-// Program measures a table for each part, and for the parts cost and capacity a table for each
-// case.
+// Program is the cluster benchmark. Each part has one table, except cost and capacity. They have
+// one for each case.
 var Program = &measure.Program{
 	Name: "cluster", What: "nodes that share streams: costs, failures, and a model of many viewers",
 	Rounds: 3,
@@ -70,7 +70,7 @@ func run(ctx context.Context, p *measure.Params) error {
 	}{
 		{"cost", b.cost}, {"copies", b.copies}, {"latency", b.latency}, {"capacity", b.capacity},
 		{"takeover", b.takeover},
-		{"outage", b.outage}, {"redis", b.redis}, {"model", b.model},
+		{"outage", b.outage}, {"redis", b.redisCosts}, {"model", b.model},
 	} {
 		if !p.Wants(part.name) {
 			continue

@@ -47,16 +47,16 @@ func near(a, b float64) bool { return math.Abs(a-b) <= 1e-6*math.Abs(b) }
 // The cost of a stream and of a byte is learned from the load of an edge with two different loads.
 func TestCostsAreLearnt(t *testing.T) {
 	want := costs{stream: 0.7, sent: 0.5}
-	under := func(streams, gb float64) measured {
-		return measured{streams, gb, streams*want.stream/1000 + gb*want.sent}
+	under := func(streams, gb float64) edgeLoad {
+		return edgeLoad{streams, gb, streams*want.stream/1000 + gb*want.sent}
 	}
 	var c costs
-	c.learn([]measured{under(1, 0.05), under(50, 0.06)})
+	c.learn([]edgeLoad{under(1, 0.05), under(50, 0.06)})
 	if !near(c.stream, want.stream) || !near(c.sent, want.sent) {
 		t.Errorf("%+v, want %+v", c, want)
 	}
 	before := c
-	for _, useless := range [][]measured{{under(1, 0.05)}, {under(1, 1), under(2, 2)},
+	for _, useless := range [][]edgeLoad{{under(1, 0.05)}, {under(1, 1), under(2, 2)},
 		{{1, 0.05, 1}, {50, 0.05, 0.1}}} {
 		if c.learn(useless); c != before {
 			t.Errorf("%v changed what was learnt to %+v", useless, c)
@@ -67,22 +67,23 @@ func TestCostsAreLearnt(t *testing.T) {
 func TestModel(t *testing.T) {
 	m := defaults(t, "-viewers", "1000", "-streams", "10", "-mbit", "1", "-extra", "1")
 	m.costs = costs{stream: 1, sent: 0.8, renew: 10, heard: 2, lookup: 5}
-	if p := m.with(1); p.pulls != 0 || p.between != 0 || !near(p.in, 0.01) || !near(p.out, 1) ||
+	if p := m.planFor(1); p.pulls != 0 || p.between != 0 || !near(p.in, 0.01) || !near(p.out, 1) ||
 		!near(p.cpu, 10*0.001+0.125*0.8) || !near(p.renewals, 6) || !near(p.heard, 0.6) ||
 		p.lookups != 0 {
 		t.Errorf("one node: %+v", p)
 	}
 	// With so many viewers, each node has some.
-	if p := m.with(2); !near(p.pulls, 10) || !near(p.between, 0.01) || !near(p.out, (1+0.01)/2) ||
-		!near(p.ofOneOwner, 0.001) || !near(p.heard, 2.4) || !near(p.lookups, 2) {
+	if p := m.planFor(2); !near(p.pulls, 10) || !near(p.between, 0.01) ||
+		!near(p.out, (1+0.01)/2) || !near(p.ofOneOwner, 0.001) || !near(p.heard, 2.4) ||
+		!near(p.lookups, 2) {
 		t.Errorf("two nodes: %+v", p)
 	}
 	m.spread = 1 // one node, which happens to be the owner
-	if p := m.with(4); !near(p.pulls, 10*3./4) {
+	if p := m.planFor(4); !near(p.pulls, 10*3./4) {
 		t.Errorf("all viewers of a stream at one of four nodes: %+v", p)
 	}
 	m.spread, m.viewers = 0, 10 // one viewer per stream
-	if p := m.with(4); !near(p.pulls, 10*3./4) {
+	if p := m.planFor(4); !near(p.pulls, 10*3./4) {
 		t.Errorf("one viewer at one of four nodes: %+v", p)
 	}
 }
@@ -97,7 +98,7 @@ func TestPlans(t *testing.T) {
 		if p.out > m.use*nic || p.cpu > m.use*m.cores {
 			t.Errorf("%v Gbit/s: %+v is too much for a node", nic, p)
 		}
-		if less := m.with(p.nodes - 1); less.out <= m.use*nic && less.in <= m.use*nic &&
+		if less := m.planFor(p.nodes - 1); less.out <= m.use*nic && less.in <= m.use*nic &&
 			less.cpu <= m.use*m.cores {
 			t.Errorf("%v Gbit/s: %d nodes would do as well as %d", nic, less.nodes, p.nodes)
 		}

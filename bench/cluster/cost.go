@@ -10,15 +10,14 @@ import (
 	"github.com/millrace-io/millrace/bench/measure"
 )
 
-// A placing says at which nodes the publishers and the viewers of a load are connected. The
-// publishers are at node 0.
-type placing struct {
+// A placement says which node the viewers of a load connect to. The publishers connect to node 0.
+type placement struct {
 	name    string
 	nodes   int // number of nodes of the cluster; 0: a single server
 	viewers int // index of the viewers' node; -1: no viewers
 }
 
-var placings = []placing{
+var placements = []placement{
 	{"a server alone", 0, 0},
 	{"the node of the publishers", 2, 0},
 	{"another node", 2, 1},
@@ -32,11 +31,11 @@ const (
 	atRedis
 )
 
-// take starts new servers for each placing and applies the load of case c to all of them at the
-// same time, so that they have the same conditions. The results are in the order of placings.
-func (b *bench) take(ctx context.Context, c testCase) ([]*result, error) {
+// costRound starts new servers for each placement, and applies the load of case c to all of them at
+// the same time. The results are in the order of placements.
+func (b *bench) costRound(ctx context.Context, c testCase) ([]*result, error) {
 	var loads []func() (*result, error)
-	for _, p := range placings {
+	for _, p := range placements {
 		start := func() (*site, error) {
 			if p.nodes == 0 {
 				return b.alone(ctx)
@@ -76,14 +75,15 @@ func together(loads []func() (*result, error)) ([]*result, error) {
 	return results, errors.Join(errs...)
 }
 
-// rounds calls take once in each round. It returns the results of each load in all rounds.
+// rounds calls f, which applies several loads, once in each round. It returns a slice for each
+// load, with one result for each round.
 func (b *bench) rounds(ctx context.Context, c testCase,
-	take func(context.Context, testCase) ([]*result, error)) (
+	f func(context.Context, testCase) ([]*result, error)) (
 	[][]*result, error,
 ) {
 	var all [][]*result
 	for round := range b.Rounds {
-		results, err := take(ctx, c)
+		results, err := f(ctx, c)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", c, err)
 		}
@@ -100,29 +100,29 @@ func (b *bench) rounds(ctx context.Context, c testCase,
 	return all, nil
 }
 
-// cost compares viewers of one server with viewers of a cluster.
+// cost compares the CPU time of a single server and of a cluster under the same load.
 func (b *bench) cost(ctx context.Context) error {
 	cases, err := parseCases(options.cases)
 	if err != nil {
 		return err
 	}
-	var edges []measured
+	var edges []edgeLoad
 	for _, c := range cases {
-		results, err := b.rounds(ctx, c, b.take)
+		results, err := b.rounds(ctx, c, b.costRound)
 		if err != nil {
 			return err
 		}
 		if err := b.Add(costTable(c, results)); err != nil {
 			return err
 		}
-		edges = append(edges, newMeasured(c, results[2]))
+		edges = append(edges, newEdgeLoad(c, results[2]))
 	}
 	b.costs.learn(edges)
 	return nil
 }
 
-// each returns the CPU time that a probe has measured, in ms per stream and second.
-func each(c testCase, results []*result, probe int) measure.Series {
+// cpuPerStream returns the CPU time that a probe has measured for each stream, in ms per second.
+func cpuPerStream(c testCase, results []*result, probe int) measure.Series {
 	return series(results,
 		func(r *result) float64 {
 			return r.grown[probe] * 1000 / r.seconds / float64(c.streams)
@@ -146,9 +146,10 @@ func costTable(c testCase, results [][]*result) *measure.Table {
 	cpu := func(i, probe int) measure.Series {
 		return series(results[i], func(r *result) float64 { return r.perGB(probe) })
 	}
-	for i, p := range placings {
+	for i, p := range placements {
 		if p.viewers < 0 {
-			t.Row(p.name, "-", "-", "-", "-", each(c, results[i], atOwner), "-", "-", "-", "-")
+			t.Row(p.name, "-", "-", "-", "-", cpuPerStream(c, results[i], atOwner), "-", "-", "-",
+				"-")
 			continue
 		}
 		server, owner := cpu(i, p.viewers), any("-")
@@ -156,7 +157,7 @@ func costTable(c testCase, results [][]*result) *measure.Table {
 			owner = cpu(i, atOwner)
 		}
 		t.Row(p.name, server, server.Over(cpu(0, 0)), owner, cpu(i, atRedis),
-			each(c, results[i], atOwner),
+			cpuPerStream(c, results[i], atOwner),
 			series(results[i], func(r *result) float64 {
 				return milliseconds(r.Viewers.Latency.P50)
 			}),
@@ -168,10 +169,11 @@ func costTable(c testCase, results [][]*result) *measure.Table {
 	return t
 }
 
-// mostNodes is the largest number of nodes that the part capacity compares.
+// mostNodes is the number of nodes in the largest cluster of the capacity tables.
 const mostNodes = 3
 
-// capacity compares clusters of one to mostNodes nodes under the same load, at the same time.
+// capacity compares clusters of different sizes, up to mostNodes nodes. All clusters get the same
+// load at the same time.
 func (b *bench) capacity(ctx context.Context) error {
 	cases, err := parseCases(options.capacity)
 	if err != nil {
@@ -274,7 +276,8 @@ func (b *bench) copies(ctx context.Context) error {
 	return b.Add(t)
 }
 
-// count puts viewers on edges, and counts the bytes that the owner sends to the edges.
+// count counts the bytes that the owner of a stream sends to edges. Each edge has the given number
+// of viewers.
 func (b *bench) count(ctx context.Context, edges, viewers int) (*result, error) {
 	s, err := b.nodes(ctx, 1+edges, true)
 	if err != nil {

@@ -19,8 +19,8 @@ type counter struct {
 	running sync.WaitGroup
 }
 
-// countBytes starts a counter for the server at the address to. It listens on a free port.
-func countBytes(to string) (*counter, error) {
+// countBytes starts a counter for the server at target. The counter listens on a free port.
+func countBytes(target string) (*counter, error) {
 	addr, err := measure.FreeAddr()
 	if err != nil {
 		return nil, err
@@ -36,7 +36,7 @@ func countBytes(to string) (*counter, error) {
 			if err != nil {
 				return
 			}
-			c.running.Go(func() { c.pass(from, to) })
+			c.running.Go(func() { c.pass(from, target) })
 		}
 	})
 	return c, nil
@@ -44,9 +44,9 @@ func countBytes(to string) (*counter, error) {
 
 func (c *counter) addr() string { return c.l.Addr().String() }
 
-func (c *counter) pass(from net.Conn, to string) {
+func (c *counter) pass(from net.Conn, target string) {
 	defer from.Close()
-	server, err := net.Dial("tcp", to)
+	server, err := net.Dial("tcp", target)
 	if err != nil {
 		return
 	}

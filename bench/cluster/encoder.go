@@ -17,12 +17,12 @@ const keyInterval = 2 * time.Second
 // keyframe.
 type encoder struct {
 	began time.Time          // time of the first attempt to connect
-	live  chan struct{}      // closed at the time admitted, when the server accepts the encoder
+	live  chan struct{}      // closed when the server has accepted the encoder
 	cut   context.CancelFunc // breaks the connection
 	hang  chan struct{}      // once closed, the encoder sends nothing more
 	done  chan error         // receives one value, the reason for the end
 
-	admitted time.Time
+	admitted time.Time // when the server accepted the encoder; set before live is closed
 }
 
 // encode starts an encoder, which tries to connect until the server accepts it.
@@ -34,8 +34,8 @@ func encode(ctx context.Context, to *node, stream string) *encoder {
 	return e
 }
 
-// tryAgain is the time that an encoder waits after a refusal.
-const tryAgain = 100 * time.Millisecond
+// retryDelay is how long an encoder waits after a refusal.
+const retryDelay = 100 * time.Millisecond
 
 func (e *encoder) run(ctx context.Context, to *node, stream string) error {
 	p, err := to.whole().Publish(ctx, stream)
@@ -43,7 +43,7 @@ func (e *encoder) run(ctx context.Context, to *node, stream string) error {
 		select {
 		case <-ctx.Done():
 			return err
-		case <-time.After(tryAgain):
+		case <-time.After(retryDelay):
 			p, err = to.whole().Publish(ctx, stream)
 		}
 	}
@@ -91,8 +91,8 @@ type watcher struct {
 	stop   context.CancelFunc
 }
 
-// maxFrames is the number of frames, some minutes of a stream, that a watcher buffers until next is
-// called.
+// maxFrames is the number of frames that a watcher can buffer. It is enough for some minutes of a
+// stream.
 const maxFrames = 1 << 15
 
 func watch(ctx context.Context, from *node, stream string) *watcher {
@@ -150,31 +150,31 @@ func (w *watcher) pictureSince(t time.Time) (frame, error) {
 	}
 }
 
-// close stops watching and waits for the end.
+// close stops watching, and waits until the watcher's goroutine has ended.
 func (w *watcher) close() {
 	w.stop()
 	for range w.frames {
 	}
 }
 
-// checked is the number of frames that a viewer must receive before a load begins, in sequence and
-// with the published bytes.
-const checked = 40
+// checkedFrames is the number of frames that a viewer must receive before a load begins. They must
+// arrive in order and with the published bytes.
+const checkedFrames = 40
 
 // trialTime limits the time of a check or a trial.
 const trialTime = time.Minute
 
-// checkDelivery returns an error unless a stream that is published at one node arrives at a viewer
-// of another node.
-func checkDelivery(ctx context.Context, publishedAt, watchedAt *node) error {
+// checkDelivery publishes a stream at the node origin, and returns an error if a viewer at the node
+// edge does not receive it. Both may be the same node.
+func checkDelivery(ctx context.Context, origin, edge *node) error {
 	ctx, cancel := context.WithTimeout(ctx, trialTime)
 	defer cancel()
-	e := encode(ctx, publishedAt, "check")
+	e := encode(ctx, origin, "check")
 	defer e.stop()
-	w := watch(ctx, watchedAt, "check")
+	w := watch(ctx, edge, "check")
 	defer w.close()
 	var last uint64
-	for range checked {
+	for range checkedFrames {
 		f, err := w.next()
 		if err != nil {
 			return err

@@ -9,8 +9,8 @@ import (
 	"github.com/millrace-io/millrace/bench/measure"
 )
 
-// ages are quantiles of times in ms, such as the age of frames, with one value for each start of
-// the nodes.
+// ages holds one row of the latency table: quantiles of frame ages, in ms. Each Series has one
+// value for each trial.
 type ages struct {
 	name          string
 	p50, p99, max measure.Series
@@ -28,16 +28,16 @@ func (b *bench) latency(ctx context.Context) error {
 	rows := []*ages{{name: "the owner"}, {name: "an edge"},
 		{name: "an edge, minus the same frame at the owner"}}
 	for range options.trials {
-		if err := b.ages(ctx, rows); err != nil {
+		if err := b.latencyTrial(ctx, rows); err != nil {
 			return err
 		}
 	}
 	return b.Add(latencyTable(rows))
 }
 
-// ages starts two nodes and adds a value to each row: the age of frames at a viewer of the owner,
-// the age at a viewer of the edge, and the difference.
-func (b *bench) ages(ctx context.Context, rows []*ages) error {
+// latencyTrial starts two nodes and adds the results of one trial to the three rows. The rows have
+// the age of frames at a viewer of the owner, the age at a viewer of the edge, and the difference.
+func (b *bench) latencyTrial(ctx context.Context, rows []*ages) error {
 	s, err := b.nodes(ctx, 2, false)
 	if err != nil {
 		return err

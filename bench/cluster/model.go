@@ -19,14 +19,15 @@ type costs struct {
 	claim, renew, lookup, heard float64
 }
 
-// A measured is the load and the CPU time of an edge in a case. gb and cpu are the medians of 10⁹
-// bytes sent per second, and of CPU seconds per second.
-type measured struct {
-	streams, gb, cpu float64
+// An edgeLoad is the load and the CPU time of an edge. gb and cpu are medians of all rounds.
+type edgeLoad struct {
+	streams float64
+	gb      float64 // 10⁹ bytes sent per second
+	cpu     float64 // CPU seconds per second
 }
 
-func newMeasured(c testCase, edge []*result) measured {
-	return measured{
+func newEdgeLoad(c testCase, edge []*result) edgeLoad {
+	return edgeLoad{
 		streams: float64(c.streams),
 		gb: series(edge,
 			func(r *result) float64 { return r.bytes / 1e9 / r.seconds }).Median(),
@@ -36,10 +37,10 @@ func newMeasured(c testCase, edge []*result) measured {
 }
 
 // learn computes c.stream and c.sent. It solves cpu = streams*stream + gb*sent for the first and
-// the last case. If the two cases do not determine both costs, for example because they have the
-// same shape, learn leaves c unchanged.
-func (c *costs) learn(m []measured) {
-	a, b := m[0], m[len(m)-1]
+// the last load. If there is no unique positive solution, learn leaves c unchanged. There is none,
+// for example, if both loads have the same number of viewers per stream.
+func (c *costs) learn(loads []edgeLoad) {
+	a, b := loads[0], loads[len(loads)-1]
 	det := a.streams*b.gb - b.streams*a.gb
 	stream, sent := (a.cpu*b.gb-b.cpu*a.gb)/det, (a.streams*b.cpu-b.streams*a.cpu)/det
 	if stream > 0 && sent > 0 && !math.IsInf(stream, 0) && !math.IsInf(sent, 0) {
@@ -47,7 +48,7 @@ func (c *costs) learn(m []measured) {
 	}
 }
 
-// A model is a computed cluster, with the parameters that flags set.
+// A model computes the size and the cost of a cluster. Flags set its fields.
 type model struct {
 	viewers, streams, spread int
 	mbit, cores, use, extra  float64
@@ -98,9 +99,9 @@ type plan struct {
 // renewals is the number of times that a lease is renewed during its duration.
 const renewals = 3
 
-// with returns the plan for the given number of nodes. The model assumes that viewers are spread
-// over the nodes at random.
-func (m *model) with(nodes int) plan {
+// planFor returns the plan for the given number of nodes. It assumes that viewers are spread over
+// the nodes at random.
+func (m *model) planFor(nodes int) plan {
 	n, streams, viewers, gbit := float64(nodes), float64(m.streams), float64(m.viewers), m.mbit/1000
 	p := plan{nodes: nodes}
 	within := n
@@ -133,7 +134,7 @@ const mostModelled = 4096
 // is the network speed of a node in Gbit/s.
 func (m *model) plan(nic float64) (p plan, limit string, err error) {
 	for n := 1; n <= mostModelled; n++ {
-		p = m.with(n)
+		p = m.planFor(n)
 		shares := []struct {
 			what  string
 			share float64
@@ -152,10 +153,10 @@ func (m *model) plan(nic float64) (p plan, limit string, err error) {
 		mostModelled, m.viewers, nic)
 }
 
-// nodesOfRedis returns how many nodes' heartbeats one processor of Redis can deliver, in addition
-// to the renewals of leases.
+// nodesOfRedis returns the largest number of nodes that one processor of Redis can serve. The
+// renewals of leases and the heartbeats of the nodes may use m.use of the processor.
 func (m *model) nodesOfRedis() float64 {
-	renew := m.with(1).renewals * m.costs.renew / 1e6
+	renew := m.planFor(1).renewals * m.costs.renew / 1e6
 	return math.Sqrt(max(0, m.use-renew) * 1e6 / m.costs.heard * benchLease.Seconds() / renewals)
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/millrace-io/millrace/internal/load"
 )
 
-// outageCase is the load of an outage: each node has publishers, and viewers of all streams.
+// outageCase is the load during an outage. Each node has publishers, and viewers of all streams.
 var outageCase = testCase{streams: 6, viewers: 9}
 
 // outageBitRate is the bit rate of each stream, in bits per second. It is low, because frames are
@@ -31,7 +31,7 @@ func (b *bench) outage(ctx context.Context) error {
 	t.Note = "Each stream is published at one node and watched at all three. Frames are those of all viewers, by " +
 		"their numbers. The last column is from the moment when Redis answers again."
 	for _, o := range outages {
-		r, known, err := b.without(ctx, o)
+		r, recovery, err := b.runOutage(ctx, o)
 		if err != nil {
 			return fmt.Errorf("%s: %w", o.name, err)
 		}
@@ -42,7 +42,7 @@ func (b *bench) outage(ctx context.Context) error {
 			ended += n
 		}
 		t.Row(o.name, fmt.Sprint(r.Viewers.Tags), int(r.Viewers.Lost), int(r.Viewers.Repeated),
-			ended, milliseconds(r.Viewers.Gap.Max), milliseconds(known))
+			ended, milliseconds(r.Viewers.Gap.Max), milliseconds(recovery))
 	}
 	return b.Add(t)
 }
@@ -67,9 +67,9 @@ var outages = []outage{
 		func(ctx context.Context, s *site) error { return s.startRedis(ctx) }},
 }
 
-// without runs the load while an outage begins and ends. known is the time from the return of Redis
+// runOutage applies the load during an outage. recovery is the time from the end of the outage
 // until Redis knew the owners of all streams.
-func (b *bench) without(ctx context.Context, o outage) (r load.Report, known time.Duration,
+func (b *bench) runOutage(ctx context.Context, o outage) (r load.Report, recovery time.Duration,
 	err error) {
 	s, err := b.nodes(ctx, 3, false)
 	if err != nil {
@@ -93,7 +93,7 @@ func (b *bench) without(ctx context.Context, o outage) (r load.Report, known tim
 			return
 		}
 		var err error
-		if known, err = s.suffer(ctx, o); err == nil {
+		if recovery, err = s.suffer(ctx, o); err == nil {
 			err = errPassed
 		}
 		cancel(err)
@@ -112,16 +112,16 @@ func (b *bench) without(ctx context.Context, o outage) (r load.Report, known tim
 	}
 	cancel(nil)
 	<-done
-	return r, known, err
+	return r, recovery, err
 }
 
-// errPassed ends the load of an outage.
+// errPassed is the cause with which the load is canceled after an outage. It is not a failure.
 var errPassed = errors.New("the outage has passed")
 
-// suffer makes Redis unavailable for the time options.outage. It returns the time from the return
-// of Redis until Redis knew the owners of all streams.
-func (s *site) suffer(ctx context.Context, o outage) (time.Duration, error) {
-	d, err := s.directory(ctx)
+// suffer makes Redis unavailable for the duration that the flag -outage sets. recovery is the time
+// from the end of the outage until Redis knew the owners of all streams.
+func (s *site) suffer(ctx context.Context, o outage) (recovery time.Duration, err error) {
+	d, err := s.startDirectory(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -141,11 +141,11 @@ func (s *site) suffer(ctx context.Context, o outage) (time.Duration, error) {
 			return 0, err
 		}
 	}
-	known := time.Since(began)
-	return known, pause(ctx, options.outage/6) // wait for late effects of the outage
+	recovery = time.Since(began)
+	return recovery, pause(ctx, options.outage/6) // wait for late effects of the outage
 }
 
-// pause waits for the time d. If ctx ends before, it returns the cause.
+// pause waits for d. If ctx ends first, pause returns context.Cause(ctx).
 func pause(ctx context.Context, d time.Duration) error {
 	select {
 	case <-time.After(d):

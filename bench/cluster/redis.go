@@ -23,8 +23,9 @@ type directory struct {
 	answer *bufio.Scanner
 }
 
-// directory starts a directory for the Redis of s. The caller must call close.
-func (s *site) directory(ctx context.Context) (*directory, error) {
+// startDirectory starts a directory that uses the same Redis as the nodes of s. The caller must
+// call close.
+func (s *site) startDirectory(ctx context.Context) (*directory, error) {
 	bin, err := measure.Build(ctx, s.b.dir, "server/internal/bench/directory")
 	if err != nil {
 		return nil, err
@@ -81,14 +82,14 @@ var directoryTasks = []directoryTask{
 		func(c *costs) *float64 { return &c.heard }},
 }
 
-// redis measures the CPU time of Redis itself for the requests of nodes.
-func (b *bench) redis(ctx context.Context) error {
+// redisCosts measures the CPU time that Redis needs for each kind of request from nodes.
+func (b *bench) redisCosts(ctx context.Context) error {
 	s := &site{b: b}
 	defer s.close()
 	if err := s.startRedis(ctx); err != nil {
 		return err
 	}
-	d, err := s.directory(ctx)
+	d, err := s.startDirectory(ctx)
 	if err != nil {
 		return err
 	}

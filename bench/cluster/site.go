@@ -37,7 +37,7 @@ func (n *node) url() string { return "http://" + n.addr }
 // whole returns the protocol for clients that need whole payloads.
 func (n *node) whole() load.Protocol { return httpflv.Server{URL: n.url()} }
 
-// flv returns the protocol for the clients of a load.
+// flv returns the protocol for load.Run, whose clients keep only the start of each payload.
 func (n *node) flv() load.Protocol { return load.HTTPFLV(load.Config{URL: n.url()}) }
 
 // alone starts a single server, which is in no cluster. The caller must call close.
@@ -140,32 +140,30 @@ func (s *site) close() {
 	}
 }
 
-// A spread distributes the publishers of streams over the nodes in, and the viewers of each stream
-// over the nodes out. It implements load.Protocol.
+// A spread is a load.Protocol that distributes publishers and viewers over the nodes of a cluster.
 type spread struct {
-	in, out []load.Protocol
+	in, out []load.Protocol // the nodes for publishers, and the nodes for viewers
 	streams map[string]*turns
 }
 
-// turns has the index of the node of a stream's publisher, and a counter that selects the node of
-// the stream's next viewer.
+// turns selects the nodes for the publisher and the viewers of one stream.
 type turns struct {
-	in  int
-	out atomic.Int64
+	in  int          // index of the publisher's node
+	out atomic.Int64 // selects the next viewer's node; incremented for each viewer
 }
 
-// newSpread returns a spread of streams that are published at the nodes in, and watched at the
-// nodes out.
-func newSpread(names []string, in, out []*node) *spread {
+// newSpread returns a spread that publishes the named streams at pubNodes, and watches them at
+// viewNodes.
+func newSpread(names []string, pubNodes, viewNodes []*node) *spread {
 	s := &spread{streams: make(map[string]*turns)}
-	for _, n := range in {
+	for _, n := range pubNodes {
 		s.in = append(s.in, n.flv())
 	}
-	for _, n := range out {
+	for _, n := range viewNodes {
 		s.out = append(s.out, n.flv())
 	}
 	for i, name := range names {
-		t := &turns{in: i % len(in)}
+		t := &turns{in: i % len(pubNodes)}
 		t.out.Store(int64(i))
 		s.streams[name] = t
 	}

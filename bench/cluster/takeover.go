@@ -36,7 +36,8 @@ func killed(e *encoder, from *node) error {
 	return err
 }
 
-// times are the results of the trials of a move, in ms.
+// times holds the durations that were measured for one kind of move, in ms. Each Series has one
+// value for each trial.
 type times struct{ admitted, picture, lost measure.Series }
 
 // takeover measures the time until a viewer at a third node sees an encoder that has moved from one

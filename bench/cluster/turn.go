@@ -53,13 +53,12 @@ func cpuOf(s *measure.Server) probe {
 	}
 }
 
-// A result is the report of a load, and the growth of each probe between its first and last
-// reading. seconds is the time between these readings.
+// A result is the report of a load, with the readings of its probes.
 type result struct {
 	load.Report
-	seconds float64
-	bytes   float64 // received by all viewers in that time
-	grown   []float64
+	seconds float64   // time between the first and the last reading
+	bytes   float64   // received by all viewers in that time
+	grown   []float64 // increase of each probe's value in that time
 }
 
 // lost returns the number of tags that viewers have missed.
@@ -73,7 +72,7 @@ func (r *result) ended() (n float64) {
 	return n
 }
 
-// perGB returns the growth of a probe per 10⁹ bytes delivered to viewers.
+// perGB returns the increase of a probe's value for each 10⁹ bytes that viewers received.
 func (r *result) perGB(probe int) float64 { return r.grown[probe] / (r.bytes / 1e9) }
 
 // turn applies the load of case c to a site for the given seconds, and reads the probes once per

@@ -90,22 +90,23 @@ func Start(cmd *exec.Cmd) (*Process, error) {
 	return p, nil
 }
 
-// Wait waits until the process has ended. The error is nil if its status is 0.
+// Wait waits until the process has ended. The error is nil if the exit status is 0.
 func (p *Process) Wait() error {
 	<-p.Ended
 	return p.err
 }
 
-// Stop sends SIGTERM to the process, and kills it if it has not ended after within. The error is
-// nil if the exit status of the process is 0.
-func (p *Process) Stop(within time.Duration) error {
+// Stop sends SIGTERM to the process and waits until it has ended. If that takes longer than
+// timeout, Stop kills the process and returns an error. Otherwise the error is nil if the exit
+// status is 0.
+func (p *Process) Stop(timeout time.Duration) error {
 	p.Cmd.Process.Signal(syscall.SIGTERM)
 	select {
 	case <-p.Ended:
 		return p.err
-	case <-time.After(within):
+	case <-time.After(timeout):
 		p.Kill()
-		return fmt.Errorf("%s has not ended %v after SIGTERM", filepath.Base(p.Cmd.Path), within)
+		return fmt.Errorf("%s has not ended %v after SIGTERM", filepath.Base(p.Cmd.Path), timeout)
 	}
 }
 

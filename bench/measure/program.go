@@ -78,8 +78,8 @@ func (p *Program) Main(ctx context.Context, args []string, out, log io.Writer) e
 	return p.Run(ctx, &params)
 }
 
-// command returns the command line that repeats the run. It omits the directory of the tables,
-// which has no effect on the figures.
+// command returns the command line that repeats the run. It omits the flag -out, which has no
+// effect on the figures.
 func command(name string, args []string) string {
 	line := []string{"go run ./cmd/bench", name}
 	for i := 0; i < len(args); i++ {
@@ -92,8 +92,8 @@ func command(name string, args []string) string {
 	return strings.Join(line, " ")
 }
 
-// Wants reports whether -only includes part.
-func (p *Params) Wants(part string) bool { return slices.Contains(p.Only, part) }
+// Wants reports whether the flag -only selects the table with the given name.
+func (p *Params) Wants(name string) bool { return slices.Contains(p.Only, name) }
 
 // Logf writes a line of progress.
 func (p *Params) Logf(format string, args ...any) {
@@ -113,12 +113,12 @@ func (p *Params) Add(t *Table) error {
 	return p.report.Write(t)
 }
 
-// Dir returns the directory of the tables, where a program may put further files, or "" if there is
-// no such directory.
+// Dir returns the directory of the tables, or "" if there is none. A program may put further files
+// there.
 func (p *Params) Dir() string { return p.report.Dir }
 
-// All runs each program with its brief arguments and args. If a program fails, the others still
-// run. A program that needs something that is not installed is left out.
+// All runs each program with its Brief arguments, followed by args. If a program fails, All still
+// runs the others. An [ErrMissing] is logged and not returned.
 func All(ctx context.Context, programs []*Program, args []string) error {
 	var failed error
 	for _, p := range programs {

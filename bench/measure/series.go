@@ -42,7 +42,7 @@ func (s Series) pick(f func(Series, func(a, b float64) int) float64) float64 {
 	return f(s, cmp.Compare[float64])
 }
 
-// Over returns s divided by base, round by round.
+// Over returns the ratios s[i]/base[i], one for each round.
 func (s Series) Over(base Series) Series {
 	q := make(Series, min(len(s), len(base)))
 	for i := range q {
@@ -51,7 +51,7 @@ func (s Series) Over(base Series) Series {
 	return q
 }
 
-// Minus returns s minus base, round by round.
+// Minus returns the differences s[i]-base[i], one for each round.
 func (s Series) Minus(base Series) Series {
 	d := make(Series, min(len(s), len(base)))
 	for i := range d {

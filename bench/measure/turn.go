@@ -21,7 +21,7 @@ type Turn struct {
 }
 
 // Take runs f, which does ops operations, and returns the cost. Nothing else may run in the process
-// meanwhile, because the cost is that of the whole process.
+// meanwhile, because Take measures the whole process.
 func Take(ops int, f func()) Turn {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -71,10 +71,10 @@ func (c *Cost) Add(t Turn) {
 	}
 }
 
-// A Contender is one way to do the work of a comparison.
+// A Contender is one of the implementations that Compare measures.
 type Contender struct {
 	Name string
-	// Turn does the work n times and returns the cost. Its preparation is not part of the cost.
+	// Turn does the work n times and returns the cost, without the cost of its preparation.
 	Turn func(n int) (Turn, error)
 }
 
@@ -102,7 +102,7 @@ func Compare(ctx context.Context, contenders []Contender, rounds int, d time.Dur
 	return costs, err
 }
 
-// calibrate returns how many times the contender does the work in the time d.
+// calibrate returns how many times the contender can do the work within d.
 func (c Contender) calibrate(ctx context.Context, d time.Duration) (int, error) {
 	for n := 1; ; n *= 2 {
 		if err := ctx.Err(); err != nil {

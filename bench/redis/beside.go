@@ -15,23 +15,23 @@ import (
 )
 
 const (
-	// smallSize is the size of small values in bytes. Most commands of a program have such values.
+	// smallSize is the size of the small values in bytes. It is typical of Redis commands.
 	smallSize = 100
 
-	// smallCallers is the number of goroutines that get small values. Each sends its next request
-	// smallEvery after the last answer.
+	// smallCallers is the number of goroutines that get small values. Each goroutine pauses for
+	// smallPause after an answer.
 	smallCallers = 4
-	smallEvery   = 500 * time.Microsecond
+	smallPause   = 500 * time.Microsecond
 
-	// largeSize is the size of the large values in bytes. Every largeEvery one large value is read
-	// and one is set.
-	largeSize  = 10_000_000
-	largeEvery = 50 * time.Millisecond
+	// largeSize is the size of the large values in bytes. In each largeInterval, one large value is
+	// read and one is set.
+	largeSize     = 10_000_000
+	largeInterval = 50 * time.Millisecond
 )
 
-// A beside measures the latency of small GETs on a program's go-redis client while large values are
-// transferred in one way.
-type beside struct {
+// A mixedLoad measures the latency of small GETs on a go-redis client while large values are
+// transferred.
+type mixedLoad struct {
 	name string
 	move func(*site) (get, set call) // calls for large values; nil: no large values
 
@@ -40,9 +40,9 @@ type beside struct {
 	cpu      measure.Series // CPU seconds of this process per second, in user and system mode
 }
 
-func besides() []*beside {
+func mixedLoads() []*mixedLoad {
 	value, buf := (&site{size: largeSize}).value(), bufferFor(largeSize)
-	return []*beside{
+	return []*mixedLoad{
 		{name: "no large values"},
 		{name: "redisbuf, its own connections", move: func(s *site) (get, set call) {
 			get = func(ctx context.Context) error {
@@ -82,7 +82,7 @@ func runBeside(ctx context.Context, p *measure.Params, srv *server) error {
 	if err := site.goredis.Set(ctx, smallKey, make([]byte, smallSize), 0).Err(); err != nil {
 		return err
 	}
-	all, rounds := besides(), max(1, p.Rounds/4)
+	all, rounds := mixedLoads(), max(1, p.Rounds/4)
 	err = measure.Rounds(ctx, len(all), rounds, func(round, i int) error {
 		p.Logf("redis: round %d, small GETs beside: %s", round+1, all[i].name)
 		return all[i].turn(ctx, site, options.beside)
@@ -93,7 +93,7 @@ func runBeside(ctx context.Context, p *measure.Params, srv *server) error {
 	t := measure.NewTable("redis-beside",
 		fmt.Sprintf(
 			"Small GETs on a go-redis client, %d at a time, while a value of 10 MB is got and "+
-				"another is set every %v; %d rounds of %v", smallCallers, largeEvery, rounds,
+				"another is set every %v; %d rounds of %v", smallCallers, largeInterval, rounds,
 			options.beside),
 		"large values by", "p50 µs", "p99 µs", "p99, x no large values", "large MB/s",
 		"client CPU s/s")
@@ -105,8 +105,8 @@ func runBeside(ctx context.Context, p *measure.Params, srv *server) error {
 	return p.Add(t)
 }
 
-// turn gets small values and transfers large values at the same time, for the time d.
-func (b *beside) turn(ctx context.Context, s *site, d time.Duration) error {
+// turn gets small values and transfers large values at the same time, for the duration d.
+func (b *mixedLoad) turn(ctx context.Context, s *site, d time.Duration) error {
 	cpu, began := measure.CPU(), time.Now()
 	ctx, stop := context.WithTimeout(ctx, d)
 	defer stop()
@@ -116,7 +116,7 @@ func (b *beside) turn(ctx context.Context, s *site, d time.Duration) error {
 	if b.move != nil {
 		get, set := b.move(s)
 		for _, f := range []call{get, set} {
-			all.Go(func() { errs <- pace(ctx, largeEvery, f, &moved) })
+			all.Go(func() { errs <- pace(ctx, largeInterval, f, &moved) })
 		}
 	}
 	var mu sync.Mutex
@@ -159,7 +159,7 @@ func smallGets(ctx context.Context, rdb *goredis.Client) (took []time.Duration, 
 			return took, err
 		}
 		took = append(took, time.Since(began))
-		time.Sleep(smallEvery)
+		time.Sleep(smallPause)
 	}
 }
 

@@ -17,8 +17,8 @@ func goRedisGet(s *site) (call, error) {
 	}, nil
 }
 
-// bufferFor returns a buffer for a value of the given size. It has two more bytes for the end of
-// the reply, because go-redis then needs one read less.
+// bufferFor returns a buffer for a value of the given size. It also has room for the CRLF after the
+// value, which saves go-redis a read.
 func bufferFor(size int) []byte { return make([]byte, size+2) }
 
 func goRedisGetToBuffer(s *site) (call, error) {
@@ -95,12 +95,12 @@ func redisbufGetToBuffer(s *site) (call, error) {
 	}, nil
 }
 
-// redisbufGetChain reads into a chain, with a limit far above the size of the value.
+// redisbufGetChain reads values into a chain. The values are much smaller than its size limit.
 func redisbufGetChain(s *site) (call, error) {
-	const most = 512 << 20
+	const maxSize = 512 << 20
 	chain := new(millrace.Chain)
 	return func(ctx context.Context) error {
-		if err := s.redisbuf.GetChain(ctx, key, chain, most); err != nil {
+		if err := s.redisbuf.GetChain(ctx, key, chain, maxSize); err != nil {
 			return err
 		}
 		for p := range chain.All() {
@@ -117,8 +117,7 @@ func redisbufSetFromBuffer(s *site) (call, error) {
 		nil
 }
 
-// redisbufSetChain sets a chain of blocks. The blocks are as large as a Reader makes them under a
-// flood.
+// redisbufSetChain sets a chain of blocks. They are as large as the largest blocks of a Reader.
 func redisbufSetChain(s *site) (call, error) {
 	const block = 64 << 10
 	chain, pool := new(millrace.Chain), millrace.NewPool()

@@ -2,7 +2,8 @@ package redis
 
 import "context"
 
-// A crew is a group of goroutines. They wait between turns, so that a turn starts no goroutine.
+// A crew is a group of goroutines that make calls. They run until dismiss is called, so that a turn
+// does not include their start.
 type crew struct {
 	orders []chan int // number of calls to make, with one channel for each goroutine
 	done   chan error // one result from each goroutine

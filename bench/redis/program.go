@@ -12,8 +12,8 @@ import (
 	"github.com/millrace-io/millrace/bench/measure"
 )
 
-// Program measures a table for each task and number of goroutines, and a table of small values next
-// to large ones.
+// Program is the Redis benchmark. It has a table for each task and number of goroutines, and a
+// table of small GETs while large values are transferred.
 var Program = &measure.Program{
 	Name: "redis", What: "large values in and out of Redis", Rounds: 15,
 	Turn:  40 * time.Millisecond,
@@ -71,7 +71,7 @@ func run(ctx context.Context, p *measure.Params) error {
 	return nil
 }
 
-// run adds the task's table for the given number of goroutines.
+// run measures the task with the given number of goroutines, and adds a table.
 func (t task) run(ctx context.Context, p *measure.Params, srv *server, sizes []int,
 	goroutines int) error {
 	columns := []string{"contender"}
@@ -143,7 +143,7 @@ func (t task) measure(ctx context.Context, p *measure.Params, s *site,
 	return measure.Compare(ctx, all, p.Rounds, p.Turn)
 }
 
-// check makes a contender do two calls, and returns an error unless each call transfers the value.
+// check makes a contender do two calls, and returns an error if a call does not transfer the value.
 func (c contender) check(ctx context.Context, srv *server, t task, size int) error {
 	const calls = 2
 	site, err := srv.site(ctx, size)

@@ -55,11 +55,11 @@ type contender struct {
 	worker func(*site) (call, error)
 }
 
-// A call transfers a value once. If the site's audit is set, the call passes a value that it has
-// read to audit. It then drops the value.
+// A call transfers a value once. A call that reads the value passes it to site.saw, and then drops
+// it.
 type call func(context.Context) error
 
-// A site is the environment of all contenders for values of one size.
+// A site has the clients that all contenders share, and the size of their values.
 type site struct {
 	addr string // address of the server
 	size int    // size of every value, in bytes
@@ -72,7 +72,7 @@ type site struct {
 	audit func(piece []byte) // set by a check; called with each value that was read, in pieces
 }
 
-// open makes the clients, each as its README describes.
+// open creates the clients as their documentation describes.
 func (s *site) open() (err error) {
 	s.goredis = goredis.NewClient(&goredis.Options{Addr: s.addr})
 	s.add(s.goredis)
@@ -106,13 +106,14 @@ const (
 	setKey = "bench:set"   // the key that contenders set
 )
 
-// value returns the value that is read and set. It has random bytes, the same at each call.
+// value returns s.size random bytes. They are the same at each call.
 func (s *site) value() []byte {
 	p := make([]byte, s.size)
 	rand.NewChaCha8([32]byte{}).Read(p)
 	return p
 }
 
+// saw passes a value, or a piece of it, to audit.
 func (s *site) saw(piece []byte) {
 	if s.audit != nil {
 		s.audit(piece)

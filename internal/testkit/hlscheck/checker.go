@@ -116,8 +116,8 @@ func compareSegments(prev, m *Media, r *report) {
 	}
 }
 
-// compareParts compares the parts of a segment in two consecutive playlists: p in the earlier one,
-// and s in the later one.
+// compareParts compares the parts of a segment in two consecutive playlists. The segment is p in
+// the earlier playlist, and s in the later one.
 func compareParts(prevMaker string, m *Media, p, s *Segment, r *report) {
 	if prevMaker != m.maker() { // another run of the server has none of the parts
 		return
@@ -151,8 +151,8 @@ func compareParts(prevMaker string, m *Media, p, s *Segment, r *report) {
 	}
 }
 
-// compareHint checks that the next part is the one that prev hinted at. A discontinuity before the
-// next part ends this requirement.
+// compareHint checks that the next part is the one that prev hinted at. If a discontinuity comes
+// first, any part may follow.
 func compareHint(prev, m *Media, r *report) {
 	if prev.Hint == "" || prev.Ended || m.Ended || prev.maker() != m.maker() {
 		return

@@ -174,8 +174,8 @@ func (f *follower) media(text string) *Media {
 	return m
 }
 
-// playlist fetches the playlist at f.base. It appends query to the query of f.base, which may have
-// a token.
+// playlist fetches the playlist at f.base, with query added to the URL. The URL may already have
+// parameters, such as a token.
 func (f *follower) playlist(ctx context.Context, query string) (string, error) {
 	u := *f.base
 	u.RawQuery = strings.Trim(u.RawQuery+"&"+query, "&")
@@ -232,9 +232,9 @@ func (f *follower) reload(ctx context.Context, m *Media) (*Media, error) {
 	return next, nil
 }
 
-// start chooses the position to begin at. With FromStart, it is the oldest segment. Otherwise it is
-// the last independent part that is at least PART-HOLD-BACK before the end, or else the first
-// independent part.
+// start chooses where to begin. With FromStart, it chooses the oldest segment. Otherwise it chooses
+// the last independent part that begins at least PART-HOLD-BACK before the end. If there is none,
+// start chooses the first independent part, or the oldest segment if no part is independent.
 func (f *follower) start(m *Media) {
 	f.msn = m.first()
 	var toEnd time.Duration
@@ -339,17 +339,16 @@ func (f *follower) consumeParts(ctx context.Context, s *Segment) error {
 	return nil
 }
 
-// arrived records the latency of a part or segment: the time from the end of its media until now.
-// offset is the time from the start of the segment s to the end of the media. If s has no date,
-// arrived records nothing.
+// arrived records the latency of a part or segment, which is the time from the end of its media
+// until now. The media ends at offset in the segment s. If s has no date, arrived does nothing.
 func (f *follower) arrived(s *Segment, offset time.Duration) {
 	if !s.Date.IsZero() {
 		f.stats.Latency.add(time.Since(s.Date.Add(offset)))
 	}
 }
 
-// finishSegment fetches a complete segment if some parts are missing, or if the segment is to be
-// compared with its parts.
+// finishSegment fetches a complete segment if some of its parts are missing, or to compare it with
+// its parts.
 func (f *follower) finishSegment(ctx context.Context, s *Segment, parts bool) error {
 	if s.Gap {
 		return nil
@@ -440,8 +439,8 @@ func (f *follower) fetch(ctx context.Context, uri string) ([]byte, error) {
 	return data, nil
 }
 
-// remember stores the checksum of an object that fetchAgain will fetch a second time. If Verify is
-// n, every n-th object is such an object.
+// remember counts the fetched objects. If Verify is n > 0, it stores the checksum of each n-th
+// object for fetchAgain.
 func (f *follower) remember(uri string, data []byte) {
 	f.fetched++
 	if f.Verify > 0 && f.fetched%f.Verify == 0 && f.again.uri == "" {
@@ -470,8 +469,7 @@ func (f *follower) fetchAgain(ctx context.Context) error {
 	return nil
 }
 
-// get sends a GET request. It returns the decompressed body, and the response with the status and
-// the header. The body of the response is closed.
+// get sends a GET request. It returns the decompressed body, and the response with its Body closed.
 func (f *follower) get(ctx context.Context, uri string) ([]byte, *http.Response, error) {
 	u, err := f.base.Parse(uri)
 	if err != nil {

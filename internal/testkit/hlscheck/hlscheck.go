@@ -155,7 +155,7 @@ type report struct {
 	problems []Problem
 }
 
-// add adds a problem. It panics if Rules does not have the rule.
+// add adds a problem. It panics if rule is not a key of Rules.
 func (r *report) add(rule string, line int, format string, args ...any) {
 	d, ok := Rules[rule]
 	if !ok {

@@ -67,10 +67,10 @@ func (m *Media) Segment(msn uint64) *Segment {
 	return nil
 }
 
-// maker returns the prefix of the URIs of segments and parts, up to the first "-". Each run of the
-// server has another prefix. The prefix is that of the preload hint or, if the playlist has ended,
-// that of the last segment. If the playlist has neither, maker returns "", because a later run of
-// the server may continue the playlist with another prefix.
+// maker returns the prefix of the playlist's URIs, up to the first "-". Each run of the server uses
+// a different prefix. maker reads it from the preload hint, or from the last segment if the
+// playlist has ended. Without either, maker returns "", because the next run of the server may
+// continue the playlist.
 func (m *Media) maker() string {
 	name := m.Hint
 	if m.Ended && len(m.Segments) > 0 {
@@ -84,8 +84,8 @@ func makerOf(name string) string {
 	return maker
 }
 
-// maker returns the prefix of the segment's URIs, up to the first "-". It is different for each run
-// of the server. The segment must have a URI or a part.
+// maker returns the prefix of the segment's URIs, up to the first "-". Each run of the server uses
+// a different prefix. The segment must have a URI or a part.
 func (s *Segment) maker() string {
 	if s.URI == "" {
 		return makerOf(s.Parts[0].URI)
@@ -294,10 +294,8 @@ func (m *Media) check(r *report) {
 }
 
 // checkParts checks the parts of a segment. toEnd is the time from the end of this segment to the
-// end of the last complete segment.
-//
-// A server may remove the parts of old media, the oldest first. trimmed means that the previous
-// segment has no parts. The first parts of this segment may then have been removed, too.
+// end of the last complete segment. trimmed is set if the previous segment has no parts. Because a
+// server removes old parts, the oldest first, this segment may then lack its first parts.
 func (m *Media) checkParts(s *Segment, toEnd time.Duration, trimmed bool, r *report) {
 	if len(s.Parts) == 0 {
 		return

@@ -72,8 +72,8 @@ func run(tests func() int, dir string, w io.Writer) int {
 	return 1
 }
 
-// Check makes t fail if p's bytes in use change from this call to the end of t. Each parallel test
-// needs its own Pool. Cleanups that are registered later run before the check.
+// Check fails t if p has more or fewer bytes in use at the end of t than now. Each parallel test
+// needs its own Pool. Cleanups that are registered after this call run before the check.
 func Check(t testing.TB, p *millrace.Pool) {
 	t.Helper()
 	before := p.Stats().InUse

@@ -19,15 +19,14 @@ type Link struct {
 	limit int64 // maximum length of a connection's response, in bytes
 }
 
-// NewLink returns a Link that forwards connections to the server at the address to, and can break
-// them. The Link is closed when the test ends.
-func NewLink(t testing.TB, to string) *Link {
+// NewLink returns a Link to the server at addr. The Link is closed when the test ends.
+func NewLink(t testing.TB, addr string) *Link {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &Link{ln: ln, to: to, conns: make(map[net.Conn]bool), limit: math.MaxInt64}
+	l := &Link{ln: ln, to: addr, conns: make(map[net.Conn]bool), limit: math.MaxInt64}
 	var all sync.WaitGroup
 	all.Go(func() {
 		for {
@@ -49,7 +48,7 @@ func NewLink(t testing.TB, to string) *Link {
 // Address returns the address of the link.
 func (l *Link) Address() string { return l.ln.Addr().String() }
 
-// Limit makes each connection that is opened later end after n bytes of response.
+// Limit makes new connections end after n bytes of response.
 func (l *Link) Limit(n int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

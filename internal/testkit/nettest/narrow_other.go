@@ -4,6 +4,5 @@ package nettest
 
 import "errors"
 
-// narrow returns an error, because it can make a socket's buffer and segments small only on Unix
-// systems.
+// narrow returns an error, because it is implemented only for Unix systems.
 func narrow(uintptr, int) error { return errors.ErrUnsupported }

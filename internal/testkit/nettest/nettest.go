@@ -34,8 +34,7 @@ func MkdirPlain() (string, error) {
 	return os.MkdirTemp(parent, "millrace")
 }
 
-// PlainDir creates a directory with a short path that needs no quotes, as MkdirPlain does. It
-// removes the directory when the test ends.
+// PlainDir creates a directory like MkdirPlain, and removes it when the test ends.
 func PlainDir(t testing.TB) string {
 	t.Helper()
 	dir, err := MkdirPlain()
@@ -106,9 +105,9 @@ func TCPPair(t testing.TB, small bool) (sender, receiver *net.TCPConn) {
 	return sender, receiver
 }
 
-// Dial opens a TCP connection, which is closed when the test ends. If rcvbuf is not 0, it is the
-// size of the receive buffer in bytes, and Dial limits the segments to 536 bytes. Larger segments
-// would not fit into a small buffer, and the kernel would wait a fifth of a second each time.
+// Dial opens a TCP connection, which is closed when the test ends. If rcvbuf is not 0, Dial sets
+// the receive buffer to rcvbuf bytes and limits the segments to 536 bytes. A larger segment might
+// not fit into a small buffer, and the kernel would then delay it by 200 ms.
 func Dial(t testing.TB, addr string, rcvbuf int) *net.TCPConn {
 	t.Helper()
 	d := net.Dialer{Control: func(_, _ string, raw syscall.RawConn) (err error) {

@@ -15,8 +15,8 @@ const (
 	lastPort  = 31999
 )
 
-// portTries is how often FreePorts tries. If half of all ports are in use, all tries fail once in
-// 2^100 times.
+// portTries is the number of attempts of FreePorts. If half of the ports are in use, all attempts
+// to get one port fail with a probability of 2^-100.
 const portTries = 100
 
 // FreePort returns a port of 127.0.0.1 that a server can listen on until the test ends.

@@ -27,26 +27,25 @@ type Limiter struct {
 	empty   chan struct{}
 }
 
-// New returns a Limiter. limit is the maximum number of operations. full is the error that Acquire
-// returns when so many operations are running. ending is the error that Acquire and Force return
-// after Close.
-func New(limit int, full, ending error) *Limiter {
-	return &Limiter{limit: limit, full: full, ending: ending, empty: make(chan struct{})}
+// New returns a Limiter that allows up to limit operations at a time. At the limit, Acquire returns
+// errFull. After Close, Acquire and Force return errClosed.
+func New(limit int, errFull, errClosed error) *Limiter {
+	return &Limiter{limit: limit, full: errFull, ending: errClosed, empty: make(chan struct{})}
 }
 
-// SetLimit changes the maximum number of operations. full is the error that Acquire returns when so
-// many operations are running. If the maximum is lowered, running operations continue.
-func (l *Limiter) SetLimit(limit int, full error) {
+// SetLimit changes the limit, and the error that Acquire returns at the limit. A lower limit does
+// not stop running operations.
+func (l *Limiter) SetLimit(limit int, errFull error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.limit, l.full = limit, full
+	l.limit, l.full = limit, errFull
 }
 
 // Acquire begins an operation. The caller must call Release when the operation ends. If the
 // operation is refused, Acquire returns an error, and the caller must not call Release.
 func (l *Limiter) Acquire() error { return l.acquire(false) }
 
-// Force begins an operation like Acquire, but ignores the maximum. It is for a few privileged
+// Force begins an operation like Acquire, but ignores the limit. It is for a few privileged
 // operations.
 func (l *Limiter) Force() error { return l.acquire(true) }
 
@@ -81,8 +80,8 @@ func (l *Limiter) Held() int {
 	return l.held
 }
 
-// Refused returns how many operations Acquire has refused because the maximum number of operations
-// was running.
+// Refused returns how many operations Acquire has refused because of the limit. It does not count
+// refusals after Close.
 func (l *Limiter) Refused() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -108,15 +107,14 @@ func (l *Limiter) Close() <-chan struct{} {
 // most a second.
 const Grace = 3 * time.Second
 
-// Await waits until done is closed. It waits no longer than Grace, because a bug must not prevent
-// the process from ending. The parameter who is a name for the goroutines that close done. It is
-// used only in the log.
-func Await(log *slog.Logger, who string, done <-chan struct{}) {
+// Await waits until done is closed, but no longer than Grace, because a bug must not prevent the
+// process from ending. After Grace, Await logs name, which says what is still running.
+func Await(log *slog.Logger, name string, done <-chan struct{}) {
 	grace := time.NewTimer(Grace)
 	defer grace.Stop()
 	select {
 	case <-done:
 	case <-grace.C:
-		log.Error("stopping without them", "who", who)
+		log.Error("stopping without them", "who", name)
 	}
 }
