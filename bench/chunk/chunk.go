@@ -24,7 +24,7 @@ import (
 	"github.com/millrace-io/millrace/bench/measure"
 )
 
-// Program measures a table for each case, and one table of copies.
+// Program compares ways to read a source, and chunk.Copy with io.Copy.
 var Program = &measure.Program{
 	Name: "chunk", What: "a source read in chunks; chunk.Copy beside io.Copy", Rounds: 9,
 	Turn:  60 * time.Millisecond,
@@ -71,11 +71,11 @@ func (s *site) runCase(ctx context.Context, p *measure.Params, c testCase) error
 	return p.Add(t)
 }
 
-// rate returns the megabytes per second for size bytes in the given times.
-func rate(size int, nanos measure.Series) measure.Series {
+// rate converts times, in nanoseconds for n bytes, to megabytes per second.
+func rate(n int, nanos measure.Series) measure.Series {
 	v := make(measure.Series, len(nanos))
 	for i := range v {
-		v[i] = float64(size) * 1e3 / nanos[i]
+		v[i] = float64(n) * 1e3 / nanos[i]
 	}
 	return v
 }
@@ -86,7 +86,7 @@ const (
 
 	fileSize  = 32 * mib               // size of the file that cases read
 	blockSize = 64 * kib               // size of each contender's buffer
-	readWait  = 500 * time.Microsecond // time before each read of a source that waits
+	readWait  = 500 * time.Microsecond // delay of each read of a slowSource
 )
 
 // A testCase is a source, and a way to process its bytes.
@@ -120,14 +120,15 @@ func caseKeys() (keys []string) {
 // errOtherBytes is the error if bytes were lost, changed or reordered.
 var errOtherBytes = errors.New("other bytes than those of the source")
 
-// A contender is a way to read a source to its end.
+// A contender is one of the compared ways to read a source.
 type contender struct {
 	name string
-	run  func(src io.Reader, work func([]byte)) error // work borrows its argument
+	// run reads src to its end, and calls work with all bytes. work borrows its argument.
+	run func(src io.Reader, work func([]byte)) error
 }
 
-// text is the content of all sources: lines of 20 to 200 bytes. Sources repeat it. It is not on the
-// heap, because with such a large heap the collector would hardly run.
+// text is the content that all sources repeat: lines of 20 to 200 bytes. It is not on the heap,
+// because a larger heap would make the garbage collector run less often.
 var text = func() (b [256 * kib]byte) {
 	x := uint64(88172645463325252)
 	for at := 0; at < len(b); {
@@ -139,8 +140,8 @@ var text = func() (b [256 * kib]byte) {
 	return b
 }()
 
-// writeLine writes a line to the beginning of p, which is the unwritten rest of the text. It
-// returns the length of the line.
+// writeLine writes a line to the beginning of p and returns its length. The line is made from x, a
+// random number.
 func writeLine(p []byte, x uint64) int {
 	const least, spread = 20, 181
 	n := least + int((x>>32)*spread>>32)
@@ -154,13 +155,13 @@ func writeLine(p []byte, x uint64) int {
 	return n
 }
 
-// A site is the environment of all contenders: a file, and a compressor for slow processing.
+// A site has the file and the compressor that all contenders share.
 type site struct {
 	file     *os.File
 	compress *flate.Writer
 }
 
-// newSite makes a file of size bytes, which is then in the page cache.
+// newSite returns a site with a file of size bytes, which is then in the page cache.
 func newSite(size int) (*site, error) {
 	f, err := os.CreateTemp("", "bench-chunk-")
 	if err != nil {
@@ -192,16 +193,16 @@ func (s *site) close() { s.file.Close() }
 // because contenders check its type.
 func (s *site) source(c testCase) (io.Reader, error) {
 	if c.waits {
-		return &waiting{left: c.size}, nil
+		return &slowSource{left: c.size}, nil
 	}
 	_, err := s.file.Seek(0, io.SeekStart)
 	return s.file, err
 }
 
-// A waiting is a source that waits before each read, and returns at most 64 KiB per Read.
-type waiting struct{ at, left int }
+// A slowSource waits before each read, and returns at most 64 KiB per Read.
+type slowSource struct{ at, left int }
 
-func (w *waiting) Read(p []byte) (n int, err error) {
+func (w *slowSource) Read(p []byte) (n int, err error) {
 	wait(readWait)
 	if w.left == 0 {
 		return 0, io.EOF
@@ -215,36 +216,35 @@ func (w *waiting) Read(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// A work processes the bytes of a source.
-type work struct {
+// A processor processes the bytes of a source.
+type processor struct {
 	crc      uint32
 	compress *flate.Writer // nil if only the checksum is computed
 }
 
-func (w *work) do(p []byte) {
+func (w *processor) do(p []byte) {
 	w.crc = crc32.Update(w.crc, crc32.IEEETable, p)
 	if w.compress != nil {
 		w.compress.Write(p) // its output is io.Discard, which cannot fail
 	}
 }
 
-// checksum returns the checksum of all bytes that the work of case c must receive.
+// checksum returns the checksum of the bytes that the source of case c contains.
 func (c testCase) checksum() uint32 {
-	w := new(work)
+	w := new(processor)
 	for range c.size / len(text) {
 		w.do(text[:])
 	}
 	return w.crc
 }
 
-// run makes a contender read the case's source once, and returns the checksum of the bytes that the
-// contender read.
+// run lets a contender read the source of case c once, and returns the checksum of the bytes.
 func (s *site) run(c testCase, by contender) (crc uint32, err error) {
 	src, err := s.source(c)
 	if err != nil {
 		return 0, err
 	}
-	w := new(work)
+	w := new(processor)
 	if c.deflate {
 		w.compress = s.compress
 		w.compress.Reset(io.Discard)
@@ -271,15 +271,15 @@ func (s *site) contenders(c testCase) (all []measure.Contender) {
 	return all
 }
 
-// repeat calls once n times and returns the cost. It calls once a first time before the clock
-// starts, to refill pools that the collector has emptied.
-func repeat(n int, once func() error) (t measure.Turn, err error) {
-	if err := once(); err != nil {
+// repeat calls f n times and returns the cost. An additional call, before the clock starts, refills
+// pools that the garbage collector has emptied.
+func repeat(n int, f func() error) (t measure.Turn, err error) {
+	if err := f(); err != nil {
 		return t, err
 	}
 	t = measure.Take(n, func() {
 		for i := 0; i < n && err == nil; i++ {
-			err = once()
+			err = f()
 		}
 	})
 	return t, err

@@ -50,7 +50,7 @@ func TestContendersDeliver(t *testing.T) {
 // TestWaitingSource checks that the source waits for each read.
 func TestWaitingSource(t *testing.T) {
 	began := time.Now()
-	if n, err := io.Copy(io.Discard, &waiting{left: 4 * blockSize}); n != 4*blockSize ||
+	if n, err := io.Copy(io.Discard, &slowSource{left: 4 * blockSize}); n != 4*blockSize ||
 		err != nil {
 		t.Errorf("io.Copy: %d bytes, %v, want all of them", n, err)
 	}

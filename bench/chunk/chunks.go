@@ -8,7 +8,7 @@ import (
 	"github.com/millrace-io/millrace/chunk"
 )
 
-// byChunk has the contenders that return pieces of any length.
+// byChunk lists the contenders, which read a source in pieces of any length.
 var byChunk = []contender{
 	{"plain loop of Read, 64 KiB", plainLoop},
 	{"readahead, 4 of 64 KiB", readaheadChunks},
@@ -29,22 +29,22 @@ func plainLoop(src io.Reader, work func([]byte)) error {
 	}
 }
 
-// A worker is an io.Writer that passes the pieces of WriteTo to a function, which borrows them.
-type worker func([]byte)
+// A writerFunc is a function that implements io.Writer. It borrows its argument.
+type writerFunc func([]byte)
 
-func (w worker) Write(p []byte) (int, error) {
+func (w writerFunc) Write(p []byte) (int, error) {
 	w(p)
 	return len(p), nil
 }
 
-// readaheadChunks uses WriteTo, which lends the pieces and so saves the copy that Read would make.
+// readaheadChunks uses WriteTo, which avoids the copy that Read would make.
 func readaheadChunks(src io.Reader, work func([]byte)) error {
 	r, err := readahead.NewReaderSize(src, readahead.DefaultBuffers, blockSize)
 	if err != nil {
 		return err
 	}
 	defer r.Close()
-	_, err = r.(io.WriterTo).WriteTo(worker(work))
+	_, err = r.(io.WriterTo).WriteTo(writerFunc(work))
 	return err
 }
 

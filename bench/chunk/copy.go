@@ -35,14 +35,14 @@ var copiers = []struct {
 	}},
 }
 
-// copySizes are the numbers of bytes per copy.
+// copySizes are the sizes of the copies, in bytes.
 var copySizes = []int{4 * kib, 64 * kib, 16 * mib}
 
-// A pair is a source and a target of copies.
+// A pair is a source and a target for copies.
 type pair struct {
 	name string
-	// open returns a function that makes one copy of size bytes and returns when all of them have
-	// arrived. It adds resources to close to c.
+	// open returns a function that copies size bytes and waits until all of them have arrived. It
+	// adds to c the resources that must be closed.
 	open func(c *closers, size int) (func(copyFunc) error, error)
 }
 
@@ -73,7 +73,7 @@ var pairs = []pair{
 	}},
 	{"memory, hidden, to TCP", func(c *closers, size int) (func(copyFunc) error, error) {
 		return fileToWire(c, size, func(*os.File) io.Reader {
-			return struct{ io.Reader }{io.LimitReader(new(content), int64(size))}
+			return struct{ io.Reader }{io.LimitReader(new(textReader), int64(size))}
 		})
 	}},
 	{"file to file", fileToFile},
@@ -138,24 +138,24 @@ func (p pair) measure(ctx context.Context, size, rounds int, d time.Duration) ([
 	return measure.Compare(ctx, contenders, rounds, d)
 }
 
-// A content is an io.Reader of the bytes of text, which it repeats without end.
-type content struct{ at int }
+// A textReader reads the bytes of text repeatedly, without end.
+type textReader struct{ at int }
 
-func (c *content) Read(p []byte) (int, error) {
-	n := copy(p, text[c.at:])
-	c.at = (c.at + n) % len(text)
+func (r *textReader) Read(p []byte) (int, error) {
+	n := copy(p, text[r.at:])
+	r.at = (r.at + n) % len(text)
 	return n, nil
 }
 
-func contentSum(size int) uint32 {
+func textSum(size int) uint32 {
 	h := crc32.NewIEEE()
-	io.CopyN(h, new(content), int64(size))
+	io.CopyN(h, new(textReader), int64(size))
 	return h.Sum32()
 }
 
-// contentFile makes a file with size bytes of content. The file is already removed from its
+// textFile returns a file with size bytes of repeated text. The file is already removed from its
 // directory.
-func contentFile(c *closers, size int) (*os.File, error) {
+func textFile(c *closers, size int) (*os.File, error) {
 	f, err := os.CreateTemp("", "bench-copy-")
 	if err != nil {
 		return nil, err
@@ -164,7 +164,7 @@ func contentFile(c *closers, size int) (*os.File, error) {
 	if err := os.Remove(f.Name()); err != nil {
 		return nil, err
 	}
-	if _, err := io.CopyN(f, new(content), int64(size)); err != nil {
+	if _, err := io.CopyN(f, new(textReader), int64(size)); err != nil {
 		return nil, err
 	}
 	return f, f.Sync()
@@ -190,15 +190,16 @@ func connect(c *closers) (near, far *net.TCPConn, err error) {
 	return n.(*net.TCPConn), f.(*net.TCPConn), nil
 }
 
-// checkedCopies is the number of copies of each pair and size that are compared by checksum. They
-// are the first copies, and each copier makes half of them. Checking all copies would cost more
-// than many of the copies themselves.
+// checkedCopies is the number of copies that are compared by checksum, for each pair and size.
+// These are the first copies, half of them by io.Copy and half by chunk.Copy. Checking all copies
+// would cost more than many of the copies themselves.
 const checkedCopies = 4
 
-// arriving returns a function that makes a copy with send, and waits until a goroutine has read
-// size bytes from far.
-func arriving(c *closers, far io.Reader, size int, send func(copyFunc) error) func(copyFunc) error {
-	want, checks := contentSum(size), checkedCopies
+// withReceiver starts a goroutine that reads from r. It returns a function that calls send, and
+// then waits until the goroutine has read size bytes.
+func withReceiver(c *closers, r io.Reader, size int,
+	send func(copyFunc) error) func(copyFunc) error {
+	want, checks := textSum(size), checkedCopies
 	expect, done := make(chan bool), make(chan error, 1)
 	c.add(closeFunc(func() { close(expect) }))
 	go func() {
@@ -207,7 +208,7 @@ func arriving(c *closers, far io.Reader, size int, send func(copyFunc) error) fu
 			sum, err := uint32(0), error(nil)
 			for left := size; left > 0 && err == nil; {
 				var n int
-				n, err = far.Read(buf[:min(left, len(buf))])
+				n, err = r.Read(buf[:min(left, len(buf))])
 				if check {
 					sum = crc32.Update(sum, crc32.IEEETable, buf[:n])
 				}
@@ -240,7 +241,7 @@ func rewind(f *os.File) *os.File {
 
 func fileToWire(c *closers, size int, source func(*os.File) io.Reader) (func(copyFunc) error,
 	error) {
-	f, err := contentFile(c, size)
+	f, err := textFile(c, size)
 	if err != nil {
 		return nil, err
 	}
@@ -248,20 +249,21 @@ func fileToWire(c *closers, size int, source func(*os.File) io.Reader) (func(cop
 	if err != nil {
 		return nil, err
 	}
-	return arriving(c, far, size, func(do copyFunc) error { return do(near, source(rewind(f))) }),
-		nil
+	return withReceiver(c, far, size, func(do copyFunc) error {
+		return do(near, source(rewind(f)))
+	}), nil
 }
 
 func fileToFile(c *closers, size int) (func(copyFunc) error, error) {
-	src, err := contentFile(c, size)
+	src, err := textFile(c, size)
 	if err != nil {
 		return nil, err
 	}
-	dst, err := contentFile(c, 0)
+	dst, err := textFile(c, 0)
 	if err != nil {
 		return nil, err
 	}
-	want, checks := contentSum(size), checkedCopies
+	want, checks := textSum(size), checkedCopies
 	return func(do copyFunc) error {
 		if err := do(rewind(dst), rewind(src)); err != nil {
 			return err
@@ -277,7 +279,8 @@ func fileToFile(c *closers, size int) (func(copyFunc) error, error) {
 	}, nil
 }
 
-// tcpToTCP copies from a connection to which another goroutine writes the source's bytes.
+// tcpToTCP copies from one TCP connection to another. A goroutine writes to the other end of the
+// first connection.
 func tcpToTCP(c *closers, size int) (func(copyFunc) error, error) {
 	feeder, src, err := connect(c)
 	if err != nil {
@@ -292,7 +295,7 @@ func tcpToTCP(c *closers, size int) (func(copyFunc) error, error) {
 	go func() {
 		buf := make([]byte, 256*kib)
 		for range feed {
-			from := new(content)
+			from := new(textReader)
 			for left := size; left > 0; {
 				n, _ := from.Read(buf[:min(left, len(buf))])
 				if _, err := feeder.Write(buf[:n]); err != nil {
@@ -302,14 +305,14 @@ func tcpToTCP(c *closers, size int) (func(copyFunc) error, error) {
 			}
 		}
 	}()
-	return arriving(c, far, size, func(do copyFunc) error {
+	return withReceiver(c, far, size, func(do copyFunc) error {
 		feed <- true
 		return do(near, io.LimitReader(src, int64(size)))
 	}), nil
 }
 
 func fileToTLS(c *closers, size int) (func(copyFunc) error, error) {
-	f, err := contentFile(c, size)
+	f, err := textFile(c, size)
 	if err != nil {
 		return nil, err
 	}
@@ -323,13 +326,15 @@ func fileToTLS(c *closers, size int) (func(copyFunc) error, error) {
 	server := tls.Server(near, &tls.Config{Certificates: srv.TLS.Certificates})
 	// No verification is necessary, because the other end is in this process.
 	client := tls.Client(far, &tls.Config{InsecureSkipVerify: true})
-	return arriving(c, client, size, func(do copyFunc) error { return do(server, rewind(f)) }), nil
+	return withReceiver(c, client, size, func(do copyFunc) error {
+		return do(server, rewind(f))
+	}), nil
 }
 
 // fileToResponse copies a file to the response of an HTTP handler. The client repeats its request
 // on one connection.
 func fileToResponse(c *closers, size int, length, logged bool) (func(copyFunc) error, error) {
-	f, err := contentFile(c, size)
+	f, err := textFile(c, size)
 	if err != nil {
 		return nil, err
 	}
@@ -347,7 +352,7 @@ func fileToResponse(c *closers, size int, length, logged bool) (func(copyFunc) e
 	c.add(closeFunc(srv.Close))
 	client := srv.Client()
 	buf := make([]byte, 256*kib)
-	want, checks := contentSum(size), checkedCopies
+	want, checks := textSum(size), checkedCopies
 	return func(by copyFunc) error {
 		do = by
 		res, err := client.Get(srv.URL)

@@ -8,28 +8,28 @@ import (
 	"github.com/millrace-io/millrace/bench/reader"
 )
 
-// contenders are all contenders. The table compares each of them with the first, which allocates a
-// slice per packet, and with the second, which allocates a slab per batch.
+// contenders lists the compared ways to share packets. The table has ratios to the first two: a
+// slice per packet, and a slab per batch.
 var contenders = []contender{
-	newContender("allocate a packet, share the slice", allocated),
-	newContender("batches of 64: allocate one slab, share the slice", slabs),
-	newContender("millrace, one by one: a Ref each", refs),
-	newContender("millrace, one by one: ReadChain, a Chain each", chains),
-	newContender("millrace, batches of 64 in one Chain", batches),
+	newContender("allocate a packet, share the slice", newSlices),
+	newContender("batches of 64: allocate one slab, share the slice", newSlabs),
+	newContender("millrace, one by one: a Ref each", newRefs),
+	newContender("millrace, one by one: ReadChain, a Chain each", newChains),
+	newContender("millrace, batches of 64 in one Chain", newBatches),
 }
 
 func itself(p *[]byte, yield func([]byte)) { yield(*p) }
 
-// allocated makes a slice for each packet. The garbage collector frees the slice after the last
+// newSlices allocates a slice for each packet. The garbage collector frees the slice after the last
 // subscriber has dropped it.
-func allocated() sharing[[]byte] { return garbage(1, 0) }
+func newSlices() sharer[[]byte] { return garbage(1, 0) }
 
-// slabs does the same as allocated for batches: one allocation and one read for 64 packets.
-func slabs() sharing[[]byte] { return garbage(batchPackets, 64<<10) }
+// newSlabs allocates a slice for each batch of 64 packets, and fills it with one read.
+func newSlabs() sharer[[]byte] { return garbage(batchPackets, 64<<10) }
 
-func garbage(packets, buffer int) sharing[[]byte] {
+func garbage(packets, buffer int) sharer[[]byte] {
 	src := bufio.NewReaderSize(reader.NewSource(1), buffer)
-	return sharing[[]byte]{
+	return sharer[[]byte]{
 		packets: packets,
 		next: func() []byte {
 			p := make([]byte, packets*reader.PacketSize)
@@ -44,10 +44,10 @@ func garbage(packets, buffer int) sharing[[]byte] {
 	}
 }
 
-// refs reads each packet into a separate block.
-func refs() sharing[millrace.Ref] {
+// newRefs reads each packet into a separate block.
+func newRefs() sharer[millrace.Ref] {
 	src, pool := bufio.NewReader(reader.NewSource(1)), millrace.NewPool()
-	return sharing[millrace.Ref]{
+	return sharer[millrace.Ref]{
 		packets: 1,
 		next: func() millrace.Ref {
 			d := pool.Get(reader.PacketSize)
@@ -62,10 +62,10 @@ func refs() sharing[millrace.Ref] {
 	}
 }
 
-// chains reads packets as chains, which share the blocks of the reader.
-func chains() sharing[millrace.Chain] {
+// newChains reads each packet into a Chain, which shares the blocks of the Reader.
+func newChains() sharer[millrace.Chain] {
 	r := millrace.NewReader(reader.NewSource(1))
-	return sharing[millrace.Chain]{
+	return sharer[millrace.Chain]{
 		packets: 1,
 		next: func() (c millrace.Chain) {
 			must(0, r.ReadChain(&c, reader.PacketSize))
@@ -79,11 +79,11 @@ func chains() sharing[millrace.Chain] {
 	}
 }
 
-// batches works like a relay: it reads packets one by one, merges them, and shares them together.
-func batches() sharing[millrace.Chain] {
+// newBatches works like a relay: it reads packets one by one, and merges each batch into one Chain.
+func newBatches() sharer[millrace.Chain] {
 	r := millrace.NewReader(reader.NewSource(1))
 	var packet millrace.Chain
-	return sharing[millrace.Chain]{
+	return sharer[millrace.Chain]{
 		packets: batchPackets,
 		next: func() (c millrace.Chain) {
 			for range batchPackets {

@@ -24,15 +24,15 @@ const (
 	subscribers  = 10 // goroutines, each of which receives every packet
 	batchPackets = 64 // number of packets in a batch
 
-	// The number of packets that wait in a channel, and the number that a subscriber keeps. They
-	// are equal for all contenders, so that the caches hold the same amount of data.
+	// The capacity of a channel, and the number of packets that a subscriber keeps. They are equal
+	// for all contenders, so that the caches hold the same amount of data.
 	queuePackets = 1024
 	keepPackets  = 256
 
 	warmUp = 256 // batches that fill the pools before the clock starts
 )
 
-// Program measures the table.
+// Program compares all contenders in one table.
 var Program = &measure.Program{
 	Name: "kept", What: "packets of 1 KiB that ten goroutines share and keep", Rounds: 9,
 	Turn:  300 * time.Millisecond,
@@ -77,9 +77,9 @@ type contender struct {
 	handOff func(batches int) // the same without packets, to measure the channels
 }
 
-// A sharing has the operations of a contender that shares values of type T. A T is one packet or
-// one batch. The producer and the subscribers run in separate goroutines.
-type sharing[T any] struct {
+// A sharer makes values of type T and shares them with the subscribers. A T is one packet or one
+// batch. The subscribers call bytes, look and drop from their own goroutines.
+type sharer[T any] struct {
 	packets int // number of packets in a T
 	next    func() T
 	share   func(*T) T             // returns another share, for one subscriber
@@ -89,16 +89,16 @@ type sharing[T any] struct {
 	close   func()
 }
 
-// newContender returns a contender that shares packets with s. Each turn calls s anew.
-func newContender[T any](name string, s func() sharing[T]) contender {
+// newContender returns a contender that calls newSharer for each run.
+func newContender[T any](name string, newSharer func() sharer[T]) contender {
 	return contender{
 		name: name,
-		run:  func(n int, audit func(int, []byte)) { s().run(n, audit) },
+		run:  func(n int, audit func(int, []byte)) { newSharer().run(n, audit) },
 		handOff: func(n int) {
-			real := s()
+			real := newSharer()
 			real.close()
 			var zero T
-			nothing := sharing[T]{
+			nothing := sharer[T]{
 				packets: real.packets,
 				next:    func() T { return zero },
 				share:   func(v *T) T { return *v },
@@ -112,10 +112,9 @@ func newContender[T any](name string, s func() sharing[T]) contender {
 }
 
 // run passes batches of packets to the subscribers, and returns when they have dropped all packets.
-// Even if packets are shared one by one, batchPackets of them are sent over a channel at once,
-// because one channel operation per packet and subscriber would cost several times the measured
-// work.
-func (s sharing[T]) run(batches int, audit func(int, []byte)) {
+// Each channel operation passes batchPackets packets, even if they are shared one by one. With one
+// packet per operation, the channels would cost several times as much as the measured work.
+func (s sharer[T]) run(batches int, audit func(int, []byte)) {
 	var wg sync.WaitGroup
 	subs := make([]subscriber[T], subscribers)
 	for i := range subs {
@@ -152,12 +151,12 @@ func (s sharing[T]) run(batches int, audit func(int, []byte)) {
 	s.close()
 }
 
-// A subscriber has the channels to one goroutine. Full slices are sent to the goroutine on full and
-// come back on empty, so that no slices are allocated.
+// A subscriber has the channels of one subscriber goroutine.
 type subscriber[T any] struct {
-	full, empty chan []T
-	filling     []T
-	sum         uint64
+	full    chan []T // filled slices for the goroutine
+	empty   chan []T // slices that the goroutine returns, so that none is allocated
+	filling []T
+	sum     uint64
 }
 
 func newSubscriber[T any](shares int) subscriber[T] {
@@ -171,7 +170,7 @@ func newSubscriber[T any](shares int) subscriber[T] {
 
 // subscribe receives packets and keeps the last keepPackets of them. It drops all of them before it
 // returns.
-func (s sharing[T]) subscribe(sub *subscriber[T], look func(*T) uint64) {
+func (s sharer[T]) subscribe(sub *subscriber[T], look func(*T) uint64) {
 	ring := make([]T, keepPackets/s.packets)
 	at, held := 0, 0
 	for shares := range sub.full {
@@ -217,8 +216,8 @@ func (c contender) check(batches int) error {
 	return nil
 }
 
-// turn passes n batches. Each turn makes new channels and goroutines. Their allocations are
-// measured in a short run and subtracted.
+// turn measures n batches. It subtracts the allocations of new channels and goroutines, which it
+// measures in a run of one batch.
 func (c contender) turn(n int) measure.Turn {
 	all := func(batches int) func() { return func() { c.run(batches, nil) } }
 	all(warmUp)()

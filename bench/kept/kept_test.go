@@ -21,8 +21,8 @@ func TestContendersDeliver(t *testing.T) {
 
 // TestCheckSeesOtherBytes uses a contender that shares the first packet repeatedly.
 func TestCheckSeesOtherBytes(t *testing.T) {
-	same := newContender("the same packet", func() sharing[[]byte] {
-		s := allocated()
+	same := newContender("the same packet", func() sharer[[]byte] {
+		s := newSlices()
 		first := s.next()
 		s.next = func() []byte { return first }
 		return s

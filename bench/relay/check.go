@@ -40,7 +40,7 @@ func (c contender) check(ctx context.Context) error {
 	return nil
 }
 
-func (c contender) checkRunning(ctx context.Context, r *running) error {
+func (c contender) checkRunning(ctx context.Context, r *instance) error {
 	ctx, cancel := context.WithTimeout(ctx, checkDeadline)
 	defer cancel()
 	var sent sums
@@ -81,8 +81,8 @@ func (c contender) checkRunning(ctx context.Context, r *running) error {
 	return sent.contain(got, false)
 }
 
-// sums has checksums of payloads in order. Audio and video are separate, because RTMP does not
-// promise an order between them.
+// sums holds the checksums of payloads, in order. Audio and video are separate, because RTMP does
+// not promise an order between them.
 type sums struct {
 	mu  sync.Mutex
 	all map[byte][]uint32 // by tag kind
@@ -97,8 +97,8 @@ func (s *sums) add(kind byte, payload []byte) {
 	s.all[kind] = append(s.all[kind], crc32.ChecksumIEEE(payload))
 }
 
-// contain returns an error unless got is a contiguous part of s for each kind of tag. If the stream
-// repeats, the part may continue from the end of s at its beginning.
+// contain returns an error unless got is a contiguous part of s, for each kind of tag. If repeats
+// is set, s is a loop: its first payload also follows its last.
 func (s *sums) contain(got *sums, repeats bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -124,22 +124,23 @@ func contains(all, part []uint32, repeats bool) bool {
 	return false
 }
 
-// protocol returns the protocol of the relay for clients that need whole payloads.
-func (r *running) protocol() load.Protocol {
+// protocol returns the relay's protocol, with an HTTP-FLV client that receives whole payloads.
+func (r *instance) protocol() load.Protocol {
 	whole := httpflv.Server{URL: r.config.URL}
 	switch p := r.config.Protocol.(type) {
 	case nil:
 		return whole
-	case crossed:
-		return crossed{p.Protocol, whole}
+	case crossProtocol:
+		return crossProtocol{p.Protocol, whole}
 	default:
 		return p
 	}
 }
 
-// publish sends a stream to a server in real time until ctx ends, and adds the payloads to sent.
+// publish publishes a synthetic stream in real time until ctx ends. It adds the payload of each
+// frame to sum.
 func publish(ctx context.Context, to load.Protocol, stream string, bitRate int,
-	keyInterval time.Duration, sent *sums) error {
+	keyInterval time.Duration, sum *sums) error {
 	p, err := to.Publish(ctx, stream)
 	if err != nil {
 		return err
@@ -154,7 +155,7 @@ func publish(ctx context.Context, to load.Protocol, stream string, bitRate int,
 	for began := time.Now(); ctx.Err() == nil; {
 		time.Sleep(synth.Due() - time.Since(began))
 		t := synth.Next(time.Now())
-		sent.add(t.Kind, t.Payload)
+		sum.add(t.Kind, t.Payload)
 		if err := p.WriteTag(t); err != nil && ctx.Err() == nil {
 			return err
 		}
@@ -163,10 +164,10 @@ func publish(ctx context.Context, to load.Protocol, stream string, bitRate int,
 }
 
 // watch returns the checksums of the payloads that a viewer receives, without headers and metadata.
-func watch(ctx context.Context, r *running) (*sums, error) {
+func watch(ctx context.Context, r *instance) (*sums, error) {
 	p := r.protocol()
 	if server, ok := p.(*rtmp.Server); ok {
-		p = library{server}
+		p = libraryProtocol{server}
 	}
 	s, err := p.Watch(ctx, "check")
 	if err != nil {

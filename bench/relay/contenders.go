@@ -14,7 +14,7 @@ import (
 	"github.com/millrace-io/millrace/internal/load"
 )
 
-// A contender is a relay that can be started any number of times, but runs only once at a time.
+// A contender is one of the compared relays. It can be started again after it has stopped.
 type contender struct {
 	spec, name string
 	in, out    string // names of the protocols of publishers and of viewers
@@ -23,14 +23,14 @@ type contender struct {
 	// something is not installed.
 	prepare func(ctx context.Context) error
 	// start runs the server. It writes the files that the server needs to dir.
-	start func(ctx context.Context, dir string, c load.Config) (*running, error)
+	start func(ctx context.Context, dir string, c load.Config) (*instance, error)
 	// sends returns the tags that a contender repeats if it makes the stream itself. If the
 	// contender relays a stream, sends is nil.
 	sends func(bitRate int) []load.Tag
 }
 
-// A running is a relay that runs, with the configuration of a load that connects to it.
-type running struct {
+// An instance is a running relay, with the configuration of a load for it.
+type instance struct {
 	*measure.Server
 	config load.Config
 }
@@ -44,12 +44,12 @@ const (
 	flvName  = "HTTP-FLV"
 )
 
-// specs names the contenders that a list may contain. The streams of millrace are published over
-// HTTP-FLV or RTMP, and watched over the same or the other protocol.
+// specs describes the contenders that a list may contain. The variants of millrace differ in the
+// protocols of publishers and viewers.
 const specs = "nginx[@CHUNK], node, xiu, copy, share, millrace[@BOUND], millrace-rtmp[@BOUND], millrace-rtmp-flv[@BOUND], bare[@BOUND]"
 
-// lists maps the names of predefined lists to the lists.
-var lists = map[string]string{
+// namedLists has the lists that can be selected by name.
+var namedLists = map[string]string{
 	"http": "nginx,nginx@65536,copy,share,bare,bare@50ms,millrace@0,millrace",
 	"rtmp": "nginx,nginx@65536,node,xiu,millrace-rtmp@0,millrace-rtmp,millrace-rtmp-flv@0,millrace-rtmp-flv,millrace@0,millrace",
 }
@@ -57,7 +57,7 @@ var lists = map[string]string{
 // parseContenders parses the name of a predefined list, or a list such as
 // nginx,nginx@65536,copy,share,bare@50ms,millrace@0,millrace. Programs are built in dir.
 func parseContenders(list string, dir string) (all []contender, err error) {
-	if l, ok := lists[list]; ok {
+	if l, ok := namedLists[list]; ok {
 		list = l
 	}
 	for _, spec := range strings.Split(list, ",") {
@@ -111,10 +111,9 @@ func parseContender(spec string, dir string) (contender, error) {
 	return contender{}, fmt.Errorf("unknown")
 }
 
-// built returns a contender that is a Go program, which is built in dir. args returns the program's
-// arguments. addr is the address on which the program must listen. If the program listens on
-// several addresses, addr must be the last. For a protocol other than HTTP-FLV, args may change the
-// configuration of the load.
+// built returns a contender that runs the Go program pkg, which is built in dir. args returns the
+// program's arguments. The program must listen on addr, after all its other addresses. For a
+// protocol other than HTTP-FLV, args may change the configuration of the load.
 func built(dir string, name, pkg string, args func(addr string, c *load.Config) ([]string,
 	error)) contender {
 	return contender{
@@ -123,7 +122,7 @@ func built(dir string, name, pkg string, args func(addr string, c *load.Config) 
 			_, err := measure.Build(ctx, dir, pkg)
 			return err
 		},
-		start: func(ctx context.Context, _ string, c load.Config) (*running, error) {
+		start: func(ctx context.Context, _ string, c load.Config) (*instance, error) {
 			bin, err := measure.Build(ctx, dir, pkg)
 			if err != nil {
 				return nil, err
@@ -138,20 +137,21 @@ func built(dir string, name, pkg string, args func(addr string, c *load.Config) 
 				return nil, err
 			}
 			s, err := measure.StartServer(ctx, addr, exec.Command(bin, line...))
-			return &running{s, c}, err
+			return &instance{s, c}, err
 		},
 	}
 }
 
-// millrace returns the contender millrace serve with a limit for latency. Publishers use HTTP-FLV
-// or RTMP. Viewers of streams published over RTMP use either protocol.
-func millrace(dir string, in, out string, latency time.Duration) contender {
+// millrace returns a contender that runs "millrace serve" with the given latency. pub is the
+// protocol of publishers, and sub is the protocol of viewers. If pub is HTTP-FLV, sub is also
+// HTTP-FLV.
+func millrace(dir string, pub, sub string, latency time.Duration) contender {
 	by := ""
 	switch {
-	case in != out:
-		by = fmt.Sprintf("%s to %s, ", in, out)
-	case in == rtmpName:
-		by = in + ", "
+	case pub != sub:
+		by = fmt.Sprintf("%s to %s, ", pub, sub)
+	case pub == rtmpName:
+		by = pub + ", "
 	}
 	name := fmt.Sprintf("millrace serve, %s%v", by, latency)
 	c := built(dir, name, measure.Millrace, func(addr string, c *load.Config) ([]string, error) {
@@ -161,32 +161,32 @@ func millrace(dir string, in, out string, latency time.Duration) contender {
 		}
 		c.URL = "http://" + main
 		switch server := (&rtmp.Server{Addr: addr}); {
-		case out == rtmpName:
+		case sub == rtmpName:
 			c.Protocol = server
-		case in == rtmpName:
-			c.Protocol = crossed{server, load.HTTPFLV(*c)}
+		case pub == rtmpName:
+			c.Protocol = crossProtocol{server, load.HTTPFLV(*c)}
 		}
 		return []string{"serve", "--listen", main, "--rtmp", addr, "--latency", latency.String(),
 			"--log-level", "warn"}, nil
 	})
-	c.in, c.out = in, out
+	c.in, c.out = pub, sub
 	return c
 }
 
-// A crossed publishes with one protocol and watches with another.
-type crossed struct {
+// A crossProtocol publishes with the embedded Protocol, and watches with out.
+type crossProtocol struct {
 	load.Protocol
 	out load.Protocol
 }
 
 // Watch implements load.Protocol.
-func (c crossed) Watch(ctx context.Context, name string) (load.Subscription, error) {
+func (c crossProtocol) Watch(ctx context.Context, name string) (load.Subscription, error) {
 	return c.out.Watch(ctx, name)
 }
 
 const goRelayPackage = "bench/cmd/gorelay"
 
-// goRelay returns a contender that is a typical relay with net/http.
+// goRelay returns a contender that is a typical relay in Go. kind is "copy" or "share".
 func goRelay(dir string, kind string) contender {
 	name := "Go: a copy a viewer, Write and Flush"
 	if kind == "share" {
@@ -209,7 +209,7 @@ func bare(dir string, batch time.Duration) contender {
 			"-batch", batch.String()}, nil
 	})
 	start := c.start
-	c.start = func(ctx context.Context, dir string, c load.Config) (*running, error) {
+	c.start = func(ctx context.Context, dir string, c load.Config) (*instance, error) {
 		c.NoPublish = true
 		return start(ctx, dir, c)
 	}
@@ -235,8 +235,8 @@ rtmp {
 }
 `
 
-// nginx returns the contender nginx with the rtmp module, configured as in the module's
-// documentation for live streams. All other settings are at their defaults, so Nagle's algorithm is
+// nginx returns a contender that runs nginx with the rtmp module, configured as in the module's
+// documentation for live streams. All other settings have their defaults, so Nagle's algorithm is
 // on and the send queue holds 256 messages.
 func nginx(chunk int) contender {
 	return contender{
@@ -245,7 +245,7 @@ func nginx(chunk int) contender {
 			_, err := measure.NginxRTMP()
 			return err
 		},
-		start: func(ctx context.Context, dir string, c load.Config) (*running, error) {
+		start: func(ctx context.Context, dir string, c load.Config) (*instance, error) {
 			module, err := measure.NginxRTMP()
 			if err != nil {
 				return nil, err
@@ -257,7 +257,7 @@ func nginx(chunk int) contender {
 				return nil, err
 			}
 			c.Protocol = &rtmp.Server{Addr: s.Addr}
-			return &running{s, c}, nil
+			return &instance{s, c}, nil
 		},
 	}
 }

@@ -11,12 +11,12 @@ import (
 	"github.com/millrace-io/millrace/internal/load"
 )
 
-// A library watches an RTMP server with gortmplib, so that a check does not depend on the load's
-// own client.
-type library struct{ *rtmp.Server }
+// A libraryProtocol watches an RTMP server with gortmplib, so that a check does not depend on our
+// own RTMP client.
+type libraryProtocol struct{ *rtmp.Server }
 
 // Watch implements load.Protocol.
-func (l library) Watch(ctx context.Context, name string) (load.Subscription, error) {
+func (l libraryProtocol) Watch(ctx context.Context, name string) (load.Subscription, error) {
 	u, err := url.Parse(l.String())
 	if err != nil {
 		return nil, err

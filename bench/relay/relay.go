@@ -20,7 +20,7 @@ import (
 	"github.com/millrace-io/millrace/internal/load"
 )
 
-// Program measures a table for each case.
+// Program compares relays under the load of each case.
 var Program = &measure.Program{
 	// Takes some five minutes in all.
 	Name: "relay", What: "live streams from publishers to viewers", Rounds: 2,
@@ -169,8 +169,8 @@ func total(m map[string]int) (n int) {
 	return n
 }
 
-// tableName returns the name of the table of a case. The list rtmp has a different table, so that
-// it can be measured anew without replacing the tables of other lists.
+// tableName returns the name of the table for case c. The predefined list "rtmp" has its own
+// tables, so that new results do not replace the results of other lists.
 func tableName(c testCase) string {
 	if options.contenders == "rtmp" {
 		return "relay-rtmp-" + c.String()
@@ -178,8 +178,8 @@ func tableName(c testCase) string {
 	return "relay-" + c.String()
 }
 
-// table returns the table of the results. It compares CPU time with that of the first contender, of
-// nginx-rtmp with large chunks, and of millrace serve.
+// table returns the table of the results. Its ratios compare CPU time with up to four contenders:
+// the first one, nginx@65536, millrace, and millrace-rtmp.
 func table(c testCase, all []contender, reports [][]load.Report, rounds int) *measure.Table {
 	get := func(i int, f func(load.Report) float64) (s measure.Series) {
 		for _, r := range reports[i] {
@@ -245,8 +245,8 @@ func table(c testCase, all []contender, reports [][]load.Report, rounds int) *me
 	return t
 }
 
-// stalledTable returns a table of the viewers that read nothing for a minute, and of the other
-// viewers.
+// stalledTable returns the table for the flag -stalled. It shows the losses of the stalled viewers,
+// which read nothing for a minute, and the losses of all other viewers.
 func stalledTable(c testCase, all []contender, reports [][]load.Report) *measure.Table {
 	t := measure.NewTable("relay-stalled-"+c.String(),
 		fmt.Sprintf("Relay %s while one viewer in %d reads nothing for a minute", c,

@@ -38,7 +38,7 @@ func TestParse(t *testing.T) {
 	if got := strings.Join(names, "; "); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
-	for list := range lists {
+	for list := range namedLists {
 		if _, err := parseContenders(list, ""); err != nil {
 			t.Errorf("%s is not accepted: %v", list, err)
 		}
@@ -164,7 +164,7 @@ func (s *lateSubscription) Close() error { return nil }
 
 func TestPatientViewersComeAgain(t *testing.T) {
 	from := &late{2, []load.Tag{{Kind: load.Video}, {Kind: load.Audio}}}
-	s, err := patient{from}.Watch(t.Context(), "x")
+	s, err := retryProtocol{from}.Watch(t.Context(), "x")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -181,7 +181,7 @@ func TestPatientViewersComeAgain(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := (patient{&late{absent: 1 << 30}}).Watch(ctx, "x"); !errors.Is(err,
+	if _, err := (retryProtocol{&late{absent: 1 << 30}}).Watch(ctx, "x"); !errors.Is(err,
 		context.Canceled) {
 		t.Errorf("error %v, want that of the context", err)
 	}
@@ -189,7 +189,7 @@ func TestPatientViewersComeAgain(t *testing.T) {
 
 func TestCrossedWatchesElsewhere(t *testing.T) {
 	in, out := &late{}, &late{}
-	if _, err := (crossed{in, out}).Watch(t.Context(), "x"); err != nil || in.absent != 0 ||
+	if _, err := (crossProtocol{in, out}).Watch(t.Context(), "x"); err != nil || in.absent != 0 ||
 		out.absent != -1 {
 		t.Errorf("%v; watched where it publishes %d times, and elsewhere %d times", err, -in.absent,
 			-out.absent)

@@ -15,14 +15,13 @@ import (
 	"github.com/millrace-io/millrace/internal/load"
 )
 
-// Versions of the relays that come from registries of other languages. They are installed once,
-// into the user's cache directory.
+// Versions of the relays that npm and cargo install, once, in the user's cache directory.
 const (
 	nodeVersion = "4.4.3"
 	xiuVersion  = "0.14.0"
 )
 
-// installTime limits the time of an installation. Cargo builds some 400 crates for xiu.
+// installTime limits the time for one installation. Cargo builds some 400 crates for xiu.
 const installTime = 30 * time.Minute
 
 func cached(pkg, file string) (string, error) {
@@ -33,9 +32,9 @@ func cached(pkg, file string) (string, error) {
 	return filepath.Join(cache, "millrace-bench", pkg, file), nil
 }
 
-// install installs a package in the cache directory, unless the given file of the package already
-// exists there. command returns the command that installs the package into dir. A failure is a
-// measure.ErrMissing, because a registry may be unreachable.
+// install installs a package in the cache directory, unless the package's file is already there.
+// command returns the command that installs the package into dir. If the command fails, the error
+// is a measure.ErrMissing, because the network may be down.
 func install(ctx context.Context, pkg, file string, command func(dir string) []string) error {
 	path, err := cached(pkg, file)
 	if err != nil {
@@ -85,7 +84,7 @@ func ports(n int) (all []json.Number, err error) {
 	return all, nil
 }
 
-// node returns the contender Node-Media-Server with its defaults, except that the console,
+// node returns a contender that runs Node-Media-Server with its defaults, except that the console,
 // passwords, recordings and all protocols other than RTMP are off.
 func node() contender {
 	const (
@@ -103,7 +102,7 @@ func node() contender {
 					"node-media-server@" + nodeVersion}
 			})
 		},
-		start: func(ctx context.Context, dir string, c load.Config) (*running, error) {
+		start: func(ctx context.Context, dir string, c load.Config) (*instance, error) {
 			port, err := ports(1)
 			if err != nil {
 				return nil, err
@@ -130,7 +129,7 @@ func node() contender {
 			s, err := measure.StartServer(ctx, addr,
 				exec.Command("node", path, "--no-admin", "-c", conf))
 			c.Protocol = &rtmp.Server{Addr: addr}
-			return &running{s, c}, err
+			return &instance{s, c}, err
 		},
 	}
 }
@@ -152,7 +151,7 @@ password = ""
 level = "off"
 `
 
-// xiu returns the contender xiu, a server written in Rust.
+// xiu returns a contender that runs xiu, an RTMP server written in Rust.
 func xiu() contender {
 	const (
 		pkg = "xiu-" + xiuVersion
@@ -166,7 +165,7 @@ func xiu() contender {
 					xiuVersion, "xiu"}
 			})
 		},
-		start: func(ctx context.Context, dir string, c load.Config) (*running, error) {
+		start: func(ctx context.Context, dir string, c load.Config) (*instance, error) {
 			port, err := ports(2)
 			if err != nil {
 				return nil, err
@@ -182,21 +181,21 @@ func xiu() contender {
 			}
 			addr := "127.0.0.1:" + port[0].String()
 			s, err := measure.StartServer(ctx, addr, exec.Command(path, "-c", conf))
-			c.Protocol = patient{&rtmp.Server{Addr: addr}}
-			return &running{s, c}, err
+			c.Protocol = retryProtocol{&rtmp.Server{Addr: addr}}
+			return &instance{s, c}, err
 		},
 	}
 }
 
-// A patient is the protocol of a server that accepts viewers of a stream which does not exist yet,
-// and then disconnects them. The viewers reconnect until they receive something.
-type patient struct{ load.Protocol }
+// A retryProtocol is for a server that accepts viewers of a stream before the stream exists, and
+// then disconnects them. Its viewers connect again until they receive something.
+type retryProtocol struct{ load.Protocol }
 
-// patience is the time between two attempts to connect.
-const patience = 100 * time.Millisecond
+// retryDelay is the time between two attempts to connect.
+const retryDelay = 100 * time.Millisecond
 
 // Watch implements load.Protocol.
-func (p patient) Watch(ctx context.Context, name string) (load.Subscription, error) {
+func (p retryProtocol) Watch(ctx context.Context, name string) (load.Subscription, error) {
 	for {
 		s, err := p.Protocol.Watch(ctx, name)
 		if err == nil {
@@ -209,12 +208,12 @@ func (p patient) Watch(ctx context.Context, name string) (load.Subscription, err
 		select {
 		case <-ctx.Done():
 			return nil, ctx.Err()
-		case <-time.After(patience):
+		case <-time.After(retryDelay):
 		}
 	}
 }
 
-// A begunSubscription is a subscription after its first arrival has been read.
+// A begunSubscription first returns the tag that Watch has already read from the Subscription.
 type begunSubscription struct {
 	load.Subscription
 	first load.Arrival

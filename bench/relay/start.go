@@ -53,7 +53,7 @@ func runStart(ctx context.Context, p *measure.Params) error {
 	if err != nil {
 		return err
 	}
-	servers := make([]*running, len(all)) // all servers run; those without a turn are idle
+	servers := make([]*instance, len(all)) // all servers run; those without a turn are idle
 	for i, c := range all {
 		home, err := os.MkdirTemp(dir, "")
 		if err != nil {
@@ -144,15 +144,14 @@ type sender struct {
 	done  chan error
 }
 
-// send starts a sender. If publishing ends before cut is called, send calls failed, which ends the
-// watcher's ctx.
-func send(ctx context.Context, p load.Protocol, stream string, failed context.CancelFunc) *sender {
+// send starts a sender. If publishing ends before cut is called, it calls cancelWatch.
+func send(ctx context.Context, p load.Protocol, stream string, cancelWatch context.CancelFunc) *sender {
 	ctx, stop := context.WithCancel(ctx)
 	s := &sender{began: time.Now(), stop: stop, done: make(chan error, 1)}
 	go func() {
 		err := publish(ctx, p, stream, startBitRate, startKeyInterval, new(sums))
 		if ctx.Err() == nil {
-			failed()
+			cancelWatch()
 		}
 		s.done <- err
 	}()
@@ -173,7 +172,7 @@ func (s *sender) cut() error {
 func irregularly(d time.Duration) { time.Sleep(d + rand.N(d)) }
 
 // firstPicture returns the time from the start of a publisher's connection to the first video frame
-// at a viewer that waits for the stream.
+// at a waiting viewer.
 func firstPicture(ctx context.Context, p load.Protocol, stream string) (time.Duration, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -184,8 +183,8 @@ func firstPicture(ctx context.Context, p load.Protocol, stream string) (time.Dur
 	return first.Sub(publisher.began), errors.Join(err, publisher.cut())
 }
 
-// pauseOfReturn cuts a publisher's connection and publishes again. It returns how much longer the
-// viewer's pause in video is than the time without a publisher.
+// pauseOfReturn cuts a publisher's connection and publishes again. It returns the viewer's pause in
+// video minus the time without a publisher.
 func pauseOfReturn(ctx context.Context, p load.Protocol, stream string) (time.Duration, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

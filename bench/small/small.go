@@ -16,7 +16,7 @@ import (
 	"github.com/millrace-io/millrace/stackbuf"
 )
 
-// Program measures the table.
+// Program compares the three types in one table.
 var Program = &measure.Program{
 	Name: "small", What: "a new buffer, some writes, a string", Rounds: 9,
 	Turn:  30 * time.Millisecond,
@@ -70,15 +70,14 @@ type testCase struct {
 
 const kib = 1 << 10
 
-// The data that is written and read. It is not on the heap, because a larger heap makes the
-// collector run less often, which favours the type that makes the most garbage.
+// The data that the cases write and read. It is not on the heap, because a larger heap would make
+// the garbage collector run less often. That would favor the type that makes the most garbage.
 var (
 	text = strings.Repeat("0123456789abcdef", 64*kib/16)
 	data [64 * kib]byte
 )
 
-// The results of the work functions, which are stored so that the compiler does not remove the
-// work.
+// The results of the last calls, which are stored so that the compiler does not remove the calls.
 var (
 	lastString string
 	lastLen    int
@@ -143,8 +142,8 @@ func newOnly(size int) testCase {
 		}}
 }
 
-// readFrom returns a case that reads from a source that reports its size. A strings.Builder has no
-// ReadFrom.
+// readFrom returns a case that calls ReadFrom with a source of known size. The case leaves out
+// strings.Builder, which has no ReadFrom method.
 func readFrom(size int) testCase {
 	return testCase{name: fmt.Sprintf("new, ReadFrom %d KiB, size known", size/kib),
 		bytes: func(n int) {

@@ -6,8 +6,8 @@ import "io"
 // nil, and arguments. The answer is a command _result with the same transaction number. onStatus
 // reports the state of a stream.
 
-// obey executes the command in c.body. The argument stream is the command's message stream. obey
-// returns io.EOF when the client has ended its stream.
+// obey executes the command in c.body, which arrived on the given message stream. It returns io.EOF
+// when the client has ended its stream.
 func (c *ServerConn) obey(stream uint32) error {
 	if c.body.Len() == 0 {
 		return nil
@@ -107,12 +107,12 @@ func (c *ServerConn) setPaused(paused bool) {
 //   - The argument of FCUnpublish is the name of the stream.
 //   - The argument of deleteStream is the number of the message stream.
 //   - closeStream arrives on the message stream that it ends.
-func (c *ServerConn) isOther(command string, stream uint32, which any) bool {
-	switch which := which.(type) {
+func (c *ServerConn) isOther(command string, stream uint32, arg any) bool {
+	switch arg := arg.(type) {
 	case string:
-		return command == "FCUnpublish" && streamName(which) != c.streamName && which != ""
+		return command == "FCUnpublish" && streamName(arg) != c.streamName && arg != ""
 	case float64:
-		return command == "deleteStream" && which != Stream && which != float64(c.stream)
+		return command == "deleteStream" && arg != Stream && arg != float64(c.stream)
 	}
 	return command == "closeStream" && stream != 0 && stream != Stream && stream != c.stream
 }

@@ -13,8 +13,7 @@ const (
 	defaultChunkSize = 128
 
 	// copyBelow is the chunk size, in bytes, below which the chunks of one message are copied
-	// together. Sharing such a small chunk would cost more than a copy, and would keep a whole
-	// block in use.
+	// together. Sharing a small chunk costs more than a copy, and keeps a whole block in use.
 	copyBelow = 1 << 10
 
 	// maxChunkStreams limits the number of chunk streams of a publisher. Encoders use fewer than
@@ -108,18 +107,17 @@ func (d *Decoder) setPool(p *millrace.Pool) {
 	d.pool = p
 }
 
-// limit lowers the limits for a client that does not publish. The argument bytes is the maximum
-// size of one message, and of all unfinished messages together. limit also lowers the maximum
-// number of chunk streams to maxCommandStreams.
-//
-// If the unfinished messages are already too large, limit returns an error.
-func (d *Decoder) limit(bytes int) error {
-	d.maxMessage, d.maxUnfinished, d.maxStreams = bytes, bytes, maxCommandStreams
-	return d.fits(d.unfinished)
+// limit sets the limits for a client that does not publish: n bytes for one message, n bytes for
+// all unfinished messages together, and maxCommandStreams chunk streams. It returns an error if the
+// unfinished messages are already larger.
+func (d *Decoder) limit(n int) error {
+	d.maxMessage, d.maxUnfinished, d.maxStreams = n, n, maxCommandStreams
+	return d.checkUnfinished(d.unfinished)
 }
 
-// fits returns an error if n bytes of unfinished messages are too many.
-func (d *Decoder) fits(n int) error {
+// checkUnfinished returns a *LimitError if n, the size of all unfinished messages, exceeds the
+// limit.
+func (d *Decoder) checkUnfinished(n int) error {
 	if n > d.maxUnfinished {
 		return &LimitError{"bytes of unfinished messages", int64(n), int64(d.maxUnfinished)}
 	}
@@ -188,15 +186,14 @@ func (s *chunkStream) release() {
 	s.releaseRoom()
 }
 
-// releaseRoom releases the free end of the block of memory that received bytes are copied into.
+// releaseRoom releases the free memory for more copies.
 func (s *chunkStream) releaseRoom() {
 	s.room.Release()
 	s.room = millrace.Draft{}
 }
 
-// appendCopy appends a copy of p to dst. It copies into room, the free end of a block of memory. If
-// room is full, appendCopy takes a new block from pool, and the free end of that block becomes
-// room.
+// appendCopy appends a copy of p to dst. The copy goes into the free memory in room. If room is
+// full, a new block from pool replaces it.
 func appendCopy(dst *millrace.Chain, room *millrace.Draft, pool *millrace.Pool, p []byte) {
 	for len(p) > 0 {
 		if len(room.Bytes()) == 0 {
@@ -219,7 +216,7 @@ func (d *Decoder) nextChunk() (*chunkStream, error) {
 		d.current, d.left = s, min(d.chunk, s.message.Size-s.body.Len())
 	}
 	s := d.current
-	if err := d.fits(d.unfinished + d.left); err != nil {
+	if err := d.checkUnfinished(d.unfinished + d.left); err != nil {
 		return nil, err
 	}
 	last := s.body.Len()+d.left == s.message.Size
@@ -339,17 +336,16 @@ func (d *Decoder) nextHeader() (*chunkStream, error) {
 	return s, nil
 }
 
-// peekExtended returns the length, in bytes, of the extended timestamp after a chunk's header. at
-// is the number of bytes before the timestamp. Usually the length is 4. If the chunk's header has
-// form 3 (the shortest form), the sender may omit the extended timestamp. In that case, the length
-// is 0.
-func (d *Decoder) peekExtended(next *header, form byte, at int) (n int, err error) {
+// peekExtended returns the length, in bytes, of a chunk's extended timestamp, which is usually 4.
+// The timestamp begins at offset. If the chunk's header has form 3 (the shortest form), the sender
+// may omit the timestamp, and the length is then 0.
+func (d *Decoder) peekExtended(next *header, form byte, offset int) (n int, err error) {
 	if form < 3 {
-		p, err := d.peek(at + 4)
+		p, err := d.peek(offset + 4)
 		if err != nil {
 			return 0, err
 		}
-		next.field = binary.BigEndian.Uint32(p[at:])
+		next.field = binary.BigEndian.Uint32(p[offset:])
 		return 4, nil
 	}
 	// The header of this chunk is shortened (form 3). The sender may repeat the four bytes of the
@@ -361,19 +357,19 @@ func (d *Decoder) peekExtended(next *header, form byte, at int) (n int, err erro
 	binary.BigEndian.PutUint32(field[:], next.field)
 	binary.BigEndian.PutUint32(time[:], next.message.Timestamp)
 	for n := 1; n <= 4; n++ {
-		p, err := d.peek(at + n)
+		p, err := d.peek(offset + n)
 		if err != nil {
 			return 0, err
 		}
-		if got := string(p[at:]); got != string(field[:n]) && got != string(time[:n]) {
+		if got := string(p[offset:]); got != string(field[:n]) && got != string(time[:n]) {
 			return 0, nil
 		}
 	}
 	return 4, nil
 }
 
-// begin computes the timestamp of a message from the first chunk header of the message. form is the
-// form of that header (0 to 3).
+// begin computes the timestamp of a message from its first chunk header, which has the given form
+// (0 to 3).
 func (h *header) begin(form byte) {
 	if form < 3 {
 		// If the next message begins with form 3, its timestamp is this much later. After form 0,

@@ -88,8 +88,8 @@ func (e *Encoder) put(dst *millrace.Chain, h []byte) {
 	dst.Append(&r)
 }
 
-// appendNumber appends the first field of a chunk header to b. The field has the number of the
-// chunk stream (id), and a form from 0 to 3, which says how many fields follow.
+// appendNumber appends the first field of a chunk header to b. The field contains the form of the
+// header, from 0 to 3, and the id of the chunk stream. The form says which other fields follow.
 func appendNumber(b []byte, form byte, id int) []byte {
 	switch {
 	case id < 64:

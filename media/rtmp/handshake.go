@@ -79,10 +79,11 @@ func checkVersion(v byte) error {
 	return fmt.Errorf("rtmp: version %d, want %d", v, rtmpVersion)
 }
 
-// A digestPlace says where the digest is in C1 and S1, the first messages of the handshake. base is
-// the offset of four bytes, from which digest, the offset of the digest, is computed. Clients use
-// one of two values for base.
-type digestPlace struct{ base, digest int }
+// A digestPlace says where C1 or S1, a message of the handshake, contains its digest.
+type digestPlace struct {
+	base   int // offset of the four bytes that determine digest; clients use 8 or 772
+	digest int // offset of the digest
+}
 
 func digestAt(p []byte, base int) digestPlace {
 	sum := int(p[base]) + int(p[base+1]) + int(p[base+2]) + int(p[base+3])

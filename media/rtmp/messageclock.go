@@ -10,22 +10,21 @@ type messageClock struct {
 	runs    bool
 }
 
-// start starts the time limit for a message. at is the time at which the first bytes of the message
-// arrived. If the time limit of an older message is running, or if c is nil, start does nothing.
-func (c *messageClock) start(at time.Time) {
+// start starts the time limit for a message whose first bytes arrived at the time t. It does
+// nothing if the time limit for an older message is running. c may be nil.
+func (c *messageClock) start(t time.Time) {
 	if c == nil || c.runs {
 		return
 	}
 	c.runs = true
-	if left := c.limit - time.Since(at); c.timer == nil {
+	if left := c.limit - time.Since(t); c.timer == nil {
 		c.timer = time.AfterFunc(left, c.expired)
 	} else {
 		c.timer.Reset(left)
 	}
 }
 
-// stop ends the running time limit for a message. If no time limit is running, or if c is nil, stop
-// does nothing.
+// stop stops the running time limit, if there is one. c may be nil.
 func (c *messageClock) stop() {
 	if c != nil && c.runs {
 		c.runs = false

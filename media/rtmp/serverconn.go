@@ -11,13 +11,12 @@ import (
 )
 
 const (
-	// maxCommand limits the memory, in bytes, for messages that have arrived only in part. The
-	// limit applies until the client requests to publish or play. The longest message before the
-	// request is the connect command. It has a few hundred bytes, or more if its addresses contain
-	// tokens.
+	// maxCommand limits the unfinished messages, in bytes, before the client requests to publish or
+	// play. The longest message until then is the connect command. It has a few hundred bytes, or
+	// more if its addresses contain tokens.
 	maxCommand = 16 << 10
 
-	// maxPlayer limits, in bytes, the unfinished messages of a client that plays. Such a client
+	// maxPlayer limits the unfinished messages, in bytes, of a client that plays. Such a client
 	// only pauses and pings.
 	maxPlayer = 4 << 10
 
@@ -57,13 +56,14 @@ type ServerConn struct {
 	paused               bool
 }
 
-// NewServerConn returns a ServerConn that reads from r and writes to w. It borrows r and w. Call
+// NewServerConn returns a ServerConn that reads from r and writes to w. It borrows both. Call
 // [ServerConn.Release] to release the ServerConn's memory.
 //
 // maxMessage is the maximum size of a message in bytes. A value above 16777215 means 16777215.
 //
-// The ServerConn announces this size to the client as the chunk size, but at most MaxAnnounced. A
-// client that adopts the chunk size sends each message of at most that size in one chunk.
+// The ServerConn announces its chunk size to the client: maxMessage, or MaxAnnounced if that is
+// less. A client that adopts this chunk size sends a message in one chunk, unless the message is
+// larger.
 func NewServerConn(r *millrace.Reader, w io.Writer, maxMessage int) *ServerConn {
 	c := &ServerConn{r: r, w: w, dec: NewDecoder(r, maxCommand),
 		maxMessage: min(maxMessage, maxBody), window: windowSize}
@@ -162,7 +162,7 @@ func (c *ServerConn) Start() error {
 	return c.flush()
 }
 
-// Refuse tells the client why its request is refused, or why its stream ends. The code is one that
+// Refuse tells the client why its request is refused, or why its stream ends. Use a code that
 // clients know, such as NetStream.Publish.BadName or NetStream.Play.StreamNotFound. Encoders show
 // the code and the reason. The caller then closes the connection.
 func (c *ServerConn) Refuse(code, reason string) error {

@@ -54,9 +54,9 @@ func (a Admission) Admit(ctx context.Context, want WatchRequest) (*Viewer, error
 	return v, nil
 }
 
-// awaitStream waits for the stream with that name, until ctx ends or the time to wait is over. When
-// the stream exists, awaitStream calls enter with it, and returns the result of enter. Hub.mu is
-// held during that call.
+// awaitStream waits for the named stream, until ctx ends or the time to wait is over. When the
+// stream exists, awaitStream calls enter with it, and returns the result of enter. Hub.mu is held
+// during that call.
 func (a Admission) awaitStream(ctx context.Context, name string,
 	enter func(s *stream) error) error {
 	h := a.hub

@@ -154,14 +154,15 @@ const (
 	// pullIdle is how long a pull continues after its stream's last viewer has left. A player that
 	// reconnects in this time finds the stream.
 	pullIdle = 5 * time.Second
-	// retryAfter is the delay after which a viewer may try again if the node with its stream could
+	// retryAfter is the delay after which a viewer may try again if the node with the stream could
 	// not be found or reached.
 	retryAfter = 2 * time.Second
 )
 
 // A Cluster shares the streams of this server with other servers. Its methods may be called from
-// any goroutine. Claim may block. The other methods, and the methods of a [Lease], do not block. No
-// method may call a method of a Hub before it returns.
+// any goroutine. Claim may block. The other methods, and the methods of a [Lease], do not block.
+// None of them may synchronously call a method of a Hub, because the caller may hold the lock of
+// the Hub.
 type Cluster interface {
 	// Claim makes this node the owner of a stream that has just got a publisher. If this node
 	// already owns the stream, Claim returns the same Lease as before. If the owner cannot be

@@ -21,13 +21,13 @@ var (
 	errSecondHeader = errors.New(
 		"a second FLV header in the body: files do not become one stream by standing one behind the " +
 			"other, join them first (ffmpeg -f concat), or send one after the other")
-	// ErrPanic ends a publisher or a viewer after a panic.
+	// ErrPanic is the error for a publisher or viewer that ended with a panic.
 	ErrPanic = errors.New("internal error")
-	// errUnwatched ends the reading of a stream from another node when the stream has no viewers
-	// here.
+	// errUnwatched is the error when this node stops reading a stream from another node, because
+	// the stream has no viewers here.
 	errUnwatched = errors.New("it has no viewers")
-	// errOwnerEnded ends the reading of a stream from another node when the stream has ended at
-	// that node.
+	// errOwnerEnded is the error when a stream that this node reads from another node has ended
+	// there.
 	errOwnerEnded = errors.New("the stream has ended at its owner")
 	// errNotFLV refuses another format for a stream that began as FLV.
 	errNotFLV = refuse.New(http.StatusUnsupportedMediaType,
@@ -76,13 +76,13 @@ func Explain(err error) string {
 	return err.Error()
 }
 
-// errTakenOver ends a publisher when a later publisher has come.
+// errTakenOver is the error for a publisher that another publisher has replaced.
 var errTakenOver = refuse.New(http.StatusConflict, "another publisher took over this stream")
 
-// errMoved ends a publisher when another node owns its stream.
+// errMoved is the error for a publisher whose stream is now owned by another node.
 var errMoved = refuse.New(http.StatusConflict, "this stream is published at another node now")
 
-// errOperator ends a publisher when the operator ends the stream.
+// errOperator is the error for a publisher whose stream the operator has ended.
 var errOperator = refuse.New(http.StatusForbidden,
 	"the operator has ended this stream").For(refuse.ByOperator)
 
@@ -91,5 +91,5 @@ func errNotOwner(name string) error {
 	return refuse.New(http.StatusMisdirectedRequest, "this node does not own the stream %q", name)
 }
 
-// errTimeUp ends a publisher whose allowed time is over.
+// errTimeUp is the error for a publisher whose allowed time is over.
 var errTimeUp = refuse.New(http.StatusForbidden, "the time is up that this publisher was allowed")

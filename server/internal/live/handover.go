@@ -15,9 +15,9 @@ import (
 // time.
 type registrar struct{ *Hub }
 
-// claim requests the stream with that name for the publisher c. In a cluster, it first makes this
-// node the owner of the stream. If claim returns nil, the caller must call awaitGrant to wait for
-// the stream.
+// claim requests the named stream for the publisher c. In a cluster, it first makes this node the
+// owner of the stream. If claim returns nil, the caller must call awaitGrant to wait for the
+// stream.
 func (h registrar) claim(c *claim, name string) (err error) {
 	if h.cfg.Cluster == nil {
 		return h.claimHere(c, name)
@@ -37,9 +37,9 @@ func (h registrar) claim(c *claim, name string) (err error) {
 // errNotHeld reports that a new lease was lost or released before claimHere could use it.
 var errNotHeld = errors.New("the lease is not held any more")
 
-// claimHere gives the stream with that name to the publisher c if the stream has no other
-// publisher. If there is another publisher, claimHere asks it to end, and c gets the stream after
-// that. If claimHere returns an error, c does not get the stream.
+// claimHere gives the named stream to the publisher c if the stream has no other publisher. If
+// there is another publisher, claimHere asks it to end, and c gets the stream after that. If
+// claimHere returns an error, c does not get the stream.
 //
 // c.lease is this node's ownership of the stream. After an error, claimHere releases it, unless
 // another publisher uses it.
@@ -72,7 +72,7 @@ func (h registrar) claimHere(c *claim, name string) (err error) {
 	case s.pause != nil:
 		h.grant(s, c)
 	default:
-		if err := h.yields(s); err != nil {
+		if err := h.checkTakeover(s); err != nil {
 			return err
 		}
 		switch {
@@ -89,8 +89,8 @@ func (h registrar) claimHere(c *claim, name string) (err error) {
 	return nil
 }
 
-// checkRoom returns an error if the operator has refused the name. It also returns an error if the
-// stream would be a new one and there are too many streams.
+// checkRoom returns an error if the operator has refused the name, or if a new stream would exceed
+// Config.MaxStreams.
 func (h registrar) checkRoom(name string) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -103,12 +103,12 @@ func (h registrar) checkRoom(name string) error {
 	return nil
 }
 
-// yields returns nil if a new publisher may replace the current publisher of s. It returns an error
-// if Config.Takeover forbids the replacement. mu is held.
+// checkTakeover returns an error if Config.Takeover does not allow a new publisher to replace the
+// current publisher of s. mu is held.
 //
-// A pull is a publisher that reads the stream from another node of the cluster. Config.Takeover
-// does not apply to a pull if no other new publisher already waits to replace the pull.
-func (h registrar) yields(s *stream) error {
+// A pull, which reads the stream from another node, can always be replaced. However,
+// Config.Takeover protects a publisher that already waits to replace the pull.
+func (h registrar) checkTakeover(s *stream) error {
 	if s.publisher.isPull() && s.successor == nil {
 		return nil
 	}
@@ -181,8 +181,7 @@ func (h registrar) grant(s *stream, c *claim) {
 	}
 }
 
-// endPause records that the stream s no longer waits for a publisher. If s does not wait, endPause
-// does nothing. mu is held.
+// endPause ends the pause of s, if there is one. mu is held.
 func (h registrar) endPause(s *stream) {
 	if s.pause == nil {
 		return
@@ -249,8 +248,8 @@ func (h registrar) left(s *stream, frames int64, err error) time.Duration {
 	return time.Duration(s.until - now())
 }
 
-// expire ends the stream s if it has had no publisher since the pause w began. A pause is a time in
-// which s waits for a publisher. expire is called when this time is over.
+// expire ends s, because its pause w is over. If a publisher has come since the pause began, expire
+// does nothing.
 func (h registrar) expire(s *stream, w *pause) {
 	h.mu.Lock()
 	over := s.pause == w

@@ -19,8 +19,8 @@ type HLS struct{ hub *Hub }
 // NewHLS returns the HLS server for the streams of h.
 func NewHLS(h *Hub) HLS { return HLS{h} }
 
-// idleLengths determines how long the HLS of a stream continues without requests. The time is
-// idleLengths times the length of the playlist.
+// idleLengths is how long the HLS of a stream continues without requests, as a multiple of the
+// length of the playlist.
 const idleLengths = 3
 
 // Master returns the multivariant playlist of a stream. If the stream has not begun, Master first
@@ -34,19 +34,18 @@ func (l HLS) Master(ctx context.Context, name string) (*hlslive.Playlist, error)
 	return w.Master(ctx)
 }
 
-// Media returns the media playlist of a stream with the given file name; see [hlslive.IsMedia].
-// want is the query of the request. If blocks is set, Media waits until the playlist has the
-// segment or part that the query asks for.
+// Media returns the media playlist of a stream with the given file name; see [hlslive.IsMedia]. If
+// wait is set, Media waits until the playlist has the segment or part that query asks for.
 func (l HLS) Media(
-	ctx context.Context, name, object string, want hls.Reload, blocks bool,
+	ctx context.Context, name, file string, query hls.Reload, wait bool,
 ) (list *hlslive.Playlist, err error) {
-	w := l.ended(name, object)
+	w := l.ended(name, file)
 	if w == nil {
 		if w, err = l.find(ctx, name); err != nil {
 			return nil, err
 		}
 	}
-	return w.Playlist(ctx, object, want, blocks)
+	return w.Playlist(ctx, file, query, wait)
 }
 
 // Object appends references to an init segment, a segment or a part to dst. The caller keeps
@@ -71,27 +70,24 @@ func (l HLS) Object(ctx context.Context, name string, o hls.Object, dst *millrac
 	return w.Object(ctx, o, dst)
 }
 
-// ended returns the liveHLS that made a playlist, if that liveHLS has ended. Otherwise it returns
-// nil. name is the name of the stream, and object is the file name of the playlist.
-//
-// When the tracks of a stream change, its liveHLS ends and a new one begins. Players can still
-// fetch the end of the old playlist for a while; see hlsSet.ended.
-func (l HLS) ended(name, object string) *liveHLS {
+// ended returns the liveHLS that made the given playlist file of a stream, if that liveHLS has
+// ended. Otherwise it returns nil; see hlsSet.ended.
+func (l HLS) ended(name, file string) *liveHLS {
 	l.hub.mu.Lock()
 	defer l.hub.mu.Unlock()
 	s := l.hub.find(name)
 	if s == nil {
 		return nil
 	}
-	w := l.hub.hls.ended(s, object)
+	w := l.hub.hls.ended(s, file)
 	if w != nil {
 		w.Touch()
 	}
 	return w
 }
 
-// find returns the HLS of the stream with that name, and starts the HLS if necessary. If the stream
-// has not begun, find first waits for it, as [Admission.Admit] does.
+// find returns the HLS of the named stream, and starts the HLS if necessary. If the stream has not
+// begun, find first waits for it, as [Admission.Admit] does.
 func (l HLS) find(ctx context.Context, name string) (w *liveHLS, err error) {
 	l.hub.mu.Lock()
 	if l.elsewhere(name) {
@@ -129,8 +125,7 @@ func (l HLS) find(ctx context.Context, name string) (w *liveHLS, err error) {
 	return w, err
 }
 
-// elsewhere reports whether another node must make the HLS of the stream with that name. Hub.mu is
-// held.
+// elsewhere reports whether another node must make the HLS of the named stream. Hub.mu is held.
 func (l HLS) elsewhere(name string) bool {
 	if s := l.hub.streams[name]; s != nil {
 		return l.hub.cfg.Cluster != nil && s.lease == nil
@@ -170,8 +165,7 @@ func (l HLS) run(ctx context.Context, w *liveHLS) {
 	}
 }
 
-// checkIdle ends w if w has had no request for too long. If w is not idle, checkIdle is called
-// again later.
+// checkIdle ends w if w has had no request for too long. Otherwise it schedules the next check.
 func (l HLS) checkIdle(w *liveHLS) {
 	l.hub.mu.Lock()
 	defer l.hub.mu.Unlock()

@@ -29,35 +29,36 @@ type hlsSet struct {
 	numbers map[string]hlslive.SequenceStart // where the next window of each name begins; see keep
 }
 
-// init prepares an empty set. waiting limits the number of requests that wait for a playlist or a
-// part.
-func (set *hlsSet) init(cfg *Config, waiting *limit.Limiter) {
-	set.shared.Config, set.shared.Store, set.shared.Waiting = &cfg.HLS, cfg.HLSStore, waiting
+// init prepares an empty set. limiter limits the requests that wait for a playlist or a part.
+func (set *hlsSet) init(cfg *Config, limiter *limit.Limiter) {
+	set.shared.Config, set.shared.Store, set.shared.Waiting = &cfg.HLS, cfg.HLSStore, limiter
 	set.byName, set.numbers = make(map[string]*liveHLS), make(map[string]hlslive.SequenceStart)
 }
 
-// of returns the HLS of s, or nil.
-func (set *hlsSet) of(s *stream) *liveHLS {
+// get returns the HLS of s, or nil.
+func (set *hlsSet) get(s *stream) *liveHLS {
 	if w := set.byName[s.name]; w != nil && w.stream == s {
 		return w
 	}
 	return nil
 }
 
-// ended returns the HLS of s that has already ended, if it had the playlist with the given file
-// name. Otherwise it returns nil. When the tracks of s change, the HLS ends and a new one begins,
-// but players must still see the end of the old playlist.
-func (set *hlsSet) ended(s *stream, object string) *liveHLS {
-	w := set.of(s)
+// ended returns the HLS of s that made the given playlist file, if that HLS has ended. Otherwise it
+// returns nil.
+//
+// When the tracks of s change, its HLS ends and a new one begins. Players must still see the end of
+// the old playlist.
+func (set *hlsSet) ended(s *stream, file string) *liveHLS {
+	w := set.get(s)
 	if w == nil {
 		return nil
 	}
-	if media, ended := w.Media(); media == object && !ended {
+	if media, ended := w.Media(); media == file && !ended {
 		return nil
 	}
 	for ; w != nil; w = w.before { // at most two iterations
 		media, ended := w.Media()
-		if ended && (media == object || media != "" && object == hlslive.MediaName) {
+		if ended && (media == file || media != "" && file == hlslive.MediaName) {
 			return w
 		}
 	}
@@ -103,13 +104,13 @@ func (set *hlsSet) end(w *liveHLS) {
 // maxHLSNumbers limits the number of stream names for which an hlsSet keeps HLS sequence numbers.
 const maxHLSNumbers = 1 << 10
 
-// keep stores n, the smallest HLS sequence numbers that the next window of a stream may use. name
-// is the name of the stream. The numbers stay stored after the stream has ended.
+// keep stores n, the smallest sequence numbers that the next HLS window of the named stream may
+// use. They stay stored after the stream has ended.
 //
 // A new window usually begins at a number that is made from the current time; see
-// [hlslive.Config.FirstMSN]. If n.MSN is not greater than that number, n is not needed, and keep
-// ignores it. n.MSN is greater if the stream was sent faster than real time. keep also deletes
-// stored numbers that are no longer needed.
+// [hlslive.Config.FirstMSN]. keep stores n only if n.MSN is greater than this number. That happens
+// if the stream was sent faster than real time. keep also deletes stored numbers that are no longer
+// needed.
 func (set *hlsSet) keep(name string, n hlslive.SequenceStart) {
 	first := set.shared.Config.FirstMSN(time.Now())
 	maps.DeleteFunc(set.numbers, func(_ string,

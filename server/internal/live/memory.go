@@ -21,9 +21,8 @@ const (
 	// disconnected. A new viewer with a slow connection takes about this long to receive its first
 	// frames.
 	evictAfter = 2 * time.Second
-	// blockedAfter is a shorter limit than evictAfter for the time that a write to a viewer may
-	// take. It applies to the viewers of the largest streams, if the limit evictAfter has not freed
-	// enough memory.
+	// blockedAfter replaces evictAfter for the viewers of the largest streams if memory is still
+	// short.
 	blockedAfter = 250 * time.Millisecond
 )
 
@@ -44,9 +43,8 @@ func MemorySteps(h *Hub) []memory.Step {
 	}
 }
 
-// endIdle ends the HLS of streams without HLS players, until it has freed enough memory. A stream
-// counts as one without players if no player has requested its HLS for the length of its playlist.
-// excess is the number of bytes to free.
+// endIdle ends the HLS of streams without HLS players until it has freed excess bytes. A stream has
+// no HLS players if the time since its last HLS request is longer than its playlist.
 func (l HLS) endIdle(excess int64) (freed int64) {
 	l.hub.mu.Lock()
 	defer l.hub.mu.Unlock()
@@ -79,14 +77,13 @@ func (d shedder) evictGroups(excess int64) (freed int64) {
 	return freed
 }
 
-// dropLaggards disconnects viewers with slow connections until it has freed enough memory. excess
-// is the number of bytes to free. The parameter after is a duration: a viewer is disconnected only
-// if its current write has taken longer.
+// dropLaggards disconnects viewers with slow connections until it has freed excess bytes. It
+// disconnects only viewers whose current write has taken longer than timeout. If s is not nil, it
+// disconnects only viewers of s.
 //
 // dropLaggards starts with the viewers of the largest streams. Within a stream, it starts with the
-// viewer with the longest write. If the parameter of is a stream, it disconnects only viewers of
-// this stream. If the parameter is nil, it disconnects viewers of all streams.
-func (d shedder) dropLaggards(excess int64, of *stream, after time.Duration) (freed int64) {
+// viewer with the longest write.
+func (d shedder) dropLaggards(excess int64, s *stream, timeout time.Duration) (freed int64) {
 	type slowViewer struct {
 		*Viewer
 		bytes int64
@@ -97,10 +94,10 @@ func (d shedder) dropLaggards(excess int64, of *stream, after time.Duration) (fr
 	for v := range d.hub.served {
 		since, writes := v.transport.WritingFor()
 		switch {
-		case v.node != "" || of != nil && v.stream != of: // other nodes have many viewers
+		case v.node != "" || s != nil && v.stream != s: // other nodes have many viewers
 		case v.transport.Reason() != fanout.Connected:
 			freed += v.transport.Batch() // freed soon
-		case writes && since > after:
+		case writes && since > timeout:
 			list = append(list, slowViewer{v, v.stream.memory.Stats().InUse, since})
 		}
 	}
@@ -119,12 +116,11 @@ func (d shedder) dropLaggards(excess int64, of *stream, after time.Duration) (fr
 	return freed
 }
 
-// errLargest ends the publisher of a stream that uses too much memory.
+// errLargest is the error for the publisher of a stream that uses too much memory.
 var errLargest = memory.Short("memory is short, and this stream holds the most")
 
-// cutLargest frees memory of the largest streams, one after the other. excess is the number of
-// bytes to free. cutLargest takes these steps for each stream, and stops as soon as enough memory
-// is freed:
+// cutLargest frees excess bytes of memory from the largest streams, one after the other. It takes
+// these steps for each stream, and stops as soon as enough memory is freed:
 //   - It disconnects the viewers that have been blocked in a write for longer than blockedAfter.
 //   - It shortens the HLS playlist, and drops all frames that the stream keeps for viewers.
 //   - It ends the stream's publisher and the stream's HLS.

@@ -12,8 +12,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/streamname"
 )
 
-// maxRefusedNames limits the number of stream names that publishers cannot use because the operator
-// has ended the stream. Each name needs about 200 bytes.
+// maxRefusedNames limits the number of refused stream names; see [Operator.EndStream]. Each name
+// needs about 200 bytes.
 const maxRefusedNames = 10_000
 
 // An Operator shows and ends the streams and viewers of a Hub.
@@ -22,15 +22,14 @@ type Operator struct{ hub *Hub }
 // NewOperator returns an Operator of h.
 func NewOperator(h *Hub) Operator { return Operator{h} }
 
-// EndStream ends a stream, and reports whether the stream existed. The stream's viewers receive
-// their queued frames and the end.
+// EndStream ends a stream, and reports whether the stream existed. The stream's viewers still
+// receive their queued frames.
 //
-// refused is how long publishers of the name are then refused. If refused is 0, the name is free at
-// once.
+// For the duration d, the server then refuses publishers of the name. If d is 0, it accepts them.
 //
 // If another node owns the stream, or if too many names are refused, EndStream changes nothing and
 // returns a [refuse.Refusal].
-func (o Operator) EndStream(name string, refused time.Duration) (was bool, err error) {
+func (o Operator) EndStream(name string, d time.Duration) (existed bool, err error) {
 	if err := streamname.Check(name); err != nil {
 		return false, err
 	}
@@ -44,13 +43,13 @@ func (o Operator) EndStream(name string, refused time.Duration) (was bool, err e
 	}
 	at := time.Now()
 	maps.DeleteFunc(o.hub.refused, func(_ string, until time.Time) bool { return !until.After(at) })
-	if _, again := o.hub.refused[name]; refused > 0 && !again &&
+	if _, again := o.hub.refused[name]; d > 0 && !again &&
 		len(o.hub.refused) >= maxRefusedNames {
 		return false, refuse.New(http.StatusServiceUnavailable, "%d names are refused already",
 			maxRefusedNames)
 	}
-	if refused > 0 {
-		o.hub.refused[name] = at.Add(refused)
+	if d > 0 {
+		o.hub.refused[name] = at.Add(d)
 	} else {
 		delete(o.hub.refused, name)
 	}
@@ -87,14 +86,14 @@ type ViewerInfo struct {
 }
 
 // Viewers returns up to limit viewers of a stream, in the order of their arrival. It returns only
-// viewers with an ID greater than after. ok is false if the stream does not exist.
-func (o Operator) Viewers(name string, after uint64, limit int) (list []ViewerInfo, ok bool) {
+// viewers with an ID greater than lastID. ok is false if the stream does not exist.
+func (o Operator) Viewers(name string, lastID uint64, limit int) (list []ViewerInfo, ok bool) {
 	o.hub.mu.Lock()
 	s := o.hub.find(name)
 	var viewers []*Viewer
 	if s != nil {
 		for v := range o.hub.served {
-			if v.stream == s && v.id > after {
+			if v.stream == s && v.id > lastID {
 				viewers = append(viewers, v)
 			}
 		}
@@ -118,7 +117,7 @@ func (v *Viewer) info(at int64) ViewerInfo {
 	}
 }
 
-// Stream describes the stream with that name. It returns false if viewers cannot find the stream.
+// Stream describes the named stream. ok is false if viewers cannot find the stream.
 func (o Operator) Stream(name string) (info StreamInfo, ok bool) {
 	o.hub.mu.Lock()
 	s := o.hub.find(name)
@@ -129,9 +128,9 @@ func (o Operator) Stream(name string) (info StreamInfo, ok bool) {
 	return o.hub.info(s), true
 }
 
-// EndViewer ends the viewer with the number id, and returns its description. It returns false if
-// that viewer does not exist.
-func (o Operator) EndViewer(id uint64) (was ViewerInfo, ok bool) {
+// EndViewer disconnects a viewer and returns its description. ok is false if the viewer does not
+// exist.
+func (o Operator) EndViewer(id uint64) (info ViewerInfo, ok bool) {
 	o.hub.mu.Lock()
 	var found *Viewer
 	for v := range o.hub.served {
@@ -144,7 +143,7 @@ func (o Operator) EndViewer(id uint64) (was ViewerInfo, ok bool) {
 	if found == nil {
 		return ViewerInfo{}, false
 	}
-	was = found.info(now())
+	info = found.info(now())
 	found.transport.End(fanout.ByOperator)
-	return was, true
+	return info, true
 }

@@ -8,8 +8,8 @@ import (
 // value is the epoch, a number that identifies the sender's ownership of the stream.
 const EpochHeader = "Millrace-Epoch"
 
-// owns reports whether this node owns the stream with that name. epoch is the number that
-// identifies the ownership. It is 0 if the number is not known yet.
+// owns reports whether this node owns the named stream. epoch is the number that identifies the
+// ownership, or 0 if the number is not known yet.
 func (h *Hub) owns(name string) (epoch uint64, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -58,7 +58,7 @@ func (h *Hub) revoke(s *stream) {
 		s.stopRecord()
 		s.stopRecord = nil
 	}
-	if w := h.hls.of(s); w != nil {
+	if w := h.hls.get(s); w != nil {
 		h.hls.end(w)
 		w.Fail(hlslive.ErrElsewhere)
 	}
@@ -73,18 +73,18 @@ func (h *Hub) giveUp(s *stream) {
 	}
 	if !s.lease.Current() {
 		s.cutPeers()
-	} else if w := h.hls.of(s); w != nil {
+	} else if w := h.hls.get(s); w != nil {
 		w.Disown()
 	}
 	s.lease.Release()
 	s.lease = nil
 }
 
-// release gives up this node's ownership l of the stream with that name. If the stream's publisher
-// or its successor uses l, release does nothing. mu is held.
-func (h *Hub) release(name string, l Lease) {
-	if s := h.streams[name]; l != nil && (s == nil || s.lease != l &&
-		(s.successor == nil || s.successor.lease != l)) {
-		l.Release()
+// release releases the lease of the named stream, unless the publisher of the stream or its
+// successor uses it. lease may be nil. mu is held.
+func (h *Hub) release(name string, lease Lease) {
+	if s := h.streams[name]; lease != nil && (s == nil || s.lease != lease &&
+		(s.successor == nil || s.successor.lease != lease)) {
+		lease.Release()
 	}
 }

@@ -14,10 +14,9 @@ type Peers struct{ hub *Hub }
 // NewPeers returns the Peers of h.
 func NewPeers(h *Hub) Peers { return Peers{h} }
 
-// Silent returns how long the publisher of a stream has sent nothing. away reports whether the
-// stream waits for a publisher at present. If this node does not own the stream, Silent returns 0
-// and false.
-func (e Peers) Silent(name string) (silent time.Duration, away bool) {
+// Silent returns the time since the publisher of a stream last sent data, and whether the stream is
+// waiting for a publisher. If this node does not own the stream, Silent returns 0 and false.
+func (e Peers) Silent(name string) (d time.Duration, waiting bool) {
 	e.hub.mu.Lock()
 	defer e.hub.mu.Unlock()
 	s := e.hub.streams[name]
@@ -50,8 +49,8 @@ func (e Peers) Lost(name string, epoch uint64) {
 	}
 }
 
-// CheckOwned returns a [refuse.Refusal] unless this node owns the stream with that name and the
-// cluster has confirmed the ownership.
+// CheckOwned returns a [refuse.Refusal] unless this node owns the named stream and the cluster has
+// confirmed the ownership.
 func (e Peers) CheckOwned(name string) error {
 	// A stream with an unknown format is not refused. A request for the stream waits until the
 	// format is known.

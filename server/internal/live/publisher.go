@@ -46,17 +46,17 @@ type received struct {
 	unchecked     int   // bytes since the memory in use was last checked
 }
 
-// Open makes a Publisher for a stream. If the stream does not exist, Open starts it. If the stream
-// waits for its publisher, the new Publisher continues it. If the stream already has a publisher,
-// the new one takes over, unless Config.Takeover protects the current one. An error is a
+// Open makes a Publisher for the named stream, and starts the stream if it does not exist. If the
+// stream waits for a publisher, the new Publisher continues it. If the stream already has a
+// publisher, the new one takes over, unless Config.Takeover protects the current one. An error is a
 // [refuse.Refusal].
 //
-// address identifies the publisher in logs and in the API. terms limit the viewers of the stream
-// and the time of the publisher. When that time is over, the publisher is ended. Viewers find a new
-// stream when its format is known.
+// address identifies the publisher in logs and in the API. terms limits how long the Publisher may
+// publish, and how many viewers its stream may have. Viewers cannot find a new stream until its
+// format is known.
 //
-// The caller must end the publisher with Run or Close. After that, it must call Answered when the
-// client has got its answer.
+// The caller must end the Publisher with Run or Close. After that, it must call Answered when the
+// client has received its response.
 func (h *Hub) Open(name, address string, terms Terms) (*Publisher, error) {
 	if err := streamname.Check(name); err != nil {
 		return nil, err
@@ -127,8 +127,8 @@ func (p *Publisher) Close(err error) {
 	p.terms.End(Explain(err), p.bytes)
 }
 
-// End ends the publisher. The context of Lifetime ends, with why as its cause.
-func (p *Publisher) End(why error) { p.cancel(why) }
+// End ends the publisher. The context of Lifetime ends with the given cause.
+func (p *Publisher) End(cause error) { p.cancel(cause) }
 
 // Memory returns the Pool that provides memory for the bytes that the publisher sends. The Pool
 // counts the memory that the stream uses.
@@ -140,8 +140,7 @@ func (p *Publisher) SetReconnects(can bool) { p.reconnects.Store(can) }
 // MustReconnect reports whether the client must be asked to connect again.
 func (p *Publisher) MustReconnect() bool { return p.leaves.Load() }
 
-// A Summary is how many bytes and frames a publisher has sent, and for how long. It is encoded as
-// JSON.
+// A Summary says how much a publisher has sent. It is encoded as JSON.
 type Summary struct {
 	Stream  string  `json:"stream"`
 	Format  string  `json:"format"`
@@ -150,8 +149,7 @@ type Summary struct {
 	Seconds float64 `json:"seconds"`
 }
 
-// Summary returns how many bytes and frames the publisher has sent, and for how long. The stream
-// must already have a format.
+// Summary describes what the publisher has sent. The stream must already have a format.
 func (p *Publisher) Summary() Summary {
 	return Summary{Stream: p.s.name, Format: p.s.forms.Format().String(), Bytes: p.bytes,
 		Frames:  p.frames,
@@ -354,8 +352,7 @@ func (p *Publisher) Received(n int) {
 	}
 }
 
-// count records that a frame of n bytes was received. It returns the current time in nanoseconds,
-// from the function now.
+// count records that a frame of n bytes was received. It returns the current time; see now.
 func (p *Publisher) count(n int) int64 {
 	at := now()
 	p.lastInput.Store(at)

@@ -57,9 +57,9 @@ var (
 	errStale = errors.New("the stream has a later owner than this one")
 )
 
-// Pull reads the stream with that name from the node that owns it, and publishes it here. It
-// returns an error when the stream ends, ctx ends, a publisher connects to this node, or the
-// connection fails. The stream then waits for its next publisher.
+// Pull reads the named stream from the node that owns it, and publishes it here. It returns an
+// error when the stream ends, ctx ends, a publisher connects to this node, or the connection fails.
+// The stream then waits for its next publisher.
 //
 // If the stream has had no viewer for a while, Pull ends and returns nil. If the owner answered
 // with a status other than 200, the error is a *[refuse.Refusal] with that status.
@@ -78,7 +78,7 @@ func (e Peers) Pull(ctx context.Context, name string, from Owner) error {
 	}
 	if p.s == nil {
 		err = cmp.Or(context.Cause(p.ctx), context.Cause(ctx), err)
-		e.unreached(name, err)
+		e.pullFailed(name, err)
 		return err
 	}
 	defer p.Answered()
@@ -98,11 +98,10 @@ func (e Peers) Pull(ctx context.Context, name string, from Owner) error {
 	return err
 }
 
-// unreached is called after reading a stream from its owner has failed with err. It records whether
-// the owner could be reached. If the owner could not be reached, viewers that wait for the stream
-// in vain get an error that says this. A node that answers that it does not own the stream counts
-// as reached.
-func (e Peers) unreached(name string, err error) {
+// pullFailed records, for the viewers that wait for the stream, whether a failed pull has reached
+// the owner. If it has not, and the stream does not come in time, they get an error that says so. A
+// node that answers that it does not own the stream counts as reached.
+func (e Peers) pullFailed(name string, err error) {
 	var refused *refuse.Refusal
 	ok := errors.As(err, &refused) && refused.Status == http.StatusMisdirectedRequest
 	e.hub.mu.Lock()
@@ -112,9 +111,9 @@ func (e Peers) unreached(name string, err error) {
 	}
 }
 
-// ask requests the stream called name from the node that owns it. It returns the connection, and
-// the bytes of the body that have arrived already. It sets p.epoch to the epoch in the response,
-// the number that identifies the ownership of the stream.
+// ask requests the named stream from the node that owns it. It returns the connection, and the
+// bytes of the body that have arrived already. It sets p.epoch to the epoch in the response, the
+// number that identifies the ownership of the stream.
 func (e Peers) ask(p *Publisher, name string, from Owner) (conn net.Conn, early []byte, err error) {
 	if conn, early, err = e.askOnce(p, name, from); err == errAskAgain {
 		conn, early, err = e.askOnce(p, name, from)
@@ -192,8 +191,8 @@ func (p *Publisher) readAnswer(conn net.Conn, req *http.Request, from Owner) (ea
 	return bytes.Clone(early), nil
 }
 
-// claimPull makes c, which reads from another node, the publisher of the stream with that name. If
-// the stream has a publisher or this node owns it, claimPull returns an error.
+// claimPull gives the named stream to c, a publisher that reads from another node. It returns an
+// error if the stream has another publisher, or if this node owns it.
 func (e Peers) claimPull(c *claim, name string) (*stream, error) {
 	e.hub.mu.Lock()
 	defer e.hub.mu.Unlock()

@@ -186,8 +186,8 @@ func (h *Hub) Streams() []StreamInfo {
 	return list
 }
 
-// rateFresh is how long a measured rate remains valid if nothing arrives after the measurement.
-// Encoders send several times a second.
+// rateFresh is how long a measured bit rate remains valid without new frames. Encoders send frames
+// several times a second, so after a longer pause the rate is out of date.
 const rateFresh = 2 * time.Second
 
 // info describes the stream s. The format of s must be known.
@@ -268,7 +268,7 @@ func (h *Hub) holders() (list []holder) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for s := range maps.Values(h.streams) {
-		list = append(list, holder{s, s.memory.Stats().InUse, s.forms != nil, h.hls.of(s)})
+		list = append(list, holder{s, s.memory.Stats().InUse, s.forms != nil, h.hls.get(s)})
 	}
 	slices.SortFunc(list, func(a, b holder) int { return cmp.Compare(b.bytes, a.bytes) })
 	return list

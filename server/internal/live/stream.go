@@ -132,21 +132,21 @@ func (a *viewerCount) leave() {
 	a.leftAt = now()
 }
 
-// format returns the format in which a viewer gets s. It returns an error if s does not exist in
-// the format that want asks for.
-func (s *stream) format(want WatchRequest) (rendition.Format, error) {
+// format returns the format in which a viewer with the request req gets s. It returns an error if s
+// does not exist in the requested format.
+func (s *stream) format(req WatchRequest) (rendition.Format, error) {
 	f := s.forms.Format()
 	switch {
-	case want.AsIs || want.Format == f:
+	case req.AsIs || req.Format == f:
 		return f, nil
 	case f == rendition.Raw:
 		return 0, refuse.New(http.StatusNotAcceptable,
 			"stream %q is not FLV, so it cannot be had as %s: ask for /live/%[1]s", s.name,
-			want.Format)
-	case want.Format == rendition.MP4:
+			req.Format)
+	case req.Format == rendition.MP4:
 		return rendition.MP4, s.checkMP4()
 	}
-	return want.Format, nil
+	return req.Format, nil
 }
 
 // checkMP4 returns an error if no track of the stream can be sent as MP4.

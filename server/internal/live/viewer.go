@@ -58,10 +58,10 @@ func (v *Viewer) Connect(conn fanout.Conn) *fanout.Viewer {
 	return v.transport
 }
 
-// Format returns the format that v gets.
+// Format returns the format in which v receives the stream.
 func (v *Viewer) Format() rendition.Format { return v.rendition.Format() }
 
-// Head returns the bytes that v gets before any frame.
+// Head returns the bytes that v receives before any frame.
 func (v *Viewer) Head() []byte { return v.rendition.Head() }
 
 // Epoch returns the number that identifies this node's ownership of the stream, if v is another
@@ -98,8 +98,8 @@ func (v *Viewer) Begin(batch *millrace.Chain, from int) {
 	}
 }
 
-// Missed adds the lost frames, which m describes, to the statistics. It returns the age of the
-// newest keyframe. The viewer continues at this keyframe.
+// Missed adds the lost frames to the statistics. It returns the age of the newest keyframe, at
+// which the viewer continues.
 func (v *Viewer) Missed(m broadcast.Missed) time.Duration {
 	v.stream.forms.NoteLost(m)
 	return v.stream.forms.KeyAge()

@@ -46,7 +46,7 @@ func (collector) Describe(chan<- *prometheus.Desc) {}
 // Collect sends the server's current counters to Prometheus.
 func (m collector) Collect(ch chan<- prometheus.Metric) {
 	c, o := scrape{ch}, m.of
-	c.gauges("build_info", "Always 1; the label says which version runs.", "version",
+	c.gaugeVec("build_info", "Always 1; the label says which version runs.", "version",
 		map[string]int64{o.Version: 1})
 	streams := o.Hub.Stats()
 	c.addStreams(streams)
@@ -84,22 +84,22 @@ func (c scrape) addStreams(st live.Stats) {
 		"Total time without a publisher, over all streams.", st.PublisherWait.Seconds())
 	c.send(prometheus.GaugeValue, "publisher_silent_seconds_max",
 		"Time since the last frame of the most silent publisher.", st.SilentMax.Seconds())
-	c.gauges("viewers", "Viewers, by the way in which bytes are written to them.", "path", viewers)
-	c.counters("viewers_total", "Viewers since the start, by the same.", "path", came)
+	c.gaugeVec("viewers", "Viewers, by the way in which bytes are written to them.", "path", viewers)
+	c.counterVec("viewers_total", "Viewers since the start, by the same.", "path", came)
 	c.gauge("viewers_behind", "Viewers that exceeded a lag limit and have not caught up.",
 		int64(st.Behind))
 	c.gauge("viewers_blocked", "Viewers with a full connection, or that have just started.",
 		int64(st.Blocked))
-	c.counters("viewers_behind_total", "Viewers that exceeded a lag limit, by limit.",
+	c.counterVec("viewers_behind_total", "Viewers that exceeded a lag limit, by limit.",
 		"reason", st.FoundBehind)
-	c.counters("viewers_dropped_total", "Viewers that the server disconnected, by reason.",
+	c.counterVec("viewers_dropped_total", "Viewers that the server disconnected, by reason.",
 		"reason", st.Dropped)
 	c.send(prometheus.GaugeValue, "viewer_lag_seconds_max",
 		"Lag of the slowest viewer; 0 if all keep up.", st.LagMax.Seconds())
 	c.send(prometheus.GaugeValue, "viewer_behind_live_seconds_max",
 		"The largest distance of a player from live, if it plays at normal speed: viewers"+
 			" start at the last keyframe.", st.BehindLive.Seconds())
-	c.counters("frames_lost_total",
+	c.counterVec("frames_lost_total",
 		"Frames that viewers skipped because they were behind, by reason.",
 		"reason", st.FramesLost)
 	c.counter("bytes_in_total", "Bytes of streams that publishers sent.", st.BytesIn)
@@ -110,7 +110,7 @@ func (c scrape) addStreams(st live.Stats) {
 	c.counter("video_left_out_total",
 		"NAL units of length 0, and video frames that are empty or have start codes "+
 			"(Annex B) or wrong lengths, that MP4, HLS and recordings left out.", st.LeftOut)
-	c.counters("bytes_out_total", "Bytes written to viewers.", "path", sent)
+	c.counterVec("bytes_out_total", "Bytes written to viewers.", "path", sent)
 	c.counter("writev_calls_total", "Calls of writev to plain TCP viewers.", st.WriteCalls)
 	c.gauge("further_tracks",
 		"Tracks in addition to the first video and audio track of each stream.",
@@ -157,7 +157,7 @@ func (o *Observer) collectMemory(c scrape, streams live.Stats) {
 	c.gauge("memory_high_water_bytes", "Maximum memory in use.", st.High)
 	c.gauge("memory_mapped_bytes",
 		"Memory mapped from the system, including idle blocks and garbage.", st.Mapped)
-	c.gauges("memory_owner_bytes",
+	c.gaugeVec("memory_owner_bytes",
 		"Memory in use or idle, by owner: blocks of streams and their viewers, of RTMP "+
 			"clients that do not publish, of file downloads, of blobs, other blocks "+
 			"(headers), idle blocks, and the rest of the heap (connections, goroutines).",
@@ -172,10 +172,10 @@ func (o *Observer) collectMemory(c scrape, streams live.Stats) {
 	if o.Records != nil {
 		held["recordings"] = o.Records.Stats().Queued
 	}
-	c.gauges("memory_held_bytes",
+	c.gaugeVec("memory_held_bytes",
 		"Bytes held by each user; shared bytes count for each. requests is the memory of "+
 			"requests with unread responses.", "by", held)
-	c.counters("memory_freed_total", "How often memory was freed because it was short, by step.",
+	c.counterVec("memory_freed_total", "How often memory was freed because it was short, by step.",
 		"step", st.Taken)
 	c.counter("memory_refused_total", "Publishers, viewers and transfers that were refused because memory was short.",
 		st.Refused)
@@ -194,10 +194,10 @@ func (c scrape) pool(p millrace.PoolStats) {
 }
 
 func (c scrape) files(st store.FilesStats) {
-	c.counters("files_requests_total",
+	c.counterVec("files_requests_total",
 		"Answered requests for files, by the first digit of the status.",
 		"status", st.Requests)
-	c.counters("files_bytes_total",
+	c.counterVec("files_bytes_total",
 		"Bytes of files sent with sendfile, or copied through the server's memory.",
 		"path", map[string]int64{"sendfile": st.Sent.Sendfile, "copied": st.Sent.Copied})
 	c.gauge("files_downloads", "Current file downloads.", int64(st.Downloads))
@@ -210,17 +210,17 @@ func (c scrape) files(st store.FilesStats) {
 
 // blobs reports transfers of blobs, and the state of the Redis that stores them.
 func (c scrape) blobs(st store.BlobsStats) {
-	c.counters("blobs_requests_total",
+	c.counterVec("blobs_requests_total",
 		"Answered requests for blobs, by the first digit of the status.",
 		"status", st.Requests)
-	c.counters("blobs_bytes_total",
+	c.counterVec("blobs_bytes_total",
 		"Bytes of blobs sent with sendfile or splice, without passing through the "+
 			"server's memory, or copied.", "path",
 		map[string]int64{"sendfile": st.Sendfile, "splice": st.Splice, "copied": st.Copied})
 	c.counter("blobs_bytes_in_total", "Bytes of blobs received.", st.Received)
 	c.gauge("blobs_downloads", "Current downloads of blobs.", int64(st.Downloads))
 	c.gauge("blobs_uploads", "Current requests that write blobs.", int64(st.Uploads))
-	c.counters("blobs_refused_total", "Requests for blobs refused because of too many transfers.",
+	c.counterVec("blobs_refused_total", "Requests for blobs refused because of too many transfers.",
 		"what", map[string]int64{"download": st.Refused, "upload": st.RefusedUploads})
 	c.counter("blobs_stalled_total",
 		"Downloads of blobs cut because the client accepted nothing for the stall "+
@@ -229,7 +229,7 @@ func (c scrape) blobs(st store.BlobsStats) {
 	if r == nil {
 		return
 	}
-	c.gauges("blobs_redis_connections", "Connections that carry blobs to and from Redis.", "state",
+	c.gaugeVec("blobs_redis_connections", "Connections that carry blobs to and from Redis.", "state",
 		map[string]int64{"in_use": int64(r.InUse), "idle": int64(r.Idle)})
 	c.gauge("blobs_redis_waiting", "Calls that wait for one of these connections.",
 		int64(r.Waiting))
@@ -249,8 +249,7 @@ func (c scrape) refusals(r *access.Refusals) {
 	}
 }
 
-// addHook writes the metrics about the requests that this server sends to the hook. If h is nil, it
-// writes nothing.
+// addHook sends the metrics of the hook client h. It does nothing if h is nil.
 func (c scrape) addHook(h *hook.Client) {
 	if h == nil {
 		return

@@ -47,14 +47,13 @@ type nodes struct {
 	mu   lock.Mutex // held during requests to nodes, which take at most reportTimeout
 	at   time.Time  // when last was fetched
 	last []NodeReport
-	// failed has the failed requests by node. A node in it gets no request for failedPause, unless
-	// the node has proved that it knows the cluster's token.
+	// failed has the failed requests, by node; see failedPause.
 	failed map[string]failedReport
 }
 
-// failedPause is how long a node gets no request after a failure if it has not proved that it knows
-// the cluster's token. Without the pause, anyone who can use PUBLISH in Redis could invent nodes
-// and make this node send requests to them.
+// failedPause is how long a node gets no request after a failed one. The pause does not apply to a
+// node that has proved that it knows the cluster's token. Without the pause, anyone who can use
+// PUBLISH in Redis could invent nodes and make this node send requests to them.
 const failedPause = 5 * time.Second
 
 type failedReport struct {

@@ -17,7 +17,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/store"
 )
 
-// An Observer reports the state of a server. It only reads the parts of the server in its fields.
+// An Observer reports the state of a server. Its fields are parts of the server, which it reads but
+// never changes.
 type Observer struct {
 	Version string
 	Self    string // address of this node; "" without a cluster
@@ -40,7 +41,8 @@ type Observer struct {
 	Draining    context.Context // when it ends, requests to other nodes are canceled
 }
 
-// A Port describes an RTMP listener for the web page. The zero value means that there is none.
+// A Port is an RTMP listener, as described on the web page. The zero value means that there is no
+// listener.
 type Port struct {
 	Number   int
 	Loopback bool // whether only this machine can reach the listener
@@ -61,7 +63,7 @@ type Cluster struct {
 	others   nodes
 }
 
-// NewCluster returns a Cluster, which reports the state of the node n and of the other nodes in its
+// NewCluster returns a Cluster that reports the state of the node n and of the other nodes in its
 // cluster. s is nil if HLS segments are not stored outside the node. secret knows which nodes have
 // proved that they know the cluster's token. NewCluster borrows its arguments.
 func NewCluster(n *cluster.Node, o *cluster.Objects, s *cluster.Segments,

@@ -17,19 +17,18 @@ func (c scrape) counter(name, help string, value int64) {
 	c.send(prometheus.CounterValue, name, help, float64(value))
 }
 
-// gauges sends gauges that have the same name and differ in one label. label is the name of the
-// label. values has the value of the gauge for each value of the label.
-func (c scrape) gauges(name, help, label string, values map[string]int64) {
+// gaugeVec sends a gauge for each entry of values. The key of the entry is the value of the label.
+func (c scrape) gaugeVec(name, help, label string, values map[string]int64) {
 	c.sendAll(prometheus.GaugeValue, name, help, label, values)
 }
 
-// counters sends counters that have the same name and differ in one label. label is the name of the
-// label. values has the value of the counter for each value of the label.
-func (c scrape) counters(name, help, label string, values map[string]int64) {
+// counterVec sends a counter for each entry of values. The key of the entry is the value of the
+// label.
+func (c scrape) counterVec(name, help, label string, values map[string]int64) {
 	c.sendAll(prometheus.CounterValue, name, help, label, values)
 }
 
-// counterOf sends a counter with labels. labels contains names and values in turn.
+// counterOf sends a counter with labels, given as alternating names and values.
 func (c scrape) counterOf(name, help string, value int64, labels ...string) {
 	var names, values []string
 	for pair := range slices.Chunk(labels, 2) {

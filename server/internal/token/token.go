@@ -77,7 +77,7 @@ func (t Token) check() error {
 }
 
 // Is reports whether text has the form of a JWT: two objects and a signature in base64url,
-// separated by dots. It checks the alphabet, because package base64 ignores line breaks, and a
+// separated by dots. It also checks the alphabet. Package base64 would ignore line breaks, and a
 // token must have only one encoding.
 func Is(text string) bool {
 	const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_."
@@ -87,9 +87,9 @@ func Is(text string) bool {
 
 var parser = jwt.NewParser(jwt.WithStrictDecoding())
 
-// read returns the token with these claims, if it is valid at the time now. The signature must have
-// been verified. read checks exp and nbf, because the errors of the library do not contain the
-// times.
+// read checks the claims of a token whose signature has been verified, and returns the Token. It
+// returns an error if the token is not valid at the time now. read itself checks exp and nbf,
+// because the errors of the library do not contain the times.
 func read(claims jwt.MapClaims, now time.Time) (Token, error) {
 	expires, err := seconds(claims, "exp")
 	if err != nil {
@@ -123,7 +123,7 @@ func read(claims jwt.MapClaims, now time.Time) (Token, error) {
 	return t, nil
 }
 
-// seconds returns the time in the claim with this name.
+// seconds returns the time in the named claim.
 func seconds(claims jwt.MapClaims, name string) (time.Time, error) {
 	if s, ok := claims[name].(float64); ok && s >= 1 && s <= maxTime {
 		return time.Unix(int64(s), 0).UTC(), nil
@@ -144,7 +144,7 @@ func Decode(text string) (header, claims []byte, err error) {
 	return header, claims, nil
 }
 
-// Allow returns nil if t grants right for the stream with this name.
+// Allow returns an error unless t grants the given right to the named stream.
 func (t Token) Allow(right Right, name string) error {
 	beginning, isPattern := strings.CutSuffix(t.Stream, "*")
 	switch {

@@ -52,9 +52,9 @@ var errNoMP4 = errors.New("the stream has nothing that MP4 is made of: H.264, H.
 // errNoTrack is the error for an MP4 file that would have nothing to play.
 var errNoTrack = errors.New("no frame of H.264, H.265 or AAC has come after its sequence header")
 
-// fragmentRoom is how many bytes a fragment may be longer than the muxer's MaxWaitBytes. The extra
-// bytes are headers of up to 14 KiB, and an audio frame that was not complete when the previous
-// fragment ended.
+// fragmentRoom is the number of bytes by which a fragment may exceed the muxer's MaxWaitBytes. The
+// additional bytes are headers of up to 14 KiB, and an audio frame that was not complete when the
+// previous fragment ended.
 const fragmentRoom = 20 << 10
 
 // leastPause is the shortest pause without frames, in ms, that is removed from the file. Such a
@@ -127,8 +127,8 @@ func (m *mp4Maker) write(t flv.Tag, tag *millrace.Chain, afterLoss bool) error {
 	return m.publishFragment(f)
 }
 
-// checkTracks returns an error if the file will have no tracks. The check is needed because viewers
-// may come before the tracks are known.
+// checkTracks returns an error if the file would have no tracks. It is called for each tag, because
+// a conversion may begin before the tracks of the stream are known.
 func (m *mp4Maker) checkTracks(t *flv.Tag) error {
 	if t.Packet != flv.PacketFrame {
 		return nil
@@ -155,17 +155,17 @@ func (m *mp4Maker) checkTracks(t *flv.Tag) error {
 }
 
 // starts reports whether viewers can start at the tag t. They can start at a keyframe, or at an
-// audio frame of a stream without video. m.source.Facts says whether the stream has video at the
-// publisher's newest tag. If the newest tag is later than t, the result may be wrong.
+// audio frame of a stream without video. The result may be wrong if t is not the publisher's newest
+// tag, because m.source.Facts describes the stream at the newest tag.
 func (m *mp4Maker) starts(t *flv.Tag) bool {
 	f := m.source.Facts
 	return t.Key || t.Type == flv.TypeAudio && t.Packet == flv.PacketFrame &&
 		(f.NoVideo.Load() || f.Video.Load() == nil)
 }
 
-// place sets the time of t in the file. If frames are missing, or the stream waited for its
-// publisher, place removes the gap from the timestamps. With the gap, browsers would resume audio
-// at once, and video would stay late by the length of the gap.
+// place sets the time of t in the file. It removes the gap in the timestamps if frames are missing,
+// or if the stream waited for its publisher. If the gap stayed in the file, browsers would resume
+// the audio at once, and the video would stay behind by the length of the gap.
 func (m *mp4Maker) place(t *flv.Tag, afterLoss bool) error {
 	if t.Packet != flv.PacketFrame {
 		return nil
@@ -220,7 +220,7 @@ type Fragment struct {
 }
 
 // publishFragment adds the fragment that f describes to the ring. Before the first fragment it sets
-// the preamble of the ring, which is what every viewer gets first.
+// the preamble of the ring, which every viewer gets first.
 func (m *mp4Maker) publishFragment(f mp4.Fragment) error {
 	m.changed = m.changed || f.NewInit && m.movie != nil
 	switch {

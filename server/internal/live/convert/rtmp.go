@@ -22,9 +22,9 @@ type rtmpMaker struct {
 
 // RTMP returns a Conversion that converts source to RTMP messages and publishes them to out.
 //
-// The messages are divided into chunks of source.MaxTag bytes, or rtmp.MaxAnnounced bytes if that
-// is less. An [rtmp.ServerConn] for a maximum message size of source.MaxTag announces the same
-// chunk size to its client, so it can send the chunks unchanged.
+// The chunk size is source.MaxTag, or rtmp.MaxAnnounced if that is less. An [rtmp.ServerConn]
+// announces the same chunk size to its client if its maxMessage is source.MaxTag. It can then send
+// the chunks unchanged.
 func RTMP(source Source, report Reporter, out *broadcast.Ring) *Conversion {
 	m := &rtmpMaker{Conversion: newConversion(source, report, out),
 		tracks: source.Facts.TrackSet.Load()}
