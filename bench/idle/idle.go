@@ -9,6 +9,7 @@ import (
 	"bufio"
 	"context"
 	"crypto/tls"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -100,10 +101,31 @@ var waiters = []waiter{
 		_, err := r.ReadByte()
 		return err
 	}},
+	{"millrace.Reader, and a millrace.Writer after Flush", func(c net.Conn) error {
+		r, w := millrace.NewReader(c), millrace.NewWriter(c)
+		defer r.Release()
+		defer w.Release()
+		return greet(w, r)
+	}},
 	{"bufio.Reader, ReadByte", func(c net.Conn) error {
 		_, err := bufio.NewReader(c).ReadByte()
 		return err
 	}},
+	{"bufio.Reader, and a bufio.Writer after Flush", func(c net.Conn) error {
+		return greet(bufio.NewWriter(c), bufio.NewReader(c))
+	}},
+}
+
+// greet sends a byte and waits for one. w is in use as long as r.
+func greet(w interface {
+	io.ByteWriter
+	Flush() error
+}, r io.ByteReader) error {
+	if err := errors.Join(w.WriteByte('a'), w.Flush()); err != nil {
+		return err
+	}
+	_, err := r.ReadByte()
+	return errors.Join(err, w.Flush())
 }
 
 // usage is an amount of memory in bytes.
