@@ -7,8 +7,8 @@ import (
 	"io"
 )
 
-// ErrFull is returned by Write and Seal of a [Pool] that was created with the option [NoHeap], if
-// the Pool's memory has no room for the frame.
+// ErrFull is returned by [Pool.Write] and [Pool.Seal] if the Pool has the option [NoHeap] and its
+// memory has no room for the frame.
 var ErrFull = errors.New("arena: no room for the frame, and the Pool has NoHeap")
 
 // A Buffer assembles one frame at a time and returns it as a Slice. A frame is contiguous, even if
@@ -97,8 +97,7 @@ func (f *frame) SetStart(i int) {
 	f.start = i
 }
 
-// body returns the bytes of the frame from its start, which SetStart sets, to its end. The slice's
-// capacity extends to the frame's limit.
+// body returns the part of the frame that Seal and Open process. Its capacity extends to f.limit.
 func (f *frame) body() []byte { return f.mem[f.begin+f.start : f.end : f.limit] }
 
 // Open decrypts the frame in place, except for the bytes that SetStart excludes, and removes the
@@ -111,9 +110,9 @@ func (f *frame) Open(aead cipher.AEAD, nonce, additionalData []byte) error {
 	return err
 }
 
-// seal encrypts the frame, except for the bytes before f.start (see SetStart). The caller has
-// already added room for the AEAD's tag at the end of the frame: sealRoom(aead) bytes. seal removes
-// the part of this room that the tag does not use. If the AEAD panics, seal removes the whole room.
+// seal encrypts the frame from f.start on and appends the AEAD's tag. The caller must first make
+// the frame sealRoom(aead) bytes longer. seal removes the bytes that the tag does not use. If the
+// AEAD panics, it removes all of them.
 func (f *frame) seal(aead cipher.AEAD, nonce, additionalData []byte) {
 	f.end -= sealRoom(aead)
 	plain := f.body()
@@ -125,7 +124,7 @@ func (f *frame) seal(aead cipher.AEAD, nonce, additionalData []byte) {
 // shorter tag may belong to another frame.
 const minTagRoom = 16
 
-// sealRoom returns the number of bytes that Seal needs after the frame for the AEAD's tag.
+// sealRoom returns the number of bytes that seal needs after the plain text.
 func sealRoom(aead cipher.AEAD) int {
 	if n := aead.Overhead(); n > 0 {
 		return max(n, minTagRoom)

@@ -41,9 +41,9 @@ func (f *frame) grow(n int) {
 // returns len(p) and nil.
 func (h *Heap) Write(p []byte) (int, error) { return copy(h.Writable(len(p)), p), nil }
 
-// Seal encrypts the frame in place and appends the AEAD's tag. It does not encrypt the first bytes
-// of the frame if SetStart has excluded them. Seal borrows nonce and additionalData. Both may be
-// parts of these first bytes. Seal always returns nil.
+// Seal encrypts the frame in place, except for the bytes that SetStart excludes, and appends the
+// AEAD's tag. It borrows nonce and additionalData, which may be among the excluded bytes. It always
+// returns nil.
 func (h *Heap) Seal(aead cipher.AEAD, nonce, additionalData []byte) error {
 	h.Writable(sealRoom(aead))
 	h.seal(aead, nonce, additionalData)

@@ -15,23 +15,21 @@ const defaultSlots = 8
 // A Pool is a Buffer that keeps its frames in memory that NewPool allocates once. Frames never
 // overlap, and each is contiguous.
 //
-// A Pool belongs to one goroutine at a time. Take returns a frame as a [Slice], which belongs to
-// its owner and may be used on any goroutine.
+// A Pool belongs to one goroutine at a time. The [Slice] that Take returns may be used on any
+// goroutine.
 //
-// The Pool places a frame when its first byte is requested:
+// The Pool looks for memory when a frame gets its first byte:
 //
-//   - It searches for a gap between the frames that have not been released. The search begins after
-//     the last frame, and continues at the beginning of the memory. The Pool uses the first gap
-//     that is large enough.
-//   - If there is no such gap, or all slots are in use (see [Slots]), it allocates the frame on the
-//     heap. With [NoHeap], the request fails instead. The next frame is placed in the same way,
-//     even after a frame on the heap.
+//   - It searches for a gap between unreleased frames. The search begins after the last frame and
+//     wraps around at the end of the memory. The Pool uses the first gap that is large enough.
+//   - If there is no such gap, or if all slots are in use (see [Slots]), the Pool allocates the
+//     frame on the heap. With [NoHeap], the call fails instead.
 //   - If a frame outgrows its gap, the Pool moves the frame to another gap or to the heap.
 //
-// The frame's [Mode] is Alloc on the heap. It is Back if the frame is after all frames that have
-// not been released. Otherwise it is Front.
+// [Pool.Mode] says where the frame is.
 //
-// Slices keep a Pool's memory reachable, so a Pool needs no Close.
+// A Pool needs no Close. The garbage collector frees its memory when neither the Pool nor its
+// Slices are reachable.
 type Pool struct {
 	frame
 	memory []byte
@@ -39,9 +37,8 @@ type Pool struct {
 	// edge marks the place where the ring of slots begins and ends. It holds no frame and is never
 	// released.
 	edge slot
-	// prev is the slot of the frame that lies directly before the new frame in memory. The new
-	// frame is the frame that is being written. If no frame is being written, prev is the slot of
-	// the last frame that was written.
+	// prev is the slot directly before the frame that is being written. Between two frames, it is
+	// the slot of the last frame.
 	prev *slot
 	free *slot // slots that are not in the ring, linked by next
 	mode Mode
@@ -111,8 +108,8 @@ func NewPool(capacity int, opts ...Option) *Pool {
 	return p
 }
 
-// Mode says where the Pool placed the frame that is being written: Front, Back or Alloc (see
-// [Pool]). If that frame is still empty, Mode returns the mode of the frame before it.
+// Mode returns the place of the frame that is being written: Front, Back or Alloc. If that frame is
+// still empty, Mode returns the place of the frame before it.
 func (p *Pool) Mode() Mode { return p.mode }
 
 // placed reports whether the frame that is being written has memory. A new frame gets its memory at
@@ -122,8 +119,8 @@ func (p *Pool) placed() bool { return p.begin < p.limit }
 func (p *Pool) allocated() bool { return p.mode == Alloc && p.placed() }
 
 // Writable makes the frame n bytes longer and returns those bytes. Their content is undefined. They
-// are valid until the next call of Writable, Write, Seal, Truncate or Take. If the Pool has NoHeap
-// and no room, Writable returns nil and does not change the frame.
+// are valid until the next call of Writable, Write, Seal, Truncate or Take. If there is no room and
+// the Pool has the option [NoHeap], Writable returns nil and does not change the frame.
 func (p *Pool) Writable(n int) []byte {
 	if uint(n) > uint(p.limit-p.end) && !p.place(n) {
 		return nil
@@ -174,10 +171,10 @@ func (p *Pool) place(n int) bool {
 	return true
 }
 
-// findGap looks for a gap of at least n bytes, and unlinks released slots on its way. If it finds a
-// gap, it sets p.prev to the slot before the gap and returns true. The search begins at the gap
-// after p.prev and visits all gaps in the order of memory, once around (Knuth's "next fit", The Art
-// of Computer Programming, 2.5).
+// findGap searches for a gap of at least n bytes. If it finds one, it sets p.prev to the slot
+// before the gap and returns true. The search begins after p.prev and wraps around at the end of
+// the memory (Knuth's "next fit", The Art of Computer Programming, 2.5). It may unlink released
+// slots.
 func (p *Pool) findGap(n int) bool {
 	full := p.free == nil
 	for s := p.prev; ; {
@@ -195,9 +192,8 @@ func (p *Pool) findGap(n int) bool {
 	}
 }
 
-// clearGap makes room for n bytes directly after the frame in slot s. To make room, it removes
-// released frames that follow in memory. It reports whether there is then enough room and a free
-// slot.
+// clearGap unlinks the released slots after s until there are n free bytes after s and a free slot.
+// It reports whether it succeeded.
 func (p *Pool) clearGap(s *slot, n int) bool {
 	for p.free == nil || n > p.gapEnd(s)-s.end() {
 		if !s.next.released() {
@@ -208,7 +204,7 @@ func (p *Pool) clearGap(s *slot, n int) bool {
 	return true
 }
 
-// gapEnd returns the offset in p.memory at which the unused memory after the frame in slot s ends.
+// gapEnd returns the end of the gap after slot s, as an offset in p.memory.
 func (p *Pool) gapEnd(s *slot) int {
 	if s.next == &p.edge {
 		return len(p.memory)
@@ -245,8 +241,7 @@ func (p *Pool) Take() Slice {
 	return frame
 }
 
-// takeSlot takes a free slot for the frame that is being written, and returns a Slice with that
-// slot.
+// takeSlot stores the frame that is being written in a free slot, and returns it as a Slice.
 func (p *Pool) takeSlot() Slice {
 	s, before := p.free, p.prev
 	after := before.next
@@ -269,9 +264,8 @@ func (p *Pool) abandon() {
 	}
 }
 
-// Write appends a copy of b to the frame that is being written. Write does not use b after it
-// returns. The slice b may be a part of the same frame. If the Pool has no room, Write appends
-// nothing and returns ErrFull.
+// Write appends a copy of b to the frame. It borrows b, which may be bytes of the frame. If there
+// is no room, Write appends nothing and returns ErrFull.
 func (p *Pool) Write(b []byte) (int, error) {
 	b = p.aside(b, len(b))
 	to := p.Writable(len(b))
@@ -295,8 +289,8 @@ func (p *Pool) Seal(aead cipher.AEAD, nonce, additionalData []byte) error {
 	return nil
 }
 
-// aside returns bytes that are equal to b and stay unchanged while the frame grows by n bytes. It
-// returns a copy of b if the frame may have to move, because the moved frame could overwrite b.
+// aside returns b. If the frame may have to move when it grows by n bytes, aside returns a copy of
+// b, because the moved frame could overwrite b.
 func (p *Pool) aside(b []byte, n int) []byte {
 	if p.placed() && p.mode != Alloc && n > p.limit-p.end {
 		return bytes.Clone(b)
@@ -306,8 +300,8 @@ func (p *Pool) aside(b []byte, n int) []byte {
 
 // Truncate shortens the frame to n bytes. It panics if the frame is shorter than n.
 //
-// The frame is on the heap if the Pool's memory had no room for it. After Truncate(0), the frame no
-// longer uses the heap: its next byte is in the Pool's memory, if there is room.
+// After Truncate(0), a frame on the heap returns to the Pool's memory with its next byte, if there
+// is room.
 func (p *Pool) Truncate(n int) {
 	p.frame.Truncate(n)
 	if n == 0 && p.allocated() {
@@ -315,7 +309,7 @@ func (p *Pool) Truncate(n int) {
 	}
 }
 
-// Droppable reports whether every Slice of the Pool's memory has been released.
+// Droppable reports whether all Slices in the Pool's memory have been released.
 func (p *Pool) Droppable() bool {
 	for s := p.edge.next; s != &p.edge; s = s.next {
 		if !s.released() {

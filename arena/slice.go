@@ -7,13 +7,12 @@ import (
 	"time"
 )
 
-// A Slice is one frame with one owner: contiguous bytes that only the owner reads and writes. The
-// owner calls Release once, on any goroutine, or passes the Slice on. The zero Slice is empty, and
-// releasing it does nothing.
+// A Slice is a frame with one owner. Only the owner may read and write its bytes, which are
+// contiguous. The owner calls Release once, on any goroutine, or passes the Slice on. The zero
+// Slice is empty, and releasing it does nothing.
 //
-// A Slice is a value of 16 bytes. If it is copied, the frame belongs to the copy: from then on,
-// only the copy may be used. If one copy is released, using or releasing another copy panics, in
-// every build and for frames in a Pool's memory and on the heap. The panic may be missing after the
+// A Slice is a value of 16 bytes. If it is copied, only the copy may be used from then on. After
+// the release of one copy, using or releasing another copy panics. This check is reliable until the
 // Pool has stored 2³² more frames in the same slot (see [Slots]).
 type Slice struct {
 	slot *slot
@@ -56,7 +55,7 @@ func (s *slot) released() bool { return s.state.Load() != s.gen }
 // end returns the offset of the frame's end in the Pool's memory.
 func (s *slot) end() int { return int(s.from) + len(s.data) }
 
-// onHeap returns a Slice that owns data. data is on the heap and must not have another owner.
+// onHeap returns a Slice for a frame on the heap. It takes ownership of data.
 func onHeap(data []byte) Slice {
 	if len(data) == 0 {
 		return Slice{}
@@ -64,8 +63,8 @@ func onHeap(data []byte) Slice {
 	return Slice{slot: &slot{due: never, data: data}}
 }
 
-// Bytes returns the frame, to read and to write. It is valid until s is released, or moved by
-// Promote.
+// Bytes returns the bytes of the frame, which the owner may read and write. They are valid until s
+// is released or moved by Promote.
 func (s *Slice) Bytes() []byte {
 	if s.slot == nil {
 		return nil

@@ -57,8 +57,8 @@ func (b *Bare) Tags() (all []load.Tag) {
 	return all
 }
 
-// flvTag encodes a tag without its timestamp. It overwrites the number and the time in the payload,
-// because the tag is sent repeatedly, so these values would be wrong.
+// flvTag encodes a tag without its timestamp. It overwrites the sequence number and the sending
+// time in the payload, which would be wrong when the tag is sent again.
 func flvTag(t load.Tag) []byte {
 	b := httpflv.AppendTag(nil, load.Tag{Kind: t.Kind, Payload: t.Payload})
 	from := tagHeader + 12
@@ -111,7 +111,7 @@ func (b *Bare) serve(c net.Conn) {
 	}
 }
 
-// stream returns the stream of that name, and starts it if it does not exist.
+// stream returns the stream with the given name, and starts it if it does not exist.
 func (b *Bare) stream(name string) *bareStream {
 	b.mu.Lock()
 	defer b.mu.Unlock()

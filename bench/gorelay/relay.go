@@ -45,7 +45,7 @@ type Relay struct {
 	streams map[string]*stream
 }
 
-// stream returns the stream of that name, which may have no publisher yet.
+// stream returns the stream with the given name, which may have no publisher yet.
 func (r *Relay) stream(name string) *stream {
 	r.mu.Lock()
 	defer r.mu.Unlock()

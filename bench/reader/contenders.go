@@ -12,9 +12,9 @@ import (
 // A contender is a way to read packets of 1 KiB.
 type contender struct {
 	name string
-	// open starts to read streams. packets reads n packets, one from each stream in turn, and
-	// passes each to the audience. Each contender has its own loop, so that none is called through
-	// an interface.
+	// open returns two functions. packets reads n packets, one from each stream in turn, and passes
+	// each to the audience. release frees the readers. Each contender has its own loop, so that no
+	// reader is called through an interface.
 	open func(streams []io.Reader, a *audience) (packets func(n int), release func())
 }
 
@@ -26,8 +26,8 @@ var (
 	readChain = contender{"millrace ReadChain, released", openChain}
 )
 
-// onGenerator and onTCP are the contenders of the two kinds of tables. Ratios are relative to the
-// first two contenders.
+// onGenerator has the contenders that read from a Source. onTCP has the contenders that read from a
+// TCP connection. The tables compare each contender with the first two.
 var (
 	onGenerator = []contender{
 		naive, peek, readRange, readChain,
@@ -48,18 +48,18 @@ func each[T any](streams []io.Reader, open func(io.Reader) T) []T {
 
 func nothing() {}
 
-// must panics if err is not nil. It is for reads that cannot fail because they are from a Source,
-// or because the sender runs.
+// must panics if err is not nil. It is for reads that never fail, because a Source has no end and
+// the sender writes until its connection is closed.
 func must(err error) {
 	if err != nil {
 		panic(err)
 	}
 }
 
-// openRange borrows each packet in place, in the reader's block.
+// openRange reads with ReadRange, without copies.
 func openRange(streams []io.Reader, a *audience) (packets func(int), release func()) {
 	rs := each(streams, func(s io.Reader) *millrace.Reader { return millrace.NewReader(s) })
-	look := func(p []byte) { a.see(p) }
+	look := func(p []byte) { a.deliver(p) }
 	return func(n int) {
 		for range n {
 			must(rs[a.next(len(rs))].ReadRange(PacketSize, look))
@@ -67,7 +67,8 @@ func openRange(streams []io.Reader, a *audience) (packets func(int), release fun
 	}, func() { releaseAll(rs) }
 }
 
-// openChain takes ownership of each packet, so that a packet could be kept.
+// openChain reads each packet into a Chain and then releases it. A program could keep the Chain
+// instead.
 func openChain(streams []io.Reader, a *audience) (packets func(int), release func()) {
 	rs := each(streams, func(s io.Reader) *millrace.Reader { return millrace.NewReader(s) })
 	return func(n int) {
@@ -75,7 +76,7 @@ func openChain(streams []io.Reader, a *audience) (packets func(int), release fun
 		for range n {
 			must(rs[a.next(len(rs))].ReadChain(&c, PacketSize))
 			for p := range c.All() {
-				a.see(p)
+				a.deliver(p)
 			}
 			c.Release()
 		}
@@ -106,7 +107,7 @@ func openNaive(streams []io.Reader, a *audience) (packets func(int), release fun
 	}, nothing
 }
 
-// openPeek uses bufio without copies: Peek, use, Discard. A packet cannot be kept.
+// openPeek reads with Peek and Discard, without copies. A packet cannot be kept.
 func openPeek(size int) func([]io.Reader, *audience) (packets func(int), release func()) {
 	return func(streams []io.Reader, a *audience) (packets func(int), release func()) {
 		rs := each(streams, func(s io.Reader) *bufio.Reader { return bufio.NewReaderSize(s, size) })
@@ -115,7 +116,7 @@ func openPeek(size int) func([]io.Reader, *audience) (packets func(int), release
 				b := rs[a.next(len(rs))]
 				p, err := b.Peek(PacketSize)
 				must(err)
-				a.see(p)
+				a.deliver(p)
 				_, err = b.Discard(PacketSize)
 				must(err)
 			}
@@ -123,8 +124,8 @@ func openPeek(size int) func([]io.Reader, *audience) (packets func(int), release
 	}
 }
 
-// openBufiox uses Next, which borrows, and calls Release once for every 16 packets of a stream,
-// because bufiox keeps the bytes between two calls of Release.
+// openBufiox reads with Next, without copies. It calls Release after every 16 packets of a stream,
+// because bufiox keeps all bytes until then.
 func openBufiox(streams []io.Reader, a *audience) (packets func(int), release func()) {
 	const between = 16
 	type stream struct {
@@ -137,7 +138,7 @@ func openBufiox(streams []io.Reader, a *audience) (packets func(int), release fu
 				s := rs[a.next(len(rs))]
 				p, err := s.r.Next(PacketSize)
 				must(err)
-				a.see(p)
+				a.deliver(p)
 				if s.since++; s.since == between {
 					s.since = 0
 					must(s.r.Release(nil))
@@ -150,8 +151,8 @@ func openBufiox(streams []io.Reader, a *audience) (packets func(int), release fu
 		}
 }
 
-// A handStream is the least code that reads packets: a block and two offsets. When the block has no
-// room for a packet, the unread bytes are moved to its beginning.
+// A handStream reads packets with as little code as possible: it has a block and two offsets. If
+// the block has no room for a packet, the unread bytes are moved to its beginning.
 type handStream struct {
 	src  io.Reader
 	buf  []byte
@@ -181,7 +182,7 @@ func openHand(streams []io.Reader, a *audience) (packets func(int), release func
 	})
 	return func(n int) {
 		for range n {
-			a.see(rs[a.next(len(rs))].packet())
+			a.deliver(rs[a.next(len(rs))].packet())
 		}
 	}, nothing
 }

@@ -12,11 +12,11 @@ import (
 	"github.com/millrace-io/millrace/bench/measure"
 )
 
-// lineSize is the length of a line in bytes, with its end.
+// lineSize is the length of a line in bytes, including the newline.
 const lineSize = 120
 
-// lines floods the connection with lines.
-var lines = sending{"lines", "a flood of lines of 120 bytes", 200_000, func(c net.Conn) error {
+// lines is a pattern that floods the connection with lines.
+var lines = pattern{"lines", "a flood of lines of 120 bytes", 200_000, func(c net.Conn) error {
 	line := append(bytes.Repeat([]byte("x"), lineSize-1), '\n')
 	b := bytes.Repeat(line, floodWrite/lineSize)
 	for {
@@ -26,8 +26,8 @@ var lines = sending{"lines", "a flood of lines of 120 bytes", 200_000, func(c ne
 	}
 }}
 
-// A lineReader reads n lines and keeps each of them until it reads the next one. It is an error if a
-// line does not have lineSize bytes.
+// A lineReader is a way to read lines. read reads n lines and keeps each of them until it reads the
+// next one. It returns an error if a line does not have lineSize bytes.
 type lineReader struct {
 	name string
 	open func(r io.Reader) (read func(n int) error, release func())
@@ -35,7 +35,8 @@ type lineReader struct {
 
 var errLine = errors.New("reader: a line of another length")
 
-// lineReaders are the contenders. The first one keeps nothing.
+// lineReaders are the ways to read lines that the benchmark compares. Only the first one does not
+// keep the lines.
 var lineReaders = []lineReader{
 	{"bufio ReadSlice, not kept", func(src io.Reader) (func(int) error, func()) {
 		r := bufio.NewReader(src)
@@ -93,7 +94,7 @@ var lineReaders = []lineReader{
 	}},
 }
 
-// keptLine keeps a line on the heap, as a program that keeps lines would.
+// keptLine is the latest line that ReadBytes has returned.
 var keptLine []byte
 
 func (by lineReader) turn(addr string, n int) (measure.Turn, error) {

@@ -11,7 +11,8 @@ import (
 	"github.com/millrace-io/millrace/bench/measure"
 )
 
-// Program measures the tables of TCP connections and of the generator.
+// Program compares ways to read packets from TCP connections and from a Source. It also compares
+// ways to read lines.
 var Program = &measure.Program{
 	Name: "reader", What: "packets and lines read from TCP connections, and from a generator",
 	Rounds: 9, Turn: 300 * time.Millisecond, Parts: []string{"tcp", "lines", "generator"},
@@ -36,7 +37,7 @@ func run(ctx context.Context, p *measure.Params) error {
 	return nil
 }
 
-// A workload is a number of streams and subscribers for the generator.
+// A workload is a measurement in which contenders read from Sources.
 type workload struct {
 	name, title string
 	parallel    bool // one stream per processor, each read by a goroutine
@@ -91,7 +92,8 @@ func runGenerator(ctx context.Context, p *measure.Params) error {
 // buffer and fill every pool.
 const warmUp = 20_000
 
-// turn reads n packets on one processor, or on each processor if the workload is parallel.
+// turn measures how a contender reads n packets on one processor. If the workload is parallel, it
+// reads n packets on each processor.
 func (w workload) turn(c contender, n int) measure.Turn {
 	procs := 1
 	if w.parallel {

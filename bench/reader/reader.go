@@ -21,9 +21,9 @@ import (
 // PacketSize is the size of a packet, in bytes.
 const PacketSize = 1024
 
-// A Source is an io.Reader that returns 64 to 2048 bytes per Read, or fewer if p is shorter. The
-// bytes are one endless sequence, which is the same for every Source. The seed determines only
-// where the reads end.
+// A Source is an io.Reader that returns 64 to 2048 bytes per Read, or fewer if the buffer is
+// shorter. The bytes are one endless sequence, which is the same for every Source. The seed
+// determines only where the reads end.
 type Source struct {
 	random uint64
 	at     int
@@ -85,16 +85,16 @@ func (s *subscriber) Take(p []byte) {
 	}
 }
 
-// An audience passes each packet to all subscribers at once. It also counts which stream is next.
-// Without subscribers only the first byte of each packet is read, and the packet is dropped.
+// An audience passes each packet to all subscribers. If there are none, it reads only the first
+// byte of each packet. It also chooses the stream to read next.
 type audience struct {
 	subs []*subscriber
 	sum  uint64
 	at   int
 }
 
-// see receives a packet or a piece of one, and passes it to the subscribers. It borrows p.
-func (a *audience) see(p []byte) {
+// deliver passes a packet, or a piece of one, to the subscribers. It borrows p.
+func (a *audience) deliver(p []byte) {
 	a.sum += uint64(p[0])
 	for _, s := range a.subs {
 		s.Take(p)
@@ -108,20 +108,20 @@ func (a *audience) next(n int) int {
 	return a.at
 }
 
-// check makes a contender read packets from streams, which all have the sequence of a Source. It
-// returns an error unless both of two subscribers get all bytes, in order.
-func (c contender) check(streams []io.Reader, packets int) error {
+// check reads n packets from streams and passes them to two subscribers. It returns an error unless
+// both receive all bytes in order. Each stream must send the sequence of a Source.
+func (c contender) check(streams []io.Reader, n int) error {
 	var got bytes.Buffer
 	first, second := &subscriber{audit: func(p []byte) { got.Write(p) }}, new(subscriber)
 	read, release := c.open(streams, &audience{subs: []*subscriber{first, second}})
-	read(packets)
+	read(n)
 	release()
-	if first.bytes != packets*PacketSize || second.bytes != first.bytes {
+	if first.bytes != n*PacketSize || second.bytes != first.bytes {
 		return fmt.Errorf("%s: subscribers got %d and %d bytes of %d", c.name, first.bytes,
-			second.bytes, packets*PacketSize)
+			second.bytes, n*PacketSize)
 	}
 	want := make([]byte, PacketSize)
-	for i := range packets { // the first packet of each stream, then the second, and so on
+	for i := range n { // the first packet of each stream, then the second, and so on
 		at := i / len(streams) * PacketSize
 		for j := range want {
 			want[j] = slab[(at+j)%period]

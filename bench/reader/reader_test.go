@@ -22,7 +22,7 @@ func TestContendersDeliver(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer child.Close()
-	for _, s := range sendings {
+	for _, s := range patterns {
 		for _, c := range onTCP {
 			if err := s.check(addr, c); err != nil {
 				t.Errorf("%s delivers other bytes: %v", s.name, err)

@@ -13,8 +13,8 @@ import (
 	"github.com/millrace-io/millrace/bench/measure"
 )
 
-// A sending is a way in which the sender writes to a TCP connection.
-type sending struct {
+// A pattern describes how the sender writes to a TCP connection.
+type pattern struct {
 	name, title string
 	warmUp      int // packets that are read before the clock starts
 	write       func(c net.Conn) error
@@ -26,7 +26,7 @@ const (
 	pacedEvery = 2 * time.Millisecond
 )
 
-var sendings = []sending{
+var patterns = []pattern{
 	{"flood", "a flood of writes of 64 KiB", 20_000, func(c net.Conn) error {
 		b := make([]byte, period+floodWrite) // a write may begin at any place of the sequence
 		fill(b, 0)
@@ -59,17 +59,17 @@ var sendings = []sending{
 	}},
 }
 
-// fill fills b with the bytes of the sequence that begin at offset at.
-func fill(b []byte, at int) {
+// fill fills b with the sequence of a Source, beginning at offset.
+func fill(b []byte, offset int) {
 	for len(b) > 0 {
-		n := copy(b, slab[at:period])
-		b, at = b[n:], 0
+		n := copy(b, slab[offset:period])
+		b, offset = b[n:], 0
 	}
 }
 
-// sender is a child process that accepts connections. It reads the name of a sending from the first
-// line of each connection. It is a separate process, so that the CPU time of this process is only
-// that of the reader.
+// sender is a child process that accepts connections. A client requests a pattern by its name, in
+// the first line of the connection. The sender is a separate process, so that the measured CPU time
+// is only the reader's.
 var sender = measure.RegisterChild("reader-sender", func([]string) error {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -95,7 +95,7 @@ func send(c net.Conn) {
 	if err != nil {
 		return
 	}
-	for _, s := range append(sendings[:len(sendings):len(sendings)], lines) {
+	for _, s := range append(patterns[:len(patterns):len(patterns)], lines) {
 		if s.name == strings.TrimSpace(name) {
 			s.write(c) // returns when the reader closes c
 		}
@@ -119,8 +119,8 @@ func startSender() (addr string, child *measure.Child, err error) {
 	return strings.TrimSpace(addr), child, nil
 }
 
-// dial connects to the sender and requests the sending. The sender writes only after that request.
-func (s sending) dial(addr string) (net.Conn, error) {
+// dial connects to the sender and requests the pattern s. The sender writes only after the request.
+func (s pattern) dial(addr string) (net.Conn, error) {
 	c, err := net.Dial("tcp", addr)
 	if err != nil {
 		return nil, err
@@ -132,8 +132,9 @@ func (s sending) dial(addr string) (net.Conn, error) {
 	return c, nil
 }
 
-// check returns an error if a contender reads other bytes from a connection than were sent.
-func (s sending) check(addr string, by contender) error {
+// check returns an error unless the contender delivers the bytes of a connection completely and in
+// order.
+func (s pattern) check(addr string, by contender) error {
 	c, err := s.dial(addr)
 	if err != nil {
 		return err
@@ -142,7 +143,7 @@ func (s sending) check(addr string, by contender) error {
 	return by.check([]io.Reader{c}, 500)
 }
 
-func (s sending) turn(addr string, by contender, n int) (measure.Turn, error) {
+func (s pattern) turn(addr string, by contender, n int) (measure.Turn, error) {
 	c, err := s.dial(addr)
 	if err != nil {
 		return measure.Turn{}, err
@@ -160,7 +161,7 @@ func runTCP(ctx context.Context, p *measure.Params) error {
 		return err
 	}
 	defer child.Close()
-	for _, s := range sendings {
+	for _, s := range patterns {
 		p.Logf("reader: a TCP connection, %s", s.title)
 		var contenders []measure.Contender
 		for _, by := range onTCP {

@@ -44,9 +44,9 @@ func ParseHeader(p []byte) (Header, error) {
 	}, nil
 }
 
-// Append appends the header's six bytes to dst, which it borrows, and returns the longer slice. If
-// Length is negative or more than MaxPayload, it returns a *frame.LimitError. If ExtensionType has
-// more than 15 bits, it returns an error of another type. With an error, Append returns dst
+// Append appends the header's six bytes to dst, which it borrows, and returns the extended slice.
+// If Length is negative or more than MaxPayload, it returns a *frame.LimitError. If ExtensionType
+// has more than 15 bits, it returns an error of another type. After an error, the result is dst
 // unchanged.
 func (h Header) Append(dst []byte) ([]byte, error) {
 	extension := h.ExtensionType
@@ -74,11 +74,11 @@ func (h Header) ChannelID(payload []byte) (uint32, bool) {
 	return binary.LittleEndian.Uint32(payload), true
 }
 
-// Kind returns a number that stands for the message's extension and message type. It is the kind
-// for the option frame.MaxKind. It is the same whether Channel is set or not.
+// Kind combines ExtensionType and MessageType in one number. The option frame.MaxKind uses this
+// number to limit the payload of a message type. Channel has no effect on it.
 func (h Header) Kind() uint32 { return uint32(h.ExtensionType)<<8 | uint32(h.MessageType) }
 
-// Frame returns h as the Header that a frame.Encoder needs.
+// Frame converts h to a frame.Header.
 func (h Header) Frame() frame.Header {
 	f := frame.Header{Payload: h.Length, Kind: h.Kind()}
 	if h.Channel {
@@ -94,8 +94,7 @@ const maxKind = channelBit<<8 - 1
 // connection. In all other messages, Info is 0.
 const channelInfo = 1
 
-// HeaderOf returns the message header that the frame.Header f stands for, the reverse of
-// [Header.Frame].
+// HeaderOf converts f to a Header. It is the inverse of [Header.Frame].
 func HeaderOf(f frame.Header) Header {
 	return Header{
 		ExtensionType: uint16(f.Kind >> 8 & math.MaxUint16),
@@ -110,7 +109,7 @@ type Format struct{}
 
 var _ frame.Encoding = Format{}
 
-// HeaderSize returns the size of a message header in bytes, the constant HeaderSize.
+// HeaderSize returns 6, the size of a message header in bytes.
 func (Format) HeaderSize() int { return HeaderSize }
 
 // Parse parses a header. It borrows p.
@@ -119,11 +118,11 @@ func (Format) Parse(p []byte) (frame.Header, error) {
 	return h.Frame(), err
 }
 
-// AppendHeader appends the header for f to dst, which it borrows, and returns the longer slice.
+// AppendHeader appends the header for f to dst, which it borrows, and returns the extended slice.
 //
 // If f.Payload is negative or more than MaxPayload, it returns a *frame.LimitError. If f.Kind has
 // more than 23 bits (15 for the extension and 8 for the message type), it returns an error of
-// another type. With an error, AppendHeader returns dst unchanged.
+// another type. After an error, the result is dst unchanged.
 func (Format) AppendHeader(dst []byte, f frame.Header) ([]byte, error) {
 	if f.Kind > maxKind {
 		return dst, fmt.Errorf(

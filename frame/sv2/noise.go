@@ -15,8 +15,8 @@ const (
 	encryptedHeaderSize = HeaderSize + tagSize
 
 	// chunkSize is the size of each encrypted chunk of a payload, except the last. It is the
-	// largest message that the Noise Protocol Framework allows. Such a chunk has plainChunkSize
-	// bytes of payload.
+	// largest message that the Noise Protocol Framework allows. A chunk of this size has
+	// plainChunkSize bytes of payload.
 	chunkSize      = 65535
 	plainChunkSize = chunkSize - tagSize
 
@@ -60,9 +60,8 @@ func newCipherState(aead cipher.AEAD) cipherState {
 	return cipherState{aead: aead}
 }
 
-// left reports whether the key may still be used for the given number of encryptions or
-// decryptions.
-func (c *cipherState) left(calls int) bool { return uint64(calls) <= math.MaxUint64-c.n }
+// left reports whether the key may be used n more times.
+func (c *cipherState) left(n int) bool { return uint64(n) <= math.MaxUint64-c.n }
 
 // nonce returns the nonce for the next use of the key and counts that use. The slice is valid until
 // the next call of nonce.

@@ -20,23 +20,24 @@ func NewSealer(aead cipher.AEAD) *Sealer { return &Sealer{newCipherState(aead)} 
 // Seal builds an encrypted frame in buf and returns it as a Slice, which the caller owns and
 // releases. If buf already has bytes, they come before the frame in the Slice, unchanged.
 //
-// Seal reserves room for the header and calls the function write, which adds the payload to buf
-// with Write or Writable. Then Seal sets h.Length, and encrypts header and payload in place. The
-// function write borrows buf and must not call Take.
+// Seal reserves room for the header and calls writePayload, which adds the payload to buf with
+// Write or Writable. Then Seal sets h.Length, and encrypts header and payload in place.
+// writePayload borrows buf and must not call Take.
 //
 // A payload of up to 65,519 bytes stays where it was written. A longer payload is encrypted in
 // several chunks, and Seal moves it once, to make room for the AEAD's tag after each chunk.
 //
-// If write or [Header.Append] returns an error, Seal returns that error. If buf has no room for the
-// encrypted frame, the error is arena.ErrFull. If the key has been used too often, the error is
-// ErrNonces. After an error, buf is unchanged and the key has not been used.
-func (s *Sealer) Seal(buf arena.Buffer, h Header, write func(buf arena.Buffer) error) (arena.Slice,
-	error) {
+// If writePayload or [Header.Append] returns an error, Seal returns that error. If buf has no room
+// for the encrypted frame, the error is arena.ErrFull. If the key has been used too often, the
+// error is ErrNonces. After an error, buf is unchanged and the key has not been used.
+func (s *Sealer) Seal(
+	buf arena.Buffer, h Header, writePayload func(buf arena.Buffer) error,
+) (arena.Slice, error) {
 	base := buf.Len()
 	if buf.Writable(encryptedHeaderSize) == nil {
 		return arena.Slice{}, arena.ErrFull
 	}
-	err := write(buf)
+	err := writePayload(buf)
 	h.Length = buf.Len() - base - encryptedHeaderSize
 	if h.Length < 0 {
 		panic(fmt.Sprintf(

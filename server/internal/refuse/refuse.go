@@ -20,7 +20,7 @@ type Refusal struct {
 	Cause      Cause         // for metrics; "" means the usual cause for Status
 }
 
-// ErrShutdown is the refusal of every client while the server shuts down.
+// ErrShutdown is the Refusal that clients get while the server shuts down.
 var ErrShutdown = New(http.StatusServiceUnavailable, "the server is shutting down").For(Shutdown)
 
 // New returns a refusal with an HTTP status and a formatted reason.
@@ -28,14 +28,14 @@ func New(status int, format string, args ...any) *Refusal {
 	return &Refusal{Status: status, Reason: fmt.Sprintf(format, args...)}
 }
 
-// For sets the cause of r, and returns r. It must not be called when other goroutines may use r.
+// For sets r.Cause to c, and returns r. It must not be called when other goroutines may use r.
 func (r *Refusal) For(c Cause) *Refusal {
 	r.Cause = c
 	return r
 }
 
-// After sets the time after which the client should try again, and returns r. It must not be called
-// when other goroutines may use r.
+// After sets r.RetryAfter to d, and returns r. It must not be called when other goroutines may use
+// r.
 func (r *Refusal) After(d time.Duration) *Refusal {
 	r.RetryAfter = d
 	return r
@@ -43,7 +43,7 @@ func (r *Refusal) After(d time.Duration) *Refusal {
 
 func (r *Refusal) Error() string { return r.Reason }
 
-// Of returns the Refusal that err is or wraps. If there is none, Of returns nil.
+// Of finds the Refusal in the error chain of err. If there is none, it returns nil.
 func Of(err error) *Refusal {
 	r, _ := errors.AsType[*Refusal](err)
 	return r
@@ -58,8 +58,8 @@ func Status(err error) int {
 	return http.StatusServiceUnavailable
 }
 
-// SetHeader sets the headers of a response with which err is sent to a client, and returns the
-// status.
+// SetHeader sets the headers of the response to a request that failed with err. It returns the HTTP
+// status of the response.
 func SetHeader(h http.Header, err error) (status int) {
 	status = Status(err)
 	if status == http.StatusUnauthorized {
@@ -99,8 +99,7 @@ const (
 	Other       Cause = "other"
 )
 
-// ofStatus maps the HTTP status of a Refusal to the Cause that applies if the Refusal itself does
-// not specify one.
+// ofStatus maps the HTTP status of a Refusal to its usual Cause.
 var ofStatus = map[int]Cause{
 	http.StatusBadRequest:           BadRequest,
 	http.StatusUnauthorized:         NoToken,
@@ -114,8 +113,8 @@ var ofStatus = map[int]Cause{
 	http.StatusServiceUnavailable:   Unavailable,
 }
 
-// CauseOf returns the cause of err. If err is not a Refusal, or if its cause is unknown, CauseOf
-// returns Other.
+// CauseOf returns the cause of err for metrics. If err contains no Refusal, or if the cause is
+// unknown, CauseOf returns Other.
 func CauseOf(err error) Cause {
 	r := Of(err)
 	if r == nil {

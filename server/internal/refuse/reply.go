@@ -13,9 +13,9 @@ const (
 	// response can reach a client on the other side of the world, and the client can stop sending.
 	bodyWait = 2 * time.Second
 
-	// bodyBytes is the maximum number of bytes that the server receives of the body of a refused
-	// request. At one gigabit per second, a client reaches this limit after about half a second,
-	// before the time limit bodyWait.
+	// bodyBytes is the maximum number of bytes that the server receives from the body of a refused
+	// request. At one gigabit per second, a client reaches this limit in about half a second,
+	// before bodyWait ends.
 	bodyBytes = 64 << 20
 )
 
@@ -37,7 +37,7 @@ func WriteAndClose(w http.ResponseWriter, r *http.Request, status int, reason st
 	}
 }
 
-// Write sends a response that has a status and one line of text.
+// Write sends a response with a status and one line of text.
 func Write(w http.ResponseWriter, status int, reason string) {
 	text := strings.ToValidUTF8(reason, "?") + "\n"
 	h := w.Header()

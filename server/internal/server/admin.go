@@ -53,12 +53,12 @@ func (s *Server) adminRoutes(observer *ops.Observer, main net.Addr) http.Handler
 	return openHealth(mux, s.operator.Protect(cleanPaths(mux)))
 }
 
-// mainPage returns a handler that redirects a browser to the page of the main listener, which has
-// the address main. If main is an unspecified address such as 0.0.0.0, the redirect uses the host
-// of the request instead, because the browser has reached this machine with that host.
-func (s *adminService) mainPage(main net.Addr) http.HandlerFunc {
+// mainPage returns a handler that redirects a browser to the page of the main listener at addr. If
+// addr is an unspecified address such as 0.0.0.0, the redirect uses the host of the request
+// instead, because the browser has reached this machine with that host.
+func (s *adminService) mainPage(addr net.Addr) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		tcp, ok := main.(*net.TCPAddr)
+		tcp, ok := addr.(*net.TCPAddr)
 		if !ok {
 			s.refusals.Refuse(access.Reader, w, r,
 				refuse.New(http.StatusNotFound, "the main listener is no TCP port"))

@@ -58,7 +58,7 @@ func (c *certificate) config() *tls.Config {
 	}}
 }
 
-// get returns the certificate for a handshake. now is the current time.
+// get returns the certificate for a handshake.
 func (c *certificate) get(now time.Time) *tls.Certificate {
 	c.mu.Lock()
 	var report func()
@@ -88,9 +88,9 @@ func (c *certificate) reload() {
 	}
 }
 
-// look reads the files if they have changed. It returns a function that logs the result and a
-// warning if the certificate is not valid at the time now. If there is nothing to log, it returns
-// nil. c.mu is held.
+// look reads the certificate again if its files have changed. It returns a function that logs the
+// result, or nil if there is nothing to log. The function also logs a warning if the certificate
+// has expired or is not yet valid. c.mu is held.
 func (c *certificate) look(now time.Time) (report func()) {
 	files, err := c.changed()
 	if err == nil && files == c.files {
@@ -117,9 +117,9 @@ func (c *certificate) look(now time.Time) (report func()) {
 	}
 }
 
-// outOfDate returns a function that logs a warning that the certificate is not valid at the time
-// now. It returns nil if the certificate is valid or the warning was already logged. c.mu is held,
-// or no other goroutine has c yet.
+// outOfDate returns a function that logs a warning if the certificate has expired or is not yet
+// valid. It returns nil if the certificate is valid or the warning was already logged. c.mu is
+// held, or no other goroutine has c yet.
 func (c *certificate) outOfDate(now time.Time) (report func()) {
 	leaf := c.shown.Leaf
 	if c.warned || !now.Before(leaf.NotBefore) && !now.After(leaf.NotAfter) {

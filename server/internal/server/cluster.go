@@ -126,7 +126,7 @@ func (n *clusterNode) close(ctx context.Context) (err error) {
 	return errors.Join(err, n.directory.Close())
 }
 
-// remote gives access to the HLS of streams that other nodes own. It returns nil if n is nil.
+// remote returns n.hls, or nil if n is nil.
 func (n *clusterNode) remote() *cluster.RemoteHLS {
 	if n == nil {
 		return nil

@@ -277,8 +277,8 @@ const (
 	// takes longer.
 	maxHookTimeout = 10 * time.Second
 
-	// minHLSPart is the minimum of --hls-part, and the length of three frames at 60 per second.
-	// Shorter parts need many more requests and reduce the latency only a little.
+	// minHLSPart is the minimum of --hls-part. It is the length of three frames at 60 frames per
+	// second. Shorter parts need many more requests and reduce the latency only a little.
 	minHLSPart = 50 * time.Millisecond
 	// maxHLSSegment is the maximum of --hls-segment, and maxHLSSegments is the maximum of
 	// --hls-segments. A player reads the playlist once per part, so the playlist must not become
@@ -294,8 +294,8 @@ const (
 	maxSegmentsKeep = time.Hour
 
 	// minAddressBytes is the minimum of --max-address-bytes, in bytes per second. Downloads are
-	// sent in pieces of up to 256 KiB. At the minimum, a client receives such a piece within the
-	// default of --stall-timeout.
+	// sent in pieces of up to 256 KiB. At this rate, a piece takes four seconds, which is less than
+	// the default of --stall-timeout.
 	minAddressBytes = 64 << 10
 
 	// MinMemory is the minimum of --memory in bytes. It suffices for one stream at the default
@@ -307,8 +307,8 @@ const (
 	// bytes in frames, and a frame may be empty.
 	maxKeepFrames = 1 << 20
 
-	// maxBlobBytes is the maximum of --max-blob-bytes. No disk has as many bytes, and adding such
-	// sizes does not overflow.
+	// maxBlobBytes is the maximum of --max-blob-bytes. It is more than any disk can store, but
+	// small enough that sums of sizes do not overflow.
 	maxBlobBytes = 1 << 60
 )
 
@@ -403,7 +403,7 @@ func (c *Config) checkBlobs() error {
 	return err
 }
 
-// redisOptions returns the options of a client for the Redis of --redis.
+// redisOptions parses --redis into the options of a Redis client.
 func (c *Config) redisOptions() (*redis.UniversalOptions, error) {
 	opt, err := redisurl.Parse(c.Redis, c.RedisPassword)
 	if err != nil {

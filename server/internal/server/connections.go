@@ -70,8 +70,8 @@ func (c *connections) note(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// add adds a new connection. If there are too many connections, it closes an idle one. If no
-// connection is idle, it closes p instead.
+// add adds the new connection p. If there are too many connections, it closes an idle one, or p if
+// no connection is idle.
 func (c *connections) add(p *proxy.Conn) {
 	c.mu.Lock()
 	var closing *proxy.Conn
@@ -123,8 +123,8 @@ func (c *connections) remove(p *proxy.Conn) {
 	}
 }
 
-// identify finds out the client of a connection that comes through a proxy. From now on, the
-// connection counts toward the limit of the client's address instead of the proxy's address.
+// identify makes a proxied connection count toward the limit of its client's address. Before, it
+// counts toward the limit of the proxy's address.
 func (c *connections) identify(p *proxy.Conn) {
 	client := proxy.KeyOf(p.RemoteAddr()) // the PROXY header has been read
 	c.mu.Lock()
@@ -154,8 +154,8 @@ func (c *connections) worst() (worst *proxy.Conn) {
 	return worst
 }
 
-// free closes idle connections to free memory. excess is about how many bytes must be freed. free
-// begins with the connection that has been idle for longest. See [memory.Step].
+// free closes idle connections to free about excess bytes of memory, and returns the number of
+// bytes freed. It begins with the connections that have been idle for longest. See [memory.Step].
 func (c *connections) free(excess int64) (freed int64) {
 	each := int64(plainBytes)
 	if c.tls {

@@ -124,7 +124,7 @@ func (d *demoPlayer) release() {
 // isConfig reports whether viewers need t before they can start.
 func (t *demoTag) isConfig() bool { return t.Metadata || t.SequenceHeader }
 
-// play publishes the sample, which is the built-in video, again and again until ctx ends.
+// play publishes the sample again and again until ctx ends.
 //
 // Each tag is sent at a fixed time after the start of play, so that delays do not add up. This time
 // is also the timestamp of the tag. The published frames share the memory of the sample, except for
@@ -157,8 +157,7 @@ func (d *demoPlayer) play(ctx context.Context) error {
 	}
 }
 
-// due returns the time, measured from the start of play, at which to send tag in the given
-// repetition of the sample.
+// due returns when to send tag in the given round, as the time since the start of play.
 func (d *demoPlayer) due(tag *demoTag, round int) time.Duration {
 	return time.Duration(round)*demo.Length + time.Duration(tag.Timestamp)*time.Millisecond
 }

@@ -291,11 +291,10 @@ func (c *choice) Set(word string) error {
 	return nil
 }
 
-// join returns a text such as "a, b or c" for the words a, b and c. last is the text before the
-// last word, such as "or".
-func join(words []string, last string) string {
+// join returns a text such as "a, b or c" for the words a, b and c and the conjunction "or".
+func join(words []string, conjunction string) string {
 	if len(words) < 2 {
 		return strings.Join(words, "")
 	}
-	return strings.Join(words[:len(words)-1], ", ") + " " + last + " " + words[len(words)-1]
+	return strings.Join(words[:len(words)-1], ", ") + " " + conjunction + " " + words[len(words)-1]
 }

@@ -26,19 +26,19 @@ const (
 	// reads them. It lets a publisher with a round trip of 100 ms send up to 20 Mbit/s.
 	http2Body = 256 << 10
 
-	// http2Streams is the maximum number of concurrent requests of a connection. It is the smallest
-	// maximum that HTTP/2 recommends, because each request takes memory. Browsers open fewer.
+	// http2Streams is the maximum number of concurrent requests of a connection. RFC 9113, section
+	// 6.5.2, recommends at least 100. A higher maximum would take more memory. Browsers send fewer
+	// requests at once.
 	http2Streams = 100
 )
 
-// httpServer returns an HTTP server with the handler h. requests counts the memory of the server's
-// requests.
-func (s *Server) httpServer(h http.Handler, requests *memory.Loans) *http.Server {
+// httpServer returns an HTTP server with the handler h. loans counts the memory of its requests.
+func (s *Server) httpServer(h http.Handler, loans *memory.Loans) *http.Server {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	protocols.SetUnencryptedHTTP2(true)
 	return &http.Server{
-		Handler:           s.limitBodies(s.budget.Limit(requests, h)),
+		Handler:           s.limitBodies(s.budget.Limit(loans, h)),
 		Protocols:         protocols,
 		ReadHeaderTimeout: s.cfg.HeaderTimeout,
 		IdleTimeout:       s.cfg.IdleTimeout,
@@ -64,10 +64,10 @@ func (s *Server) httpServer(h http.Handler, requests *memory.Loans) *http.Server
 	}
 }
 
-// limitBodies returns a handler that limits the cost of a request body that no handler reads. Over
-// HTTP/1, net/http reads some of this body before it sends the response, so limitBodies sets a read
-// deadline. A handler that reads the body replaces the deadline. Over HTTP/2, net/http keeps the
-// body in memory, so limitBodies discards it unless the method is POST or PUT.
+// limitBodies returns a handler that limits the cost of a request body that next does not read.
+// Over HTTP/1, net/http reads a part of the body before it sends the response. limitBodies
+// therefore sets a read deadline, which next replaces if it reads the body. Over HTTP/2, net/http
+// keeps the body in memory, so limitBodies discards the body unless the method is POST or PUT.
 func (s *Server) limitBodies(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {

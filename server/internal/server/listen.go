@@ -48,11 +48,12 @@ func (l *Listeners) Named() map[string]net.Listener {
 	return named
 }
 
-// openListeners takes ownership of the listeners in given, and opens the other listeners of cfg.
-// The caller takes ownership of l, even if there is an error.
-func openListeners(cfg *Config, given map[string]net.Listener) (l Listeners, err error) {
+// openListeners returns the inherited listeners, and opens the other listeners of cfg. It takes
+// ownership of the inherited listeners. The caller must close the returned listeners, even after an
+// error.
+func openListeners(cfg *Config, inherited map[string]net.Listener) (l Listeners, err error) {
 	fields := l.fields()
-	for name, ln := range given {
+	for name, ln := range inherited {
 		if fields[name] == nil {
 			err = fmt.Errorf(
 				"a listener is named %q, want main, admin, rtmp or rtmps: see FileDescriptorName= in systemd.socket(5)", name)
@@ -105,8 +106,8 @@ func network(address string) string {
 	return "tcp"
 }
 
-// listensAt reports whether a, the address of a listener, can be the result of listening at the
-// configured address.
+// listensAt reports whether a listener with the address a may have been opened at the configured
+// address.
 func listensAt(a net.Addr, address string) bool {
 	tcp, ok := a.(*net.TCPAddr)
 	host, port, err := net.SplitHostPort(address)
@@ -126,8 +127,8 @@ func listensAt(a net.Addr, address string) bool {
 	return ip.Equal(tcp.IP)
 }
 
-// listenError returns the error to report if listening at the address of a flag has failed with
-// err. It contains advice for the user.
+// listenError adds advice for the user to err, an error of net.Listen. flag is the flag that sets
+// the address.
 func listenError(flag, address string, err error) error {
 	host, port, _ := net.SplitHostPort(address)
 	n, notANumber := strconv.Atoi(port)

@@ -18,7 +18,7 @@ func (c *Config) addressLimits() address.Limits {
 		Bytes: c.MaxAddressBytes}
 }
 
-// clients finds out the addresses of the clients of all listeners, and applies the limits per
+// clients determines the addresses of the clients of all listeners, and applies the limits per
 // address.
 type clients struct {
 	trusted   atomic.Pointer[proxy.Trusted]
@@ -29,16 +29,12 @@ type clients struct {
 	draining      context.Context // when it ends, RTMP connections stop waiting for a PROXY header
 }
 
-// newClients returns a clients value, which determines the addresses of clients and limits the use
-// of the server per address. cfg has the trusted proxies and the limits. Config.Check must have
-// accepted cfg.
-//
-// The context draining ends when the shutdown begins. RTMP connections that wait for the header of
-// the PROXY protocol are closed then.
-func newClients(draining context.Context, cfg *Config, refusals *access.Refusals) *clients {
+// newClients returns a clients value with the trusted proxies and the limits of cfg, which must
+// have been checked. When ctx ends, RTMP connections stop waiting for a PROXY header.
+func newClients(ctx context.Context, cfg *Config, refusals *access.Refusals) *clients {
 	s := &clients{
 		addresses: address.New(cfg.addressLimits()), refusals: refusals,
-		headerTimeout: cfg.HeaderTimeout, draining: draining,
+		headerTimeout: cfg.HeaderTimeout, draining: ctx,
 	}
 	s.setLimits(cfg)
 	return s
@@ -51,11 +47,11 @@ func (s *clients) setLimits(cfg *Config) {
 	s.addresses.SetLimits(cfg.addressLimits())
 }
 
-// behindProxies returns a listener for the connections that ln accepts. They may come through
-// proxies. main is true for the main listener. behindProxies takes ownership of ln.
-func (s *clients) behindProxies(ln net.Listener, main bool) net.Listener {
+// behindProxies returns a listener for the connections that ln accepts, which may come through
+// proxies. It takes ownership of ln. isMain is true for the main listener.
+func (s *clients) behindProxies(ln net.Listener, isMain bool) net.Listener {
 	cfg := proxy.Config{Trusted: &s.trusted, Timeout: s.headerTimeout, Addresses: s.addresses}
-	if main { // net/http does not log faulty connections, but closes idle ones at shutdown
+	if isMain { // net/http does not log faulty connections, but closes idle ones at shutdown
 		cfg.Refused = func(peer net.Addr, why error) {
 			s.refusals.Note(access.Reader, why, "client", peer.String())
 		}
@@ -65,10 +61,9 @@ func (s *clients) behindProxies(ln net.Listener, main bool) net.Listener {
 	return proxy.Listen(ln, cfg)
 }
 
-// withClientAddr returns a handler that finds out the client of a request. If the request comes
-// from a trusted proxy, the handler sets RemoteAddr to the client's address, which it finds in the
-// header. Otherwise it removes X-Forwarded-Proto from the header, because only a trusted proxy may
-// set it.
+// withClientAddr returns a handler that sets RemoteAddr to the client's address if the request
+// comes from a trusted proxy. It finds the address in the header. In all other requests, it removes
+// X-Forwarded-Proto, because only a trusted proxy may set it.
 func (s *clients) withClientAddr(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if c := requestConn(r); c == nil || !c.Trusted() {
@@ -80,8 +75,8 @@ func (s *clients) withClientAddr(next http.Handler) http.Handler {
 	})
 }
 
-// withAddressLimits returns a handler that refuses requests of addresses that have reached their
-// limits.
+// withAddressLimits returns a handler that refuses a request if the client's address has reached
+// its limits.
 func (s *clients) withAddressLimits(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := requestConn(r)

@@ -60,9 +60,8 @@ func (r *recordings) await(ctx context.Context) error {
 	return nil
 }
 
-// recorded reports whether the name of a stream matches pattern. The syntax of pattern is that of
-// path.Match, but the wildcards also match slashes. pattern must be valid, which Config.Check
-// ensures.
+// recorded reports whether the name of a stream matches pattern. The pattern has the syntax of
+// path.Match, but its wildcards also match slashes. It must be valid, which Config.Check ensures.
 func recorded(pattern, name string) bool {
 	const slash = ":" // not allowed in a name
 	ok, _ := path.Match(strings.ReplaceAll(pattern, "/", slash),

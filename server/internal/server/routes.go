@@ -72,15 +72,15 @@ func cleanPaths(next http.Handler) http.Handler {
 	})
 }
 
-// openHealth returns a handler that serves /healthz without a token, because monitors cannot send
-// one. The parameter all serves /healthz, and the parameter limited serves every other path.
-func openHealth(all, limited http.Handler) http.Handler {
+// openHealth returns a handler that passes /healthz to unprotected, because monitors cannot send a
+// token. It passes all other paths to protected.
+func openHealth(unprotected, protected http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/healthz" {
-			all.ServeHTTP(w, r)
+			unprotected.ServeHTTP(w, r)
 			return
 		}
-		limited.ServeHTTP(w, r)
+		protected.ServeHTTP(w, r)
 	})
 }
 

@@ -17,11 +17,11 @@ import (
 	"github.com/millrace-io/millrace/server/internal/rtmp"
 )
 
-// Run opens the listeners of the configuration, and calls Serve, which serves until ctx ends. given
-// may contain listeners that are already open, by name: main, admin, rtmp and rtmps. Run takes
-// ownership of the given listeners, and does not open listeners with the same names.
-func (s *Server) Run(ctx context.Context, given map[string]net.Listener) error {
-	l, err := openListeners(&s.cfg, given)
+// Run opens the listeners of the configuration and calls Serve. It does not open the listeners that
+// are already in inherited, which has the keys main, admin, rtmp and rtmps. Run takes ownership of
+// the inherited listeners.
+func (s *Server) Run(ctx context.Context, inherited map[string]net.Listener) error {
+	l, err := openListeners(&s.cfg, inherited)
 	if err != nil {
 		l.close()
 		return errors.Join(err, s.closeStores(ctx))
@@ -29,7 +29,7 @@ func (s *Server) Run(ctx context.Context, given map[string]net.Listener) error {
 	return s.Serve(ctx, l)
 }
 
-// ErrReplaced is the cause with which Serve's context ends if another process has taken over the
+// ErrReplaced is the cancellation cause of Serve's context if another process has taken over the
 // listeners.
 var ErrReplaced = errors.New("another process has taken the listeners over")
 
@@ -101,7 +101,7 @@ func (s *Server) Serve(ctx context.Context, l Listeners) error {
 	return err
 }
 
-// observer returns the ops.Observer of the server. It reports the ports of l.
+// observer returns an ops.Observer for the server. The Observer reports the ports of l.
 func (s *Server) observer(l *Listeners) *ops.Observer {
 	o := &ops.Observer{
 		Version: s.cfg.Version, Self: s.cfg.self(), Started: s.started, Log: s.log,
@@ -120,16 +120,16 @@ func (s *Server) observer(l *Listeners) *ops.Observer {
 	return o
 }
 
-// newRTMPService returns the RTMP service of a listener. at is the address of the listener. If
-// config is nil, the service does not use TLS. newRTMPService takes ownership of config.
-func (s *Server) newRTMPService(at net.Addr, config *tls.Config) *rtmp.Service {
+// newRTMPService returns the RTMP service of the listener at addr. If config is nil, the service
+// does not use TLS. newRTMPService takes ownership of config.
+func (s *Server) newRTMPService(addr net.Addr, config *tls.Config) *rtmp.Service {
 	if config != nil {
 		config.SessionTicketsDisabled = true // rtmpdump treats a TLS 1.3 session ticket as an error
 	}
 	return &rtmp.Service{
 		Acceptor: s.acceptor, Gate: s.gate, Refusals: s.refusals, Handshakes: &s.handshakes,
 		Log: s.log,
-		TLS: config, Loopback: access.IsLoopback(at), HeaderTimeout: s.cfg.HeaderTimeout,
+		TLS: config, Loopback: access.IsLoopback(addr), HeaderTimeout: s.cfg.HeaderTimeout,
 		Draining: s.draining,
 	}
 }

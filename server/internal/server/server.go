@@ -32,9 +32,9 @@ type Server struct {
 	node     *clusterNode // nil without a cluster
 	started  time.Time
 
-	// gate decides who may use the main listener and the RTMP listeners. The decision follows a
-	// policy, which Reload can replace. One field of the policy says whether other machines can
-	// reach the main listener. The method Serve sets this field.
+	// gate decides who may use the main listener and the RTMP listeners. Its policy depends on
+	// whether other machines can reach the main listener, which Serve determines. Reload replaces
+	// the policy.
 	gate *access.Gate
 	// operator decides who may use the admin listener. Reading pages of the listener needs the
 	// admin token, if there is one. Serve sets the policy of this Gate, and Reload replaces it.
@@ -140,8 +140,8 @@ func openHook(cfg *Config) (*hook.Client, error) {
 // Config.Successor.
 func (s *Server) AwaitRecords(ctx context.Context) error { return s.records.await(ctx) }
 
-// closeStores closes the stores of files and blobs, the recordings, the node and the hook. The
-// recordings, the node and the hook may take until ctx ends.
+// closeStores closes the files, the blobs, the recordings, the node and the hook. ctx limits how
+// long the recordings, the node and the hook may take.
 func (s *Server) closeStores(ctx context.Context) error {
 	err := errors.Join(s.files.Close(), s.blobs.Close(), s.records.close(ctx), s.node.close(ctx))
 	s.hook.Close(ctx) // last, because the ends of publishers and players are reported to the hook

@@ -12,20 +12,20 @@ type KeyMeter struct {
 	ms    [5]int64 // the latest distances, newest first; 0 where not known yet
 }
 
-// Note records the time of a keyframe.
-func (k *KeyMeter) Note(at uint32) {
-	if ms := k.Group(at); ms > 0 {
+// Note records a keyframe with the timestamp ts.
+func (k *KeyMeter) Note(ts uint32) {
+	if ms := k.Group(ts); ms > 0 {
 		copy(k.ms[1:], k.ms[:])
 		k.ms[0] = ms
 	}
-	k.began, k.last = true, at
+	k.began, k.last = true, ts
 }
 
 // Longest returns the longer of the last two distances between keyframes, in ms.
 func (k *KeyMeter) Longest() int64 { return max(k.ms[0], k.ms[1]) }
 
 // Usual returns the usual distance between two keyframes, in ms. This is the second longest of the
-// latest distances, because a single odd timestamp or pause must not count. If there is only one
+// latest distances, so that a single odd timestamp or pause does not count. If there is only one
 // distance, Usual returns it.
 func (k *KeyMeter) Usual() int64 {
 	sorted := k.ms
@@ -34,13 +34,12 @@ func (k *KeyMeter) Usual() int64 {
 	return cmp.Or(sorted[n-2], sorted[n-1])
 }
 
-// Group returns how long after the latest keyframe a video frame is, in ms. at is the time of the
-// frame.
-func (k *KeyMeter) Group(at uint32) int64 {
+// Group returns the time from the latest keyframe to a video frame with the timestamp ts, in ms.
+func (k *KeyMeter) Group(ts uint32) int64 {
 	if !k.began {
 		return 0
 	}
-	return max(int64(int32(at-k.last)), 0)
+	return max(int64(int32(ts-k.last)), 0)
 }
 
 // Pause makes the meter ignore the distance from the latest keyframe to the next one.

@@ -20,14 +20,13 @@ var trackNames = [...]struct {
 	{"\x00\x08hasAudio\x01", AudioFlag},
 }
 
-// maxMetadata limits the size of metadata, in bytes, in which StateTracks corrects hasVideo and
-// hasAudio. The limit is needed because the metadata are copied for each viewer. Usual metadata
-// have hundreds of bytes.
+// maxMetadata is the maximum size, in bytes, of metadata that StateTracks corrects. The limit is
+// needed because StateTracks copies the metadata for each viewer. Usually, metadata are smaller
+// than 1 KiB.
 const maxMetadata = 16 << 10
 
-// StateTracks corrects hasVideo and hasAudio in an onMetaData tag. tracks are the tracks that the
-// stream has, as flags of an FLV header. If there is something to correct, StateTracks replaces tag
-// by a copy in a block of p.
+// StateTracks corrects hasVideo and hasAudio in an onMetaData tag, so that they match tracks, the
+// flags of an FLV header. If it changes a value, it replaces tag by a copy in a block of p.
 func StateTracks(p *millrace.Pool, tag *millrace.Chain, tracks uint32) {
 	if tag.Len() > maxMetadata {
 		return
@@ -51,18 +50,17 @@ func StateTracks(p *millrace.Pool, tag *millrace.Chain, tracks uint32) {
 	}
 }
 
-// maxFirstTags limits how many tags are searched for the metadata for a new viewer. Publishers send
-// metadata first, or together with the sequence headers.
+// maxFirstTags limits how many tags StateAll searches for metadata. Publishers send metadata first,
+// or together with the sequence headers.
 const maxFirstTags = 16
 
-// StateAll corrects hasVideo and hasAudio in the metadata that a viewer gets with its first tags.
-//   - batch holds the tags. They must be complete.
-//   - from is the position in batch, in bytes, at which the first tag begins.
-//   - tracks are the tracks that exist, as flags of an FLV header.
+// StateAll corrects hasVideo and hasAudio in the first tags that a viewer gets, so that they match
+// tracks, the flags of an FLV header.
+//   - batch holds the tags, which must be complete. The first tag begins at offset.
 //   - p is the Pool for the corrected metadata.
-func StateAll(p *millrace.Pool, batch *millrace.Chain, from int, tracks uint32) {
+func StateAll(p *millrace.Pool, batch *millrace.Chain, offset int, tracks uint32) {
 	var done millrace.Chain
-	batch.Cut(&done, from)
+	batch.Cut(&done, offset)
 	for i := 0; i < maxFirstTags && batch.Len() > 0; i++ {
 		const head = 11
 		var h [head]byte

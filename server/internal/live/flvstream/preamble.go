@@ -26,17 +26,15 @@ type part struct {
 }
 
 const (
-	// MaxPart limits a tag that is kept for later viewers, in bytes. The limit is needed because a
-	// stream keeps these tags in addition to its ring. Sequence headers and metadata have hundreds
-	// of bytes.
+	// MaxPart is the maximum size, in bytes, of a tag in a Preamble. The limit is needed because a
+	// stream keeps these tags in addition to its ring. Sequence headers and metadata are usually
+	// smaller than 1 KiB.
 	MaxPart = 256 << 10
-	// maxTrackParts limits how many sequence headers and metadata are kept for tracks other than
-	// the default ones. All of these together may have at most MaxPart bytes. Encoders send fewer
-	// than ten such tracks.
+	// maxTrackParts is the maximum number of tags of additional tracks in a Preamble. Together,
+	// they may have at most MaxPart bytes. Encoders send fewer than ten such tags.
 	maxTrackParts = 32
-	// trackPlace is the smallest part.place of a tag of an additional track. The place of a tag is
-	// its position in the order of a Preamble; see placeOf. The metadata of the stream and the tags
-	// of the default tracks come earlier in this order.
+	// trackPlace is the first place (see placeOf) for tags of additional tracks. The metadata of
+	// the stream and the tags of the default tracks come earlier.
 	trackPlace = 5
 )
 
@@ -67,9 +65,9 @@ func placeOf(t flv.Tag) int {
 // most MaxPart bytes.
 func InPreamble(t flv.Tag) bool { return placeOf(t) >= 0 }
 
-// Part returns the Chain in which p keeps the newest tag of the same kind and track as t. It
-// returns nil if t is not a tag that a Preamble keeps, or if p has no room for it. p keeps
-// ownership of the Chain.
+// Part returns the Chain for t in p. It may hold an older tag of the same kind and track, which t
+// replaces. p keeps ownership of the Chain. If InPreamble(t) is false, or if p has no room for t,
+// Part returns nil.
 func (p *Preamble) Part(t flv.Tag) *millrace.Chain {
 	place := placeOf(t)
 	if place < 0 {
@@ -93,8 +91,8 @@ func (p *Preamble) Part(t flv.Tag) *millrace.Chain {
 	return &p.parts[i].tag
 }
 
-// Clone appends references to the kept tags to dst, which then owns them. It omits the tags of the
-// tracks in Without.
+// Clone appends references to the tags of p to dst, which then owns them. It omits the tracks in
+// p.Without.
 func (p *Preamble) Clone(dst *millrace.Chain) {
 	for i := range p.parts {
 		kind := p.parts[i].kind()
@@ -115,9 +113,8 @@ func (p *part) kind() flv.Type {
 	return flv.TypeVideo
 }
 
-// RetimeHeaders appends headers of the Preamble to dst, with the timestamp of t. It appends the
-// video headers if t is a video tag, or the audio headers if t is an audio tag. The headers are
-// sequence headers and metadata. dst owns the appended tags.
+// RetimeHeaders appends the sequence headers and metadata that have the type of t, video or audio,
+// to dst. They get the timestamp of t. dst owns them.
 func (p *Preamble) RetimeHeaders(dst *millrace.Chain, enc *flv.Encoder, t flv.Tag) {
 	for i := range p.parts {
 		if p.parts[i].kind() == t.Type {
@@ -126,24 +123,22 @@ func (p *Preamble) RetimeHeaders(dst *millrace.Chain, enc *flv.Encoder, t flv.Ta
 	}
 }
 
-// Release releases all kept tags.
+// Release releases all tags.
 func (p *Preamble) Release() {
 	for i := range p.parts {
 		p.parts[i].tag.Release()
 	}
 }
 
-// MaxUnkept limits how many received bytes may lie between two frames that a stream keeps. If more
-// than MaxUnkept plus twice the size of a frame have arrived since the previous frame, the frame is
-// copied.
+// MaxUnkept limits the bytes that a stream drops between two frames. If it drops more than
+// MaxUnkept plus twice the size of the second frame, it copies that frame.
 //
-// The bytes between the frames are not kept, but they may share a block of memory with the frame.
-// The block stays in memory as long as the frame. Without the copy, the stream could use several
-// times as much memory as its limit KeepBytes allows.
+// Without the copy, the stream could use several times as much memory as its limit KeepBytes
+// allows: the dropped bytes may share a block of memory with the frame, and the block stays in
+// memory as long as the frame.
 const MaxUnkept = 1 << 10
 
-// Keep replaces the content of part by a copy of c. It releases the old content. The copy is in a
-// block from p. Keep borrows c.
+// Keep releases the content of part, and replaces it by a copy of c in a block of p. It borrows c.
 func Keep(p *millrace.Pool, part, c *millrace.Chain) {
 	part.Release()
 	d := p.Get(c.Len())

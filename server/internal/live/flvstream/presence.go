@@ -3,24 +3,21 @@ package flvstream
 import "github.com/millrace-io/millrace/media/flv"
 
 const (
-	// audioAbsentAfter and videoAbsentAfter are how long, in ms, a stream may continue without a
-	// frame of a track. After that, the track counts as absent. Audio frames arrive many times a
-	// second. The limit for video is longer, because encoders of slides and still images may pause
-	// it.
+	// audioAbsentAfter and videoAbsentAfter are how long, in ms, a track may send no frames before
+	// it counts as absent. Audio frames arrive many times a second. The limit for video is longer,
+	// because encoders of slides and still images may pause it.
 	audioAbsentAfter = 5_000
 	videoAbsentAfter = 30_000
-	// headerAbsentAfter is how long, in ms, a stream may continue without a frame of a track that
-	// has sent only its sequence header. After that, the track counts as absent.
+	// headerAbsentAfter is the limit, in ms, for a track that has sent a sequence header, but no
+	// frames.
 	headerAbsentAfter = 5_000
-	// The absence of a track is the sum of the times between frames of the stream's other track.
-	// longestStep is the maximum for each of these times, in ms. A single wrong timestamp therefore
-	// has little effect.
+	// longestStep limits, in ms, how much a frame of one track adds to the absence of the other
+	// track. A single wrong timestamp therefore has little effect.
 	longestStep = 500
 )
 
-// A Presence finds out which tracks a publisher really sends. If a track is absent, it must be
-// removed from the headers of a stream, because browsers wait for an announced track even if it has
-// no frames.
+// A Presence determines which tracks a publisher really sends. Absent tracks must be removed from
+// the headers of a stream, because browsers wait for an announced track even if it has no frames.
 type Presence struct{ video, audio trackPresence }
 
 // A trackPresence measures how long a stream has continued without a frame of one track. The time
@@ -32,8 +29,7 @@ type trackPresence struct {
 	without uint32 // how long the other track has continued since then, in ms
 }
 
-// Note must be called with each tag that the publisher sends. It records which tracks have sent
-// frames or a sequence header, and how long each track has sent no frames.
+// Note records the tag t. The caller must pass every tag that the publisher sends.
 func (p *Presence) Note(t flv.Tag) {
 	frame := t.Packet == flv.PacketFrame
 	if !frame && !t.SequenceHeader {
@@ -57,22 +53,22 @@ func (p *Presence) Note(t flv.Tag) {
 	}
 }
 
-// step records a frame of the track. It returns the time since the previous frame of the track, in
-// ms, but not more than longestStep. at is the timestamp of the frame.
-func (p *trackPresence) step(at uint32) uint32 {
-	ahead := int32(at - p.last)
+// step records a frame with the timestamp ts. It returns the time since the track's previous frame,
+// in ms, but not more than longestStep.
+func (p *trackPresence) step(ts uint32) uint32 {
+	ahead := int32(ts - p.last)
 	if !p.timed || ahead < 0 {
 		ahead = 0
 	}
-	p.timed, p.last = true, at
+	p.timed, p.last = true, ts
 	return uint32(min(ahead, longestStep))
 }
 
-// wait adds ms to the time for which the stream has continued without this track. The sum stops at
-// about twelve days, because an absent track would count as present if the sum overflowed.
+// wait adds ms to p.without. The sum stops at about twelve days, because an absent track would
+// count as present if the sum overflowed.
 func (p *trackPresence) wait(ms uint32) { p.without = min(p.without+ms, 1<<30) }
 
-// Absent reports whether the publisher does not send a track of the type t, or no longer sends it.
+// Absent reports whether the publisher sends no track of type t, or has stopped sending it.
 func (p *Presence) Absent(t flv.Type) bool {
 	track, most := &p.video, uint32(videoAbsentAfter)
 	if t == flv.TypeAudio {

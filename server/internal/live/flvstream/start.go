@@ -22,13 +22,12 @@ func (f *StartFinder) Note(t flv.Tag) {
 }
 
 // IsStart reports whether a new viewer can start at the tag t. The caller must have passed t to
-// Note. IsStart calls kept to learn whether the stream still keeps a keyframe at which viewers can
-// start.
-func (f *StartFinder) IsStart(t flv.Tag, kept func() bool) bool {
+// Note. startIsKept reports whether the stream still keeps a keyframe at which viewers can start.
+func (f *StartFinder) IsStart(t flv.Tag, startIsKept func() bool) bool {
 	if f.first.secondary(t) {
 		return false
 	}
-	gap := f.Video && f.Gap.Note(t, kept)
+	gap := f.Video && f.Gap.Note(t, startIsKept)
 	return t.Key || t.Type == flv.TypeAudio && (gap || !f.Video)
 }
 

@@ -19,27 +19,26 @@ func TrackFlag(t flv.Type) uint32 {
 	return 0
 }
 
-// Interleave limits how much earlier, in ms, a frame's timestamp may be than the latest timestamp
-// of the stream. Such a difference is normal between audio and video. If the difference is larger,
-// the publisher's clock has restarted.
+// Interleave is how far, in ms, a frame may be behind the latest timestamp of the stream. Audio and
+// video frames are often a little behind each other. If a frame is further behind, the publisher's
+// clock has restarted.
 const Interleave = 5000
 
 // TrackWait is how long, in ms, further tracks are expected after the stream's beginning.
 // Publishers send their sequence headers at once, but audio may come before the video header.
 const TrackWait = 1000
 
-// A TrackTimer finds out from the timestamps of frames whether TrackWait has passed since the first
-// frame.
+// A TrackTimer measures the time since the first frame by the timestamps of frames.
 type TrackTimer struct {
 	began bool   // since is known
 	since uint32 // time of the first frame, in ms
 }
 
-// Passed reports whether TrackWait has passed since the first frame. at is the timestamp of the
+// Passed reports whether TrackWait has passed since the first frame. ts is the timestamp of the
 // current frame, in ms.
-func (h *TrackTimer) Passed(at uint32) bool {
-	if !h.began || int32(at-h.since) < 0 { // timestamps may go back and restart
-		h.began, h.since = true, at
+func (h *TrackTimer) Passed(ts uint32) bool {
+	if !h.began || int32(ts-h.since) < 0 { // timestamps may go back and restart
+		h.began, h.since = true, ts
 	}
-	return at-h.since >= TrackWait
+	return ts-h.since >= TrackWait
 }

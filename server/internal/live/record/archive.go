@@ -143,9 +143,9 @@ func (a *Archive) Await(ctx context.Context) error {
 	}
 }
 
-// Free drops data from the queues of recordings, because the process is short of memory. It drops
-// only from long queues, which wait for a slow disk. excess is about how many bytes to drop. Free
-// returns the number of bytes dropped.
+// Free drops queued fragments because the process is short of memory. It stops when it has dropped
+// excess bytes, and returns the number of bytes dropped. It drops only from long queues, which wait
+// for a slow disk.
 func (a *Archive) Free(excess int64) (freed int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

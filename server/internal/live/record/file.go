@@ -48,10 +48,10 @@ type file struct {
 // size returns the number of bytes that were written, including the playlist.
 func (f *file) size() int64 { return f.next - int64(f.pending.Len()) + f.listSize }
 
-// createFile creates a media file for the recording of a stream, and writes the init segment init
-// to it. createFile borrows init. at is the time at which the first fragment arrived. base is the
-// timestamp of the first fragment in the stream.
-func createFile(cfg *Config, stream string, at time.Time, base time.Duration,
+// createFile creates a media file for a stream, and writes the init segment to it. createFile
+// borrows init. start is when the first fragment arrived, and base is the fragment's timestamp in
+// the stream.
+func createFile(cfg *Config, stream string, start time.Time, base time.Duration,
 	init *millrace.Chain) (*file, error) {
 	movie, err := mp4.ReadMovie(init.Bytes())
 	if err != nil {
@@ -61,11 +61,11 @@ func createFile(cfg *Config, stream string, at time.Time, base time.Duration,
 	if err != nil {
 		return nil, err
 	}
-	f := &file{root: root, period: at.Truncate(cfg.Every), init: int64(init.Len()),
+	f := &file{root: root, period: start.Truncate(cfg.Every), init: int64(init.Len()),
 		next:  int64(init.Len()),
 		movie: movie, base: base}
 	for range 3 { // another writer may delete the empty directory in between
-		if err = f.create(stream, at); !errors.Is(err, fs.ErrNotExist) {
+		if err = f.create(stream, start); !errors.Is(err, fs.ErrNotExist) {
 			break
 		}
 	}
@@ -137,8 +137,7 @@ func (f *file) write() error {
 	return f.writeEntries()
 }
 
-// checkName returns an error if the name of the media file no longer refers to the open file,
-// because the file was removed or replaced.
+// checkName returns an error if the media file was removed or replaced.
 func (f *file) checkName() error {
 	named, err := f.root.Lstat(f.name + mediaExt)
 	if err != nil {

@@ -25,8 +25,8 @@ const (
 	dirMode  = 0o750
 )
 
-// stampTime parses a time stamp, the first part of the file name of a recording. If stamp does not
-// have the format stampFormat, stampTime returns the zero time.
+// stampTime parses the time at the beginning of a recording's file name. If stamp does not have the
+// format stampFormat, stampTime returns the zero time.
 func stampTime(stamp string) time.Time {
 	at, err := time.Parse(stampFormat, stamp)
 	if err != nil || at.Format(stampFormat) != stamp {
@@ -41,8 +41,7 @@ func stampTime(stamp string) time.Time {
 var ErrName = errors.New(
 	"record: no name of a stream, or a part but the first begins like a file of a recording")
 
-// checkName returns ErrName if the name is not valid for a stream. It also returns ErrName if a
-// part of the name after a slash begins like the file name of a recording.
+// checkName returns ErrName if a stream with the name cannot be recorded.
 func checkName(name string) error {
 	if streamname.Check(name) != nil {
 		return ErrName

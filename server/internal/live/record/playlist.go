@@ -56,9 +56,9 @@ type segmenter struct {
 // add adds the fragment f to the current segment. If f begins a new segment, add returns the
 // segment that has ended, and true.
 //
-// at is when f arrived, or the zero time if that is unknown. offset is the position of f in the
+// date is when f arrived, or the zero time if that is unknown. offset is the position of f in the
 // file, in bytes.
-func (s *segmenter) add(f mp4.FragmentInfo, at time.Time, offset int64) (done segment, ended bool) {
+func (s *segmenter) add(f mp4.FragmentInfo, date time.Time, offset int64) (done segment, ok bool) {
 	gap := s.placed && (f.Sequence != s.sequence+1 || f.Start-s.line.End() > timeSlack)
 	last := s.line.End()
 	if gap {
@@ -66,11 +66,11 @@ func (s *segmenter) add(f mp4.FragmentInfo, at time.Time, offset int64) (done se
 	}
 	start, end := s.line.Add(f)
 	if s.open.size > 0 && (gap || s.full(f.Key, start, end)) {
-		done, ended = s.finish()
+		done, ok = s.finish()
 	}
 	if s.open.size == 0 {
-		if !at.IsZero() && (!s.placed || at.Sub(s.zero.Add(start)).Abs() > dateSlack) {
-			s.zero = at.Add(-start)
+		if !date.IsZero() && (!s.placed || date.Sub(s.zero.Add(start)).Abs() > dateSlack) {
+			s.zero = date.Add(-start)
 		}
 		s.open = segment{offset: offset, start: start, end: end, date: s.zero.Add(start),
 			afterGap: gap}
@@ -81,7 +81,7 @@ func (s *segmenter) add(f mp4.FragmentInfo, at time.Time, offset int64) (done se
 	s.open.size += int64(f.Size)
 	s.open.end = end
 	s.placed, s.sequence = true, f.Sequence
-	return done, ended
+	return done, ok
 }
 
 // full reports whether the open segment must end before a fragment. start and end are the
@@ -169,22 +169,21 @@ var (
 			`#EXTINF:.*\n#EXT-X-BYTERANGE:(\d+)@(\d+)\n(.*)\n`)
 )
 
-// parseList parses the playlist of the media file called media. size is the size of the media file,
-// and init is the size of the init segment at its beginning. The result borrows text, because
-// list.text is a part of it.
+// parseList parses b, the playlist of a media file. media is the name of the media file, and size
+// is its size. init is the size of its init segment. The result borrows b.
 //
-// parseList stops at the first entry that does not have the form in which this package writes it.
-// It also stops before the first segment that is not completely in the media file.
-func parseList(text []byte, media string, init, size int64) (l list) {
-	head := headForm.FindSubmatch(text)
+// parseList stops at the first entry that does not have the form in which this package writes
+// entries. It also stops at a segment that is not completely in the media file.
+func parseList(b []byte, media string, init, size int64) (l list) {
+	head := headForm.FindSubmatch(b)
 	if head == nil {
 		return l
 	}
 	target, _ := strconv.Atoi(string(head[1]))
 	l.target = time.Duration(target) * time.Second
-	text = text[len(head[0]):]
+	b = b[len(head[0]):]
 	for at := init; ; {
-		e := entryForm.FindSubmatch(text[len(l.text):])
+		e := entryForm.FindSubmatch(b[len(l.text):])
 		if e == nil || string(e[4]) != media {
 			return l
 		}
@@ -195,7 +194,7 @@ func parseList(text []byte, media string, init, size int64) (l list) {
 			return l
 		}
 		at += n
-		l.text = text[:len(l.text)+len(e[0])]
+		l.text = b[:len(l.text)+len(e[0])]
 		l.entries = append(l.entries, listEntry{from, at, date, len(l.text)})
 	}
 }

@@ -133,8 +133,8 @@ func (r *Recording) abandon() {
 	r.entries = append(r.entries[:0], entry{ends: true})
 }
 
-// shed drops the queued fragments, and returns the number of bytes dropped. If the queue is shorter
-// than a quarter of its limit, the disk keeps up, and shed drops nothing.
+// shed drops the queued fragments, and returns the number of bytes dropped. It drops nothing if the
+// queue is shorter than a quarter of its limit, because the disk is fast enough then.
 func (r *Recording) shed() (freed int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

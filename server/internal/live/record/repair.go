@@ -19,8 +19,8 @@ import (
 // sequence headers of 64 KiB each.
 const maxInit = 256 << 10
 
-// headGuess is how many bytes of a fragment are read at first. The heads of most fragments fit in
-// them.
+// headGuess is how many bytes of a fragment are read at first. The heads of most fragments are
+// shorter.
 const headGuess = 512
 
 // hasEnded reports whether the playlist of a recording ends with EXT-X-ENDLIST. name is the path of
@@ -107,7 +107,7 @@ func remove(root *os.Root, name string) error {
 	return nil
 }
 
-// replaceList replaces the playlist of a recording by one that is complete.
+// replaceList replaces the playlist of a recording by text.
 func replaceList(root *os.Root, name string, text []byte) error {
 	f, err := root.OpenFile(name+newListExt, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, fileMode)
 	if err != nil {
@@ -235,9 +235,8 @@ func (r *reader) readSegments(known list, init int64, media string, date time.Ti
 	return end, max(longest, s.target), text, nil
 }
 
-// resume reads the fragments of e, a segment that the playlist already contains, so that s can find
-// the segment after it. It returns the offset in the media file at which the last complete fragment
-// ends.
+// resume prepares s for the segment after e. To do so, it reads the fragments of e from the media
+// file. It returns the offset at which the last complete fragment of e ends.
 func (r *reader) resume(s *segmenter, e listEntry) (end int64, err error) {
 	for end = e.offset; end < e.end; {
 		f, ok, err := r.fragment(end)

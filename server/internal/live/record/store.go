@@ -25,23 +25,23 @@ type store struct {
 	recordings atomic.Int64 // number of recordings that share maxBytes
 
 	mu       lock.Mutex
-	files    []kept // ended files, oldest first
-	bytes    int64  // size of all files
+	files    []finishedFile // ended files, oldest first
+	bytes    int64          // size of all files
 	repaired int
 
 	written, lost, lostBytes, failures, removed atomic.Int64
 }
 
-// A kept describes a finished recording: a media file and its playlist.
-type kept struct {
+// A finishedFile is a finished recording: a media file and its playlist.
+type finishedFile struct {
 	stream, stamp string
 	bytes         int64
 }
 
-func (k *kept) name() string { return path.Join(k.stream, k.stamp) }
+func (k *finishedFile) name() string { return path.Join(k.stream, k.stamp) }
 
 // compare orders files by age, oldest first.
-func (k kept) compare(o kept) int {
+func (k finishedFile) compare(o finishedFile) int {
 	return cmp.Or(strings.Compare(k.stamp, o.stamp), strings.Compare(k.stream, o.stream))
 }
 
@@ -57,7 +57,7 @@ func (s *store) readDir(root *os.Root) error {
 		}
 	}
 	s.mu.Lock()
-	slices.SortFunc(s.files, kept.compare)
+	slices.SortFunc(s.files, finishedFile.compare)
 	s.mu.Unlock()
 	return nil
 }
@@ -92,7 +92,7 @@ func (s *store) readStream(root *os.Root, stream string) error {
 			continue
 		}
 		before = stamp
-		if err := s.readFile(root, kept{stream: stream, stamp: stamp}); err != nil {
+		if err := s.readFile(root, finishedFile{stream: stream, stamp: stamp}); err != nil {
 			s.log.Warn("a recording cannot be repaired", "stream", stream, "file", stamp+mediaExt,
 				"reason", err)
 		}
@@ -106,7 +106,7 @@ func (s *store) readStream(root *os.Root, stream string) error {
 // If this package did not write the unfinished media file, readFile returns mp4.ErrNotMP4 and does
 // not add the recording, so that it is never deleted. If another error occurs, readFile adds the
 // recording and returns the error. The recording may then be deleted to make room.
-func (s *store) readFile(root *os.Root, k kept) error {
+func (s *store) readFile(root *os.Root, k finishedFile) error {
 	name := k.name()
 	ended, err := hasEnded(root, name)
 	if ended {
@@ -183,12 +183,12 @@ func (s *store) grow(n int64) {
 
 // keep adds an ended recording to the list of files. counted is how many bytes of the recording are
 // already included in s.bytes.
-func (s *store) keep(k kept, counted int64) {
+func (s *store) keep(k finishedFile, counted int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.bytes += k.bytes - counted
 	if k.bytes > 0 {
-		i, _ := slices.BinarySearchFunc(s.files, k, kept.compare)
+		i, _ := slices.BinarySearchFunc(s.files, k, finishedFile.compare)
 		s.files = slices.Insert(s.files, i, k)
 	}
 }
@@ -226,7 +226,7 @@ func (s *store) makeRoom() (over bool) {
 
 // remove deletes the files of a recording. If that fails, the recording does not count toward
 // s.maxBytes until the next Open.
-func (s *store) remove(k kept) {
+func (s *store) remove(k finishedFile) {
 	root, err := os.OpenRoot(s.dir)
 	if err == nil {
 		err = remove(root, k.name())

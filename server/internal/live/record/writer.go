@@ -144,7 +144,7 @@ func (w *writer) end() {
 // next call of begin then tries again. If there is no such call, the next Open completes the
 // recording.
 func (w *writer) finish() bool {
-	k := kept{stream: w.stream, stamp: path.Base(w.broken)}
+	k := finishedFile{stream: w.stream, stamp: path.Base(w.broken)}
 	root, err := os.OpenRoot(w.cfg.Dir)
 	if err == nil {
 		k.bytes, err = finish(root, w.broken)
@@ -178,7 +178,7 @@ func (w *writer) fail(err error) {
 func (w *writer) leave() {
 	w.movie.Release()
 	if w.broken != "" {
-		w.store.keep(kept{stream: w.stream, stamp: path.Base(w.broken), bytes: w.counted},
+		w.store.keep(finishedFile{stream: w.stream, stamp: path.Base(w.broken), bytes: w.counted},
 			w.counted)
 	}
 }

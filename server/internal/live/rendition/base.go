@@ -15,7 +15,7 @@ import (
 type base struct {
 	cfg    *Config
 	log    *slog.Logger
-	memory *millrace.Pool // the account of the blocks of the stream's bytes
+	memory *millrace.Pool // counts the memory of the stream
 	facts  *flvstream.Facts
 
 	publisher atomic.Pointer[publisher]

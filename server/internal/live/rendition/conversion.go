@@ -40,8 +40,7 @@ func newConversion(r, live *Rendition) conversion {
 }
 
 // run converts the publisher's frames to another format until the stream ends, ctx ends or the
-// conversion fails. It then returns the reason for which the viewers of this format are
-// disconnected.
+// conversion fails. It returns the reason to disconnect the viewers of this format.
 func (c conversion) run(ctx context.Context) (why fanout.Reason) {
 	log, form := c.to.log, c.to.format.String()
 	defer func() {

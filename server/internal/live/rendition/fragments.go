@@ -113,7 +113,7 @@ func (r *FragmentReader) ExpectsKey() bool {
 	return r.set.HasStart() && !r.set.facts.NoVideo.Load()
 }
 
-// take moves the fragment of the batch b from c to dst, and describes it.
+// take moves the fragment of the batch b from c to dst, and returns its description.
 func (r *FragmentReader) take(dst, c *millrace.Chain, b broadcast.Batch) hlslive.Fragment {
 	info := b.Info.(*convert.Fragment)
 	f := hlslive.Fragment{FragmentInfo: info.FragmentInfo, Movie: info.Movie, KeyNext: info.KeyNext,

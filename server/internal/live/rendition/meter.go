@@ -7,14 +7,14 @@ type meter struct {
 	rate  int64 // bits per second; 0 in the first second
 }
 
-// add counts n bytes that arrived at a monotonic time, in ns. It reports whether m.rate has
-// changed, which happens once a second.
-func (m *meter) add(n int, at int64) bool {
+// add counts n bytes that have arrived. now is a monotonic time in ns. add reports whether m.rate
+// has changed, which happens once a second.
+func (m *meter) add(n int, now int64) bool {
 	if m.since == 0 {
-		m.since = at
+		m.since = now
 	}
 	m.bytes += int64(n)
-	elapsed := at - m.since
+	elapsed := now - m.since
 	if elapsed < 1e9 {
 		return false
 	}
@@ -24,6 +24,6 @@ func (m *meter) add(n int, at int64) bool {
 		// it abruptly.
 		rate = (rate + m.rate) / 2
 	}
-	*m = meter{since: at, rate: rate}
+	*m = meter{since: now, rate: rate}
 	return true
 }

@@ -38,7 +38,7 @@ type Rendition struct {
 	readers int // number of FragmentReaders; guarded by mu
 }
 
-// newRendition returns a rendition without frames. Each viewer gets head first.
+// newRendition returns a rendition without frames. head is sent to each viewer before any frame.
 func newRendition(b *base, f Format, head []byte) *Rendition {
 	frames := b.cfg.KeepFrames
 	if f == MP4 {
@@ -64,12 +64,14 @@ func (r *Rendition) Fanout() *fanout.Fanout { return r.fanout }
 // Stats describes the frames that r keeps for late viewers.
 func (r *Rendition) Stats() broadcast.Stats { return r.ring.Stats() }
 
-// Evict drops kept frames that are older than age. It keeps the GOP that new viewers need, unless
-// all is set. It returns the number of bytes dropped.
-func (r *Rendition) Evict(age time.Duration, all bool) int64 { return r.ring.Evict(age, all) }
+// Evict drops kept frames that are older than age, and returns the number of bytes dropped. It
+// keeps the newest GOP, which new viewers need, unless dropNewest is true.
+func (r *Rendition) Evict(age time.Duration, dropNewest bool) int64 {
+	return r.ring.Evict(age, dropNewest)
+}
 
-// Head returns the bytes that a new viewer gets before any frame. If they are an FLV header, it
-// announces only the tracks that exist.
+// Head returns the bytes that a new viewer gets before any frame. An FLV header announces only the
+// tracks that exist.
 func (r *Rendition) Head() []byte {
 	tracks := r.facts.Tracks.Load()
 	if r.format != FLV || tracks == 0 {
@@ -80,21 +82,19 @@ func (r *Rendition) Head() []byte {
 	return head
 }
 
-// StateTracks corrects the FLV metadata in batch, so that the metadata announce only the tracks
-// that exist. The parameter from is the offset in bytes of the first tag in batch. Head corrects
-// the FLV header in the same way.
-func (r *Rendition) StateTracks(batch *millrace.Chain, from int) {
+// StateTracks corrects FLV metadata so that they announce only the tracks that exist. batch holds
+// the first tags that a viewer gets. They begin at offset.
+func (r *Rendition) StateTracks(batch *millrace.Chain, offset int) {
 	if tracks := r.facts.Tracks.Load(); r.format == FLV && tracks != 0 {
-		flvstream.StateAll(r.memory, batch, from, tracks)
+		flvstream.StateAll(r.memory, batch, offset, tracks)
 	}
 }
 
-// AwaitReady returns the position at which a viewer begins, which is the next keyframe. It is
-// needed if Set.Join has returned no position. After an error, the caller calls Set.Leave.
+// AwaitReady returns the next keyframe as the position at which a viewer begins. It is needed if
+// Set.Join has returned no position. After an error, the caller calls Set.Leave.
 //
-// AwaitReady first waits until the frames that the stream had kept are converted to the viewer's
-// format. During the conversion, the next keyframe in that format may be one of the kept frames,
-// and not a new frame.
+// A new conversion begins with the frames that the stream has kept. AwaitReady waits until they are
+// converted. Otherwise one of them could count as the next keyframe.
 func (r *Rendition) AwaitReady(ctx context.Context) (fanout.Start, error) {
 	select {
 	case <-r.ready:
@@ -139,8 +139,7 @@ func (r *Rendition) keyAge() time.Duration {
 	return c.Lag().Time
 }
 
-// cursor returns the position at which a new viewer begins in the ring (the buffer of the stream's
-// frames). mu is held.
+// cursor returns the position at which a new viewer begins in the ring. mu is held.
 //   - Viewers of FLV, RTMP and MP4 begin at the newest keyframe, unless opts say otherwise.
 //   - Viewers of FLV and RTMP begin with the next frame if no frame has been published yet.
 //   - Viewers of Raw always begin with the next data that is published.
@@ -173,13 +172,12 @@ func (r *Rendition) newCursor(limits broadcast.Lag,
 	return r.ring.Cursor(opts...)
 }
 
-// drops reports whether a viewer that is too far behind is disconnected. If drops returns false,
-// the viewer continues at the newest keyframe instead.
+// drops reports whether viewers that are too far behind are disconnected. If drops returns false,
+// they continue at the newest keyframe instead.
 //   - Viewers of FLV and RTMP continue, unless Config.Drop is set.
-//   - Viewers of an unknown format are disconnected, because the server knows no place at which
-//     they could continue.
-//   - Viewers of MP4 are disconnected. After a gap, their players would continue with the audio at
-//     once, but wait with the video.
+//   - Viewers of Raw are disconnected, because the server does not know where they could continue.
+//   - Viewers of MP4 are disconnected. After a gap, their players would continue the audio at once,
+//     but the video only later.
 func (r *Rendition) drops() bool { return r.format == Raw || r.format == MP4 || r.cfg.Drop }
 
 // startIsKept reports whether the ring still has a keyframe at which viewers can start.

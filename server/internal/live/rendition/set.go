@@ -89,10 +89,10 @@ func (s *Set) ChangeTracks(c, preamble *millrace.Chain, start bool) error {
 // published for a while.
 func (s *Set) Flush() { s.live.ring.Flush() }
 
-// Count adds n bytes that the publisher has sent. at is a monotonic time in ns. Once a second,
+// Count counts n bytes that the publisher has sent. now is a monotonic time in ns. Once a second,
 // Count updates Rate.
-func (s *Set) Count(n int, at int64) {
-	if s.meter.add(n, at) {
+func (s *Set) Count(n int, now int64) {
+	if s.meter.add(n, now) {
 		s.rate.Store(s.meter.rate)
 		s.noteCuts()
 	}
@@ -148,19 +148,18 @@ func (s *Set) StartIsKept() bool { return s.live.startIsKept() }
 
 // Join adds a viewer of the stream in format f. The caller must call Leave when the viewer ends.
 //
-// start is the position at which the viewer begins. It is the newest keyframe if next is false, and
-// the next keyframe if next is true. If the stream has not begun yet, it is the newest keyframe in
-// both cases.
+// start is the position at which the viewer begins: the newest keyframe, or the next keyframe if
+// nextKey is true. Before the first frame of the stream, nextKey has no effect.
 //
 // If the next keyframe is not known yet, because the publisher has another format than f,
 // start.Cursor is nil. The caller must then get the position from Rendition.AwaitReady.
-func (s *Set) Join(f Format, next bool) (r *Rendition, start fanout.Start) {
+func (s *Set) Join(f Format, nextKey bool) (r *Rendition, start fanout.Start) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r = s.get(f)
 	r.viewers++
 	switch {
-	case !next || !s.begun: // at the start of a stream there is nothing to skip
+	case !nextKey || !s.begun: // at the start of a stream there is nothing to skip
 		start = s.startAtKey(r)
 	case r.ready == nil:
 		start = r.startAtNextKey()
@@ -220,8 +219,7 @@ func (s *Set) run(ctx context.Context, r *Rendition, c conversion) {
 	r.fanout.Close(why)
 }
 
-// stopUnused ends the conversion that makes r if r has no viewers and no FragmentReaders. mu is
-// held.
+// stopUnused ends the conversion to r unless r has viewers or FragmentReaders. mu is held.
 func (s *Set) stopUnused(r *Rendition) {
 	if r.viewers+r.readers == 0 && r != s.live {
 		s.forget(r)
