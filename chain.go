@@ -114,6 +114,16 @@ func (c *Chain) makeRoom() {
 	c.tail = 0
 }
 
+// Pop removes the first piece and returns it as a Ref, which the caller owns and releases. If c is
+// empty, so is the Ref.
+func (c *Chain) Pop() Ref {
+	if c.size == 0 {
+		return Ref{}
+	}
+	c.pieces()[0].check()
+	return c.pop()
+}
+
 func (c *Chain) pop() Ref {
 	first := &c.pieces()[0]
 	r := *first
@@ -154,6 +164,14 @@ func (c *Chain) AppendCopy(p []byte) {
 	}
 	d := defaultPool.Get(max(len(p), appendBlock))
 	c.push(d.Freeze(copy(d.Bytes(), p)))
+}
+
+// Write appends a copy of p, as [Chain.AppendCopy] does, and returns len(p) and nil. It makes a Chain
+// an io.Writer, for [fmt.Fprintf] and encoders. For many small writes to a connection, a [Writer]
+// costs less.
+func (c *Chain) Write(p []byte) (int, error) {
+	c.AppendCopy(p)
+	return len(p), nil
 }
 
 // room returns the last piece and the free memory after it, to which the caller may write. If

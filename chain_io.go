@@ -5,6 +5,7 @@ import (
 	"io"
 	"iter"
 	"net"
+	"slices"
 	"sync"
 )
 
@@ -43,6 +44,13 @@ func (c *Chain) All() iter.Seq[[]byte] {
 // CopyTo copies the first bytes of c into p, as many as fit, and returns their number. It borrows p
 // and consumes nothing.
 func (c *Chain) CopyTo(p []byte) int { return c.copyAt(p, 0) }
+
+// AppendTo appends a copy of all bytes to p, and returns the extended slice. It consumes nothing.
+func (c *Chain) AppendTo(p []byte) []byte {
+	p = slices.Grow(p, c.size)
+	n := len(p)
+	return p[:n+c.CopyTo(p[n:n+c.size])]
+}
 
 // copyAt is like CopyTo, but begins at the given offset in c. It requires 0 ≤ offset ≤ c.size.
 func (c *Chain) copyAt(p []byte, offset int) int {

@@ -2,8 +2,11 @@ package millrace_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -270,4 +273,91 @@ func TestReadFromAReader(t *testing.T) {
 	}
 	sameBytes(t, "the Chain", &c, string(p))
 	c.Release()
+}
+
+func TestPop(t *testing.T) {
+	pool := newPool(t)
+	for _, pieces := range []int{0, 1, 3, 4, 5, 40} {
+		var c millrace.Chain
+		want := letters(10 * pieces)
+		addBlocks(pool, &c, want, 10)
+		var got []byte
+		for range pieces {
+			r := c.Pop()
+			got = append(got, r.Bytes()...)
+			r.Release()
+			if err := millrace.Broken(&c); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if r := c.Pop(); r.Len() != 0 || c.Len() != 0 || !bytes.Equal(got, want) {
+			t.Errorf("popped %q and %d bytes, want %q", got, r.Len(), want)
+		}
+	}
+}
+
+func TestAppendTo(t *testing.T) {
+	pool := newPool(t)
+	var c millrace.Chain
+	defer c.Release()
+	if p := c.AppendTo(nil); len(p) != 0 {
+		t.Errorf("an empty Chain appended %q", p)
+	}
+	addBlocks(pool, &c, letters(100), 30)
+	if p := c.AppendTo([]byte("> ")); string(p) != "> "+string(letters(100)) || c.Len() != 100 {
+		t.Errorf("got %q, and %d bytes are left", p, c.Len())
+	}
+}
+
+// A Chain and a Ref are printed and logged as their length. encoding/json refuses them.
+func TestPrintedForms(t *testing.T) {
+	var c millrace.Chain
+	defer c.Release()
+	fmt.Fprint(&c, "secret")
+	r := freeze(millrace.DefaultPool(), []byte("hidden bytes"))
+	defer r.Release()
+	var log bytes.Buffer
+	slog.New(slog.NewJSONHandler(&log, nil)).Info("got", "chain", &c, "copy", c, "ref", &r)
+	for _, test := range []struct{ got, want string }{
+		{fmt.Sprint(&c), "6 bytes in 1 pieces"},
+		{fmt.Sprintf("%v", c), "6 bytes in 1 pieces"},
+		{fmt.Sprint(&r, r), "12 bytes 12 bytes"},
+		{log.String(), `"chain":{"len":6,"pieces":1},"copy":{"len":6,"pieces":1},"ref":{"len":12}`},
+	} {
+		if !strings.Contains(test.got, test.want) {
+			t.Errorf("got %q, want %q", test.got, test.want)
+		}
+	}
+	for _, v := range []any{&c, c, &r, r, struct{ Body *millrace.Chain }{&c}} {
+		if p, err := json.Marshal(v); err == nil {
+			t.Errorf("json.Marshal(%T) = %s, want an error", v, p)
+		}
+	}
+}
+
+// TestReaderWriteTo checks that ChainReader.WriteTo continues after Read and after errors, and
+// leaves the Chain as it was.
+func TestReaderWriteTo(t *testing.T) {
+	pool := newPool(t)
+	want := letters(1000)
+	for read := range 30 {
+		for room := range 30 {
+			var c millrace.Chain
+			addBlocks(pool, &c, want, 7+room)
+			r := c.Reader()
+			got := make([]byte, 40*read)
+			n, _ := io.ReadFull(r, got)
+			out := &limitedSink{room: 50 * room}
+			m, err := io.Copy(out, r)
+			if n+out.got.Len() < len(want) && err != errSink || int(m) != out.got.Len() {
+				t.Fatalf("WriteTo = %d, %v after %d bytes were read", m, err, n)
+			}
+			rest, _ := io.ReadAll(r)
+			got = append(append(got[:n], out.got.Bytes()...), rest...)
+			if !bytes.Equal(got, want) || r.Len() != 0 || c.Len() != len(want) {
+				t.Fatalf("read %d, wrote %d: got %q", n, m, got)
+			}
+			c.Release()
+		}
+	}
 }

@@ -7,8 +7,8 @@ import (
 )
 
 // A ChainReader reads a Chain without consuming it. It borrows the Chain, which must not change or
-// be released meanwhile. It implements io.Reader, io.ReaderAt and io.Seeker. Several goroutines may
-// call ReadAt at once.
+// be released meanwhile. It implements io.Reader, io.ReaderAt, io.Seeker and io.WriterTo. Several
+// goroutines may call ReadAt at once.
 type ChainReader struct {
 	// Invariants: 0 ≤ at, and 0 ≤ start ≤ at unless piece is unknown.
 
@@ -54,6 +54,22 @@ func (v *ChainReader) Read(p []byte) (int, error) {
 	n := v.c.copyFrom(p, v.piece, int(v.at-v.start))
 	v.at += int64(n)
 	return n, nil
+}
+
+// WriteTo writes the bytes that have not been read to w. Like [Chain.WriteTo], it needs one writev
+// for a socket, and copies only short pieces. After an error, the next Read begins with the first
+// unwritten byte.
+func (v *ChainReader) WriteTo(w io.Writer) (int64, error) {
+	if v.Len() == 0 {
+		return 0, nil
+	}
+	var rest Chain
+	defer rest.Release()
+	v.c.Slice(&rest, int(v.at), v.c.size)
+	n, err := rest.WriteTo(w)
+	v.at += n
+	v.piece = unknown
+	return n, err
 }
 
 // ReadAt copies the bytes from offset off into p. If there are fewer than len(p), it returns
