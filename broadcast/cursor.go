@@ -18,15 +18,15 @@ import (
 // # When a cursor is behind
 //
 // A cursor that exceeds its allowance (MaxLagBytes, MaxLagFrames, MaxLagTime) moves forward to the
-// newest keyframe. If the cursor is already in the newest GOP, it does not move: the reader sees
-// more of that GOP than if it waited for the next keyframe, and the ring keeps the GOP for late
-// joiners anyway. A slow reader that takes frames again is therefore at most its allowance and one
-// GOP behind the head. A late joiner does not move because of the length of its first GOP.
+// newest keyframe. A cursor that is already in the newest GOP does not move, even if the GOP is
+// longer than the allowance. The reader then sees more of the GOP than if it waited for the next
+// keyframe, and the ring keeps the GOP for late joiners anyway. When a slow reader takes frames
+// again, it is therefore behind the head by at most its allowance plus one GOP.
 //
-// If a cursor's next frame was evicted or refused by Publish, the cursor moves to the newest
-// keyframe after that frame. If there is no such keyframe, it waits for the next one, however long
-// that takes. Until then Take adds nothing. The first batch after the wait reports the loss. In a
-// stream with keyframes only at its start, only Close ends the wait.
+// If a cursor's next frame was evicted, or was refused by Publish, the cursor moves to the newest
+// keyframe after that frame. If there is no later keyframe yet, the cursor waits for one, and Take
+// adds nothing. The first batch after the wait reports the loss. If the stream has keyframes only
+// at its start, the wait ends only with Close.
 type Cursor struct {
 	ring *Ring
 	opts cursorOptions
@@ -72,8 +72,8 @@ type Batch struct {
 	// information about every frame, use [BatchFrames](1).
 	Info any
 
-	// More reports whether the next Take does not have to wait: there are more frames, or the
-	// stream has ended.
+	// More reports whether there are more frames or the stream has ended. The reader can then
+	// continue without waiting.
 	More bool
 
 	// Missed is the loss directly before the frames of this batch. If the batch has no frames,
@@ -119,19 +119,19 @@ func (r *Ring) Cursor(opts ...CursorOption) *Cursor {
 	return c
 }
 
-// canRead reports whether c's next Take may return a frame with a number less than upto. Usually
-// Take begins with frame c.next. If c waits for a keyframe or has lost the frame c.next, Take
-// begins with the newest keyframe. r.mu is held.
-func (c *Cursor) canRead(upto int64) bool {
+// canRead reports whether c's next Take may return a frame before frame end. Usually Take begins
+// with frame c.next. If c waits for a keyframe or has lost frame c.next, Take begins with the
+// newest keyframe. r.mu is held.
+func (c *Cursor) canRead(end int64) bool {
 	r := c.ring
 	if c.joining || c.stuck() != NotMissed {
-		return r.keyOK && r.key >= c.next && r.key < upto
+		return r.keyOK && r.key >= c.next && r.key < end
 	}
-	return c.next < upto
+	return c.next < end
 }
 
-// stuck returns the reason why c can never take its next frame, Evicted or Refused, or NotMissed if
-// c can take it. r.mu is held.
+// stuck returns Evicted or Refused if c can never take its next frame, and otherwise NotMissed.
+// r.mu is held.
 func (c *Cursor) stuck() Reason {
 	l := &c.ring.frames
 	switch {
@@ -143,15 +143,12 @@ func (c *Cursor) stuck() Reason {
 	return NotMissed
 }
 
-// behind reports whether c can move forward to a keyframe: whether the newest keyframe is after c's
-// next frame. r.mu is held.
+// behind reports whether the newest keyframe is after c's next frame. c can then move forward to
+// it. r.mu is held.
 func (c *Cursor) behind() bool { return c.ring.keyOK && c.ring.key > c.next }
 
-// late checks whether c lags more than an option of c allows. If it does, c must move to the newest
-// keyframe, and late returns the Reason: LagBytes (for MaxLagBytes), LagFrames (for MaxLagFrames)
-// or LagTime (for MaxLagTime). Otherwise late returns NotMissed.
-//
-// The ring must still contain c's next frame. r.mu is held.
+// late returns LagBytes, LagFrames or LagTime if c exceeds MaxLagBytes, MaxLagFrames or MaxLagTime,
+// and otherwise NotMissed. The ring must still contain c's next frame. r.mu is held.
 func (c *Cursor) late(now int64) Reason {
 	r, o := c.ring, &c.opts
 	switch {
@@ -166,8 +163,8 @@ func (c *Cursor) late(now int64) Reason {
 }
 
 // advance moves c to the newest keyframe if c waits for its first keyframe, has lost its next
-// frame, or lags more than MaxLagBytes, MaxLagFrames or MaxLagTime allows. If there is no keyframe
-// to move to, c stays where it is. r.mu is held.
+// frame, or exceeds its allowance. If there is no keyframe to move to, c stays where it is. r.mu is
+// held.
 func (c *Cursor) advance(now int64) {
 	r := c.ring
 	if c.joining {
@@ -200,41 +197,40 @@ func (c *Cursor) begin() {
 	c.moveTo(c.ring.key, c.ring.frames.begin(c.ring.key))
 }
 
-// lose moves c to the frame with the number next and counts the frames before it as lost. off is
-// the offset of the frame's first byte in the ring's log. r.mu is held.
-func (c *Cursor) lose(next, off int64, why Reason) {
-	c.note(why)
-	frames, bytes := next-c.next, off-c.off
+// lose moves c to frame n, and counts the frames before it as lost. off is the offset of frame n in
+// the ring's log. r.mu is held.
+func (c *Cursor) lose(n, off int64, reason Reason) {
+	c.note(reason)
+	frames, bytes := n-c.next, off-c.off
 	c.missed.Frames += int(frames)
 	c.missed.Bytes += bytes
 	c.ring.stats.lose(c.missed.Why, frames, bytes)
-	c.moveTo(next, off)
+	c.moveTo(n, off)
 }
 
-// note records that c has lost its next frame: the reason, and the time when the frame was
-// published. If c has an earlier loss to report, note does nothing. The ring must still contain the
-// record of the lost frame. r.mu is held.
-func (c *Cursor) note(why Reason) {
+// note records that c has lost its next frame for the given reason. If c still has an earlier loss
+// to report, note does nothing. The ring must still contain the frame's record, which has the time
+// of publication. r.mu is held.
+func (c *Cursor) note(reason Reason) {
 	if c.missed.Why == NotMissed {
-		c.missed.Why = why
+		c.missed.Why = reason
 		c.since = c.ring.frames.at(c.next).at
 	}
 }
 
-// moveTo moves c to the frame with the number next. off is the offset of the frame's first byte in
-// the ring's log. r.mu is held.
-func (c *Cursor) moveTo(next, off int64) {
-	c.next, c.off = next, off
-	c.ring.lowest = min(c.ring.lowest, next)
+// moveTo moves c to frame n, which is at offset off in the ring's log. r.mu is held.
+func (c *Cursor) moveTo(n, off int64) {
+	c.next, c.off = n, off
+	c.ring.lowest = min(c.ring.lowest, n)
 }
 
-// Take adds shares of the next frames to dst, but at most as many as the batch limits allow. It
-// adds whole frames only, and at least one if there is any. The caller owns dst and the shares, and
-// releases them by releasing or sending dst. Take never waits. If there is nothing new, it returns
-// the zero Batch.
+// Take appends shares of the next frames to dst, up to the batch limits. It appends only whole
+// frames, and at least one if there is any. The caller owns dst and the shares, and releases them
+// by releasing or sending dst. Take never waits. If there is nothing new, it returns the zero
+// Batch.
 //
 // On a closed ring, Take returns io.EOF after the last frame. On a closed cursor, it returns
-// ErrClosed. With an error, it adds nothing to dst.
+// ErrClosed. If Take returns an error, dst is unchanged.
 func (c *Cursor) Take(dst *millrace.Chain) (b Batch, err error) {
 	_ = dst.Len() // a nil dst panics here, before the ring's lock is held
 	r := c.ring
@@ -360,16 +356,16 @@ func (c *Cursor) fit(room int) int64 {
 	return n
 }
 
-// Lag says how much of the stream a cursor has not taken yet.
+// Lag says how far a reader is behind the newest frame.
 type Lag struct {
 	Bytes  int64
 	Frames int
-	Time   time.Duration // time since the publication of the first frame not taken, even a lost one
+	Time   time.Duration // time since the first frame not taken, even a lost one, was published
 }
 
-// Lag returns how much of the stream c has not taken yet. Frames that c has lost are part of the
-// lag until Take reports the loss. If a reader takes nothing, the lag keeps growing, even though
-// the ring moves the cursor past lost frames (see [Stats]).
+// Lag returns how far the reader is behind the newest frame. Lost frames count until Take reports
+// the loss. If a reader takes nothing, its lag therefore keeps growing, even though the ring moves
+// the cursor past lost frames (see [Stats]).
 //
 // A cursor that waits for its first keyframe has no lag.
 func (c *Cursor) Lag() Lag {
@@ -391,7 +387,7 @@ func (c *Cursor) Lag() Lag {
 	return lag
 }
 
-// Close ends the cursor. From then on Next and Take fail; a Next that is waiting fails at once.
+// Close ends the cursor. Later calls of Next and Take fail, and a waiting Next fails at once.
 // Shares that were taken stay valid. Close may be called from any goroutine, and more than once.
 func (c *Cursor) Close() {
 	if news := c.end(); news != nil {
@@ -400,8 +396,8 @@ func (c *Cursor) Close() {
 	}
 }
 
-// end closes c and returns c's Watcher, on which a call of Next may be waiting. The caller must
-// wake the Watcher. end returns nil if c has no Watcher or was already closed.
+// end closes c and returns the Watcher on which Next may be waiting. The caller must stop the
+// Watcher and signal it. If Next was never called or c was already closed, end returns nil.
 func (c *Cursor) end() (news *Watcher) {
 	r := c.ring
 	r.mu.Lock()

@@ -6,7 +6,7 @@ import (
 	"github.com/millrace-io/millrace"
 )
 
-// segmentPieces is the maximum number of pieces of a segment. A Chain holds that many pieces
+// segmentPieces is the maximum number of pieces in a segment. A Chain holds this number of pieces
 // without allocating.
 const segmentPieces = 4
 
@@ -41,8 +41,7 @@ type byteLog struct {
 // the first 256 frames (firstRecords).
 const firstSegments = firstRecords / segmentPieces
 
-// at returns a pointer to the log's entry for segment i. Segment 0 is the oldest segment in the
-// log.
+// at returns a pointer to the queue's entry for segment i. Segment 0 is the oldest segment.
 func (l *byteLog) at(i int) **segment {
 	i += l.first
 	if i >= len(l.queue) {
@@ -51,20 +50,19 @@ func (l *byteLog) at(i int) **segment {
 	return &l.queue[i]
 }
 
-// append moves p's bytes to the end of the log. It returns the range of pieces of memory that
-// contain these bytes: firstPiece is the number of the first one, and lastPiece the number after
-// the last one. If p's bytes directly follow the log's last byte in memory, they usually extend the
-// log's last piece. The caller has made room for p.
-func (l *byteLog) append(p *millrace.Chain) (firstPiece, lastPiece uint32) {
+// append moves p's bytes to the end of the log, where the caller has made room. The bytes are then
+// in the pieces [first, end) of the log. If p's bytes directly follow the log's last byte in
+// memory, they usually extend the log's last piece.
+func (l *byteLog) append(p *millrace.Chain) (first, end uint32) {
 	if p.Len() == 0 {
-		return l.here()
+		return l.emptyRange()
 	}
 	if p.Pieces() > segmentPieces {
 		// The frame goes into several segments. Call bytesOf first, because it panics if the
 		// frame's owner has released p. Nothing has been appended then.
 		bytesOf(p, p.Pieces())
 	}
-	first := l.pieces
+	first = l.pieces
 	for left := p.Pieces(); left > 0; {
 		s := l.lastSegment()
 		had := s.chain.Pieces()
@@ -86,21 +84,21 @@ func (l *byteLog) append(p *millrace.Chain) (firstPiece, lastPiece uint32) {
 	return first, l.pieces
 }
 
-// here returns the range of pieces of memory for a frame without bytes: the number of the log's
-// last piece, and the number after it.
-func (l *byteLog) here() (firstPiece, lastPiece uint32) { return l.pieces - 1, l.pieces }
+// emptyRange returns the pieces [first, end) for a frame without bytes, which has only the log's
+// last piece.
+func (l *byteLog) emptyRange() (first, end uint32) { return l.pieces - 1, l.pieces }
 
-// bytesOf returns the number of bytes in the first n pieces of p, where n is the argument pieces.
-func bytesOf(p *millrace.Chain, pieces int) int {
-	n := 0
+// bytesOf returns the number of bytes in the first n pieces of p.
+func bytesOf(p *millrace.Chain, n int) int {
+	size := 0
 	for b := range p.All() {
-		if pieces == 0 {
+		if n == 0 {
 			break
 		}
-		n += len(b)
-		pieces--
+		size += len(b)
+		n--
 	}
-	return n
+	return size
 }
 
 // lastSegment returns the last segment of the log. If that segment already has four pieces of
@@ -136,8 +134,8 @@ func (l *byteLog) take() *segment {
 	return s
 }
 
-// share appends the bytes [from, to) of the log to dst, without copying them. from and to are
-// offsets in the log, which must still keep these bytes. dst owns the added references.
+// share appends the log's bytes with the offsets [from, to) to dst, without copying them. The log
+// must still keep these bytes. dst owns the added references.
 func (l *byteLog) share(dst *millrace.Chain, from, to int64) {
 	if from == to {
 		return

@@ -13,7 +13,7 @@ const (
 	LagBytes
 	LagFrames
 	LagTime
-	// Evicted means that the ring dropped the frames, to make room (MaxBytes, MaxFrames) or in
+	// Evicted means that the ring dropped the frames because of MaxBytes, MaxFrames or
 	// [Ring.Evict].
 	Evicted
 	// Refused means that Publish refused a frame (FrameTooLargeError), so the rest of its GOP is

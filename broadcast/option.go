@@ -121,32 +121,33 @@ func FromHead() CursorOption {
 	return func(o *cursorOptions) { o.from = fromHead }
 }
 
-// FromNextKey starts the cursor at the next keyframe to be published, even if the ring has one.
-// Such a cursor starts without lag. If both FromHead and FromNextKey are given, the last one
-// applies.
+// FromNextKey starts the cursor at the next keyframe to be published, even if the ring has one. The
+// cursor starts without lag. If both FromHead and FromNextKey are given, the last one applies.
 func FromNextKey() CursorOption {
 	return func(o *cursorOptions) { o.from = fromNextKey }
 }
 
-// MaxLagBytes limits the number of bytes that a cursor may lag; 0 is no limit. A cursor that lags
-// more moves to the newest keyframe (see [Cursor]). The default is half of the ring's MaxBytes, so
-// that a slow reader moves to a keyframe before the ring evicts the reader's next frames.
+// MaxLagBytes limits the lag of a cursor to n bytes. If n is 0, there is no limit. A cursor that
+// exceeds the limit moves to the newest keyframe (see [Cursor]). The default is half of the ring's
+// MaxBytes, so that a slow reader moves to a keyframe before the ring evicts the reader's next
+// frames.
 func MaxLagBytes(n int64) CursorOption {
 	atLeast("MaxLagBytes", n, 0)
 	return func(o *cursorOptions) { o.lagBytes = n }
 }
 
-// MaxLagFrames limits the number of frames that a cursor may lag; 0 is no limit. A cursor that lags
-// more moves to the newest keyframe (see [Cursor]). The default is half of the ring's MaxFrames, so
-// that a slow reader moves to a keyframe before the ring evicts the reader's next frames.
+// MaxLagFrames limits the lag of a cursor to n frames. If n is 0, there is no limit. A cursor that
+// exceeds the limit moves to the newest keyframe (see [Cursor]). The default is half of the ring's
+// MaxFrames, so that a slow reader moves to a keyframe before the ring evicts the reader's next
+// frames.
 func MaxLagFrames(n int) CursorOption {
 	atLeast("MaxLagFrames", int64(n), 0)
 	return func(o *cursorOptions) { o.lagFrames = n }
 }
 
-// MaxLagTime limits the time that a cursor may lag; 0 is no limit. The time counts from the
-// publication of the first frame that the cursor has not taken. A cursor that lags more moves to
-// the newest keyframe (see [Cursor]). The default is 10 seconds.
+// MaxLagTime limits the lag of a cursor to d. If d is 0, there is no limit. The lag is the time
+// since the publication of the first frame that the cursor has not taken. A cursor that exceeds the
+// limit moves to the newest keyframe (see [Cursor]). The default is 10 seconds.
 func MaxLagTime(d time.Duration) CursorOption {
 	atLeast("MaxLagTime", int64(d), 0)
 	return func(o *cursorOptions) { o.lagTime = d }

@@ -28,9 +28,9 @@ type Frame struct {
 // frames that a cursor has not taken, as long as the cursor does not lag too much (see [Cursor]).
 // In any case it keeps at most MaxBytes and MaxFrames.
 type Ring struct {
-	// mu guards all fields but opts and epoch, which never change, and watchers, which has a mutex.
-	// It is held only for short operations, and never during a wait, a send or a signal to the
-	// watchers.
+	// mu guards all fields except opts and epoch, which never change, and watchers, which has its
+	// own mutex. It is held only for short operations, and never during a wait, a send or a signal
+	// to the watchers.
 	mu sync.Mutex
 
 	opts  options
@@ -78,9 +78,8 @@ func New(opts ...Option) *Ring {
 	return r
 }
 
-// now returns the time since the ring was created, in nanoseconds. After Close, it returns the time
-// of Close, so that a reader that takes the last frames does not exceed its MaxLagTime. r.mu is
-// held.
+// now returns the time since the ring was created, in nanoseconds. Close stops this clock, so that
+// no reader exceeds MaxLagTime while it takes the last frames. r.mu is held.
 func (r *Ring) now() int64 {
 	if r.closed {
 		return r.closedAt
@@ -108,8 +107,8 @@ func (r *Ring) Publish(p *millrace.Chain, f Frame) error {
 	return err
 }
 
-// publish adds the frame with the bytes of p to the ring, and reports whether the caller must
-// signal the watchers. If it returns an error, it leaves p unchanged.
+// publish adds a frame with the bytes of p to the ring, and reports whether the caller must signal
+// the watchers. If it returns an error, p is unchanged.
 func (r *Ring) publish(p *millrace.Chain, f Frame) (announce bool, err error) {
 	size, pieces := int64(p.Len()), p.Pieces()
 	r.mu.Lock()
@@ -150,7 +149,7 @@ func (r *Ring) publish(p *millrace.Chain, f Frame) (announce bool, err error) {
 func (r *Ring) refuse(now int64) {
 	r.makeRoom(0, 0)
 	rec := record{end: r.log.end, at: now, kind: hole}
-	rec.firstPiece, rec.lastPiece = r.log.here()
+	rec.firstPiece, rec.lastPiece = r.log.emptyRange()
 	r.frames.push(rec)
 	r.stats.Refused++
 	r.cutGroup()
@@ -165,8 +164,8 @@ func (r *Ring) cutGroup() {
 	}
 }
 
-// makeRoom evicts the oldest frames until the ring has room for a frame of size bytes that consists
-// of the given number of contiguous pieces of memory. r.mu is held.
+// makeRoom evicts the oldest frames until the ring has room for a frame with the given size in
+// bytes and number of pieces. r.mu is held.
 func (r *Ring) makeRoom(size int64, pieces int) {
 	evicted := false
 	for r.frames.full() || r.kept()+size > r.opts.maxBytes ||
@@ -182,9 +181,8 @@ func (r *Ring) makeRoom(size int64, pieces int) {
 	}
 }
 
-// evict removes the record of the oldest frame. Each cursor that would take this frame next notes
-// that the frame is lost, and when the frame was published. The caller drops the frame's bytes from
-// r.log. r.mu is held.
+// evict removes the record of the oldest frame, and records the loss in each cursor that would take
+// the frame next. The caller drops the frame's bytes from r.log. r.mu is held.
 func (r *Ring) evict() {
 	if n := r.frames.tail; n >= r.lowest { // otherwise, no cursor is at frame n
 		r.lowest = r.frames.head
@@ -202,9 +200,9 @@ func (r *Ring) evict() {
 	r.stats.Evicted++
 }
 
-// Evict drops frames that are older than age, as if the ring were full. It drops only frames before
-// the newest GOP, unless all is set. It returns the number of bytes dropped. Cursors that have not
-// taken these frames lose them.
+// Evict drops the frames that are older than age, as if the ring were full, and returns the number
+// of bytes dropped. Unless all is set, it keeps the newest GOP. Cursors that have not taken the
+// dropped frames lose them.
 func (r *Ring) Evict(age time.Duration, all bool) (bytes int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -222,7 +220,7 @@ func (r *Ring) Evict(age time.Duration, all bool) (bytes int64) {
 	return before - r.kept()
 }
 
-// kept returns the number of bytes of the kept frames. r.mu is held.
+// kept returns the number of bytes in the kept frames. r.mu is held.
 func (r *Ring) kept() int64 { return r.log.end - r.frames.start }
 
 // keptPieces returns the number of contiguous pieces of memory that contain the kept frames. r.mu

@@ -6,8 +6,8 @@ type Stats struct {
 	Frames int
 	Bytes  int64
 
-	// Start reports whether a new cursor can start at once, because the ring keeps the newest
-	// keyframe and all frames after it.
+	// Start reports whether a new cursor can start at once. The ring must be open, and must keep
+	// the newest keyframe and all frames after it.
 	Start bool
 
 	// Info is the publisher's information about the newest frame (Frame.Info). If the ring keeps no
@@ -39,10 +39,9 @@ type Stats struct {
 	Lost [reasons]struct{ Moves, Frames, Bytes uint64 }
 }
 
-// lose counts that a cursor has skipped frames for the reason why. frames and bytes are the number
-// and the total length of the skipped frames.
-func (s *Stats) lose(why Reason, frames, bytes int64) {
-	l := &s.Lost[why]
+// lose counts a move that has skipped the given number of frames and bytes.
+func (s *Stats) lose(reason Reason, frames, bytes int64) {
+	l := &s.Lost[reason]
 	l.Moves++
 	l.Frames += uint64(frames)
 	l.Bytes += uint64(bytes)

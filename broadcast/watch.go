@@ -19,8 +19,8 @@ type Watcher struct {
 // ring's list.
 const stopped = -1
 
-// watchers holds the Watchers of a ring. It has a separate mutex, so that the ring's mutex is free
-// while the Watchers are signalled. The goroutines that a signal wakes lock the ring's mutex.
+// watchers holds the Watchers of a ring. It has its own mutex, so that the ring's mutex is free for
+// the goroutines that a signal wakes.
 type watchers struct {
 	mu   sync.Mutex
 	list []*Watcher // each Watcher at its index
@@ -100,9 +100,8 @@ func (r *Ring) announce() bool {
 	return true
 }
 
-// Flush signals all Watchers at once if frames were published without a signal. (With the option
-// [Latency], Publish delays the signal.) The publisher calls Flush when it will publish nothing for
-// a while.
+// Flush signals all Watchers at once if the option [Latency] has delayed their signal. The
+// publisher calls Flush when it will publish nothing for a while.
 func (r *Ring) Flush() {
 	r.mu.Lock()
 	waiting := r.announce()

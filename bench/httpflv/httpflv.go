@@ -17,8 +17,7 @@ import (
 	"github.com/millrace-io/millrace/internal/load"
 )
 
-// Header is the beginning of an FLV stream: the file header, and the size of the tag before the
-// first one, which is 0.
+// Header is the beginning of every FLV stream: the file header, and PreviousTagSize0, which is 0.
 const Header = "FLV\x01\x05\x00\x00\x00\x09\x00\x00\x00\x00"
 
 const (
@@ -109,11 +108,11 @@ func (p *Publication) Close() error {
 	return <-p.done
 }
 
-// BreakOff sends half a tag and aborts the request with the error why. It returns the result of the
-// request, which is why if the server has not responded.
-func (p *Publication) BreakOff(why error) error {
+// BreakOff sends half a tag, aborts the request with err, and returns the result of the request. If
+// the server has not responded yet, the result wraps err.
+func (p *Publication) BreakOff(err error) error {
 	p.body.Write(p.buf[:len(p.buf)/2])
-	p.body.CloseWithError(why)
+	p.body.CloseWithError(err)
 	return <-p.done
 }
 
@@ -176,8 +175,8 @@ func (s *Subscription) Next(a *load.Arrival) error {
 	return nil
 }
 
-// Peek returns the next n bytes without consuming them. n is at most 64 KiB. Viewers of other
-// formats use it.
+// Peek returns the next n bytes without consuming them. n is at most 64 KiB. The bytes are valid
+// until the next read.
 func (s *Subscription) Peek(n int) ([]byte, error) {
 	p, err := s.in.Peek(n)
 	if err == io.EOF && len(p) > 0 {
@@ -198,8 +197,8 @@ func (s *Subscription) Read(n int) ([]byte, error) {
 // Close implements load.Subscription.
 func (s *Subscription) Close() error { return s.body.Close() }
 
-// A Server is an HTTP server with streams at URL/live/NAME, followed by Ending. It implements
-// load.Protocol.
+// A Server implements load.Protocol for an HTTP server. The URL of a stream is URL, "/live/", the
+// stream's name and Ending.
 type Server struct{ URL, Ending string }
 
 // String implements load.Protocol.

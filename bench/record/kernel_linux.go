@@ -20,9 +20,9 @@ import (
 	"github.com/millrace-io/millrace/bench/measure"
 )
 
-// A kernel observes events of the Linux kernel. It makes system calls at the end of each interval.
-// With bpftrace it also receives events as they happen.
-type kernel struct {
+// A kernelReader reads statistics of the Linux kernel at the end of each interval. With bpftrace,
+// it also receives events as they happen.
+type kernelReader struct {
 	source, note string
 	conns        func() []syscall.Conn
 
@@ -34,8 +34,8 @@ type kernel struct {
 	tracer *tracer // nil if bpftrace is not used
 }
 
-func openKernel(o Options) *kernel {
-	k := &kernel{conns: o.Conns, source: "TCP_INFO and schedstat"}
+func openKernel(o Options) *kernelReader {
+	k := &kernelReader{conns: o.Conns, source: "TCP_INFO and schedstat"}
 	if !o.Bpftrace {
 		return k
 	}
@@ -48,8 +48,8 @@ func openKernel(o Options) *kernel {
 	return k
 }
 
-// read sets the fields of s from the events since the last call.
-func (k *kernel) read(s *Kernel) {
+// read sets s to the statistics since the last call.
+func (k *kernelReader) read(s *Kernel) {
 	var u unix.Rusage
 	if unix.Getrusage(unix.RUSAGE_SELF, &u) == nil {
 		s.MinorFaults, s.MajorFaults = u.Minflt-k.faults.Minflt, u.Majflt-k.faults.Majflt
@@ -70,7 +70,7 @@ func (k *kernel) read(s *Kernel) {
 
 // readConns reads TCP_INFO of every connection. It sets s.RTT, and returns the number of segments
 // retransmitted since the last reading.
-func (k *kernel) readConns(s *Kernel) (retransmits int64) {
+func (k *kernelReader) readConns(s *Kernel) (retransmits int64) {
 	resent := make(map[uint64]uint32)
 	var rtts []time.Duration
 	for _, c := range k.conns() {
@@ -113,7 +113,7 @@ func schedstat() (delay, runs uint64) {
 	return delay, runs
 }
 
-func (k *kernel) close() {
+func (k *kernelReader) close() {
 	if k.tracer != nil {
 		k.tracer.child.Stop(5 * time.Second)
 		k.tracer.read.Wait()
@@ -135,7 +135,7 @@ interval:ms:INTERVAL { printf("attached"); print(@retransmits); print(@wait); cl
 END { clear(@since); }
 `
 
-// A tracer is a running bpftrace with the sums of its output since the last take.
+// A tracer is a running bpftrace process. It adds up the printed values until take is called.
 type tracer struct {
 	child  *measure.Child
 	errors bytes.Buffer
@@ -143,7 +143,7 @@ type tracer struct {
 
 	mu          sync.Mutex
 	retransmits int64
-	// Number of waits by the upper limit of their bucket, in nanoseconds.
+	// Number of waits in each histogram bucket. The key is the bucket's upper limit in nanoseconds.
 	waits map[int64]int64
 }
 
@@ -192,15 +192,15 @@ func startTracer(interval time.Duration) (*tracer, error) {
 	return nil, fmt.Errorf("bpftrace cannot attach: %s", strings.TrimSpace(t.errors.String()))
 }
 
-// readLines reads the output of bpftrace until it ends. It sends one value on attached, which
-// reports whether the probes are attached.
+// readLines reads the output of bpftrace until it ends. It sends true on attached as soon as the
+// probes are attached, or false if bpftrace ends first.
 func (t *tracer) readLines(attached chan<- bool) {
-	for told := false; ; {
+	for sent := false; ; {
 		line, err := t.child.Line()
 		// The script prints only after its last probe is attached.
-		if !told && (err != nil || strings.Contains(line, `"printf"`)) {
+		if !sent && (err != nil || strings.Contains(line, `"printf"`)) {
 			attached <- err == nil
-			told = true
+			sent = true
 		}
 		if err != nil {
 			return
@@ -209,30 +209,30 @@ func (t *tracer) readLines(attached chan<- bool) {
 	}
 }
 
-// add adds the values in a line of bpftrace's output. It ignores lines that are not JSON, and lines
-// without retransmissions or waits.
+// add adds the values of a line that bpftrace has printed. It ignores lines that are not JSON.
 func (t *tracer) add(line string) {
-	var said struct {
+	var msg struct {
 		Data struct {
 			Retransmits int64                        `json:"@retransmits"`
 			Waits       []struct{ Max, Count int64 } `json:"@wait"`
 		}
 	}
-	if json.Unmarshal([]byte(line), &said) != nil {
+	if json.Unmarshal([]byte(line), &msg) != nil {
 		return
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.retransmits += said.Data.Retransmits
+	t.retransmits += msg.Data.Retransmits
 	if t.waits == nil {
 		t.waits = make(map[int64]int64)
 	}
-	for _, b := range said.Data.Waits {
+	for _, b := range msg.Data.Waits {
 		t.waits[b.Max] += b.Count
 	}
 }
 
-// take moves the retransmissions and the p99 of the waits to s, and resets both.
+// take sets s.Retransmits and s.RunQueue, the p99 of the waits, from the values since the last
+// call.
 func (t *tracer) take(s *Kernel) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

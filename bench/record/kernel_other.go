@@ -2,11 +2,13 @@
 
 package record
 
-// A kernel has no function on this system, because events are only observed on Linux.
-type kernel struct{ source, note string }
+// A kernelReader reads nothing, because kernel statistics are available only on Linux.
+type kernelReader struct{ source, note string }
 
-func openKernel(Options) *kernel { return &kernel{source: "nothing", note: " (this is not Linux)"} }
+func openKernel(Options) *kernelReader {
+	return &kernelReader{source: "nothing", note: " (this is not Linux)"}
+}
 
-func (*kernel) read(*Kernel) {}
+func (*kernelReader) read(*Kernel) {}
 
-func (*kernel) close() {}
+func (*kernelReader) close() {}

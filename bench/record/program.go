@@ -109,12 +109,12 @@ func run(ctx context.Context, p *measure.Params) error {
 
 func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// clients are the HTTP clients of the load, with their results since the last take.
+// clients are HTTP clients that request url repeatedly. They collect results until take is called.
 type clients struct {
 	url string
 
 	mu   sync.Mutex
-	took []time.Duration // durations of the operations since take
+	took []time.Duration // durations of the successful operations
 	load Load
 	// The connections to observe: the server's ends, or the clients' ends if the server is not in
 	// this process.
@@ -178,7 +178,7 @@ func (c *clients) take() Load {
 	return l
 }
 
-// run lets n clients request the URL until ctx ends. It fails if none of their requests succeeds.
+// run starts n clients, which request the URL until ctx ends. It fails if no request succeeds.
 func (c *clients) run(ctx context.Context, n int) error {
 	transport := &http.Transport{MaxIdleConnsPerHost: n, DisableCompression: true}
 	if options.url != "" {

@@ -29,14 +29,14 @@ type Sample struct {
 	Kernel  Kernel
 }
 
-// A Load has the operations of a load in an interval.
+// A Load has the results of the operations in one interval.
 type Load struct {
 	Operations, Bytes, Errors int64
 	P50, P99                  time.Duration // latencies of the operations
 }
 
-// A Runtime has the activity of Go's runtime in an interval, and the state of its memory at the
-// end.
+// A Runtime has the statistics of the Go runtime for one interval. HeapBytes and Goroutines are the
+// values at its end.
 type Runtime struct {
 	GCs        uint64
 	PauseMax   time.Duration // upper limit of the longest pause of a collection
@@ -46,7 +46,7 @@ type Runtime struct {
 	Goroutines uint64
 }
 
-// A Kernel has the kernel's events in an interval.
+// A Kernel has the statistics of the operating system's kernel for one interval.
 type Kernel struct {
 	Retransmits int64
 	// The time that a thread waited for a processor. With bpftrace it is the p99, and with
@@ -75,7 +75,8 @@ type Options struct {
 	Logf     func(string, ...any)  // logs the source of the kernel's values
 }
 
-// Record takes samples while work runs. The error is that of work or of the profiles.
+// Record runs work, and takes a sample at the end of each interval until work returns. It returns
+// an error if work fails or if a profile cannot be written.
 func Record(o Options, work func() error) (*Timeline, error) {
 	writeProfiles, err := startProfiles(o.Profiles)
 	if err != nil {
@@ -185,8 +186,9 @@ func (r *goRuntime) read(s *Runtime) {
 	}
 }
 
-// quantile returns the upper limit of the bucket that contains the q quantile of the events since
-// *last, or 0 if there were none. It sets *last to the current counts.
+// quantile returns the q quantile of the events since the counts in *last were taken, rounded up to
+// the limit of its bucket. If there were no events, it returns 0. It sets *last to the current
+// counts.
 func quantile(h *metrics.Float64Histogram, last *[]uint64, q float64) time.Duration {
 	now := slices.Clone(h.Counts)
 	news, sum := slices.Clone(now), uint64(0)

@@ -23,8 +23,8 @@ const (
 	amfObjectEnd = 9
 )
 
-// appendAMF appends values of type float64, string or object, and nil, in AMF0. A decoder is not
-// needed, because the first values of a reply are compared with encoded ones.
+// appendAMF appends values in AMF0. Each value is a float64, a string, an object or nil. The client
+// needs no decoder, because it compares replies with encoded values.
 func appendAMF(p []byte, values ...any) []byte {
 	for _, v := range values {
 		switch v := v.(type) {

@@ -19,8 +19,8 @@ const (
 	// blobKeys is the number of blob keys on each server. It is small, so that blobs are replaced
 	// while they are read.
 	blobKeys = 12
-	// blobHead is the size of a blob's head, in bytes. The head has the number of the key, the
-	// number of the write and the length of the blob.
+	// blobHead is the size in bytes of a blob's head: three numbers that identify the key, the
+	// write and the length of the blob.
 	blobHead = 24
 	blobRest = 25 * time.Millisecond // pause after each request
 	// expirySlack is the time by which a store may expire a blob early or late, because the clock
@@ -28,16 +28,16 @@ const (
 	expirySlack = 50 * time.Millisecond
 )
 
-// A blob records which values a read of its key may return. The writes of a blob, including its
-// deletions, are numbered from 1. floor and deleted never exceed begun.
+// A blob records which values a read of its key may return. Its writes are numbered from 1. A
+// deletion is also a write.
 type blob struct {
 	key     string
 	writing sync.Mutex // held while a write is in progress
 
 	mu      sync.Mutex
-	begun   uint64 // number of the last write that was begun
-	floor   uint64 // a read that begins now must find this write or a later one
-	deleted uint64 // number of the last write that is a deletion
+	begun   uint64 // number of the newest write, which may be in progress
+	floor   uint64 // number of the oldest write whose value a new read may return
+	deleted uint64 // number of the newest deletion
 }
 
 func newBlobs(name string) (list []*blob) {
@@ -66,15 +66,15 @@ func (b *blob) confirm(write uint64) {
 	b.floor = max(b.floor, write)
 }
 
-// oldest returns the number of the oldest write that a read may find if it begins now.
+// oldest returns the number of the oldest write whose value a new read may return.
 func (b *blob) oldest() uint64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.floor
 }
 
-// found checks a read that has found a write. oldest is the result of [blob.oldest] when the read
-// began. No later read may find an older write.
+// found checks that a read may return the value of the given write. Later reads must not return an
+// older value. oldest is the result of [blob.oldest] before the read.
 func (b *blob) found(oldest, write uint64) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -86,7 +86,8 @@ func (b *blob) found(oldest, write uint64) error {
 	return nil
 }
 
-// absent checks a read that has found no blob. oldest is as for found.
+// absent checks that a read may find no blob. oldest is the result of [blob.oldest] before the
+// read.
 func (b *blob) absent(oldest uint64) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -150,15 +151,15 @@ func blobBody(key string, write uint64, size int64) (id uint64, head []byte) {
 	return contentOf(key) ^ mix(write), binary.BigEndian.AppendUint64(head, uint64(size))
 }
 
-// put sends the first stop bytes of a value of the given size, and breaks off if stop is less than
-// size. It pauses before it breaks off, so that a server that wrongly accepts the part as the whole
-// value has time to answer.
-func (c *cycle) put(key string, write uint64, size, stop int64, url string,
+// put sends the first n bytes of a value with size bytes. If n is less than size, it pauses and
+// then aborts the request. The pause gives the server time to respond if it wrongly accepts the
+// incomplete value.
+func (c *cycle) put(key string, write uint64, size, n int64, url string,
 	header ...string) error {
 	id, head := blobBody(key, write, size)
-	body := io.MultiReader(bytes.NewReader(head[:min(blobHead, stop)]),
-		&content{id: id, off: blobHead, end: stop})
-	if stop < size {
+	body := io.MultiReader(bytes.NewReader(head[:min(blobHead, n)]),
+		&content{id: id, off: blobHead, end: n})
+	if n < size {
 		body = io.MultiReader(body, readerFunc(func() error {
 			sleep.For(c.working, 75*time.Millisecond)
 			return errBreakOff
@@ -176,7 +177,7 @@ func (c *cycle) put(key string, write uint64, size, stop int64, url string,
 	return res.Body.Close()
 }
 
-// A readerFunc is an io.Reader that returns no bytes, only the error of the function.
+// A readerFunc is an io.Reader that returns no bytes and the function's error.
 type readerFunc func() error
 
 func (f readerFunc) Read([]byte) (int, error) { return 0, f() }
@@ -202,7 +203,7 @@ func (c *cycle) remove(b *blob, url string) error {
 	return err
 }
 
-// get reads a blob. The value must be complete, and must be one that a read may find at this time.
+// get reads a blob, and checks that the value is complete and not outdated.
 func (c *cycle) get(b *blob, url string) error {
 	oldest := b.oldest()
 	write, err := c.read(b.key, url)
@@ -215,7 +216,7 @@ func (c *cycle) get(b *blob, url string) error {
 	return b.found(oldest, write)
 }
 
-// read reads a blob to its end. It returns the number of the blob's write if every byte is right.
+// read reads a blob, checks all its bytes, and returns the number of the write that stored it.
 func (c *cycle) read(key, url string) (write uint64, err error) {
 	res, err := c.do(http.MethodGet, url, http.StatusOK)
 	if err != nil {
@@ -255,8 +256,8 @@ func (c *cycle) inspect() error {
 	return nil
 }
 
-// expire puts a blob with a short lifetime. The blob must exist until the lifetime is over, and not
-// afterwards.
+// expire stores a blob with a short lifetime, and checks that the blob exists exactly until the
+// lifetime is over.
 func (c *cycle) expire(url string, _ context.Context, r *rand.Rand) error {
 	key := "soak/" + c.name + "/expires"
 	url += "/blobs/" + key

@@ -7,7 +7,7 @@ import (
 	"io"
 )
 
-// contentOf returns the content id of the file or the blob of that name.
+// contentOf returns the content id for the file or the blob with the given name.
 func contentOf(name string) uint64 {
 	h := fnv.New64a()
 	_, _ = io.WriteString(h, name)
@@ -22,7 +22,7 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// fill sets p to the bytes of content id that begin at offset off.
+// fill fills p with a part of the content that has the given id. The part begins at offset off.
 func fill(p []byte, id uint64, off int64) {
 	var word [8]byte
 	for at := uint64(off / 8); len(p) > 0; at++ {
@@ -32,10 +32,10 @@ func fill(p []byte, id uint64, off int64) {
 	}
 }
 
-// A content is the sequence of bytes that follows from an id. As an io.Reader it returns the bytes.
-// As an io.Writer it compares the written bytes with them.
+// A content is an endless sequence of pseudorandom bytes, computed from an id. Read returns the
+// next bytes, and Write checks that it gets the next bytes.
 type content struct {
-	what string
+	what string // name for errors
 	id   uint64
 	off  int64 // offset of the next byte
 	end  int64 // end offset for Read
@@ -52,7 +52,7 @@ func (c *content) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// Write implements io.Writer. It returns a *wrongError at the first byte that differs.
+// Write implements io.Writer. It returns a *wrongError if p differs from the next bytes.
 func (c *content) Write(p []byte) (int, error) {
 	var want [4 << 10]byte
 	for done := 0; done < len(p); {

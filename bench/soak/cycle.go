@@ -12,13 +12,12 @@ import (
 	"github.com/millrace-io/millrace/internal/sleep"
 )
 
-// A cycle is a few seconds of work with one server. When the context working ends, a client begins
-// nothing new. When hard ends, it gives up.
+// A cycle is a few seconds of work with one server.
 type cycle struct {
 	*target
 	number  int
-	working context.Context
-	hard    context.Context
+	working context.Context // when it ends, clients start no new work
+	hard    context.Context // when it ends, clients abort their work
 
 	lost atomic.Int64 // tags that the server skipped for viewers that were behind
 	cut  atomic.Int64 // viewers that were disconnected
@@ -100,9 +99,9 @@ func (c *cycle) work(what string, r *rand.Rand,
 	}
 }
 
-// account returns an error if viewers lost more in this cycle than the server reports between the
-// quiet points before and after it. The server may report more than the viewers, because a viewer
-// notices skipped tags only when it reads on, and may have left before.
+// account returns an error if viewers lost more tags or connections in this cycle than the server
+// has counted. The server may have counted more, because a viewer can disconnect before it notices
+// that tags are missing.
 func (c *cycle) account() error {
 	var before point // zero if the process was started in this cycle
 	if n := len(c.points); n > 1 {

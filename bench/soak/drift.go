@@ -17,17 +17,16 @@ import (
 )
 
 const (
-	// warmUp is the number of quiet points at the start of a process that are not judged, because
-	// caches still fill, and pools grow to the size that the work needs.
+	// warmUp is the number of points at the start of a process that steady and trend rules ignore.
+	// The caches and pools of a new process still grow.
 	warmUp = 2
-	// pointsWanted is the number of quiet points that a process needs for its drift to be judged.
-	// It has six after the warm-up, so that the first third and the last third have two points
-	// each.
+	// pointsWanted is the number of points that a trend rule needs. Without the warm-up, there are
+	// six, so that each third has two.
 	pointsWanted = warmUp + 6
-	// redisConns is how many more idle connections to Redis there may be at one quiet point than at
-	// an earlier one. There are 32 connections that carry values, and some of go-redis.
+	// redisConns is the number by which the idle connections to Redis may grow. A server has up to
+	// 32 connections for values, and go-redis has a few of its own.
 	redisConns = 48
-	// redisBuffers is the memory of the buffers of a connection to Redis, in bytes.
+	// redisBuffers is the size in bytes of the buffers for one connection to Redis.
 	redisBuffers = 80 << 10
 )
 
@@ -52,23 +51,25 @@ type point struct {
 const (
 	capped = iota // no point may exceed slack
 	steady        // no point after the warm-up may exceed an earlier one by more than slack
-	// The median of the last third may exceed that of the first third by more than slack, or by
-	// more than the factor ratio, but not by both.
+	// The median of the last third of the points must be at most slack above the median of the
+	// first third, or at most ratio times that median.
 	trend
 )
 
-// A rule limits how one quantity may change from quiet point to quiet point of a process.
+// A rule limits the use of one resource, such as memory, by a server process.
 type rule struct {
 	name  string
 	of    func(*point) int64
-	kind  int
+	kind  int // capped, steady or trend
 	slack int64
 	ratio float64
 }
 
-// rules returns the rules for a server with the given number of connections to Redis. A trend has
-// two limits, because noise exceeds each of them alone. A heap that grows from 3 MB to 4 MB has a
-// large ratio, and a heap of 1 GB that fluctuates has a large difference.
+// rules returns the rules for a server with up to redisConns connections to Redis.
+//
+// A trend has two limits, slack and ratio, and is a fault only if it exceeds both. Normal
+// fluctuation may exceed one of them: a small heap may grow by a large ratio, from 3 MB to 4 MB,
+// and a heap of 1 GB by a large difference.
 func rules(redisConns int64) []rule {
 	return []rule{
 		{"goroutines", func(p *point) int64 { return p.Goroutines }, steady, 0, 0},
@@ -82,8 +83,7 @@ func rules(redisConns int64) []rule {
 	}
 }
 
-// judge checks the quiet points of one process. It returns an error that describes the first fault,
-// or nil.
+// judge checks the points of one process, and returns an error that describes the first fault.
 func (r rule) judge(points []point) error {
 	if r.kind == capped {
 		for i := range points {
@@ -124,8 +124,7 @@ func median(v []int64) int64 {
 	return (v[(len(v)-1)/2] + v[len(v)/2]) / 2
 }
 
-// judge checks the quiet points of the process against the rules of the given kinds, and adds the
-// faults that it finds.
+// judge applies all rules of the given kinds to the points of the process, and records the faults.
 func (t *target) judge(kinds ...int) {
 	for _, r := range t.rules {
 		if err := r.judge(t.points); err != nil && slices.Contains(kinds, r.kind) {
@@ -134,7 +133,7 @@ func (t *target) judge(kinds ...int) {
 	}
 }
 
-// quiet waits until the server is idle, and adds its resource use to the points.
+// quiet waits until the server is idle, and appends its resource use to t.points.
 func (t *target) quiet(ctx context.Context) error {
 	p, err := t.settle(ctx)
 	if err == nil {
@@ -161,11 +160,13 @@ func (t *target) quiet(ctx context.Context) error {
 	return nil
 }
 
-// settle takes samples until nothing is in progress and no rule except a trend is broken, or until
-// t.cfg.Settle has passed. It returns the last sample. It waits because a connection that was
-// closed a moment ago keeps its goroutine a little longer, whereas a leak keeps it forever. During
-// the warm-up, there is no earlier point for a comparison. settle then takes ten samples, and
-// returns the smallest number of goroutines and of descriptors among them.
+// settle takes samples until the server is idle and satisfies all capped and steady rules. It
+// returns the last sample. It waits because the goroutine of a closed connection may take a moment
+// to end, whereas a leaked goroutine never ends. After t.cfg.Settle, settle returns the last sample
+// even if a rule is broken, or an error if the server is not idle.
+//
+// If there is no earlier point to compare with, settle takes at least ten samples. It then returns
+// the smallest number of goroutines and the smallest number of descriptors.
 func (t *target) settle(ctx context.Context) (point, error) {
 	deadline := time.Now().Add(t.cfg.Settle)
 	var least point
@@ -266,8 +267,9 @@ func (t *target) sample(ctx context.Context) (point, error) {
 	return p, p.look(t.proc.Cmd.Process.Pid)
 }
 
-// look reads the resident memory and the number of descriptors from Linux. The server would report
-// one descriptor more, for the connection of its response. On other systems look does nothing.
+// look reads the resident memory and the number of descriptors of a process from /proc. It does not
+// use the server's metrics, because they would include the connection that they are sent on. On
+// systems without /proc, look does nothing.
 func (p *point) look(pid int) error {
 	fs, err := procfs.NewDefaultFS()
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/millrace-io/millrace/internal/sleep"
 )
 
-// fileSizes has the sizes of the files that are served: empty, odd, so small that the server copies
-// the file instead of using sendfile, and larger than the buffers of a connection.
+// fileSizes has the sizes of the served files. Some are so small that the server does not use
+// sendfile. Others are larger than the buffers of a connection.
 var fileSizes = map[string]int64{"empty": 0, "one": 1, "small.txt": 3000, "page.html": 70_001,
 	"odd.bin": 1<<20 + 7, "large.bin": 6 << 20}
 
@@ -70,14 +70,14 @@ func (c *cycle) file(url string, _ context.Context, r *rand.Rand) error {
 	return c.download(name, url, "", 0, size-1)
 }
 
-// do sends a request without a body. It returns the response if its status is status. The caller
-// closes the response's body.
+// do sends a request without a body. The response must have the given status. The caller closes the
+// response's body. header has names and values in turn.
 func (c *cycle) do(method, url string, status int, header ...string) (*http.Response, error) {
 	return c.send(method, url, nil, 0, []int{status}, header...)
 }
 
-// send is like do, for a request with a body and for several accepted statuses. A length of -1
-// means that the body is sent in chunks.
+// send is like do, but sends a body and accepts several statuses. If length is -1, the body is sent
+// in chunks.
 func (c *cycle) send(
 	method, url string, body io.Reader, length int64, status []int, header ...string,
 ) (*http.Response, error) {
@@ -116,12 +116,12 @@ func statusOf(what string, res *http.Response) error {
 	return &statusError{what, res.StatusCode, string(text)}
 }
 
-// download requests the part of a file that a Range header names, or the whole file if part is
-// empty. The response must be the bytes from offset from to offset to, inclusive.
-func (c *cycle) download(name, url, part string, from, to int64) error {
+// download requests a file. If byteRange is not empty, it is sent as the Range header. The response
+// must have the bytes with the offsets first to last, inclusive.
+func (c *cycle) download(name, url, byteRange string, first, last int64) error {
 	status, header := http.StatusOK, []string(nil)
-	if part != "" {
-		status, header = http.StatusPartialContent, []string{"Range", part}
+	if byteRange != "" {
+		status, header = http.StatusPartialContent, []string{"Range", byteRange}
 	}
 	res, err := c.do(http.MethodGet, url, status, header...)
 	if err != nil {
@@ -129,15 +129,15 @@ func (c *cycle) download(name, url, part string, from, to int64) error {
 	}
 	defer res.Body.Close()
 	got, want := res.Header.Get("Content-Range"),
-		fmt.Sprintf("bytes %d-%d/%d", from, to, fileSizes[name])
-	if part != "" && got != want {
+		fmt.Sprintf("bytes %d-%d/%d", first, last, fileSizes[name])
+	if byteRange != "" && got != want {
 		return wrong("file %s: Content-Range is %q, want %q", name, got, want)
 	}
-	body := &content{what: "file " + name, id: contentOf(name), off: from}
+	body := &content{what: "file " + name, id: contentOf(name), off: first}
 	n, err := io.Copy(body, res.Body)
 	c.done.add(checked, n)
-	if err == nil && body.off != to+1 {
-		err = wrong("file %s ended at byte %d, want %d", name, body.off, to+1)
+	if err == nil && body.off != last+1 {
+		err = wrong("file %s ended at byte %d, want %d", name, body.off, last+1)
 	}
 	return err
 }

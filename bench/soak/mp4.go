@@ -9,9 +9,9 @@ import (
 	"github.com/millrace-io/millrace/internal/load"
 )
 
-// An mp4View watches a stream as fragmented MP4. It compares every sample with the payload of its
-// tag. It counts lost tags itself, because the fragments of the tracks alternate, so the samples do
-// not arrive in the order of their tags.
+// An mp4View watches a stream as fragmented MP4, and compares every sample with the payload of its
+// tag. It counts lost tags itself. Package load cannot count them, because the samples do not
+// arrive in the order of their tags: audio and video fragments alternate.
 type mp4View struct {
 	view
 	tracks  map[uint32]*mp4Track // by track number; nil until the file's header was read
@@ -25,17 +25,16 @@ type mp4Track struct {
 	end  int64  // end time of the last sample
 }
 
-// heldBack is the number of tags that a healthy viewer may lack at the end, because a fragment of
-// one track is sent before the samples of the other track.
+// heldBack is the number of tags that may be missing when a viewer disconnects. The viewer may have
+// a fragment of one track, but not yet the fragment of the other track for the same time.
 const heldBack = 100
 
-// maxBox is the size in bytes above which a box is considered a mistake.
+// maxBox is the maximum size of a box in bytes. A larger size is treated as an error.
 const maxBox = 4 << 20
 
 var errBoxes = errors.New("the boxes do not fit one another")
 
-// errBehind is the error of an MP4 viewer that the server has disconnected because the viewer was
-// behind.
+// errBehind is the error of an MP4 viewer that the server has disconnected for being behind.
 var errBehind = errors.New("disconnected by the server")
 
 // Next implements load.Subscription. It reads a fragment, or a box of the file's header.
@@ -60,8 +59,7 @@ func (v *mp4View) Next(a *load.Arrival) error {
 	return err
 }
 
-// Close implements load.Subscription. It adds the number of missing tags to the session's lost
-// tags.
+// Close implements load.Subscription. It adds the missing tags to the session's lost tags.
 func (v *mp4View) Close() error {
 	if missing := v.last - v.first + 1 - v.samples; v.samples > 0 && missing > heldBack {
 		v.session.lost.Add(int64(missing))
@@ -84,9 +82,8 @@ func (v *mp4View) box() (kind string, box []byte, err error) {
 	return kind, box, err
 }
 
-// boxes calls f with the kind and the content of each box in b. Of a box that only contains other
-// boxes, it calls f for the inner boxes instead.
-func boxes(b []byte, f func(kind string, in []byte) error) error {
+// boxes calls f for each box in b. For a container box, it calls f for the inner boxes instead.
+func boxes(b []byte, f func(kind string, content []byte) error) error {
 	for len(b) > 0 {
 		if len(b) < 8 {
 			return errBoxes
@@ -96,11 +93,11 @@ func boxes(b []byte, f func(kind string, in []byte) error) error {
 			return errBoxes
 		}
 		var err error
-		switch in := b[8:size]; kind {
+		switch content := b[8:size]; kind {
 		case "trak", "mdia", "traf":
-			err = boxes(in, f)
+			err = boxes(content, f)
 		default:
-			err = f(kind, in)
+			err = f(kind, content)
 		}
 		if err != nil {
 			return err
@@ -114,13 +111,13 @@ func boxes(b []byte, f func(kind string, in []byte) error) error {
 func (v *mp4View) header(moov []byte) error {
 	v.tracks = make(map[uint32]*mp4Track)
 	var id uint32
-	err := boxes(moov, func(kind string, in []byte) error {
+	err := boxes(moov, func(kind string, content []byte) error {
 		switch {
-		case kind == "tkhd" && len(in) >= 16:
-			id = binary.BigEndian.Uint32(in[12:])
-		case kind == "hdlr" && len(in) >= 12:
+		case kind == "tkhd" && len(content) >= 16:
+			id = binary.BigEndian.Uint32(content[12:])
+		case kind == "hdlr" && len(content) >= 12:
 			v.tracks[id] = &mp4Track{kind: map[string]byte{"vide": load.Video,
-				"soun": load.Audio}[string(in[8:12])]}
+				"soun": load.Audio}[string(content[8:12])]}
 		}
 		return nil
 	})
@@ -136,7 +133,7 @@ func (v *mp4View) header(moov []byte) error {
 	return nil
 }
 
-// fragment reads the box that follows moof, and compares its samples, which moof describes.
+// fragment reads the mdat box that follows moof, and compares the samples in it with their tags.
 func (v *mp4View) fragment(moof []byte) error {
 	kind, mdat, err := v.box()
 	if err != nil {
@@ -150,17 +147,17 @@ func (v *mp4View) fragment(moof []byte) error {
 	rest := mdat[8:]
 	var track *mp4Track
 	var at int64 // start time of the track's next sample
-	err = boxes(moof[8:], func(kind string, in []byte) error {
+	err = boxes(moof[8:], func(kind string, content []byte) error {
 		switch {
-		case kind == "tfhd" && len(in) >= 8:
-			if track = v.tracks[binary.BigEndian.Uint32(in[4:])]; track == nil {
+		case kind == "tfhd" && len(content) >= 8:
+			if track = v.tracks[binary.BigEndian.Uint32(content[4:])]; track == nil {
 				return errBoxes
 			}
-		case kind == "tfdt" && len(in) >= 12:
-			at = int64(binary.BigEndian.Uint64(in[4:]))
-		case kind == "trun" && len(in) >= 12 && track != nil:
-			count, offset, rows := int(binary.BigEndian.Uint32(in[4:])),
-				int(binary.BigEndian.Uint32(in[8:])), in[12:]
+		case kind == "tfdt" && len(content) >= 12:
+			at = int64(binary.BigEndian.Uint64(content[4:]))
+		case kind == "trun" && len(content) >= 12 && track != nil:
+			count, offset, rows := int(binary.BigEndian.Uint32(content[4:])),
+				int(binary.BigEndian.Uint32(content[8:])), content[12:]
 			width := 8 // bytes of a row: duration and size and, for video, flags and delay
 			if track.kind == load.Video {
 				width = 16
@@ -193,8 +190,8 @@ func (v *mp4View) fragment(moof []byte) error {
 	return err
 }
 
-// sample compares a sample with its tag. The sample begins at the time at.
-func (v *mp4View) sample(t *mp4Track, key bool, got []byte, at int64) error {
+// sample compares a sample with its tag. start is the sample's start time.
+func (v *mp4View) sample(t *mp4Track, key bool, got []byte, start int64) error {
 	payload := append([]byte{0xaf, 1}, got...)
 	if t.kind == load.Video {
 		payload = append([]byte{0x27, 1, 0, 0, 0}, got...)
@@ -208,10 +205,10 @@ func (v *mp4View) sample(t *mp4Track, key bool, got []byte, at int64) error {
 		return err
 	case seq <= t.last:
 		return v.wrong("the sample of tag %d after that of tag %d", seq, t.last)
-	case at < t.end:
+	case start < t.end:
 		return v.wrong(
 			"the sample of tag %d begins at %d, before the one in front of it is over at %d", seq,
-			at, t.end)
+			start, t.end)
 	case v.samples == 0:
 		v.first = seq
 	}

@@ -24,7 +24,7 @@ type Report struct {
 	Unjudged []string         `json:"unjudged,omitempty"`
 }
 
-// A Server describes the last process of a server of the run.
+// A Server has the resource use of a server since its last restart.
 type Server struct {
 	Name   string  `json:"name"`
 	Points []point `json:"quiet_points"`

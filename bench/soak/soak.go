@@ -6,12 +6,11 @@
 // carries, so that the receiver can check the byte.
 //
 // Work is done in cycles. At the end of a cycle all clients disconnect. The moment when the server
-// reports that nothing is in progress is called the quiet point. The server's memory at the quiet
-// point is compared with that at earlier quiet points of the same process.
+// reports that nothing is in progress is called the quiet point. The server's resource use is
+// measured at each quiet point, and compared with earlier quiet points of the same process.
 //
 // Most of the package computes the expected bytes: of FLV and MP4, of files and their ranges, and
-// of blobs that are replaced, lost or expired. The publishers and viewers are those of
-// internal/load.
+// of blobs that are replaced, lost or expired. The publishers and viewers are in internal/load.
 package soak
 
 import (
@@ -73,8 +72,8 @@ func (c *Config) check() error {
 	return nil
 }
 
-// restartPart is the fraction of a run, from its beginning, in which servers are restarted. In the
-// rest each server keeps its process, so that drift shows.
+// restartPart is the part of a run, from its beginning, during which servers are restarted. After
+// that, each server runs to the end, so that slow growth of its resource use can be detected.
 const restartPart = 1.0 / 3
 
 type run struct {
@@ -127,9 +126,9 @@ const (
 )
 
 // Run runs a soak until the time is over, a fault is found, or ctx ends. The report has the results
-// until then. An error means that no soak was possible. After each cycle, Run calls told with one
-// line that describes the cycle. told may be nil.
-func Run(ctx context.Context, cfg Config, told func(string)) (*Report, error) {
+// until then. An error means that the soak could not run. If log is not nil, Run calls it after
+// each cycle with a line that describes the cycle.
+func Run(ctx context.Context, cfg Config, log func(line string)) (*Report, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
@@ -142,8 +141,8 @@ func Run(ctx context.Context, cfg Config, told func(string)) (*Report, error) {
 	if err == nil {
 		for ctx.Err() == nil && !r.faults.any() && !r.over() {
 			r.cycle(ctx)
-			if told != nil {
-				told(r.line())
+			if log != nil {
+				log(r.line())
 			}
 		}
 		r.finish()
@@ -193,8 +192,8 @@ func (r *run) open(ctx context.Context, dir string) (err error) {
 	return add("redis", rules(redisConns), "--redis", "unix://"+socket)
 }
 
-// over reports whether the run must end. If a busy machine has too few quiet points for judging
-// drift when the time is over, the run continues until there are enough.
+// over reports whether the run must end. On a busy machine, cycles take longer. The run may then
+// exceed its time, until there are enough points for the trend rules.
 func (r *run) over() bool {
 	if r.passed() < 1 {
 		return false
@@ -210,7 +209,7 @@ func (r *run) over() bool {
 	return true
 }
 
-// passed returns the fraction of the run's time that has passed, from 0 to 1.
+// passed returns how much of the run is over: 0 at the start, and at least 1 at the planned end.
 func (r *run) passed() float64 {
 	if r.cfg.Cycles > 0 {
 		return float64(r.cycles) / float64(r.cfg.Cycles)
@@ -218,8 +217,8 @@ func (r *run) passed() float64 {
 	return float64(time.Since(r.began)) / float64(r.cfg.For)
 }
 
-// cycle lets the clients of all servers work for a cycle, and compares the servers' memory
-// afterwards.
+// cycle runs one cycle on all servers, and then compares the resource use of each server with
+// earlier cycles.
 func (r *run) cycle(ctx context.Context) {
 	r.cycles++
 	var restart syscall.Signal
@@ -260,8 +259,8 @@ func (r *run) line() string {
 	return s
 }
 
-// finish judges drift, keeps the logs of a run that failed, and stops the servers with SIGTERM, as
-// an operator does.
+// finish applies the trend rules. If the run has failed, finish keeps the servers' logs. Otherwise
+// it stops the servers with SIGTERM, as an operator does.
 func (r *run) finish() {
 	for _, t := range r.targets {
 		t.judge(trend)

@@ -23,8 +23,7 @@ const (
 	keyInterval = 500 * time.Millisecond
 )
 
-// stream runs one session: a load with a publisher for each stream, from the beginning to the end
-// of the streams.
+// stream runs one session, in which all streams are published and watched from beginning to end.
 func (c *cycle) stream(url string, up context.Context, r *rand.Rand) error {
 	publishing, over := context.WithCancel(c.hard)
 	defer over()
@@ -87,12 +86,12 @@ type session struct {
 	watches   atomic.Int64 // number of viewers so far
 
 	mu   sync.Mutex
-	ends map[string]uint64 // by stream that has ended properly: the number of its last tag
+	ends map[string]uint64 // number of the last tag of each stream that has ended properly
 	err  error             // the first wrongError, or else the first error
 }
 
-// fault records an error of a viewer. A wrongError replaces an earlier error of another type,
-// because it is a fault even if the server is being restarted.
+// fault records the first error of a viewer. A wrongError replaces an error of another type,
+// because a restart of the server excuses all errors except a wrongError.
 func (s *session) fault(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -170,14 +169,14 @@ func (p *publication) Close() error {
 	return nil
 }
 
-// A watcher is a load.Subscription that compares the data that it reads.
+// A watcher is a load.Subscription that checks the data it reads.
 type watcher interface {
 	load.Subscription
 	lastTag() uint64 // returns the highest tag number so far
 }
 
-// Watch implements load.Protocol. Four viewers in a row watch in four different ways: FLV or MP4,
-// over HTTP/1.1 or HTTP/2.
+// Watch implements load.Protocol. It cycles through four kinds of viewers: FLV and MP4, each over
+// HTTP/1.1 and HTTP/2.
 func (s *session) Watch(ctx context.Context, name string) (load.Subscription, error) {
 	return s.watch(ctx, name)
 }
@@ -209,8 +208,8 @@ func (s *session) watch(ctx context.Context, name string) (watcher, error) {
 	return &flvView{view: v}, nil
 }
 
-// follow watches a stream to its end. It records a fault if the end does not come, or if it does
-// not come after the publisher's last tag.
+// follow watches a stream to its end. It records a fault if the viewer does not get the end in
+// time, or gets it without the publisher's last tag.
 func (s *session) follow(name string) {
 	ctx, cancel := context.WithCancel(s.following)
 	defer cancel()
@@ -271,8 +270,8 @@ func (v *view) wrong(format string, args ...any) error {
 	return err
 }
 
-// verify checks the payload of a tag, which must belong to this session, and returns the number of
-// the tag.
+// verify checks the payload of a tag, and returns the number of the tag. The tag must be from this
+// session.
 func (v *view) verify(kind byte, payload []byte) (seq uint64, err error) {
 	seq, sent, err := v.synth.Verify(kind, payload)
 	switch {
@@ -284,7 +283,7 @@ func (v *view) verify(kind byte, payload []byte) (seq uint64, err error) {
 	return seq, nil
 }
 
-// An flvView watches a stream as FLV. Package load counts its lost tags by their numbers.
+// An flvView watches a stream as FLV. Package load counts the lost tags.
 type flvView struct {
 	view
 	at uint32 // timestamp of the last tag

@@ -22,12 +22,13 @@ import (
 )
 
 const (
-	// timeout limits every step of a process or a client that takes no time on an idle machine.
+	// timeout limits operations of processes and clients that take no time on an idle machine, such
+	// as connecting.
 	timeout = time.Minute
 	// pollEvery is the interval at which a condition is polled.
 	pollEvery = 20 * time.Millisecond
-	// smallWindow is the size of the viewers' receive buffers, and of the server's --unsent, in
-	// bytes. It is small, so that a server soon notices that a viewer stalls.
+	// smallWindow is the size in bytes of the viewers' receive buffers. It is also the value of the
+	// server's --unsent flag. It is small, so that a server soon notices that a viewer stalls.
 	smallWindow = 32 << 10
 )
 
@@ -149,11 +150,11 @@ func (t *target) await(ctx context.Context) (url string, up context.Context, err
 	}
 }
 
-// restart stops the process with SIGTERM or SIGKILL and starts another one.
-func (t *target) restart(ctx context.Context, by syscall.Signal) error {
+// restart stops the process with SIGTERM or SIGKILL, and starts a new one.
+func (t *target) restart(ctx context.Context, sig syscall.Signal) error {
 	t.down()
 	var err error
-	if by == syscall.SIGTERM {
+	if sig == syscall.SIGTERM {
 		t.done.add(bySIGTERM, 1)
 		err = t.proc.terminate()
 	} else {
@@ -186,7 +187,7 @@ func (t *target) keepLog(dir string) error {
 	return os.WriteFile(filepath.Join(dir, t.name+".log"), text, 0o600)
 }
 
-// A process is the process of a server. Its output is appended to the file log.
+// A process is a server process. Its output is appended to log.
 type process struct {
 	*measure.Process
 	log  *os.File
@@ -211,7 +212,7 @@ func startProcess(logName string, env []string, args ...string) (*process, error
 	return p, nil
 }
 
-// alive returns nil if the process still runs, and otherwise an error.
+// alive returns an error if the process has ended.
 func (p *process) alive() error {
 	select {
 	case <-p.Ended:
@@ -238,7 +239,7 @@ func (p *process) kill() {
 	_ = p.log.Close()
 }
 
-// A logLine has the fields of a server's log line that the soak reads.
+// A logLine is a line of a server's log.
 type logLine struct {
 	Level   string `json:"level"`
 	Message string `json:"msg"`
@@ -260,8 +261,8 @@ func (p *process) eachLine(f func(l logLine, text []byte)) {
 	}
 }
 
-// complaint returns an error with the first log line, since the last call, that reports a fault of
-// the server itself.
+// complaint reads the new lines of the log. If a line reports a fault of the server, such as a
+// panic, complaint returns an error with the first of these lines.
 func (p *process) complaint() (err error) {
 	p.eachLine(func(l logLine, text []byte) {
 		if err == nil && (l.Level == "ERROR" || bytes.HasPrefix(text, []byte("panic:")) ||

@@ -8,7 +8,7 @@ import (
 // Kind is the kind of an Object.
 type Kind uint8
 
-// The kinds of media objects that a player requests, with the forms of their names.
+// The kinds of objects that a player requests. The comments show how the objects are named.
 const (
 	KindInit    Kind = iota + 1 // EPOCH-iMSN.mp4
 	KindSegment                 // EPOCH-MSN.m4s
@@ -19,7 +19,7 @@ const (
 type Object struct {
 	Kind  Kind
 	Epoch uint64
-	MSN   uint64 // media sequence number; of an init segment, its number, counted from 0
+	MSN   uint64 // media sequence number; for an init segment, its number, counted from 0
 	Part  int    // index of a part in its segment; otherwise 0
 }
 

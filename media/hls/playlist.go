@@ -5,8 +5,9 @@ import "strconv"
 // AppendPlaylist appends the media playlist to dst. Before the first call of [Window.Init], the
 // playlist has no PRELOAD-HINT.
 //
-// If skip is set, AppendPlaylist appends a delta update. In a delta update, one EXT-X-SKIP replaces
-// all segments that have more than six times Config.Target of media after them.
+// If skip is set, AppendPlaylist appends a delta update: one EXT-X-SKIP replaces the oldest
+// segments if the remaining segments last more than six times Config.Target. After [Window.End],
+// skip has no effect.
 func (w *Window) AppendPlaylist(dst []byte, skip bool) []byte {
 	listed := w.segs[w.listed:]
 	first := w.open
@@ -68,16 +69,16 @@ func (w *Window) AppendPlaylist(dst []byte, skip bool) []byte {
 	return append(dst, "\"\n"...)
 }
 
-// firstDiscontinuity returns the EXT-X-DISCONTINUITY-SEQUENCE for a playlist that begins with
-// first. It does not count a DISCONTINUITY of first itself.
-func (w *Window) firstDiscontinuity(first *segment) uint64 {
+// firstDiscontinuity returns the EXT-X-DISCONTINUITY-SEQUENCE for a playlist that begins with s. It
+// does not count a DISCONTINUITY directly before s.
+func (w *Window) firstDiscontinuity(s *segment) uint64 {
 	switch {
-	case first == w.open && first.empty():
+	case s == w.open && s.empty():
 		return w.discontinuity
-	case first.discontinuity:
-		return first.number - 1
+	case s.discontinuity:
+		return s.number - 1
 	}
-	return first.number
+	return s.number
 }
 
 // sharesInit reports whether s has the same init segment as the segment before it.

@@ -183,7 +183,7 @@ type initSegment struct {
 	body   millrace.Chain
 }
 
-// segment is a segment and its parts.
+// segment is a media segment, complete or open.
 type segment struct {
 	epoch, msn    uint64
 	init          uint64 // number of its init segment
@@ -335,23 +335,22 @@ func (w *Window) End() (news bool) {
 	return true
 }
 
-// Add adds a fragment. It takes ownership of body. It reports whether the playlist has changed,
-// because there is a new part or segment, or because a segment was dropped to stay within MaxBytes.
+// Add adds a fragment. It takes ownership of body. It reports whether the playlist has changed.
 // Before the first Init, Add ignores the fragment and releases it.
 //
-// A part usually ends when it has no room for another fragment: with another fragment as long as
-// this one, the part would be longer than Config.Part. There are two exceptions:
+// A part usually ends when another fragment as long as this one would make it longer than
+// Config.Part. There are two exceptions:
 //
-//   - To give the parts of a segment similar durations, a part may end earlier. Add assumes that
-//     the segment will last as long as the previous segment.
-//   - If a part without a keyframe is shorter than 85 % of Config.Part, it does not end yet,
-//     because the next fragment may be short enough to fit.
+//   - A part may end earlier, so that the parts of a segment have similar durations. Add assumes
+//     that the segment will last as long as the previous segment.
+//   - A part without a keyframe may end later. If it is shorter than 85 % of Config.Part, Add waits
+//     for the next fragment, which may be short enough to fit.
 //
 // A segment usually ends at the first keyframe after the duration Config.Segment. There are two
 // exceptions:
 //
-//   - A GOP is the frames from one keyframe to the next. If another GOP as long as the last GOP
-//     would exceed Config.Target, the segment ends at an earlier keyframe.
+//   - The segment ends at an earlier keyframe if another GOP as long as the last one would make it
+//     longer than Config.Target. (A GOP is the frames from one keyframe to the next.)
 //   - If no keyframe arrives before Config.Target, the segment ends without a keyframe. The next
 //     segment then ends at the first keyframe.
 //
@@ -383,9 +382,9 @@ func (w *Window) Add(f Fragment, body *millrace.Chain) (news bool) {
 	w.charge(int64(max(body.Len(), fragmentCost)))
 	s.body.Merge(body)
 
-	have, next := round(s.duration)-s.partStart, round(s.duration+d)-s.partStart
-	if have == w.part || next > w.part && (100*have >= 85*w.part || s.independent) ||
-		w.even(have, next) {
+	duration, extended := round(s.duration)-s.partStart, round(s.duration+d)-s.partStart
+	if duration == w.part || extended > w.part && (100*duration >= 85*w.part || s.independent) ||
+		w.endsEarly(duration, extended) {
 		news = w.closePart() || news
 	}
 	if f.KeyNext && w.endsAtKey() || round(s.duration+d) > w.limit ||
@@ -396,17 +395,17 @@ func (w *Window) Add(f Fragment, body *millrace.Chain) (news bool) {
 	return w.trim() || news
 }
 
-// even reports whether the open part should end now, so that the parts up to the expected end of
-// the segment have about equal length. A very short last part is bad, because hls.js may mistake it
-// for a hole. have is the duration of the part so far, and next is its duration with one more
-// fragment, both in ms.
-func (w *Window) even(have, next int64) bool {
+// endsEarly reports whether the open part should end before it is full. The parts of a segment then
+// have similar durations. Otherwise the last part may be so short that hls.js mistakes it for a
+// hole. duration is the duration of the part in ms, and extended is its duration with one more
+// fragment.
+func (w *Window) endsEarly(duration, extended int64) bool {
 	rest := w.expected - w.open.partStart
-	if rest <= have || 100*have < 85*w.part {
+	if rest <= duration || 100*duration < 85*w.part {
 		return false
 	}
 	parts := (rest + w.part - 1) / w.part
-	return 2*rest <= parts*(have+next)
+	return 2*rest <= parts*(duration+extended)
 }
 
 // endsAtKey reports whether a keyframe would end the open segment.
@@ -493,14 +492,13 @@ func (w *Window) unlist() {
 //
 //   - The playlist keeps only the newest segments that together last three times Target, even if
 //     Segments is larger.
-//   - MaxBytes is lowered to the argument maxBytes, or to 64 KiB if that is more. If MaxBytes is
-//     lower already, it is unchanged.
+//   - MaxBytes is lowered to limit, but not below 64 KiB. It is never raised.
 //
 // A segment that leaves the playlist is kept as long as players may request it. Shorten reports
 // whether the playlist has changed.
-func (w *Window) Shorten(maxBytes int64) (news bool) {
+func (w *Window) Shorten(limit int64) (news bool) {
 	before := w.listed
-	w.config.Segments, w.config.MaxBytes = 1, min(w.config.MaxBytes, max(maxBytes, minMaxBytes))
+	w.config.Segments, w.config.MaxBytes = 1, min(w.config.MaxBytes, max(limit, minMaxBytes))
 	w.unlist()
 	if len(w.inits) > 0 {
 		news = w.trim()
@@ -620,9 +618,9 @@ func rate(bytes int64, d time.Duration) int64 {
 	return int64(float64(8*bytes) / d.Seconds())
 }
 
-// Append adds an object's bytes at the end of dst. It does not copy the bytes: dst owns new shares
-// of the same memory, and releases them. If the Window does not have the complete object, Append
-// returns false, and dst is unchanged.
+// Append appends an object's bytes to dst without copying them. dst owns the added shares of the
+// memory. If the Window does not have the complete object, Append returns false, and dst is
+// unchanged.
 func (w *Window) Append(dst *millrace.Chain, o Object) bool {
 	if o.Epoch != w.config.Epoch {
 		return false

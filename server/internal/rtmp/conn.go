@@ -38,7 +38,7 @@ type Conn struct {
 	Terms live.Terms
 }
 
-// A writer writes RTMP messages to a client. They go to its Writer, which is replaced during the
+// A writer is where RTMP messages to a client are written. The Writer in it is replaced during the
 // connection, for example when a stream begins.
 type writer struct{ io.Writer }
 
@@ -54,7 +54,8 @@ func New(h *live.Hub) *Acceptor {
 	return &Acceptor{hub: h, cfg: h.Config(), clients: millrace.DefaultPool().Account()}
 }
 
-// ClientBytes returns the memory for received data of clients that do not publish.
+// ClientBytes returns the size in bytes of the memory for received data. The data of publishers
+// does not count.
 func (d *Acceptor) ClientBytes() int64 { return d.clients.Stats().InUse }
 
 // Accept performs the handshake with a client, and returns the client's request. Both must be
@@ -90,17 +91,17 @@ func (c *Conn) Next(deadline time.Time) *rtmp.Request {
 	return want
 }
 
-// awaitRequest calls next, which receives a request, and makes sure that it returns before the
-// deadline or the shutdown. If there is an error, awaitRequest ends the connection.
-func (c *Conn) awaitRequest(deadline time.Time, next func() (*rtmp.Request, error)) (*rtmp.Request,
-	error) {
+// awaitRequest calls receive to receive a request, and interrupts it at the deadline or at the
+// shutdown. If there is an error, awaitRequest ends the connection.
+func (c *Conn) awaitRequest(deadline time.Time, receive func() (*rtmp.Request, error)) (
+	*rtmp.Request, error) {
 	_ = c.conn.SetDeadline(deadline)
 	cut := make(chan struct{})
 	stop := context.AfterFunc(c.acceptor.hub.Closing(), func() {
 		defer close(cut)
 		_ = c.conn.SetDeadline(time.Unix(1, 0))
 	})
-	want, err := next()
+	want, err := receive()
 	if !stop() {
 		<-cut // wait, so that the deadline does not affect the response
 		if err == nil {
@@ -154,10 +155,10 @@ func (c *Conn) release() {
 	c.r.Release()
 }
 
-// Refuse sends the reason why to the client, and ends the connection.
-func (c *Conn) Refuse(want *rtmp.Request, why error) {
+// Refuse refuses req. It sends err as the reason to the client, and ends the connection.
+func (c *Conn) Refuse(req *rtmp.Request, err error) {
 	_ = c.conn.SetDeadline(time.Now().Add(tcpconn.LingerTime))
-	if c.proto.Refuse(errorCode(want, live.PublishStatus(why)), live.Explain(why)) == nil {
+	if c.proto.Refuse(errorCode(req, live.PublishStatus(err)), live.Explain(err)) == nil {
 		tcpconn.Linger(c.conn)
 	}
 	c.close()
@@ -165,11 +166,11 @@ func (c *Conn) Refuse(want *rtmp.Request, why error) {
 
 // errorCode returns the RTMP code for a refusal with an HTTP status. Encoders show the code to
 // their users. Some encoders show only codes that they know.
-func errorCode(want *rtmp.Request, status int) string {
+func errorCode(req *rtmp.Request, status int) string {
 	switch {
-	case want.Publish && status == http.StatusConflict:
+	case req.Publish && status == http.StatusConflict:
 		return "NetStream.Publish.BadName"
-	case want.Publish:
+	case req.Publish:
 		return "NetStream.Publish.Denied"
 	case status == http.StatusNotFound:
 		return "NetStream.Play.StreamNotFound"
@@ -209,21 +210,22 @@ func (c *Conn) Publish(name string) error {
 	return nil
 }
 
-// endPublish sends the reason for the end of the stream to the client, and ends the connection. If
-// why is nil, the client has ended the stream, and the connection stays open for another request.
-func (c *Conn) endPublish(why error) {
+// endPublish sends err to the client, as the reason for the end of the stream, and ends the
+// connection. If err is nil, the client has ended the stream, and the connection stays open for
+// another request.
+func (c *Conn) endPublish(err error) {
 	switch {
-	case why == nil:
+	case err == nil:
 		// Send no message. The client may publish again, and GStreamer would treat a message that
 		// arrives before its own deleteStream as a failure.
-		c.read(plain(c.conn))
+		c.setInput(plain(c.conn))
 		c.countInput()
 		return
-	case errors.Is(why, io.ErrUnexpectedEOF):
+	case errors.Is(err, io.ErrUnexpectedEOF):
 		c.close()
 		return
 	}
-	c.Refuse(&rtmp.Request{Publish: true}, why)
+	c.Refuse(&rtmp.Request{Publish: true}, err)
 }
 
 // receive publishes messages until the client ends the stream. It then returns nil.
@@ -261,7 +263,7 @@ func (c *Conn) listenTo(p *live.Publisher) ingest.Conn {
 	c.proto.SetPool(p.Memory())
 	limit := c.acceptor.cfg.PublishTimeout
 	c.proto.SetMessageTimeout(limit, func() { p.End(live.ErrSlowMessage(limit)) })
-	c.read(in)
+	c.setInput(in)
 	return in
 }
 
@@ -276,12 +278,11 @@ func (c *Conn) takeBack(in ingest.Conn) bool {
 	return true
 }
 
-// read makes c read its input from the reader rest. The bytes that c has already received but not
-// processed come first.
-func (c *Conn) read(rest io.Reader) {
+// setInput makes c read from r. The bytes that c has buffered come first.
+func (c *Conn) setInput(r io.Reader) {
 	early, _ := c.r.Peek(c.r.Buffered())
 	if len(early) > 0 {
-		rest = io.MultiReader(bytes.NewReader(bytes.Clone(early)), rest)
+		r = io.MultiReader(bytes.NewReader(bytes.Clone(early)), r)
 	}
-	c.r.Reset(rest)
+	c.r.Reset(r)
 }

@@ -26,16 +26,15 @@ type Handshakes struct {
 	silent, begun crowd
 }
 
-// A crowd holds at most MaxHandshakes connections that have not sent a complete request yet. If one
-// more connection is added, an old connection is closed. It is the oldest connection of the client
-// address with the most connections. One address therefore cannot keep out clients with other
-// addresses.
+// A crowd holds at most MaxHandshakes connections that have not sent a complete request yet. If it
+// is full and a connection is added, a connection is closed: the oldest one from the address with
+// the most connections. One address therefore cannot keep out clients with other addresses.
 type crowd struct {
 	list []handshake        // the oldest is first
 	from map[netip.Addr]int // number of connections by address
 }
 
-// A handshake is a connection in a crowd.
+// A handshake is a connection that has not sent a complete request yet.
 type handshake struct {
 	conn net.Conn
 	from netip.Addr // address of the client, or of its proxy while the client is unknown

@@ -15,10 +15,10 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live/rendition"
 )
 
-// Watch sends the stream called name to the client. It waits until there is such a stream, and
-// returns when sending begins. From then on, the viewer owns the connection and serves it until the
-// stream or the client ends. If Watch returns an error, it is a [refuse.Refusal], with which the
-// caller must call Refuse.
+// Watch sends the stream called name to the client. It waits until the stream exists, and returns
+// when sending begins. From then on, other goroutines own the connection, and serve the client
+// until the stream ends or the client leaves. If the client leaves before, Watch ends the
+// connection and returns nil. If Watch returns an error, the caller must pass it to Refuse.
 func (c *Conn) Watch(ctx context.Context, name string) error {
 	want := live.WatchRequest{Name: name, Format: rendition.RTMP,
 		Remote: c.conn.RemoteAddr().String(), Terms: c.Terms}

@@ -32,8 +32,7 @@ const (
 
 	// All downloads together may use the memory budget divided by downloadsShare.
 	downloadsShare = 4
-	// downloadAfter is how long a download may make no progress before it may be ended to make room
-	// for a new one.
+	// A download that makes no progress for downloadAfter may be ended to make room for a new one.
 	downloadAfter = 10 * time.Second
 )
 
@@ -82,8 +81,8 @@ func (d *downloads) admit(l *limit.Limiter) error {
 	return l.Acquire()
 }
 
-// A progressResponse is a response that fails if the client accepts no data for some time. There is
-// no limit for the whole response.
+// A progressResponse is a response that fails if the client accepts no data for some time. The
+// whole response has no time limit.
 type progressResponse struct {
 	http.ResponseWriter
 	blocks  *millrace.Pool
@@ -160,9 +159,9 @@ func (p *progressResponse) ReadFrom(src io.Reader) (total int64, err error) {
 	return total, nil
 }
 
-// begin returns the response to which a download is written. The caller must call end at the end of
-// the download. If other downloads use all memory for downloads, begin returns a [refuse.Refusal]
-// instead, and end must not be called.
+// begin returns a response to write a download to. The caller must call end after the download. If
+// there is no memory for another download, begin returns a [refuse.Refusal], and end must not be
+// called.
 //
 // begin also limits the unsent bytes in the socket's buffer. Otherwise the buffer would take
 // megabytes. When it is full, the kernel accepts more bytes only after it has sent a third of the
@@ -219,11 +218,11 @@ func downloadConn(r *http.Request) *net.TCPConn {
 // without TLS.
 func kernelSends(r *http.Request) bool { return r.TLS == nil && r.ProtoMajor == 1 }
 
-// tooMany returns the refusal of a transfer because a limit is reached. limit is the maximum number
-// of transfers. flag is the name of the command-line flag for the limit, without "--max-". things
-// and done are words for the message, such as "files" and "sent".
-func tooMany(things, done string, limit int, flag string) error {
+// tooMany returns a refusal for a transfer that would exceed limit. The command-line flag "--max-"
+// plus flag sets the limit. noun and participle are words for the message, such as "files" and
+// "sent".
+func tooMany(noun, participle string, limit int, flag string) error {
 	return refuse.New(http.StatusServiceUnavailable,
-		"%d %s are being %s already, as many as --max-%s allows", limit, things, done, flag).
+		"%d %s are being %s already, as many as --max-%s allows", limit, noun, participle, flag).
 		For(refuse.Limit).After(time.Second)
 }

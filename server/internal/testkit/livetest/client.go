@@ -90,8 +90,8 @@ func (c *Client) Request(method, path, body string, header ...string) Response {
 	return c.Do(req)
 }
 
-// HTTP2 returns an HTTP/2 client without TLS. It receives at most window bytes of a response in
-// advance.
+// HTTP2 returns a client for HTTP/2 without TLS. window is the size in bytes of the receive buffer
+// for each response.
 func HTTP2(t testing.TB, window int) *http.Client {
 	t.Helper()
 	protocols := new(http.Protocols)

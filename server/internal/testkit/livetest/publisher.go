@@ -17,13 +17,13 @@ type Publisher struct {
 	answer chan Response
 }
 
-// Publisher starts to publish the stream with this name over HTTP/1.
+// Publisher starts to publish a stream over HTTP/1.
 func (c *Client) Publisher(name string) *Publisher {
 	c.T.Helper()
 	return c.PublisherBy(http.DefaultClient, name)
 }
 
-// PublisherBy starts to publish the stream with this name. client sends the request.
+// PublisherBy is like Publisher, but uses the given HTTP client.
 func (c *Client) PublisherBy(client *http.Client, name string) *Publisher {
 	c.T.Helper()
 	r, w := io.Pipe()

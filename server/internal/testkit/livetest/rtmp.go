@@ -70,8 +70,8 @@ func (c *RTMP) ChunkSize(n int) {
 	c.flush()
 }
 
-// flush sends the messages in out. It ignores errors, because tests read the server's last messages
-// after the connection was closed.
+// flush sends the messages in out. It ignores errors, because a test can still read the server's
+// last messages when the server has closed the connection.
 func (c *RTMP) flush() { _, _ = c.out.WriteTo(c.Conn) }
 
 // Send sends a message. It returns an error if writing to the connection fails.
@@ -91,9 +91,8 @@ func (c *RTMP) make(m rtmp.Message, body []byte) {
 	}
 }
 
-// Call sends an RTMP command on a message stream. A command consists of its name, the transaction
-// ID, the command object and the arguments. Call chooses the transaction ID. The first of the
-// values is the command object, which may be null. The other values are the arguments.
+// Call sends an RTMP command with a new transaction ID on a message stream. The first value is the
+// command object, which may be nil. The other values are the arguments.
 func (c *RTMP) Call(stream uint32, name string, values ...any) {
 	c.t.Helper()
 	c.calls++
@@ -133,7 +132,7 @@ func (c *RTMP) PingUntilItEnds() {
 	}
 }
 
-// Pong returns the number in the response to a Ping. If m is another message, ok is false.
+// Pong returns the number in a ping response. If m is not a ping response, ok is false.
 func (m *RTMPMessage) Pong() (v uint32, ok bool) {
 	const response = 7
 	if m.Type != rtmp.TypeUserControl || len(m.Body) != 6 || m.Body[1] != response {
@@ -148,7 +147,7 @@ type RTMPMessage struct {
 	Body []byte
 }
 
-// Command returns the values in a command. If m is another message, it returns nil.
+// Command returns the values in an RTMP command. If m is not a command, it returns nil.
 func (m *RTMPMessage) Command() []any {
 	if m.Type != rtmp.TypeCommand {
 		return nil
@@ -157,7 +156,7 @@ func (m *RTMPMessage) Command() []any {
 	return values
 }
 
-// Status returns the content of an onStatus message. If m is another message, ok is false.
+// Status returns the content of an onStatus message. If m is not an onStatus message, ok is false.
 func (m *RTMPMessage) Status() (s Status, ok bool) {
 	values := m.Command()
 	if len(values) < 4 || values[0] != "onStatus" {
@@ -181,7 +180,7 @@ func (m *RTMPMessage) Status() (s Status, ok bool) {
 // A Status is the content of an onStatus message.
 type Status struct{ Level, Code, Description string }
 
-// Tag returns an audio, video or metadata message as an FLV tag. If m is another message, it
+// Tag returns an audio, video or metadata message as an FLV tag. For messages of other types, it
 // returns nil.
 func (m *RTMPMessage) Tag() []byte {
 	switch m.Type {
@@ -213,37 +212,37 @@ func (c *RTMP) Next() (*RTMPMessage, error) {
 	return &RTMPMessage{m, p}, nil
 }
 
-// await reads messages until wanted returns true for a message, and returns this message. what is a
-// description of the message for the error of the test.
-func (c *RTMP) await(what string, wanted func(m *RTMPMessage) bool) *RTMPMessage {
+// await skips messages until match returns true, and returns that message. desc describes the
+// message in the error of a test.
+func (c *RTMP) await(desc string, match func(m *RTMPMessage) bool) *RTMPMessage {
 	c.t.Helper()
 	for {
 		m, err := c.Next()
 		if err != nil {
-			c.t.Fatalf("waiting for %s: %v", what, err)
+			c.t.Fatalf("waiting for %s: %v", desc, err)
 		}
-		if wanted(m) {
+		if match(m) {
 			return m
 		}
 	}
 }
 
-// Connect connects to the application app and creates a message stream. The properties in more are
-// added to the connect command.
-func (c *RTMP) Connect(app string, more ...rtmp.Property) {
+// Connect connects to the application app and creates a message stream. The connect command has the
+// additional properties props.
+func (c *RTMP) Connect(app string, props ...rtmp.Property) {
 	c.t.Helper()
 	c.Call(0, "connect", append(rtmp.Object{{Name: "app", Value: app},
 		{Name: "flashVer", Value: "a test"},
-		{Name: "tcUrl", Value: "rtmp://localhost/" + app}}, more...))
+		{Name: "tcUrl", Value: "rtmp://localhost/" + app}}, props...))
 	c.result("connect")
 	c.Call(0, "createStream", nil)
 	c.result("createStream")
 }
 
 // result reads messages up to the result of the last Call.
-func (c *RTMP) result(what string) {
+func (c *RTMP) result(desc string) {
 	c.t.Helper()
-	c.await(what, func(m *RTMPMessage) bool {
+	c.await(desc, func(m *RTMPMessage) bool {
 		values := m.Command()
 		return len(values) > 1 && values[0] == "_result" && values[1] == c.calls
 	})
@@ -272,7 +271,7 @@ func (c *RTMP) AwaitStatus() (s Status) {
 	return s
 }
 
-// AwaitCode reads messages up to the next onStatus message with this code.
+// AwaitCode reads messages up to the next onStatus message with the given code.
 func (c *RTMP) AwaitCode(code string) (s Status) {
 	c.t.Helper()
 	c.await(code, func(m *RTMPMessage) (ok bool) {
