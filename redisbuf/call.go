@@ -20,9 +20,9 @@ func (c *Client) do(ctx context.Context, cmd command) error {
 // it needs so little memory.
 const freeWeight = 16 << 10
 
-// admit waits until a call can start within the InFlight limit. weight is the number of bytes that
-// the call has in flight, and counted is the number of these bytes that count towards the limit.
-// After the call, the caller passes counted to c.inFlight.release.
+// admit waits until a call fits into the InFlight limit. weight is the number of bytes that the
+// call has in flight, and counted is how many of them count towards the limit. After the call, the
+// caller passes counted to c.inFlight.release.
 //
 // Two kinds of calls do not wait, and counted is 0 for them:
 //
@@ -257,8 +257,8 @@ func isLoss(err error) bool {
 	return true
 }
 
-// isTransient reports whether err is a server's reply that it did not execute the command, for a
-// temporary reason such as LOADING.
+// isTransient reports whether err is an error reply for a temporary condition, such as LOADING. The
+// server has not executed the command.
 func isTransient(err error) bool {
 	return redis.IsLoadingError(err) || redis.IsTryAgainError(err) ||
 		redis.IsClusterDownError(err) ||

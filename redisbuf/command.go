@@ -12,15 +12,15 @@ type command interface {
 	// read reads the reply from c into the caller's memory.
 	read(c *conn) error
 
-	// weight returns the number of bytes that the command counts towards the InFlight limit.
-	// unknown is the estimate for a command that does not know the length of its value.
-	weight(unknown int64) int64
+	// weight returns the number of bytes that count towards the InFlight limit. A command that does
+	// not know the length of its value uses estimate as the length.
+	weight(estimate int64) int64
 
-	// info returns the fields that all commands have in common.
+	// info returns the command's embedded commandInfo.
 	info() *commandInfo
 }
 
-// A commandInfo has the fields that all commands have in common.
+// commandInfo is embedded in all commands.
 type commandInfo struct {
 	key    string
 	writes bool  // the command sets a key, so a retry could undo another client's SET
@@ -30,14 +30,14 @@ type commandInfo struct {
 
 func (i *commandInfo) info() *commandInfo { return i }
 
-// leastUnknown is the minimum number of bytes that a value of unknown length counts towards the
-// InFlight limit. Most values are shorter.
-const leastUnknown = 1 << 20
+// minUnknownWeight is the minimum weight of a value of unknown length, in bytes. Most values are
+// shorter.
+const minUnknownWeight = 1 << 20
 
-// weightOf returns the number of bytes that cmd counts towards the InFlight limit. A value of
-// unknown length counts as much as the last such value, but at least leastUnknown.
+// weightOf returns the number of bytes of cmd that count towards the InFlight limit. A value of
+// unknown length counts as much as the last such value, but at least minUnknownWeight.
 func (c *Client) weightOf(cmd command) int64 {
-	w := cmd.weight(max(c.lastLen.Load(), leastUnknown))
+	w := cmd.weight(max(c.lastLen.Load(), minUnknownWeight))
 	return int64(len(cmd.info().key)) + max(min(w, c.settings.inFlight), 0)
 }
 

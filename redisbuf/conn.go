@@ -152,8 +152,8 @@ func (c *conn) finish(ctx context.Context, err error) error {
 	return err
 }
 
-// aligned reports whether the connection can be used after a call has failed with err. It can be
-// used if the last reply was an error, or was read to its end.
+// aligned reports whether the connection can be used after a call that returned err. It can be used
+// if the last reply was an error, or was read to its end.
 func (c *conn) aligned(err error) bool {
 	switch err.(type) {
 	case *BufferTooSmallError, *ValueTooLargeError, *ValueChangedError, *WriterError:
@@ -171,8 +171,8 @@ func isRejection(err error) bool {
 	return redis.HasErrorPrefix(err, "max number of clients") || redis.HasErrorPrefix(err, "DENIED")
 }
 
-// pendingError returns the error to report after sending a request has failed with err. If the
-// server has sent an error reply and then closed the connection, pendingError returns that reply.
+// pendingError returns the error to report if a request could not be sent because of err. If the
+// server sent an error reply before it closed the connection, pendingError returns that reply.
 // Otherwise it returns err.
 func (c *conn) pendingError(err error) error {
 	if !closedByServer(err) {
@@ -185,7 +185,7 @@ func (c *conn) pendingError(err error) error {
 	return err
 }
 
-// closedByServer reports whether a write has failed with err because the server has closed the
+// closedByServer reports whether err, the error of a write, means that the server has closed the
 // connection. The remaining replies can then be read without blocking.
 func closedByServer(err error) bool {
 	return (errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET)) &&
@@ -302,8 +302,8 @@ func (r stepReader) Read(p []byte) (int, error) {
 	return 0, c.ioError(err)
 }
 
-// ioError returns the error to report after a read or write has failed with err. If the context has
-// ended, it returns the context's error. For io.EOF, it returns io.ErrUnexpectedEOF.
+// ioError converts the error of a read or write. If the context has ended, it returns the context's
+// error. It replaces io.EOF with io.ErrUnexpectedEOF.
 func (c *conn) ioError(err error) error {
 	if ctxErr := c.watcher.err(); ctxErr != nil {
 		return ctxErr

@@ -117,7 +117,8 @@ func (w *watcher) stop() {
 	}
 }
 
-// fire ends the connection's reads and writes if done belongs to the context of the current call.
+// fire is called when a context with the Done channel done has ended. If the current call uses this
+// context, fire ends the connection's reads and writes.
 func (w *watcher) fire(done <-chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

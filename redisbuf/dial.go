@@ -12,10 +12,8 @@ import (
 )
 
 // dial returns a new connection to the server. If the server cannot be reached, dial retries as
-// often as go-redis would (DialerRetries).
-//
-// If all retries fail, later calls of dial make only one attempt each, until the server is reached
-// again.
+// often as go-redis would (DialerRetries). If all retries fail, later calls of dial make only one
+// attempt each, until the server is reached again.
 //
 // The commands that need the connection are retried independently of dial.
 func (n *node) dial(ctx context.Context) (*conn, error) {
@@ -93,16 +91,16 @@ func (n *node) dialContext(ctx context.Context) (context.Context, context.Cancel
 	return ctx, func() {}
 }
 
-// dialError returns the error to report after a dial has failed with err. If ctx has ended, that is
-// the context's error. Otherwise it is err, which is wrapped if isDialError would not recognize it.
-func (n *node) dialError(ctx context.Context, err error, to net.Addr) error {
+// dialError converts the error of a dial. If ctx has ended, it returns the context's error.
+// Otherwise it returns err, wrapped if necessary so that isDialError recognizes it.
+func (n *node) dialError(ctx context.Context, err error, addr net.Addr) error {
 	if ctxErr := ctx.Err(); ctxErr != nil {
 		return ctxErr
 	}
 	if isDialError(err) {
 		return err
 	}
-	return &net.OpError{Op: "dial", Net: n.opt.Network, Addr: to, Err: err}
+	return &net.OpError{Op: "dial", Net: n.opt.Network, Addr: addr, Err: err}
 }
 
 // handshake sets the protocol, credentials, database and name of a new connection.

@@ -12,16 +12,17 @@ import (
 var ErrClosed = redis.ErrClosed
 
 var (
-	// ErrConnLost is returned by the calls of a Conn after the Conn has lost its connection, or
+	// ErrConnLost is returned by the methods of a Conn after the Conn has lost its connection, or
 	// after the Sentinel has chosen another master. A call of a Pipeline gets it if an earlier call
 	// has made the connection unusable.
 	ErrConnLost = errors.New("redisbuf: the connection was lost in an earlier call")
 
-	// ErrConnBusy is returned by the calls and the Close of a Conn while another call of the same
-	// Conn is running. The running call continues.
+	// ErrConnBusy is returned by the methods of a Conn while another call of the Conn is running.
+	// The running call continues.
 	ErrConnBusy = errors.New("redisbuf: another call of the Conn is under way")
 
-	// ErrOtherServer is returned by a call of a Conn if the call's key is not on the Conn's server.
+	// ErrOtherServer is returned by the methods of a Conn for a key that is not on the Conn's
+	// server.
 	ErrOtherServer = errors.New(
 		"redisbuf: the key belongs to another server than the Conn's first one")
 )

@@ -36,7 +36,7 @@ func (c *Client) GetRangeToBuffer(ctx context.Context, key string, off int64, bu
 	return int(cmd.n), err
 }
 
-// A getHeader has the fields that all commands that read a value have in common.
+// getHeader is embedded in all commands that read a value.
 type getHeader struct {
 	commandInfo
 	off, size int64 // offset and size of the range; size is 0 for the whole value
@@ -44,8 +44,8 @@ type getHeader struct {
 
 func wholeOf(key string) getHeader { return getHeader{commandInfo: commandInfo{key: key}} }
 
-// rangeOf returns the getHeader of a command that reads a range of the value of key: up to size
-// bytes, from the offset off. size must not be 0.
+// rangeOf returns the getHeader of a command that reads up to size bytes from offset off. size must
+// not be 0.
 func rangeOf(key string, off, size int64) getHeader {
 	return getHeader{commandInfo: commandInfo{key: key}, off: off, size: size}
 }
@@ -98,8 +98,7 @@ func (c *conn) readInto(buf []byte) (int64, error) {
 type Slot struct {
 	Start, End int
 	// The error for this key, or nil. It is redis.Nil if there is no such key, and a
-	// *BufferTooSmallError if the value did not fit into the rest of the buffer that was passed to
-	// MGet.
+	// *BufferTooSmallError if the value did not fit into the rest of the buffer.
 	Err error
 }
 
@@ -148,8 +147,7 @@ type sharedBuffer struct {
 	keys int // number of keys that share the buffer
 }
 
-// An mgetCmd reads one of the values of an MGet into the MGet's buffer, after the values that are
-// already there.
+// An mgetCmd reads one value of an MGet into the shared buffer, after the values already there.
 type mgetCmd struct {
 	getHeader
 	shared *sharedBuffer
@@ -166,8 +164,7 @@ func (m *mgetCmd) read(c *conn) (err error) {
 	return nil
 }
 
-// weight returns the number of bytes that one key of an MGet counts towards the InFlight limit: the
-// size of the buffer divided by the number of keys that share it, rounded up.
+// weight divides the size of the buffer among the keys that share it, and rounds up.
 func (m *mgetCmd) weight(int64) int64 {
 	return int64((len(m.shared.buf) + m.shared.keys - 1) / m.shared.keys)
 }

@@ -50,7 +50,7 @@ type getChainCmd struct {
 
 var getChainCmds freeList[getChainCmd]
 
-func (g *getChainCmd) weight(unknown int64) int64 { return min(g.limit, unknown) }
+func (g *getChainCmd) weight(estimate int64) int64 { return min(g.limit, estimate) }
 
 func (g *getChainCmd) read(c *conn) error {
 	size, err := c.readValueHeader()
@@ -75,12 +75,12 @@ func (g *getChainCmd) read(c *conn) error {
 	return nil
 }
 
-// readBlock reads the next block of a value and appends it to the Chain *whole. It subtracts the
-// length of the block from *left, the number of bytes of the value that are still to be read.
-func (c *conn) readBlock(whole *millrace.Chain, left *int64) error {
-	n := int(min(*left, maxBlock))
-	if *left > maxBlock {
-		n = min(maxBlock, max(firstBlock, whole.Len()))
+// readBlock reads the next block of a value and appends it to dst. It subtracts the length of the
+// block from *remaining, the number of bytes of the value that have not been read.
+func (c *conn) readBlock(dst *millrace.Chain, remaining *int64) error {
+	n := int(min(*remaining, maxBlock))
+	if *remaining > maxBlock {
+		n = min(maxBlock, max(firstBlock, dst.Len()))
 	}
 	d := millrace.DefaultPool().Get(n)
 	defer d.Release() // after an error; Freeze leaves it empty
@@ -88,7 +88,7 @@ func (c *conn) readBlock(whole *millrace.Chain, left *int64) error {
 		return err
 	}
 	ref := d.Freeze(n)
-	whole.Append(&ref)
-	*left -= int64(n)
+	dst.Append(&ref)
+	*remaining -= int64(n)
 	return nil
 }

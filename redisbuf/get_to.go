@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// relayBlock is the size of the block that a value passes through if the kernel cannot move the
-	// bytes directly.
+	// If the kernel cannot move the bytes of a value directly, they pass through a block of this
+	// size.
 	relayBlock = 64 << 10
 
 	// If fewer than minSplice bytes of a value remain, they are copied, because a splice would not
@@ -19,9 +19,9 @@ const (
 	minSplice = 64 << 10
 )
 
-// GetTo writes the value of key to w, and returns the number of bytes written. All bytes are of one
-// value that the key had, even if the value is replaced during the call. The error is redis.Nil if
-// there is no such key.
+// GetTo writes the value of key to w, and returns the number of bytes written. If another client
+// replaces the value during the call, GetTo never mixes the old and the new value. The error is
+// redis.Nil if there is no such key.
 //
 // The kernel moves the bytes (splice) between two TCP connections, and from a Unix socket to a TCP
 // connection. It does so even if w is an http.ResponseWriter with a Content-Length. Otherwise the
@@ -94,15 +94,14 @@ func (g *getToCmd) read(c *conn) error {
 	return c.readEnd()
 }
 
-func (g *getToCmd) weight(unknown int64) int64 {
-	return cmp.Or(g.size, unknown)
+func (g *getToCmd) weight(estimate int64) int64 {
+	return cmp.Or(g.size, estimate)
 }
 
-// copy reads received bytes of a value into buf and writes them to w. left is the number of bytes
-// of the value that have not been read from the connection. copy returns how many bytes it has
-// read.
-func (g *getToCmd) copy(c *conn, buf []byte, left int64) (int64, error) {
-	got, err := c.in.Read(buf[:min(left, int64(len(buf)))])
+// copy moves bytes of a value from the connection to w, through buf. remaining is the number of
+// bytes of the value that have not been read. copy returns how many bytes it has read.
+func (g *getToCmd) copy(c *conn, buf []byte, remaining int64) (int64, error) {
+	got, err := c.in.Read(buf[:min(remaining, int64(len(buf)))])
 	if err != nil {
 		return int64(got), err
 	}
@@ -113,18 +112,18 @@ func (g *getToCmd) copy(c *conn, buf []byte, left int64) (int64, error) {
 		err = io.ErrShortWrite
 	}
 	if err != nil {
-		return int64(got), c.refuse(left-int64(got), &WriterError{Err: err})
+		return int64(got), c.refuse(remaining-int64(got), &WriterError{Err: err})
 	}
 	return int64(got), nil
 }
 
-// splice lets w read bytes of a value directly from the connection, after at least one byte has
-// arrived. It returns the number of bytes that w has read. left is the number of bytes of the value
-// that have not been read.
+// splice waits until bytes of a value have arrived, and lets w read them directly from the
+// connection. remaining is the number of bytes of the value that have not been read. splice returns
+// how many bytes w has read.
 //
 // While w reads, there is no read deadline. The bytes have already arrived, so the server cannot
 // cause a delay.
-func (g *getToCmd) splice(c *conn, w io.ReaderFrom, left int64) (int64, error) {
+func (g *getToCmd) splice(c *conn, w io.ReaderFrom, remaining int64) (int64, error) {
 	there, err := c.awaitBytes()
 	if err != nil {
 		return 0, err
@@ -132,7 +131,7 @@ func (g *getToCmd) splice(c *conn, w io.ReaderFrom, left int64) (int64, error) {
 	if err := c.readDeadline.clear(); err != nil {
 		return 0, err
 	}
-	src := &io.LimitedReader{R: c.net, N: min(left, int64(there))}
+	src := &io.LimitedReader{R: c.net, N: min(remaining, int64(there))}
 	g.used = true
 	n, err := w.ReadFrom(src)
 	g.n += n

@@ -170,19 +170,19 @@ func (n *node) reset() {
 	n.closeIdle(func(*conn) bool { return true })
 }
 
-// closeIdle closes the idle connections for which yes returns true.
-func (n *node) closeIdle(yes func(*conn) bool) {
-	for _, c := range n.removeIdle(yes) {
+// closeIdle closes the idle connections for which match returns true.
+func (n *node) closeIdle(match func(*conn) bool) {
+	for _, c := range n.removeIdle(match) {
 		c.close()
 	}
 }
 
-func (n *node) removeIdle(yes func(*conn) bool) (taken []*conn) {
+func (n *node) removeIdle(match func(*conn) bool) (taken []*conn) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	kept := n.idle[:0]
 	for _, c := range n.idle {
-		if yes(c) {
+		if match(c) {
 			delete(n.live, c)
 			taken = append(taken, c)
 		} else {

@@ -29,20 +29,22 @@ func Conns(n int) Option {
 	return func(s *settings) { s.conns = n }
 }
 
-// InFlight limits the bytes of values that are in flight at a time, to and from all servers
-// together. The default is 64 MiB. A higher limit is not faster, and delays small commands.
+// InFlight limits the total bytes of values in flight, to and from all servers. The default is 64
+// MiB. A higher limit is not faster, and delays small commands.
 //
 // If a call would exceed the limit, it waits. Calls wait in order. A value that is larger than the
 // limit is transferred alone.
 //
-// Usually a call counts with the length of its value, with these exceptions:
+// The number of bytes that a call has in flight depends on its kind:
 //
-//   - A call with at most 16 KiB does not wait, and its bytes do not count. The same applies to
-//     each call of a Conn.
-//   - A call of GetChain or GetTo does not know the length of its value in advance. It counts with
-//     the length of the last value that a call of GetChain or GetTo has read, but with at least 1
-//     MiB.
-//   - A call of MGet counts with the size of its buffer.
+//   - A call that sets a key counts the length of the value.
+//   - A call that reads into a buffer counts the size of the buffer.
+//   - GetRangeTo counts the length of the range.
+//   - GetChain and GetTo do not know the length of the value in advance. They count the length of
+//     the last value that either of them has read, but at least 1 MiB. GetChain counts no more than
+//     its limit.
+//
+// Calls with at most 16 KiB, and all calls of a Conn, do not wait, and their bytes do not count.
 func InFlight(bytes int64) Option {
 	if bytes < 1 {
 		panic(fmt.Sprintf("redisbuf: InFlight(%d) is below 1", bytes))

@@ -40,9 +40,8 @@ type Result struct {
 // Len returns the length of the value that was read.
 func (r *Result) Len() int64 { return r.n }
 
-// Err returns the error of the call, or nil. It is the error that the same method of a Client would
-// have returned: for Pipeline.SetChain, the error of Client.SetChain. Before Exec, Err returns an
-// error that says that the call was not executed.
+// Err returns the error of the call, or nil. The same method of a Client returns the same errors.
+// Before Exec, Err returns an error that says that the call was not executed.
 func (r *Result) Err() error {
 	if !r.done {
 		return errNotExecuted
@@ -67,7 +66,8 @@ func (p *Pipeline) add(cmd command) *Result {
 	return r
 }
 
-// refuse adds a call that is never sent, because of err or because there is nothing to do.
+// refuse adds a Result for a call that is not sent. err is the reason, or nil if there is nothing
+// to do.
 func (p *Pipeline) refuse(err error) *Result {
 	r := &Result{err: err}
 	p.results = append(p.results, r)
@@ -180,9 +180,8 @@ func (p *Pipeline) run(ctx context.Context, groups []*group) {
 	}
 }
 
-// runAll executes groups concurrently. Each group has the calls for one server. If the user's
-// Dialer or credentials provider panics, runAll waits for all groups, and then panics with the same
-// value.
+// runAll executes groups concurrently. If the user's Dialer or credentials provider panics, runAll
+// waits for all groups, and then panics with the same value.
 func runAll(ctx context.Context, groups []*group) {
 	var all sync.WaitGroup
 	for _, g := range groups {

@@ -43,7 +43,7 @@ func (g *group) run(ctx context.Context) {
 }
 
 // batch returns how many of the next calls can be sent together within the InFlight limit, at least
-// one. weight is the number of bytes that count towards the limit while these calls are executed.
+// one. weight is the number of their bytes that count towards the limit.
 func (g *group) batch(calls []*Result) (n int, weight int64) {
 	limit := g.client.settings.inFlight
 	for i, r := range calls {
@@ -99,16 +99,16 @@ var errNotSent = errors.New(
 func (c *conn) runAll(ctx context.Context, calls []*Result) {
 	err := c.begin(ctx)
 	c.pipelined = true
-	composed, read := 0, 0
+	queued, read := 0, 0
 	if err == nil {
-		composed, err = c.sendAll(calls)
+		queued, err = c.sendAll(calls)
 	}
 	if err == nil {
 		c.sent = true
 		read, err = c.readAll(calls)
 		fail(calls[read:], err, true)
 	} else {
-		sent := c.sentOf(calls[:composed])
+		sent := c.sentOf(calls[:queued])
 		if closedByServer(err) { // an earlier reply may give the reason
 			read, _ = c.readAll(calls[:sent])
 		}
@@ -121,9 +121,9 @@ func (c *conn) runAll(ctx context.Context, calls []*Result) {
 	_ = c.finish(ctx, err)
 }
 
-// sendAll writes calls to the connection. If it returns an error, composed is the number of calls
-// that were put completely into the send buffer. Some of these calls may have been sent.
-func (c *conn) sendAll(calls []*Result) (composed int, err error) {
+// sendAll writes calls to the connection. If it returns an error, queued is the number of calls
+// that were queued completely. Some of these calls may have been sent.
+func (c *conn) sendAll(calls []*Result) (queued int, err error) {
 	for i, r := range calls {
 		if err := r.cmd.compose(c); err != nil {
 			return i, err
@@ -133,8 +133,7 @@ func (c *conn) sendAll(calls []*Result) (composed int, err error) {
 	return len(calls), c.flush()
 }
 
-// sentOf returns the number of calls with a request that was sent completely. The requests of all
-// calls must have been composed, which means that they were added to the data to send.
+// sentOf returns how many calls were sent completely. sendAll must have queued all of them.
 func (c *conn) sentOf(calls []*Result) int {
 	n := len(calls)
 	for n > 0 && calls[n-1].end > c.written {
@@ -208,14 +207,13 @@ type failedCall struct {
 	call   call
 }
 
-// retryable returns the failed calls that may be retried, and whether to pause first. If a later
-// call has the same key, a retry of the failed call could give a wrong result. retryable therefore
-// leaves out two kinds of failed calls:
+// retryable returns the failed calls that may be retried, and whether to pause first. It leaves out
+// a failed call if a later call of the same key may have been executed, and a retry would have a
+// wrong result:
 //
-//   - Any failed call before a SET that may have been executed. A repeated SET would undo the later
-//     SET, and a repeated read would return the value of the later SET.
-//   - A failed SET before a read that may have been executed. The read has returned the value from
-//     before the SET, so the SET must not be executed after the read.
+//   - After a later SET, a retried SET would undo it, and a retried read would return its value.
+//   - After a later read, a retried SET would come too late, because the read has returned the old
+//     value.
 func (g *group) retryable(ctx context.Context, calls []*Result) (failed []failedCall, pause bool) {
 	// The loop goes through the calls from the last to the first. For each key, later records
 	// whether a call after the current call may have been executed.
@@ -260,8 +258,8 @@ func mayHaveRun(err error) bool {
 	return !isLoss(err)
 }
 
-// isUnreachable reports whether the next call would fail as well, because the server cannot be
-// reached or the time is up. err is the error of a call after all its retries.
+// isUnreachable reports whether err means that the server cannot be reached or that the time is up.
+// The next call would then fail as well. err is the error of a call after all its retries.
 func isUnreachable(err error) bool {
 	if err == nil || isServerError(err) {
 		return false

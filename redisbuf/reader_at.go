@@ -13,15 +13,14 @@ import (
 // the time of the round trip does not matter.
 const readAheadLen = 1 << 20
 
-// A ReaderAt reads ranges of a value. Any number of goroutines may use it as an io.ReaderAt. Only
-// one goroutine at a time may use it as an io.ReadSeeker. It works with http.ServeContent and
-// io.NewSectionReader.
+// A ReaderAt reads ranges of a value. It works with http.ServeContent and io.NewSectionReader. Any
+// number of goroutines may use it as an io.ReaderAt, but only one at a time as an io.ReadSeeker.
 //
 // Each range is read with one GETRANGE, so all its bytes are of one version of the value. Different
 // ranges may be of different versions.
 //
-// The ReaderAt requests the length of the value before and after each range. If the length is not
-// Size, the error is a *ValueChangedError, which has length 0 if the key was deleted.
+// The ReaderAt requests the length of the value before and after each range. If the length has
+// changed, or the key was deleted, the error is a *ValueChangedError.
 //
 // The ReaderAt does not notice a new value of the same length. If you need all ranges from one
 // version, give each version its own key, or read the whole value with GetTo or GetChain.

@@ -33,16 +33,15 @@ const (
 	// (proto-max-bulk-len).
 	maxValue = 512 << 20
 
-	// maxSkip is the maximum length of a value that is read only to be dropped, so that the
-	// connection can be used again. For a longer value, a new connection is cheaper.
+	// maxSkip is the maximum length of an unwanted value that is skipped, so that the connection
+	// can be used again. For a longer value, a new connection is cheaper.
 	maxSkip = 1 << 20
 
-	// maxNesting is the maximum depth of nested elements in a reply that is read only to be
-	// dropped.
+	// maxNesting is the maximum nesting depth of a skipped reply.
 	maxNesting = 8
 
-	// maxElements is the maximum number of elements of an array, set or map in a reply that is read
-	// only to be dropped. Each entry of a map counts as two elements.
+	// maxElements is the maximum number of elements of a skipped array, set or map. Each entry of a
+	// map counts as two elements.
 	maxElements = 1 << 16
 )
 
@@ -178,11 +177,11 @@ func (c *conn) replyError(h header) error {
 }
 
 // readKind reads the header of a reply of the given kind, and returns the number in the header.
-// want is the name of the kind for the error message.
-func (c *conn) readKind(kind byte, want string) (int64, error) {
+// name is the name of the kind in error messages.
+func (c *conn) readKind(kind byte, name string) (int64, error) {
 	h, err := c.readReply()
 	if err == nil && h.kind != kind {
-		err = badReply("%q where %s should be", h.kind, want)
+		err = badReply("%q where %s should be", h.kind, name)
 	}
 	if err != nil {
 		return 0, err
@@ -222,20 +221,18 @@ func (c *conn) readEnd() error {
 	return err
 }
 
-// refuse skips the rest of a value that the caller does not want, so that the connection can be
-// used again. rest is the number of bytes to skip, without the line end. refuse always returns why,
-// the reason for the refusal.
+// refuse skips the rest of an unwanted value, so that the connection can be used again. rest is the
+// number of bytes to skip, without the line end. refuse always returns reason.
 //
-// If rest is more than maxSkip, refuse skips nothing and marks the connection as broken. If a Conn
-// uses the connection, or replies to other commands follow (in a Pipeline), refuse skips any number
-// of bytes.
-func (c *conn) refuse(rest int64, why error) error {
+// If rest is more than maxSkip, refuse skips nothing and marks the connection as broken. This limit
+// does not apply to a Conn, nor to a Pipeline, which expects more replies on the connection.
+func (c *conn) refuse(rest int64, reason error) error {
 	if rest > maxSkip && !c.keep && !c.pipelined {
 		c.broken = true
 	} else if err := c.skipValue(rest); err != nil {
 		c.broken = true
 	}
-	return why
+	return reason
 }
 
 // skipReply reads and drops a reply. If the reply is an error, skipReply returns that error.

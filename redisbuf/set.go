@@ -37,7 +37,7 @@ func (c *Client) SetChain(ctx context.Context, key string, src *millrace.Chain,
 	return c.do(ctx, cmd)
 }
 
-// A setHeader has the fields that all commands that set a key have in common.
+// setHeader is embedded in all commands that set a key.
 type setHeader struct {
 	commandInfo
 	size int64 // length of the value in bytes
@@ -58,7 +58,7 @@ func (s *setHeader) begin(c *conn) {
 	c.pushRequest()
 }
 
-// end queues the rest of the request, which follows the value: the end of the line and the options.
+// end queues the part of the request after the value: the end of the line and the options.
 func (s *setHeader) end(c *conn) {
 	c.lineEnd()
 	s.opt.appendTo(&c.request)
@@ -111,8 +111,7 @@ const (
 	// memory into which it receives the value, so it does not copy the value.
 	headStartLen = 64 << 10
 
-	// minHeadStart is the minimum size of a value for which the first headStartLen bytes are sent
-	// before the rest.
+	// minHeadStart is the minimum size of a value that gets a head start.
 	minHeadStart = 1 << 20
 )
 

@@ -18,8 +18,9 @@ import (
 // key is unchanged. The ReaderError wraps io.ErrUnexpectedEOF if r ends early, and io.ErrNoProgress
 // after a hundred reads without bytes or an error.
 //
-// If a Read of r blocks, the end of ctx does not interrupt it. The call keeps its connection during
-// that Read. If r reads values from Redis, it must therefore use another Client.
+// If a Read of r blocks, the end of ctx does not interrupt it, and the call keeps its connection. A
+// reader that itself reads from Redis must use another Client, because it could otherwise wait for
+// a connection that SetFrom keeps.
 //
 // The call is not retried after it has read from r. While a cluster moves slots, SetFrom may
 // therefore return a redirection:

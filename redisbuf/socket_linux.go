@@ -68,11 +68,10 @@ func (c *conn) canSpliceFrom(r io.Reader) bool {
 	return false
 }
 
-// spliceFrom waits until the socket r has received bytes, and then moves bytes from r to the
-// server. left is the maximum number of bytes. spliceFrom returns the number of bytes that it took
-// from r. The bytes have already arrived when they are moved, so if moving them takes long, the
-// cause is the server and not r.
-func (c *conn) spliceFrom(r io.Reader, left int64) (int64, error) {
+// spliceFrom waits until the socket r has received bytes, and then moves up to limit bytes from r
+// to the server. It returns the number of bytes that it took from r. The bytes have already arrived
+// when they are moved, so if moving them takes long, the cause is the server and not r.
+func (c *conn) spliceFrom(r io.Reader, limit int64) (int64, error) {
 	if err := c.flush(); err != nil {
 		return 0, err
 	}
@@ -90,7 +89,7 @@ func (c *conn) spliceFrom(r io.Reader, left int64) (int64, error) {
 	if err := c.writeDeadline.renew(); err != nil {
 		return 0, err
 	}
-	src := &io.LimitedReader{R: r, N: min(left, int64(there), maxStep)}
+	src := &io.LimitedReader{R: r, N: min(limit, int64(there), maxStep)}
 	n, err := c.net.(*net.TCPConn).ReadFrom(src)
 	switch {
 	case err == nil && src.N > 0:

@@ -9,13 +9,13 @@ import (
 // order. Only one goroutine at a time may use a Conn. Close returns the connection to the Client
 // that made the Conn.
 //
-// The connection leads to the server of the first call's key. Calls of a Conn fail in some cases in
-// which calls of another Client do not:
+// The key of the first call determines the server. A Conn differs from other Clients:
 //
 //   - Calls are not retried.
-//   - If a later call's key is on another server, the call returns [ErrOtherServer].
+//   - If a later key is on another server, the call returns [ErrOtherServer].
 //   - After the connection is lost, all calls return [ErrConnLost].
-//   - A call from within the reader or writer of another call returns [ErrConnBusy].
+//   - A call that is made during another call, for example by its reader or writer, returns
+//     [ErrConnBusy].
 //   - In a cluster, a call for a slot that is being moved returns a MOVED or ASK error. After the
 //     move, a new Conn reaches the right server.
 type Conn struct {
@@ -74,8 +74,8 @@ func (c *Conn) Close() error {
 	return nil
 }
 
-// use returns the Conn's only connection for a call to the server of node n. If use returns no
-// error, the caller must call leave after the call.
+// use returns the Conn's connection for a call to n. If use returns no error, the caller must call
+// leave after the call.
 func (s *stickyConn) use(ctx context.Context, n *node) (c *conn, err error) {
 	if !s.busy.CompareAndSwap(false, true) {
 		return nil, ErrConnBusy
@@ -105,8 +105,7 @@ func (s *stickyConn) use(ctx context.Context, n *node) (c *conn, err error) {
 // leave ends a call's use of the Conn's connection, so that the next call may use it.
 func (s *stickyConn) leave() { s.busy.Store(false) }
 
-// take makes c the network connection that s uses for all calls. n is the node (the pool of
-// connections) of the server to which c is connected.
+// take makes c, a connection to n, the connection of the Conn.
 func (s *stickyConn) take(n *node, c *conn) {
 	s.node, s.conn = n, c
 	c.keep = true

@@ -90,8 +90,8 @@ func command(ctx context.Context, dir, name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// A figure identifies one number of a table: by the names of its row and column, and by their
-// positions among rows and columns of the same name.
+// A figure identifies a number in a table. rowNumber and columnNo distinguish rows and columns that
+// have the same name.
 type figure struct {
 	table, row string
 	rowNumber  int
@@ -99,13 +99,14 @@ type figure struct {
 	columnNo   int
 }
 
-// A comparison has the figures of both sides. Side 0 is the other tree and side 1 is this tree.
+// A comparison collects the figures of both trees. Side 0 is the other tree and side 1 is this
+// tree.
 type comparison struct {
 	order  []figure
 	values map[figure]*[2]measure.Series
 }
 
-// read adds the tables in dir, which side has written in a round.
+// read adds the tables in dir to c. They are the results of one side in one round.
 func (c *comparison) read(dir string, side, round int) error {
 	names, err := filepath.Glob(filepath.Join(dir, "*.json"))
 	if err != nil {
@@ -159,7 +160,7 @@ func (c *comparison) add(t *measure.Table, side, round int) {
 	}
 }
 
-// label returns the texts at the beginning of a row.
+// label returns the text cells at the beginning of a row.
 func label(row []measure.Cell) (texts []string) {
 	for i, cell := range row {
 		if _, ok := number(cell); ok && i > 0 || cell.Value != nil {
@@ -179,8 +180,8 @@ func number(c measure.Cell) (float64, bool) {
 	return v, err == nil
 }
 
-// table returns all figures, each with the ratio of this tree to the other in each round. A figure
-// that one side lacks in some round has no ratio.
+// table returns the median of each figure for both trees, and the ratio of this tree to the other
+// tree. A figure has no ratio if it is missing in a round, or if it is 0 only in the other tree.
 func (c *comparison) table(title string) *measure.Table {
 	t := measure.NewTable("ab", title, "table", "row", "figure", "other", "this", "this : other")
 	for _, f := range c.order {

@@ -29,7 +29,7 @@ import (
 	"github.com/millrace-io/millrace/bench/writer"
 )
 
-// programs are all programs of bench; "all" runs them in this order.
+// programs lists the programs in the order in which "bench all" runs them.
 var programs = []*measure.Program{
 	reader.Program, writer.Program, kept.Program, pool.Program, idle.Program, small.Program, arena.Program,
 	chunk.Program, files.Program,

@@ -16,11 +16,10 @@ type Gate struct {
 	refusals *Refusals
 }
 
-// NewGate returns a Gate, which decides which clients may publish and read. Before the first
-// request, the caller must call SetPolicy to set the rules for this decision.
+// NewGate returns a Gate. The caller must call SetPolicy before the first request.
 //
-// h is the client of the hook, an HTTP server of the operator that also decides about clients. h is
-// nil if there is no hook. The Gate borrows h.
+// h connects to the hook, which is an HTTP service of the operator. h is nil if there is no hook.
+// The Gate borrows h.
 func NewGate(h *hook.Client, refusals *Refusals) *Gate { return &Gate{hook: h, refusals: refusals} }
 
 // Policy returns the current policy, or nil before SetPolicy.
@@ -31,7 +30,7 @@ func (g *Gate) Policy() *Policy { return g.policy.Load() }
 func (g *Gate) SetPolicy(p *Policy) { g.policy.Store(p) }
 
 // Protect returns a handler that passes a GET or HEAD request to next if the client may read, and
-// otherwise refuses it. It passes all other requests to next. A handler that allows a client to
+// otherwise refuses it. It passes all other requests to next: a handler that allows a client to
 // write must check the permission itself. OPTIONS needs no token, because browsers cannot send one
 // with it.
 func (g *Gate) Protect(next http.Handler) http.Handler {
@@ -58,8 +57,8 @@ func (g *Gate) Protect(next http.Handler) http.Handler {
 // signed token, because the cookie gives access to everything, and the signed token gives access to
 // one stream only.
 func (p *Policy) giveCookie(w http.ResponseWriter, r *http.Request) {
-	shown := p.QueryToken(r.URL.RawQuery)
-	if shown == "" || !strings.Contains(r.Header.Get("Accept"), "text/html") || !p.isPlain(shown) {
+	tok := p.QueryToken(r.URL.RawQuery)
+	if tok == "" || !strings.Contains(r.Header.Get("Accept"), "text/html") || !p.isPlain(tok) {
 		return
 	}
 	w.Header().Set("Referrer-Policy", "same-origin") // the address contains the token

@@ -14,12 +14,11 @@ import (
 // HasHook reports whether there is a hook.
 func (g *Gate) HasHook() bool { return g.hook != nil }
 
-// Question returns a hook.Request for a client's request to publish or play a stream. With the
-// hook.Request, the server can ask the hook (the operator's HTTP service that allows or refuses
-// clients).
+// Question returns the question to the operator's hook about a client that requests to publish or
+// play the stream called name. r is the request.
 func (g *Gate) Question(event hook.Event, r *http.Request, name, protocol string) *hook.Request {
 	return &hook.Request{Event: event, Stream: name, Protocol: protocol, Address: r.RemoteAddr,
-		Agent: r.UserAgent(), Query: r.URL.RawQuery, Token: g.Policy().shownToken(r)}
+		Agent: r.UserAgent(), Query: r.URL.RawQuery, Token: g.Policy().requestToken(r)}
 }
 
 // Ask asks the hook whether a client may publish or play a stream. It is for publishers, and for
@@ -68,19 +67,19 @@ func (g *Gate) askPlay(ctx context.Context, q *hook.Request) (string, live.Terms
 	return name, live.Terms{MaxTime: a.MaxTime, Ended: p.End}, nil
 }
 
-// publicName returns the stream's name in the hook's answer a. If a has no name, it returns asked,
-// the name that the client requested. If the name is invalid, it returns a [refuse.Refusal].
-func publicName(asked string, a *hook.Answer) (string, error) {
-	if a.Name == "" {
-		return asked, nil
+// publicName returns the stream name in the hook's answer, or requested if the answer has no name.
+// If the name is invalid, the error is a [refuse.Refusal].
+func publicName(requested string, answer *hook.Answer) (string, error) {
+	if answer.Name == "" {
+		return requested, nil
 	}
-	if err := streamname.Check(a.Name); err != nil {
+	if err := streamname.Check(answer.Name); err != nil {
 		return "", refuse.New(http.StatusServiceUnavailable,
 			"the hook that this server asks gives the stream a %s",
 			strings.TrimPrefix(err.Error(), "bad stream name ")).
 			For(refuse.HookFailed)
 	}
-	return a.Name, nil
+	return answer.Name, nil
 }
 
 // AskRecording asks the hook whether to record a stream. The gate must have a hook. If the hook

@@ -9,8 +9,8 @@ import (
 	"sync/atomic"
 )
 
-// Origins has the list of other sites that may play streams. "*" means all sites. The zero value
-// allows no site.
+// Origins lists the other sites that may play streams. "*" means all sites. The zero value allows
+// no site.
 type Origins struct{ list atomic.Pointer[[]string] }
 
 // ParseOrigins parses a comma-separated list of origins.
@@ -35,8 +35,8 @@ func ParseOrigins(list string) ([]string, error) {
 // Set replaces the list of origins. It takes ownership of list.
 func (o *Origins) Set(list []string) { o.list.Store(&list) }
 
-// Allow sets the headers in h with which a browser lets a page of another site read the response.
-// It reports whether it has set them. If it has not, the request may still be served.
+// Allow sets the CORS headers of the response to r in h. It reports whether the page that sent r
+// may read the response. If the page may not, the request may still be served.
 func (o *Origins) Allow(h http.Header, r *http.Request) bool {
 	var list []string
 	if set := o.list.Load(); set != nil {

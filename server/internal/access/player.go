@@ -10,8 +10,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/hook"
 )
 
-// A player is an HLS player that the hook (the operator's HTTP service that allows or refuses
-// clients) has allowed.
+// A player is an HLS player that the operator's hook has allowed.
 type player struct {
 	*hook.Play
 	query string // query of the player's request, as the hook has seen it
@@ -26,9 +25,8 @@ func playerOf(r *http.Request) *player {
 	return p
 }
 
-// AskPlayer asks the hook (the operator's HTTP service that allows or refuses clients) whether an
-// HLS player may play the stream called name. If an earlier answer is still valid, it uses this
-// answer.
+// AskPlayer asks the operator's hook whether an HLS player may play the stream called name. If an
+// earlier answer is still valid, AskPlayer uses it.
 //
 // AskPlayer returns the name of the stream to play, which the hook may have changed. It also
 // returns a copy of r that contains the hook's answer. Pass this copy to NoteServed and AddedQuery.
@@ -61,27 +59,28 @@ func NoteServed(r *http.Request, n int) {
 	}
 }
 
-// Shown returns a text that distinguishes HLS players with the same address by their credentials.
-// It consists of the token and, if there is a hook, also of the player's whole query, because the
-// hook is asked about each query.
+// Shown returns a text that distinguishes HLS players with the same address. The text contains the
+// token of the request. If there is a hook, it also contains the query, because the hook is asked
+// about each query.
 func (g *Gate) Shown(r *http.Request) string {
-	shown := g.Policy().shownToken(r)
+	text := g.Policy().requestToken(r)
 	if g.hook != nil {
-		shown += " " + ownQuery(r.URL.RawQuery)
+		text += " " + ownQuery(r.URL.RawQuery)
 	}
-	return shown
+	return text
 }
 
 // maxAddedToken is the maximum length in bytes of a token that is added to the URLs in a playlist.
 // A playlist has hundreds of URLs. Signed tokens are never longer.
 const maxAddedToken = 1 << 10
 
-// AddedQuery returns the query, without "?", to add to each URL in a playlist, because players do
-// not repeat the query of their request:
+// AddedQuery returns the query, without "?", that a playlist must add to each of its URLs. Players
+// do not repeat the query of their request.
 //
 //   - If the hook was asked about the request, it is the query that was sent to the hook.
-//   - Otherwise, if reading needs a token, it is token=TOKEN with the token of the request.
-//   - If there is no such token, or if the token is longer than maxAddedToken, it is "".
+//   - Otherwise, if reading needs a token, it is token=TOKEN with the token in the request's query.
+//     A token longer than maxAddedToken is not added.
+//   - In all other cases it is "".
 func (g *Gate) AddedQuery(r *http.Request) string {
 	if p := playerOf(r); p != nil {
 		return p.query
@@ -100,7 +99,7 @@ func (g *Gate) AddedQuery(r *http.Request) string {
 // has no read token and no hook, and the request has no token.
 func (g *Gate) IsPublic(r *http.Request) bool {
 	p := g.Policy()
-	return p.Read == "" && p.shownToken(r) == "" && g.hook == nil
+	return p.Read == "" && p.requestToken(r) == "" && g.hook == nil
 }
 
 // ownQuery returns a client's query without the parameters that HLS players add. It sorts the

@@ -69,7 +69,7 @@ func (p *Policy) CheckPublish(r *http.Request, name string) error {
 		return refuse.New(http.StatusForbidden,
 			"publishing from a page of another site is not allowed")
 	}
-	err := p.MayPublish(p.shownToken(r), name, "Authorization: Bearer TOKEN, or ?token=TOKEN")
+	err := p.MayPublish(p.requestToken(r), name, "Authorization: Bearer TOKEN, or ?token=TOKEN")
 	if err == nil && !p.needsToken(name) && p.Loopback && !IsThisMachine(r.Host) {
 		return refuse.New(http.StatusForbidden,
 			"publishing without a token is for this machine only, and the request names "+
@@ -78,18 +78,19 @@ func (p *Policy) CheckPublish(r *http.Request, name string) error {
 	return err
 }
 
-// MayPublish returns nil if a client may publish the stream called name, and otherwise a
-// [refuse.Refusal]. If name is empty, MayPublish checks whether the client may write a blob. It
-// checks no origin and no host name, because it is for protocols that web pages cannot use.
+// MayPublish returns nil if a client with the token tok may publish the stream called name, and
+// otherwise a [refuse.Refusal]. tok may be empty. If name is empty, MayPublish checks whether the
+// client may write a blob. If a token is missing, the Refusal contains hint, which explains how to
+// send one.
 //
-// shown is the client's token, or "" if there is none. how is a text for a refusal that explains
-// how to send a token.
-func (p *Policy) MayPublish(shown, name, how string) error {
+// MayPublish is for protocols that web pages cannot use. For HTTP requests, use CheckPublish, which
+// also checks the origin and the host name.
+func (p *Policy) MayPublish(tok, name, hint string) error {
 	switch {
-	case p.needsToken(name) && shown == "":
-		return refuse.New(http.StatusUnauthorized, "publishing needs the token: %s", how)
+	case p.needsToken(name) && tok == "":
+		return refuse.New(http.StatusUnauthorized, "publishing needs the token: %s", hint)
 	case p.needsToken(name):
-		return p.checkToken(shown, token.Publish, name)
+		return p.checkToken(tok, token.Publish, name)
 	case !p.Loopback && !(p.Hook && name != ""):
 		return refuse.New(http.StatusForbidden,
 			"publishing is off: this server can be reached from other machines and was started without --publish-token")
@@ -97,49 +98,45 @@ func (p *Policy) MayPublish(shown, name, how string) error {
 	return nil
 }
 
-// checkRead returns nil if the client may make the request r, and otherwise a [refuse.Refusal]. It
-// checks whether the client may read the stream in the path of r. If the path names no stream, it
-// checks whether the client may read everything except streams.
+// checkRead returns nil if the client may make the request r, and otherwise a [refuse.Refusal]. A
+// signed token allows the client to read only the stream in the path of r.
 //
 // If reading needs a token, a browser may send a cookie instead. If the request has a token, the
 // cookie is ignored, because the cookie may be from an older token.
 func (p *Policy) checkRead(r *http.Request) error {
-	shown, name := p.shownToken(r), streamname.InPath(r.URL.Path)
-	if p.Read == "" && p.readNeedsToken(r) && p.checkToken(shown, token.Read, name) != nil {
+	tok, name := p.requestToken(r), streamname.InPath(r.URL.Path)
+	if p.Read == "" && p.readNeedsToken(r) && p.checkToken(tok, token.Read, name) != nil {
 		return refuse.New(http.StatusForbidden,
 			"this server is for this machine only, and the request names host %.80q: "+
 				"use 127.0.0.1 or localhost, or start with --read-token", r.Host)
 	}
-	if p.Read != "" && shown == "" {
+	if p.Read != "" && tok == "" {
 		cookie, value := p.cookie()
 		if c, err := r.Cookie(cookie); err == nil && sameToken(c.Value, value) {
 			return nil
 		}
 	}
-	return p.MayRead(shown, name, "?token=TOKEN, or Authorization: Bearer TOKEN")
+	return p.MayRead(tok, name, "?token=TOKEN, or Authorization: Bearer TOKEN")
 }
 
 func (p *Policy) readNeedsToken(r *http.Request) bool {
 	return p.Read != "" || p.Loopback && !IsThisMachine(r.Host)
 }
 
-// MayRead returns nil if a client may read the stream called name. Otherwise it returns a
-// [refuse.Refusal]. If the client wants to read something other than a stream, such as the metrics,
-// name is empty.
+// MayRead returns nil if a client with the token tok may read the stream called name, and otherwise
+// a [refuse.Refusal]. tok may be empty. For everything except streams, such as the metrics, name is
+// empty. If a token is missing, the Refusal contains hint, which explains how to send one.
 //
-// MayRead checks only the client's token. It checks no cookie and no host name, because it is for
-// protocols that web pages cannot use.
-//
-// shown is the token that the client has sent, or "". how is a text for the refusal that explains
-// how to send a token.
-func (p *Policy) MayRead(shown, name, how string) error {
+// MayRead is for protocols that web pages cannot use. For HTTP requests, use [Gate.Protect], which
+// also checks the cookie and the host name.
+func (p *Policy) MayRead(tok, name, hint string) error {
 	switch {
 	case p.Read == "":
 		return nil
-	case shown == "":
-		return refuse.New(http.StatusUnauthorized, "reading needs the token: %s", how)
+	case tok == "":
+		return refuse.New(http.StatusUnauthorized, "reading needs the token: %s", hint)
 	}
-	return p.checkToken(shown, token.Read, name)
+	return p.checkToken(tok, token.Read, name)
 }
 
 // checkDecision returns nil if the client may end streams, viewers and the server, and otherwise a
@@ -155,25 +152,24 @@ func (p *Policy) checkDecision(r *http.Request) error {
 	return p.checkRead(r)
 }
 
-// checkToken returns nil if a token allows a client to read or publish the stream called name.
-// Otherwise it returns a [refuse.Refusal]. shown is the token that the client has sent, and right
-// is the right to read or to publish. If the request is for something other than a stream, such as
-// the metrics, name is empty.
-func (p *Policy) checkToken(shown string, right token.Right, name string) error {
+// checkToken returns nil if the token tok gives a client the right to read or publish the stream
+// called name, and otherwise a [refuse.Refusal]. For everything except streams, such as the
+// metrics, name is empty.
+func (p *Policy) checkToken(tok string, right token.Right, name string) error {
 	wrong := "wrong token"
 	if right == token.Publish {
 		wrong = "wrong publish token"
 	}
 	switch {
-	case p.Publish != "" && sameToken(shown, p.Publish), right == token.Read && p.Read != "" &&
-		sameToken(shown, p.Read):
+	case p.Publish != "" && sameToken(tok, p.Publish), right == token.Read && p.Read != "" &&
+		sameToken(tok, p.Read):
 		return nil
-	case len(p.Keys) == 0 || !token.Is(shown):
+	case len(p.Keys) == 0 || !token.Is(tok):
 		return refuse.New(http.StatusForbidden, "%s", wrong)
 	case name == "":
 		return refuse.New(http.StatusForbidden, "%s: signed tokens are for streams", wrong)
 	}
-	t, err := p.Keys.Verify(shown, time.Now())
+	t, err := p.Keys.Verify(tok, time.Now())
 	if err == nil {
 		err = t.Allow(right, name)
 	}
@@ -213,11 +209,11 @@ func (p *Policy) Reading() string {
 	return "open"
 }
 
-// isPlain reports whether shown is the publish token or the read token. Both allow a client to read
+// isPlain reports whether tok is the publish token or the read token. Both allow a client to read
 // everything.
-func (p *Policy) isPlain(shown string) bool {
-	return p.Publish != "" && sameToken(shown, p.Publish) || p.Read != "" &&
-		sameToken(shown, p.Read)
+func (p *Policy) isPlain(tok string) bool {
+	return p.Publish != "" && sameToken(tok, p.Publish) || p.Read != "" &&
+		sameToken(tok, p.Read)
 }
 
 // cookie returns the cookie that replaces the read token in a browser. Its value does not reveal
@@ -229,8 +225,8 @@ func (p *Policy) cookie() (name, value string) {
 	return "millrace-read-" + text[:8], text[8:]
 }
 
-// shownToken returns the token in the request, or "" if there is none.
-func (p *Policy) shownToken(r *http.Request) string {
+// requestToken returns the token in the request, or "" if there is none.
+func (p *Policy) requestToken(r *http.Request) string {
 	if scheme, token, ok := strings.Cut(r.Header.Get("Authorization"), " "); ok &&
 		strings.EqualFold(scheme, "Bearer") {
 		return strings.TrimSpace(token)
@@ -261,9 +257,9 @@ func (p *Policy) QueryToken(query string) string {
 	return plain
 }
 
-// unescape returns by(text), or text if by fails.
-func unescape(by func(string) (string, error), text string) string {
-	if plain, err := by(text); err == nil {
+// unescape returns decode(text), or text itself if decode fails.
+func unescape(decode func(string) (string, error), text string) string {
+	if plain, err := decode(text); err == nil {
 		return plain
 	}
 	return text

@@ -46,7 +46,7 @@ var causes = map[Kind][]refuse.Cause{
 		refuse.Shutdown, refuse.Other},
 }
 
-// A Refused says which kind of client was refused, and why. There is one counter for each Refused.
+// Refused classifies a refusal by the kind of client and the cause. Each class has its own counter.
 type Refused struct {
 	Client Kind
 	Cause  refuse.Cause
@@ -85,9 +85,8 @@ const (
 	refusalPeriod = time.Minute
 )
 
-// A lineLimit counts how many warnings about refusals were logged in the current refusalPeriod.
-// There is one lineLimit for each kind of client, such as viewers. At most refusalLines warnings
-// are logged in a period.
+// A lineLimit counts the warnings that were logged about one kind of client in the current
+// refusalPeriod.
 type lineLimit struct {
 	since        time.Time // start of the period
 	lines, muted int       // muted is the number of refusals since the last warning
@@ -110,18 +109,18 @@ func NewRefusals(log *slog.Logger, origins *Origins, secretNames bool) *Refusals
 	return r
 }
 
-// Note counts and logs a refusal. why is the reason. If it contains an HTTP status, Note logs the
-// status as well. attrs are further attributes for the log. The caller must answer the client.
-func (f *Refusals) Note(client Kind, why error, attrs ...any) {
-	key := Refused{client, refuse.CauseOf(why)}
+// Note counts a refusal, and logs it with the attributes attrs. err is the reason. The caller must
+// answer the client.
+func (f *Refusals) Note(client Kind, err error, attrs ...any) {
+	key := Refused{client, refuse.CauseOf(err)}
 	if !slices.Contains(causes[client], key.Cause) {
 		key.Cause = refuse.Other
 	}
 	level, muted := f.count(key, time.Now())
-	if refused := refuse.Of(why); refused != nil && refused.Status != 0 {
+	if refused := refuse.Of(err); refused != nil && refused.Status != 0 {
 		attrs = append(attrs, "status", refused.Status)
 	}
-	attrs = append(attrs, "reason", why)
+	attrs = append(attrs, "reason", err)
 	if muted > 0 {
 		attrs = append(attrs, "unlogged", muted)
 	}
@@ -132,15 +131,13 @@ func (f *Refusals) Note(client Kind, why error, attrs ...any) {
 	f.log.Log(context.Background(), level, message, attrs...)
 }
 
-// count counts a refusal, and returns the level at which to log it.
-//   - A routine refusal has the level Debug.
-//   - Of all other refusals, the first refusalLines in a period have the level Warn, and further
-//     ones have the level Debug. They are counted for each kind of client, such as viewers. The
-//     period is refusalPeriod.
+// count counts a refusal, and returns the level at which to log it. In each refusalPeriod, the
+// first refusalLines refusals of a kind of client have the level Warn. Later ones, and routine
+// refusals, have the level Debug.
 //
 // If the level is Warn, muted is the number of refusals of this kind of client that exceeded
 // refusalLines since the previous warning. Otherwise, muted is 0.
-func (f *Refusals) count(key Refused, at time.Time) (level slog.Level, muted int) {
+func (f *Refusals) count(key Refused, now time.Time) (level slog.Level, muted int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.counts[key]++
@@ -148,8 +145,8 @@ func (f *Refusals) count(key Refused, at time.Time) (level slog.Level, muted int
 		return slog.LevelDebug, 0
 	}
 	l := f.lines[key.Client]
-	if at.Sub(l.since) >= refusalPeriod {
-		l.since, l.lines = at, 0
+	if now.Sub(l.since) >= refusalPeriod {
+		l.since, l.lines = now, 0
 	}
 	if l.lines == refusalLines {
 		l.muted++
@@ -170,22 +167,22 @@ func (f *Refusals) Counts() map[Refused]int64 {
 
 // Refuse logs and counts the refusal of a request, and sends the error to the client. It closes the
 // connection if a request body may still be arriving.
-func (f *Refusals) Refuse(client Kind, w http.ResponseWriter, r *http.Request, why error) {
+func (f *Refusals) Refuse(client Kind, w http.ResponseWriter, r *http.Request, err error) {
 	if client == Viewer {
 		// Without this header a player on another site cannot see the status.
 		f.origins.Allow(w.Header(), r)
 	}
-	f.NoteRequest(client, r, why)
-	refuse.WriteAndClose(w, r, refuse.SetHeader(w.Header(), why), why.Error())
+	f.NoteRequest(client, r, err)
+	refuse.WriteAndClose(w, r, refuse.SetHeader(w.Header(), err), err.Error())
 }
 
 // NoteRequest logs and counts the refusal of a request. The caller must answer the client.
-func (f *Refusals) NoteRequest(client Kind, r *http.Request, why error) {
+func (f *Refusals) NoteRequest(client Kind, r *http.Request, err error) {
 	if _, ok := NodeOf(r); ok {
 		client = Node
 	}
-	why = f.WithoutName(why, streamname.InPath(r.URL.Path))
-	f.Note(client, why, "method", r.Method, "path", f.loggedPath(client, r.URL.Path), "client",
+	err = f.WithoutName(err, streamname.InPath(r.URL.Path))
+	f.Note(client, err, "method", r.Method, "path", f.loggedPath(client, r.URL.Path), "client",
 		r.RemoteAddr)
 }
 
@@ -202,8 +199,8 @@ func KindOf(r *http.Request) Kind {
 	return Reader
 }
 
-// Only returns a handler that passes requests with an allowed method to h, and refuses all other
-// requests. allowed is a list of methods, such as "GET, HEAD".
+// Only wraps h in a handler that refuses requests whose method is not allowed. allowed is a list,
+// such as "GET, HEAD".
 func (f *Refusals) Only(allowed string, h http.HandlerFunc) http.HandlerFunc {
 	methods := strings.Split(allowed, ", ")
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -215,7 +212,7 @@ func (f *Refusals) Only(allowed string, h http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// RefuseMethod refuses a request because its method is not among the allowed ones.
+// RefuseMethod refuses a request with a method that is not in allowed, a list such as "GET, HEAD".
 func (f *Refusals) RefuseMethod(w http.ResponseWriter, r *http.Request, allowed string) {
 	w.Header().Set("Allow", allowed)
 	f.Refuse(KindOf(r), w, r,
@@ -223,9 +220,9 @@ func (f *Refusals) RefuseMethod(w http.ResponseWriter, r *http.Request, allowed 
 			allowed))
 }
 
-// loggedPath returns the path of a request in a form for the log. If stream names may be secret, it
-// hides the name. It hides the whole path of a publisher, because the publisher may have mistyped
-// the part before the name.
+// loggedPath returns the path to log for a request. If stream names may be secret, it hides the
+// name. It hides the whole path of a publisher if the path contains no name, because the publisher
+// may have mistyped the part before the name.
 func (f *Refusals) loggedPath(client Kind, path string) string {
 	switch {
 	case !f.secretNames:
@@ -237,15 +234,15 @@ func (f *Refusals) loggedPath(client Kind, path string) string {
 	return path
 }
 
-// WithoutName returns the reason of a refusal in a form for the log. If stream names may be secret,
-// WithoutName removes the name that the client has requested (asked) from the text.
-func (f *Refusals) WithoutName(why error, asked string) error {
-	refused := refuse.Of(why)
-	if refused == nil || !f.secretNames || asked == "" {
-		return why
+// WithoutName returns the error to log for a refusal. If stream names may be secret, it removes
+// name, the name that the client requested, from the text of err.
+func (f *Refusals) WithoutName(err error, name string) error {
+	refused := refuse.Of(err)
+	if refused == nil || !f.secretNames || name == "" {
+		return err
 	}
 	hidden := *refused
-	hidden.Reason = strings.ReplaceAll(hidden.Reason, asked, "…")
+	hidden.Reason = strings.ReplaceAll(hidden.Reason, name, "…")
 	if hidden.Cause == refuse.BadName {
 		hidden.Reason = "bad stream name" // the reason usually quotes a part of the name
 	}

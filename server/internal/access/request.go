@@ -14,9 +14,9 @@ func overTLS(r *http.Request) bool {
 
 type nodeKey struct{}
 
-// WithNode returns a context for a request that another node of the cluster has sent. node is the
-// address that the other node has stated for itself in a header of the request. The other node must
-// have proved that it knows the cluster's token.
+// WithNode returns a context for a request from another node of the cluster. node is the address
+// that the other node states in a header of the request. The other node must have proved that it
+// knows the cluster's token.
 func WithNode(ctx context.Context, node string) context.Context {
 	return context.WithValue(ctx, nodeKey{}, node)
 }
@@ -35,9 +35,9 @@ func withoutPort(address string) string {
 	return address
 }
 
-// IsLoopback reports whether only this machine can reach the address a of a listener.
-func IsLoopback(a net.Addr) bool {
-	switch a := a.(type) {
+// IsLoopback reports whether only this machine can reach a listener with the address addr.
+func IsLoopback(addr net.Addr) bool {
+	switch a := addr.(type) {
 	case *net.TCPAddr:
 		return a.IP.IsLoopback()
 	case *net.UnixAddr:

@@ -18,13 +18,11 @@ const (
 	// goroutine, the state of net/http, a buffer, and a short body.
 	RequestBytes = 32 << 10
 
-	// A request with an unread response is a request to which the client has not read the whole
-	// response. All such requests on one listener may together use the server's memory budget
-	// divided by requestsShare.
+	// Until their clients have read the responses, the requests on one listener may together use
+	// 1/requestsShare of the server's memory budget.
 	requestsShare = 8
 
-	// requestAfter is how long a request may make no progress before it may be ended to make room
-	// for a new one.
+	// If a request makes no progress for requestAfter, it may be ended to make room for a new one.
 	requestAfter = time.Second
 )
 
@@ -96,13 +94,13 @@ type loanKey struct{}
 // If a request makes no progress, it is ended when a new request needs its memory, or when the
 // server is short of memory.
 //
-// requests counts the memory of the requests of a listener. Each listener has a separate
-// [memory.Loans], so that viewers cannot keep the operator from using the admin listener.
-func (b *Budget) Limit(requests *memory.Loans, next http.Handler) http.Handler {
+// Limit counts the memory in loans. Each listener has its own [memory.Loans], so that viewers
+// cannot keep the operator from using the admin listener.
+func (b *Budget) Limit(loans *memory.Loans, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		control := http.NewResponseController(w)
 		end := func() { _ = control.SetWriteDeadline(time.Unix(1, 0)) }
-		a := &Loan{budget: b, requests: requests, end: end}
+		a := &Loan{budget: b, requests: loans, end: end}
 		defer a.GiveBack() // also after a panic
 		if err := a.Resume(0); err != nil {
 			b.RefuseFull(w, r, err)
@@ -139,10 +137,10 @@ func (a *Loan) GiveBack() {
 // request was ended.
 func (a *Loan) Renew() bool { return a == nil || a.loan.Renew() }
 
-// Resume counts the memory that a response needs. more is the number of bytes that the response
-// needs in addition to RequestBytes. If GiveBack was called before, Resume also counts RequestBytes
-// again. If there is not enough memory, the error is a [refuse.Refusal].
-func (a *Loan) Resume(more int) error {
+// Resume counts the memory that a response needs: extra bytes in addition to RequestBytes. If
+// GiveBack was called before, Resume also counts RequestBytes again. If there is not enough memory,
+// the error is a [refuse.Refusal].
+func (a *Loan) Resume(extra int) error {
 	if a == nil {
 		return nil
 	}
@@ -152,20 +150,19 @@ func (a *Loan) Resume(more int) error {
 		// Count at most half of the memory limit for a response. Otherwise, a response that is
 		// longer than the limit would never be allowed. It is now allowed if there are few other
 		// requests.
-		more = int(min(int64(more), limit/2))
+		extra = int(min(int64(extra), limit/2))
 	}
 	switch {
 	case a.loan == nil:
-		a.loan, err = a.requests.AddWithin(limit, requestAfter, RequestBytes+int64(more), a.end)
-	case more > 0:
-		err = a.loan.Grow(limit, requestAfter, int64(more))
+		a.loan, err = a.requests.AddWithin(limit, requestAfter, RequestBytes+int64(extra), a.end)
+	case extra > 0:
+		err = a.loan.Grow(limit, requestAfter, int64(extra))
 	}
 	return err
 }
 
-// Lend counts memory for a response. bytes is the number of bytes that the response needs in
-// addition to RequestBytes. If there is not enough memory, Lend refuses the request and returns
-// false.
+// Lend counts memory for a response, which needs the given number of bytes in addition to
+// RequestBytes. If there is not enough memory, Lend refuses the request and returns false.
 func (b *Budget) Lend(w http.ResponseWriter, r *http.Request, bytes int) bool {
 	err := Of(r).Resume(bytes)
 	if err != nil {
@@ -184,19 +181,19 @@ func (b *Budget) Share() int64 {
 
 // RefuseFull refuses a request because there is no memory for its response. Over HTTP/2, the
 // refusal has no body, because the client might not read it.
-func (b *Budget) RefuseFull(w http.ResponseWriter, r *http.Request, why error) {
-	b.refusals.NoteRequest(access.KindOf(r), r, why)
-	status := refuse.SetHeader(w.Header(), why)
+func (b *Budget) RefuseFull(w http.ResponseWriter, r *http.Request, err error) {
+	b.refusals.NoteRequest(access.KindOf(r), r, err)
+	status := refuse.SetHeader(w.Header(), err)
 	if r.ProtoMajor == 2 {
 		w.Header().Set("Content-Length", "0")
 		w.WriteHeader(status)
 		return
 	}
-	refuse.WriteAndClose(w, r, status, why.Error())
+	refuse.WriteAndClose(w, r, status, err.Error())
 }
 
-// LimitWrite sets a time limit for the next write to the response. If the client does not accept
-// the data in this time, the write fails. The limit is the argument stall of New.
+// LimitWrite sets a deadline for the next write to the response. The write fails if the client does
+// not accept the data within the time limit that was passed to New.
 func (b *Budget) LimitWrite(w http.ResponseWriter) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(b.stall))
 }

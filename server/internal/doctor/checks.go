@@ -80,8 +80,8 @@ const (
 	spareThreads = 32
 )
 
-// sockets returns the kernel memory in bytes for unsent data if all viewers are slow. It does not
-// include data in flight.
+// sockets returns the memory in bytes that the kernel needs for unsent data in the worst case, when
+// all viewers are slow. It does not include data in flight.
 func (p Plan) sockets() int64 { return int64(p.Viewers) * p.Unsent }
 
 func openFiles(h *host, p Plan) Finding {
@@ -247,10 +247,9 @@ func conntrack(h *host, p Plan) Finding {
 	return f
 }
 
-// tcpBuffer returns a function that checks a kernel setting. name is the name of the setting, which
-// is net.ipv4.tcp_wmem or net.ipv4.tcp_rmem. The setting consists of the minimum, default and
-// maximum size of a connection's buffer in the kernel. advised is the value that the function
-// recommends if the setting is bad. It is the kernel's default.
+// tcpBuffer returns the look function of a check. name is the name of a kernel setting,
+// net.ipv4.tcp_wmem or net.ipv4.tcp_rmem. It consists of the minimum, default and maximum size of a
+// connection's buffer. If the setting is bad, the check recommends advised, the kernel's default.
 func tcpBuffer(name, advised string) func(*host, Plan) Finding {
 	command := fmt.Sprintf("sysctl -w %s=%q", name, advised)
 	return func(h *host, _ Plan) Finding { return tcpRange(h.sysctl(name, 3), command) }
@@ -298,10 +297,11 @@ func tcpMemory(h *host, p Plan) Finding {
 }
 
 // directory checks whether the server can read a directory, and whether it is on a local disk. flag
-// is the command-line flag that names the directory. If m is nil, f is the complete result of the
-// check. Otherwise m is the mount that contains the directory, and the caller may add the results
-// of further checks to f.
-func (h *host) directory(flag, name string) (m *procfs.MountInfo, f Finding) {
+// is the command-line flag that names the directory.
+//
+// If mount is nil, f is complete. Otherwise mount contains the directory, and the caller may add
+// the results of further checks to f.
+func (h *host) directory(flag, name string) (mount *procfs.MountInfo, f Finding) {
 	if name == "" {
 		return nil, Finding{Value: "none", Why: "No --" + flag + " was given."}
 	}
@@ -317,18 +317,18 @@ func (h *host) directory(flag, name string) (m *procfs.MountInfo, f Finding) {
 		f.advise(Bad, "create the directory, or let this user read it", "mkdir -p "+quote(name))
 		return nil, f
 	}
-	if m = h.mountOf(path); m == nil {
+	if mount = h.mountOf(path); mount == nil {
 		return nil, Finding{}
 	}
-	f = Finding{Value: fmt.Sprintf("%s: %s on %s", name, m.FSType, m.MountPoint),
+	f = Finding{Value: fmt.Sprintf("%s: %s on %s", name, mount.FSType, mount.MountPoint),
 		Why: "Files leave from the page cache."}
 	remote := []string{"nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "virtiofs"}
-	if slices.Contains(remote, m.FSType) || strings.HasPrefix(m.FSType, "fuse") {
+	if slices.Contains(remote, mount.FSType) || strings.HasPrefix(mount.FSType, "fuse") {
 		f.Why = "Every read may wait for another machine or process, with a thread for as long as it takes."
 		f.advise(Warn, "choose a disk of this machine that the kernel itself reads", "")
 		return nil, f
 	}
-	return m, f
+	return mount, f
 }
 
 func rootDirectory(h *host, p Plan) Finding {

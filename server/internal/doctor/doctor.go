@@ -17,8 +17,8 @@ import (
 )
 
 // A Plan describes the load that a machine should carry. Each field from MaxViewers to MaxUploads
-// has the value of the flag of millrace serve with the same name. For example, MaxViewers has the
-// value of --max-viewers.
+// corresponds to a flag of the command "millrace serve". For example, MaxViewers has the value of
+// --max-viewers.
 type Plan struct {
 	Viewers int    // concurrent viewers and downloads
 	Root    string // value of --root; empty if no files are served
@@ -45,7 +45,7 @@ const (
 // States lists all States. The worst comes first.
 var States = [...]State{Bad, Warn, Info, Unknown, OK}
 
-// A Finding is the result of a check. Each text is one line of printable characters.
+// A Finding is the result of a check. Each string is one line of printable characters.
 type Finding struct {
 	Group   string `json:"group"`
 	Name    string `json:"name"` // identifier for scripts; does not change
@@ -113,8 +113,8 @@ func examine(h *host, p Plan) Report {
 	return r
 }
 
-// line converts s to one line of printable characters. s may be the content of a file or a path,
-// and contain escape sequences.
+// line converts s to one line of printable characters. s may contain escape sequences, because it
+// may be a path or come from a file.
 func line(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {

@@ -22,18 +22,17 @@ const (
 	// minute.
 	burst = 5 * time.Second
 
-	// refuseAfter limits the bytes that a client address may receive in excess of its rate. The
-	// limit is a time: at a rate of 10 MB/s, ten seconds are 100 MB. If the excess is more than
-	// refuseAfter, requests of the address are refused.
+	// refuseAfter is how much an address may exceed its rate before its requests are refused. Like
+	// burst, it is a time: at a rate of 10 MB/s, ten seconds are 100 MB.
 	//
 	// Downloads slow down earlier, when the excess is more than burst. One download therefore does
 	// not block other requests of the address. Viewers are not slowed down.
 	refuseAfter = 2 * burst
 
-	// mostAhead is the maximum excess that is counted for an address that exceeds its rate. It is
-	// expressed as a time: at a rate of 10 MB/s, 15 seconds are 150 MB. Because of this maximum,
-	// requests of an address are soon accepted again after its traffic has stopped.
-	mostAhead = 3 * burst
+	// If an address exceeds its rate by more than maxExcess, only maxExcess is counted. Its
+	// requests are therefore soon accepted again after its traffic has stopped. Like burst,
+	// maxExcess is a time: at a rate of 10 MB/s, 15 seconds are 150 MB.
+	maxExcess = 3 * burst
 
 	// maxIdle is the maximum number of addresses that are remembered without a connection. Each
 	// takes about 200 bytes. Above the limit, the addresses that have been idle for longest are
@@ -50,10 +49,11 @@ type Limits struct {
 	Bytes       int64 // bytes per second
 }
 
-// refused returns the refusal of a client because of a limit of its address. after is the time
-// after which the client may retry.
-func refused(after time.Duration, format string, args ...any) *refuse.Refusal {
-	return refuse.New(http.StatusTooManyRequests, format, args...).For(refuse.Address).After(after)
+// refused returns the refusal of a client whose address has exceeded a limit. The client may try
+// again after retryAfter.
+func refused(retryAfter time.Duration, format string, args ...any) *refuse.Refusal {
+	return refuse.New(http.StatusTooManyRequests, format, args...).For(refuse.Address).
+		After(retryAfter)
 }
 
 // A Table has the accounts of all client addresses that have a connection, or have recently
@@ -189,7 +189,7 @@ func (a *Account) viewerRate() (rate int, err error) {
 	return a.table.limits.Load().Viewers, a.Check()
 }
 
-// Viewer counts a new viewer of the client address. If the address has exceeded a limit, Viewer
+// Viewer counts a new viewer at the account's address. If the address has exceeded a limit, Viewer
 // returns a [refuse.Refusal] and does not count the viewer.
 func (a *Account) Viewer() error {
 	rate, err := a.viewerRate()
@@ -201,9 +201,8 @@ func (a *Account) Viewer() error {
 	return a.addViewer(rate)
 }
 
-// addViewer counts a new viewer. rate is the number of new viewers that an address may have per
-// second. If the address has exceeded the rate, addViewer returns a [refuse.Refusal] instead.
-// table.mu is held.
+// addViewer counts a new viewer. rate is the allowed number of new viewers per second. If the
+// address has exceeded the rate, addViewer returns a [refuse.Refusal] instead. table.mu is held.
 func (a *Account) addViewer(rate int) error {
 	at := a.table.now()
 	after := max(a.viewers, at) + cost(1, int64(rate))
@@ -217,8 +216,8 @@ func (a *Account) addViewer(rate int) error {
 
 // Player counts a request of an HLS player, and returns the same errors as Viewer. All requests
 // with the same id count as one viewer. If the player sends no request for a minute, its next
-// request counts as a new viewer. begins must be true for the player's first request.
-func (a *Account) Player(id uint64, begins bool) error {
+// request counts as a new viewer. first must be true for the player's first request.
+func (a *Account) Player(id uint64, first bool) error {
 	rate, err := a.viewerRate()
 	if err != nil || rate == 0 {
 		return err
@@ -226,7 +225,7 @@ func (a *Account) Player(id uint64, begins bool) error {
 	a.table.mu.Lock()
 	defer a.table.mu.Unlock()
 	at := a.table.now()
-	if until, known := a.sessions[id]; begins || !known || until < at {
+	if until, known := a.sessions[id]; first || !known || until < at {
 		if err := a.addViewer(rate); err != nil {
 			return err
 		}
@@ -243,10 +242,10 @@ func (a *Account) Player(id uint64, begins bool) error {
 	return nil
 }
 
-// StartRequest counts a request of the address that may wait for a long time, until EndRequest is
-// called. If the address already has Limits.Connections such requests, StartRequest returns a
-// [refuse.Refusal]. Counting only connections would not be enough, because an HTTP/2 connection can
-// carry many requests.
+// StartRequest counts a request of the address that may wait for a long time. The caller must call
+// EndRequest when the request ends. If the address already has Limits.Connections such requests,
+// StartRequest returns a [refuse.Refusal]. Counting only connections would not be enough, because
+// an HTTP/2 connection can carry many requests.
 func (a *Account) StartRequest() error {
 	if a == nil {
 		return nil
@@ -263,8 +262,7 @@ func (a *Account) StartRequest() error {
 	return nil
 }
 
-// EndRequest ends the counting of a request that StartRequest has counted. The caller must call it
-// when the request has ended.
+// EndRequest must be called once for each request that StartRequest has counted.
 func (a *Account) EndRequest() {
 	if a == nil {
 		return
@@ -300,7 +298,7 @@ func (a *Account) Add(n int64) {
 	more := cost(n, rate)
 	for {
 		at, was := a.table.now(), a.bytes.Load()
-		if a.bytes.CompareAndSwap(was, min(max(was, at)+more, at+int64(mostAhead))) {
+		if a.bytes.CompareAndSwap(was, min(max(was, at)+more, at+int64(maxExcess))) {
 			return
 		}
 	}
@@ -335,11 +333,11 @@ func (a *Account) wait() time.Duration {
 	return time.Duration(a.bytes.Load() - a.table.now() - int64(burst))
 }
 
-// cost returns the time, in nanoseconds, in which the rate of an address allows n bytes or viewers.
-// rate is the number that is allowed per second. The result is at most mostAhead.
+// cost returns n/rate in nanoseconds, but at most maxExcess. n is a number of bytes or viewers, and
+// rate is the allowed number per second.
 func cost(n, rate int64) int64 {
 	seconds := float64(n) / float64(rate)
-	return int64(min(seconds, mostAhead.Seconds()) * float64(time.Second))
+	return int64(min(seconds, maxExcess.Seconds()) * float64(time.Second))
 }
 
 // Stats describes a Table.
@@ -357,12 +355,11 @@ func (t *Table) Stats() Stats {
 
 type contextKey struct{}
 
-// A Holder returns the Account that counts the resources that a client's address uses. A connection
-// through a proxy is an example of a Holder. Its method Account first waits until the proxy has
-// sent the client's address.
+// A Holder provides the Account of a client's address. For a connection through a proxy, its method
+// Account waits until the proxy has sent the client's address.
 type Holder interface{ Account() *Account }
 
-// Account returns a, so that an Account can be used as a [Holder].
+// Account implements [Holder]. It returns the Account itself.
 func (a *Account) Account() *Account { return a }
 
 // NewContext returns a context that contains a Holder. When Of is called with this context, it

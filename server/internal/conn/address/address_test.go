@@ -149,8 +149,8 @@ func TestBytes(t *testing.T) {
 		if err := a.Viewer(); err != nil {
 			t.Error(err)
 		}
-		a.Add(1 << 60) // no address is refused for longer than mostAhead - refuseAfter
-		time.Sleep(mostAhead - refuseAfter)
+		a.Add(1 << 60) // no address is refused for longer than maxExcess - refuseAfter
+		time.Sleep(maxExcess - refuseAfter)
 		if err := a.Check(); err != nil {
 			t.Error(err)
 		}
@@ -291,7 +291,7 @@ func TestAgainstAModel(t *testing.T) {
 				case op == 3 && len(list) > 0:
 					n := l.Bytes * r.Int64N(4)
 					list[0].Add(n)
-					m.ahead["bytes"] = min(mostAhead,
+					m.ahead["bytes"] = min(maxExcess,
 						m.ahead["bytes"]+time.Duration(n/l.Bytes)*time.Second)
 				case op == 4 && len(list) > 0:
 					if err := list[0].Check(); (err == nil) != (m.ahead["bytes"] <= refuseAfter) {

@@ -61,10 +61,10 @@ func (c *directoryClient) call(ctx context.Context) (context.Context, context.Ca
 	return context.WithTimeout(ctx, attemptTime(c.leaseTime))
 }
 
-// ask runs a function that calls the cluster's directory once, and limits how many such calls run
-// at a time. If ask returns errBusy, the function was not run, so nothing is known about the health
-// of the directory.
-func (c *directoryClient) ask(call func(ctx context.Context) error) error {
+// ask runs f, a function that calls the cluster's directory. At most maxAsking such functions run
+// at a time. If ask returns errBusy, it has not run f, and nothing is known about the health of the
+// directory.
+func (c *directoryClient) ask(f func(ctx context.Context) error) error {
 	wait, cancel := c.call(c.ctx)
 	defer cancel()
 	select {
@@ -75,11 +75,12 @@ func (c *directoryClient) ask(call func(ctx context.Context) error) error {
 	}
 	ctx, cancel := c.call(c.ctx)
 	defer cancel()
-	return call(ctx)
+	return f(ctx)
 }
 
-// answered reports whether the cluster's directory was reached by a call that returned err. It also
-// stores the result for Reachable, and logs changes.
+// answered records whether the cluster's directory has answered a call, and logs changes. err is
+// the result of the call. answered returns false if err means that the directory could not be
+// reached.
 func (c *directoryClient) answered(err error) bool {
 	_, taken := errors.AsType[*TakenError](err)
 	ok := err == nil || taken || errors.Is(err, ErrNoOwner) || errors.Is(err, ErrLost)

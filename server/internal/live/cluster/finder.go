@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sync/singleflight"
 )
 
-// absentFor is how long a node remembers that a stream has no owner. An event about the stream ends
-// this time early.
+// absentFor is how long a node remembers that a stream has no owner, unless it learns of an owner
+// earlier.
 const absentFor = 250 * time.Millisecond
 
 // An ownerFinder finds the node that owns a stream. It looks among this node's leases, then in the
@@ -68,12 +68,12 @@ func (f *ownerFinder) Owner(ctx context.Context, name string) (Owner, error) {
 func (f *ownerFinder) lookup(name string) (Owner, error) {
 	f.asked.Add(1)
 	err := f.client.ask(func(ctx context.Context) error {
-		asked := time.Now()
+		callStart := time.Now()
 		o, err := f.client.directory.Lookup(ctx, name)
 		if !f.client.answered(err) {
 			return err
 		}
-		f.leases.setOwner(name, o, asked)
+		f.leases.setOwner(name, o, callStart)
 		return nil
 	})
 	if last, _ := f.cached(name); err == nil || last.Node != "" {
@@ -110,17 +110,17 @@ func (f *ownerFinder) awaitOwner(ctx context.Context, name string) (Owner, error
 }
 
 // formerOwner returns the last owner of a stream that has no owner now. That node may still have
-// the end of the stream's HLS. ok is false if there is no such node.
+// the last HLS segments of the stream. If no such node is known, ok is false.
 func (f *ownerFinder) formerOwner(name string) (o Owner, ok bool) {
 	return f.owners.formerOwner(name)
 }
 
-// forget makes the next call of Owner look up the owner of a stream again. It is called when the
-// remembered owner has turned out not to be the owner. epoch is the epoch of this owner. If an
-// owner with another epoch is remembered, forget does nothing.
+// forget makes the next call of Owner look up the owner of a stream again. It is called after a
+// request to the remembered owner has failed. epoch is the epoch of that owner. If another owner is
+// remembered by now, forget does nothing.
 func (f *ownerFinder) forget(name string, epoch uint64) { f.owners.forget(name, epoch) }
 
-// forgetFormer forgets the former owner of a stream. It is called when the former owner has nothing
-// left of the stream, or does not answer. epoch is the epoch of this former owner. If a former
-// owner with another epoch is remembered, forgetFormer does nothing.
+// forgetFormer forgets the former owner of a stream. It is called after a request to the former
+// owner has failed. epoch is the epoch of that owner. If another former owner is remembered by now,
+// forgetFormer does nothing.
 func (f *ownerFinder) forgetFormer(name string, epoch uint64) { f.owners.forgetFormer(name, epoch) }

@@ -24,11 +24,11 @@ type lease struct {
 	attempted atomic.Int64  // when the last completed attempt to renew the lease began; see clock
 }
 
-// started is the zero point of the times that clock() returns.
-var started = time.Now()
+// startTime is the zero point of the times that clock returns.
+var startTime = time.Now()
 
-// clock returns the monotonic time from started to t, in nanoseconds.
-func clock(t time.Time) int64 { return int64(t.Sub(started)) }
+// clock returns the number of nanoseconds from startTime to t, by the monotonic clock.
+func clock(t time.Time) int64 { return int64(t.Sub(startTime)) }
 
 // errTaken refuses a publisher because another node owns the stream.
 var errTaken = refuse.New(http.StatusConflict, "this name has a publisher already, at another node")
@@ -74,10 +74,10 @@ func (t *leaseTable) claim(ctx context.Context, name string) (live.Lease, error)
 			return nil, refuse.ErrShutdown
 		}
 		l := t.leases[name]
-		if left, changed := t.takeoverDelay(name); l == nil && left > 0 {
+		if delay, changed := t.takeoverDelay(name); l == nil && delay > 0 {
 			t.mu.Unlock()
 			select {
-			case <-time.After(left):
+			case <-time.After(delay):
 			case <-changed:
 			case <-ctx.Done():
 				return nil, context.Cause(ctx)
@@ -102,12 +102,13 @@ func (t *leaseTable) claim(ctx context.Context, name string) (live.Lease, error)
 	}
 }
 
-// takeoverDelay returns how long this node must wait before it may claim a stream. The result is
-// positive if another node has just claimed the stream, and Takeover is TakeoverAlways. For
-// TakeoverStalled and TakeoverNever the result is 0, because the cluster's directory refuses the
-// claim if the owner must not be replaced. takeoverDelay also returns a channel that is closed when
+// takeoverDelay returns how long this node must wait before it may claim a stream, because another
+// node has just claimed it. If the node need not wait, delay is 0 or less. changed is closed when
 // the stream's owner changes.
-func (t *leaseTable) takeoverDelay(name string) (left time.Duration, changed <-chan struct{}) {
+//
+// Only TakeoverAlways needs the delay. With TakeoverStalled and TakeoverNever, the cluster's
+// directory refuses a claim that must not replace the owner.
+func (t *leaseTable) takeoverDelay(name string) (delay time.Duration, changed <-chan struct{}) {
 	if t.takeover != live.TakeoverAlways {
 		return 0, nil
 	}
@@ -166,11 +167,11 @@ func (t *leaseTable) request(ctx context.Context, l *lease) (taken bool, err err
 // setOwner records that o is the owner of a stream. If another node owns the stream with a greater
 // epoch than this node's lease, this node loses its lease.
 //
-// If the cluster's directory was asked for the owner, asked is when the lookup began. If the owner
-// comes from an Event instead, asked is zero. If this node already knows a more recent owner,
-// setOwner does nothing.
-func (t *leaseTable) setOwner(name string, o Owner, asked time.Time) {
-	if !t.owners.setOwner(name, o, asked) {
+// If a call of the cluster's directory returned o, callStart is when the call began. If an Event
+// announced o, callStart is zero. If this node already knows a more recent owner, setOwner does
+// nothing.
+func (t *leaseTable) setOwner(name string, o Owner, callStart time.Time) {
+	if !t.owners.setOwner(name, o, callStart) {
 		return
 	}
 	t.mu.Lock()
@@ -199,16 +200,16 @@ func (t *leaseTable) held(name string) (o Owner, ok bool) {
 	return Owner{}, false
 }
 
-// Epoch returns the epoch of the lease, which is the number of this ownership of the stream. It
-// returns 0 if the cluster's directory has not granted the lease yet.
+// Epoch returns the epoch of the lease, or 0 if the cluster's directory has not granted the lease
+// yet; see [live.Lease].
 func (l *lease) Epoch() uint64 { return l.epoch.Load() }
 
 // Current reports whether this node was known to be the owner of the stream a moment ago; see
-// [live.Lease]. It returns true if the lease is held, and this node's last completed attempt to get
-// or renew the lease began at most leaseTime ago. leaseTime is the duration of a lease.
+// [live.Lease]. The lease must be granted and held, and the last completed attempt to get or renew
+// it must have begun at most leaseTime (the duration of a lease) ago.
 //
-// An attempt to renew the lease counts even if the cluster's directory could not be reached,
-// because no other node can become the owner without the directory.
+// It does not matter whether a renewal has reached the cluster's directory. Without the directory,
+// no other node can become the owner.
 func (l *lease) Current() bool {
 	return l.Held() && l.epoch.Load() != 0 &&
 		clock(time.Now())-l.attempted.Load() <= int64(l.t.client.leaseTime)
@@ -248,15 +249,15 @@ func (t *leaseTable) remove(l *lease) bool {
 	return held
 }
 
-// giveUp reports the release of l to the cluster's directory. It does not wait: another goroutine,
-// which runs the method renew, sends the report. t.mu is held.
+// giveUp makes the goroutine of renew report the release of l to the cluster's directory. t.mu is
+// held.
 func (t *leaseTable) giveUp(l *lease) {
 	t.leaving[l] = time.Now()
 	t.wakeRenewer()
 }
 
-// wakeRenewer starts a report of released and changed leases to the cluster's directory. It does
-// not wait. Without it, they would be reported with the next regular renewal of leases.
+// wakeRenewer makes the goroutine of renew report released and changed leases to the cluster's
+// directory at once, and not only with the next regular renewal.
 func (t *leaseTable) wakeRenewer() {
 	select {
 	case t.news <- struct{}{}:
@@ -352,8 +353,8 @@ func (t *leaseTable) attempt(ctx context.Context, all bool) {
 	}
 }
 
-// claimLate claims leases that have no epoch yet, because the cluster's directory could not be
-// reached when their publishers came. It stops at the deadline.
+// claimLate claims the leases that could not be claimed when their publishers connected, because
+// the cluster's directory could not be reached. It stops at the deadline.
 func (t *leaseTable) claimLate(deadline time.Time) {
 	t.mu.Lock()
 	var late []*lease

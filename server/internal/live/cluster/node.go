@@ -99,7 +99,7 @@ func (n *Node) Claim(ctx context.Context, name string) (live.Lease, error) {
 }
 
 // Want makes this node read a stream from its owner while viewers here want it; see [live.Cluster].
-func (n *Node) Want(name string) { n.pulls.want(name) }
+func (n *Node) Want(name string) { n.pulls.startPull(name) }
 
 // Reachable reports whether the owner of a stream can be determined; see [live.Cluster].
 func (n *Node) Reachable() bool { return n.client.Reachable() }

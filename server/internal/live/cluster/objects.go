@@ -22,11 +22,11 @@ import (
 )
 
 const (
-	// silence limits each pause within a node's response. It does not limit the time before the
+	// maxPause limits each pause within a node's response. It does not limit the time before the
 	// response begins.
-	silence = 10 * time.Second
-	// idleConns limits the idle connections to a node. That is enough for the concurrent requests
-	// of the players of a hundred streams.
+	maxPause = 10 * time.Second
+	// idleConns limits the idle connections to a node. The players of a hundred streams do not need
+	// more at a time.
 	idleConns = 256
 	// maxHead limits the head of an answer, in bytes. A usual head has a few hundred bytes.
 	maxHead = 16 << 10
@@ -119,7 +119,7 @@ func NewObjects(maxBytes, maxObject int64, secret *Secret, trust *tls.Config) *O
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	o := &Objects{
-		max: maxBytes, maxObject: maxObject, silence: silence, secret: secret,
+		max: maxBytes, maxObject: maxObject, silence: maxPause, secret: secret,
 		entries: make(map[string]*objectEntry),
 		transport: &http.Transport{ // no proxy: the request has a proof of the cluster's token
 			DialContext: dialer.DialContext, TLSClientConfig: trust,
@@ -242,9 +242,9 @@ func (o *Objects) makeRoom(n int64) {
 	}
 }
 
-// Free drops the least recently used objects from the cache, because the process is short of
-// memory. excess is how many bytes must be freed. Free returns the number of bytes that it has
-// freed, which is smaller than excess if the cache becomes empty.
+// Free frees memory because the process is short of it. It drops the least recently used objects
+// until it has freed at least excess bytes or the cache is empty, and returns the number of bytes
+// freed.
 func (o *Objects) Free(excess int64) int64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -308,12 +308,12 @@ func (o *Objects) leave(e *objectEntry) {
 	}
 }
 
-// request sends a request for an object to another node. path is the path of the object. epoch is
-// the number of the ownership under which the other node owns the stream. If the request is sent to
-// the other node for another reason, epoch is 0. The caller closes the body of the response.
+// request sends a request for the object at path to another node. epoch is the epoch of that node's
+// ownership of the stream, or 0 if the node was not chosen as the owner. The caller closes the body
+// of the response.
 func (o *Objects) request(ctx context.Context, node, path string, epoch uint64,
 	gzip bool) (*http.Response, error) {
-	for again := false; ; again = true {
+	for retried := false; ; retried = true {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, node+path, nil)
 		if err != nil {
 			return nil, err
@@ -332,7 +332,7 @@ func (o *Objects) request(ctx context.Context, node, path string, epoch uint64,
 		}
 		_, _ = io.CopyN(io.Discard, res.Body, maxText) // so that the connection can be used again
 		_ = res.Body.Close()
-		if !challenged || again {
+		if !challenged || retried {
 			return nil, err
 		}
 	}
@@ -340,9 +340,9 @@ func (o *Objects) request(ctx context.Context, node, path string, epoch uint64,
 
 // From returns a Fetch that requests an object from another node.
 //   - path is the path of the object, with an optional query.
-//   - epoch is the epoch under which that node owns the stream, or 0 if the node was not chosen as
+//   - epoch is the epoch of that node's ownership of the stream, or 0 if the node was not chosen as
 //     the owner.
-//   - gzip says whether the response may be compressed with gzip.
+//   - gzip allows the node to compress the response with gzip.
 //
 // The Fetch returns a response with the status 200, 400, 404, 406 or 503. For any other status, it
 // returns an error.
@@ -388,9 +388,10 @@ func (o *Objects) From(node, path string, epoch uint64, gzip bool) Fetch {
 	}
 }
 
-// maxAge returns how long a response may be cached. control is its Cache-Control header.
-func maxAge(control string) time.Duration {
-	for directive := range strings.SplitSeq(control, ",") {
+// maxAge returns how long a response with this Cache-Control header may be cached, at most
+// maxFresh.
+func maxAge(cacheControl string) time.Duration {
+	for directive := range strings.SplitSeq(cacheControl, ",") {
 		if value, ok := strings.CutPrefix(strings.TrimSpace(directive), "max-age="); ok {
 			if n, err := strconv.Atoi(value); err == nil && n > 0 {
 				return time.Duration(min(n, int(maxFresh/time.Second))) * time.Second
@@ -400,8 +401,8 @@ func maxAge(control string) time.Duration {
 	return 0
 }
 
-// A bodyReader reads the body of an answer. It calls heard each time that it has read something.
-// net/http makes sure that the body has the length that the head states.
+// A bodyReader reads the body of a response, and calls the function heard whenever bytes have
+// arrived. net/http returns an error if the body is shorter than its Content-Length.
 type bodyReader struct {
 	io.Reader
 	heard func()

@@ -14,8 +14,8 @@ const maxOwners = 16384
 // An ownerRecord is what this node knows about the owner of a stream.
 type ownerRecord struct {
 	owner Owner // the last known owner; Node is empty if there is no owner
-	// The previous owner. If the stream has no owner now, former may still have the end of the
-	// stream's HLS.
+	// The previous owner. If the stream has no owner now, former may still have the last HLS
+	// segments of the stream.
 	former  Owner
 	came    time.Time // when an event announced owner; zero if no event did
 	seen    uint64    // the greatest epoch so far
@@ -68,23 +68,23 @@ func (r *ownerRecord) change() {
 	r.changed = make(chan struct{})
 }
 
-// setOwner records the owner of a stream. o is the owner, or Owner{} if there is none.
+// setOwner records that o is the owner of a stream. If there is no owner, o is Owner{}.
 //
-// If the cluster's directory was asked for the owner, asked is when the lookup began. If the owner
-// comes from an Event instead, asked is zero. If the table already has a more recent owner,
-// setOwner changes nothing and returns false.
-func (t *ownerTable) setOwner(name string, o Owner, asked time.Time) bool {
+// If a call of the cluster's directory returned o, callStart is when the call began. If an Event
+// announced o, callStart is zero. If the table already has a more recent owner, setOwner changes
+// nothing and returns false.
+func (t *ownerTable) setOwner(name string, o Owner, callStart time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	r := t.record(name)
-	if o.Epoch < r.seen && r.checked.After(asked) { // o is older than the record
+	if o.Epoch < r.seen && r.checked.After(callStart) { // o is older than the record
 		return false
 	}
 	r.seen, r.checked = max(r.seen, o.Epoch), time.Now()
 	if r.owner != o {
 		r.former = r.owner
 		r.owner, r.came = o, time.Time{}
-		if asked.IsZero() {
+		if callStart.IsZero() {
 			r.came = r.checked
 		}
 		r.change()
@@ -108,9 +108,9 @@ func (t *ownerTable) last(name string) (o Owner, checked time.Time, ok bool) {
 }
 
 // takeoverDelay returns how long this node must wait before it claims a stream, because another
-// node has just claimed it. It also returns a channel that is closed when the stream's owner
-// changes.
-func (t *ownerTable) takeoverDelay(name string) (left time.Duration, changed <-chan struct{}) {
+// node has just claimed it. If the node need not wait, delay is 0 or less. changed is closed when
+// the stream's owner changes.
+func (t *ownerTable) takeoverDelay(name string) (delay time.Duration, changed <-chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	r := t.records[name]
@@ -166,7 +166,7 @@ func (t *ownerTable) changed(name string) <-chan struct{} {
 }
 
 // formerOwner returns the last owner of a stream that has no owner now. That node may still have
-// the end of the stream's HLS. ok is false if there is no such node.
+// the last HLS segments of the stream. If no such node is known, ok is false.
 func (t *ownerTable) formerOwner(name string) (o Owner, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -177,9 +177,9 @@ func (t *ownerTable) formerOwner(name string) (o Owner, ok bool) {
 	return r.former, true
 }
 
-// forget makes this node look up the owner of a stream again, because the remembered owner has
-// turned out not to be the owner. epoch is the epoch of this owner. If an owner with another epoch
-// is remembered, forget does nothing.
+// forget makes this node look up the owner of a stream again. It is called after a request to the
+// remembered owner has failed. epoch is the epoch of that owner. If another owner is remembered by
+// now, forget does nothing.
 func (t *ownerTable) forget(name string, epoch uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -188,9 +188,9 @@ func (t *ownerTable) forget(name string, epoch uint64) {
 	}
 }
 
-// forgetFormer forgets the former owner of a stream. It is called when the former owner has nothing
-// left of the stream, or does not answer. epoch is the epoch of this former owner. If a former
-// owner with another epoch is remembered, forgetFormer does nothing.
+// forgetFormer forgets the former owner of a stream. It is called after a request to the former
+// owner has failed. epoch is the epoch of that owner. If another former owner is remembered by now,
+// forgetFormer does nothing.
 func (t *ownerTable) forgetFormer(name string, epoch uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -41,7 +41,7 @@ type puller struct {
 	pulls map[string]bool // has each wanted stream, and whether its pull is running
 }
 
-// close stops reading streams from other nodes, and waits until that has stopped.
+// close ends all pulls, and waits until they have ended.
 func (p *puller) close() {
 	p.mu.Lock()
 	p.stop()
@@ -60,9 +60,9 @@ func (p *puller) count() (pulled int) {
 	return pulled
 }
 
-// want starts to read a stream from its owner. If p already does so, or is closed, want does
-// nothing.
-func (p *puller) want(name string) {
+// startPull starts to read a stream from its owner. If p already does so, or is closed, startPull
+// does nothing.
+func (p *puller) startPull(name string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if _, pulled := p.pulls[name]; !pulled && p.ctx.Err() == nil {
@@ -75,10 +75,10 @@ func (p *puller) want(name string) {
 // in three cases:
 //   - Viewers no longer want the stream.
 //   - p is closed.
-//   - Another goroutine, which the method want has started, reads the stream now.
+//   - startPull has started another goroutine that reads the stream.
 func (p *puller) wanted(name string) bool {
 	p.mu.Lock()
-	delete(p.pulls, name) // from now on want may begin another pull of the stream
+	delete(p.pulls, name) // from now on startPull may start another pull of the stream
 	p.mu.Unlock()
 	if !p.hub.Wanted(name) {
 		return false
@@ -136,15 +136,15 @@ func (p *puller) pull(name string) {
 }
 
 // pullFrom reads a stream from the node that owns it. It returns when the stream or the connection
-// ends, or when another owner with a greater epoch is known.
-func (p *puller) pullFrom(name string, from Owner) error {
+// ends, or when the stream has a newer owner, with a greater epoch.
+func (p *puller) pullFrom(name string, owner Owner) error {
 	ctx, cancel := context.WithCancel(p.ctx)
 	defer cancel()
 	p.setPulled(name, true)
 	defer p.setPulled(name, false)
-	p.running.Go(func() { p.follow(ctx, name, from.Epoch, cancel) })
+	p.running.Go(func() { p.follow(ctx, name, owner.Epoch, cancel) })
 	source := p.source
-	source.Node, source.Epoch = from.Node, from.Epoch
+	source.Node, source.Epoch = owner.Node, owner.Epoch
 	return p.hub.Pull(ctx, name, source)
 }
 
@@ -154,7 +154,8 @@ func (p *puller) setPulled(name string, pulled bool) {
 	p.pulls[name] = pulled
 }
 
-// follow calls stop when the stream has an owner with a greater epoch. It returns when ctx ends.
+// follow calls stop when the stream has a newer owner, whose epoch is greater than the given epoch.
+// It returns when ctx ends.
 func (p *puller) follow(ctx context.Context, name string, epoch uint64, stop func()) {
 	for ctx.Err() == nil {
 		changed := p.owners.changed(name)

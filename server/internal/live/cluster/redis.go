@@ -17,20 +17,17 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// epochKept is how long Redis keeps the epoch (the number of the last ownership) of a stream after
-// the stream has lost its owner. The time is longer than any command takes, and longer than a
-// process is usually suspended.
+// epochKept is how long Redis keeps the epoch of a stream after the stream has lost its owner. The
+// time is longer than any command takes, and longer than a process is usually suspended.
 //
-// If Redis has no epoch of the stream, Renew assumes that Redis has lost its data, and restores the
-// ownership of the calling node. If Redis kept the epoch for a shorter time, a process that was
-// suspended could restore an ownership that was given up. It could also restore an ownership with
-// an epoch that another node has used since.
+// A suspended process may renew an old ownership later. The epoch shows that this ownership has
+// ended. Without an epoch, Renew assumes that Redis has lost its data, and restores the ownership.
 const epochKept = time.Hour
 
 // A Redis is a Directory in a server of Redis or Valkey, or in a cluster of such servers. Each
 // stream has one key, PREFIX{STREAM}owner. The value of the key is a hash with these fields:
 //
-//	epoch   the number of the present or last ownership of the stream
+//	epoch   the epoch of the present or last ownership of the stream
 //	node    the address of the owner; absent if the owner has given up the stream
 //	until   the end of the lease
 //	heard   when the publisher last sent something
@@ -54,8 +51,8 @@ type Redis struct {
 	sharded atomic.Bool // see errSharded
 }
 
-// errSharded is the error of all calls if the address is for a single server, but the server is a
-// node of a Redis Cluster. Such a node would answer for some streams and not for others.
+// errSharded means that the address is for a single server, but the server is a node of a Redis
+// Cluster. Such a node would answer for some streams and not for others.
 var errSharded = errors.New(
 	"the server is a node of a Redis Cluster: its address must begin with redis+cluster:// or rediss+cluster://")
 
@@ -162,8 +159,8 @@ if o[2] and tonumber(o[3]) > now then return {o[1], o[2]} end
 return {}`)
 )
 
-// failed returns the error for a command that has failed with err. Usually that is err itself. If
-// Redis runs as a cluster, but the address is for a single server, failed returns errSharded.
+// failed converts the error of a command. If the server is a node of a Redis Cluster, but the
+// address is for a single server, failed returns errSharded. Otherwise it returns err.
 //
 // If no reply came from a Redis Cluster, a slot may have moved to another master. failed then makes
 // go-redis reload the slots at once instead of within a minute.

@@ -19,8 +19,7 @@ const (
 	// followEvery is how often RemoteHLS checks whether the node to which it sent a request still
 	// owns the stream. A node that has lost the stream may never answer.
 	followEvery = 500 * time.Millisecond
-	// ownerWait is the minimum of RemoteHLS.Wait, the time limit for a player's request to wait
-	// until a node owns the stream. A node needs about as long to restart.
+	// ownerWait is the minimum value of RemoteHLS.Wait. A node needs about as long to restart.
 	ownerWait = 2 * time.Second
 	// firstPause is the pause after the first failed request to the node that owns a stream. The
 	// pause doubles each time, up to mostPause.
@@ -205,9 +204,9 @@ func (h *RemoteHLS) fetchFrom(ctx context.Context, owner Owner, q *HLSRequest) (
 	})
 }
 
-// follow cancels a request for HLS when the stream gets another owner. The parameter owner is the
-// node to which the request was sent. If the stream has no owner now, the former owner counts as
-// the owner. follow returns when it has cancelled the request, or when ctx ends.
+// follow cancels a request to owner when the stream gets another owner. While the stream has no
+// owner, its last owner still counts as the owner. follow returns when it has cancelled the
+// request, or when ctx ends.
 func (h *RemoteHLS) follow(ctx context.Context, name string, owner Owner,
 	cancel context.CancelCauseFunc) {
 	ticker := time.NewTicker(followEvery)

@@ -46,8 +46,8 @@ var (
 // HeaderProof carries the proofs:
 //   - A request carries "CHALLENGE NONCE EPOCH MAC". The challenge is a text that the receiver has
 //     sent in an earlier response, or "-" if there was none. The nonce is a random text from the
-//     sender. If the request is sent to the owner of a stream, the epoch is the number of this
-//     ownership. Otherwise the epoch is 0.
+//     sender. If the request is sent to the owner of a stream, EPOCH is the epoch of the ownership.
+//     Otherwise it is 0.
 //   - If the challenge is not valid, the response has the status 401 and carries a new challenge.
 //   - If the MAC of the request is correct, the response carries only "MAC".
 //
@@ -84,9 +84,9 @@ func NewSecret(token, self string) *Secret {
 	return s
 }
 
-// Sign adds to a request the address of this node, and the proof that this node knows the cluster's
-// token. If the receiver was chosen because it owns the requested stream, epoch is the number of
-// this ownership. Otherwise epoch is 0.
+// Sign adds two headers to a request: the address of this node, and the proof that this node knows
+// the cluster's token. epoch is the epoch of the receiver's ownership of the stream, or 0 if the
+// receiver was not chosen as the owner.
 func (s *Secret) Sign(req *http.Request, epoch uint64) {
 	var nonce [16]byte
 	_, _ = rand.Read(nonce[:])
@@ -103,12 +103,10 @@ func (s *Secret) Sign(req *http.Request, epoch uint64) {
 		" "))
 }
 
-// Check verifies the response to a signed request. It returns nil if the response proves that the
-// node that answered knows the cluster's token. Otherwise it returns an error.
-//
-// If that node has sent a new challenge, Check returns an error, and again is true. The caller must
+// Check returns an error if a response does not prove that the node that sent it knows the
+// cluster's token. If that node has sent a new challenge instead, retry is true. The caller must
 // then sign and send the request again.
-func (s *Secret) Check(res *http.Response) (again bool, err error) {
+func (s *Secret) Check(res *http.Response) (retry bool, err error) {
 	req := res.Request
 	p, _, ok := parseProof(req.Header.Get(HeaderProof))
 	shown, node := res.Header.Get(HeaderProof), nodeOf(req)
@@ -190,8 +188,7 @@ func (s *Secret) Admit(answer http.Header, req *http.Request) Verdict {
 	return Proved
 }
 
-// A proof has the three values in the header HeaderProof that come before the MAC. The MAC covers
-// these values, and so proves that the sender of the request knows the cluster's token.
+// A proof is the value of HeaderProof in a request, without the MAC.
 type proof struct{ challenge, nonce, epoch string }
 
 func parseProof(text string) (p proof, mac string, ok bool) {

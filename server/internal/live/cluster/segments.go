@@ -88,10 +88,10 @@ type SegmentStats struct {
 	Waiting int64 // bytes that wait to be saved
 }
 
-// OpenRedisSegments returns Segments that are stored in Redis. The caller calls Close.
+// OpenRedisSegments returns Segments that are stored in Redis. The caller must call Close.
 //   - [redisurl.Parse] describes the address. password is used if the address has no password.
 //   - prefix is the start of the Redis keys.
-//   - lease is the duration of the cluster's leases. A call of Redis may take a quarter of it.
+//   - lease is the duration of the cluster's leases. The timeouts for Redis are a quarter of it.
 //   - keep is how long an object or playlist state is stored.
 func OpenRedisSegments(address, password, prefix string, lease, keep time.Duration,
 	log *slog.Logger) (*Segments, error) {
@@ -159,8 +159,8 @@ func (j *saveJob) size() int64 {
 	return int64(j.body.Len())
 }
 
-// put adds job to the queue for its stream, and takes ownership of it. If the queue is full, too
-// many bytes wait in all queues, or the queues are closed, the job is lost.
+// put adds job to the queue for its stream, and takes ownership of it. The job is lost if the queue
+// is full, if too many bytes wait in all queues together, or if the queues are closed.
 func (k *Segments) put(job saveJob) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -182,8 +182,8 @@ func (k *Segments) put(job saveJob) {
 	job.body.Release()
 }
 
-// isNewest reports whether job has the newest playlist state of its stream in the queues. If it
-// has, isNewest removes the state from k.newest.
+// isNewest reports whether the playlist state in job is the newest state of its stream. If it is,
+// isNewest removes it from k.newest.
 func (k *Segments) isNewest(job *saveJob) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -228,7 +228,7 @@ func (k *Segments) save(job *saveJob) {
 	}
 }
 
-// LoadState returns the playlist state of a stream that was saved last, or nil.
+// LoadState returns the last saved playlist state of a stream, or nil if there is none.
 func (k *Segments) LoadState(ctx context.Context, stream string) ([]byte, error) {
 	return k.store.state(ctx, stream)
 }
