@@ -57,8 +57,8 @@ const (
 	lastByte lastRead = -1
 )
 
-// NewBuffer returns a Buffer with the contents buf, and takes ownership of buf. Writes to the
-// Buffer append to its contents, within buf's capacity as long as they fit.
+// NewBuffer returns a Buffer with the contents buf, and takes ownership of buf. If the capacity of
+// buf suffices, writes use it and do not allocate.
 func NewBuffer(buf []byte) *Buffer { return &Buffer{spill: buf[:cap(buf)], w: len(buf)} }
 
 // NewBufferString returns a Buffer with the contents s. It copies up to 64 bytes into the Buffer
@@ -237,7 +237,8 @@ func (b *Buffer) move(size int) {
 	b.spill, b.r = mem, 0
 }
 
-// allocate returns a slice of at least n bytes. The slice fills its size class of the allocator.
+// allocate returns a slice of at least n bytes. It rounds the length up to what the allocator would
+// reserve anyway.
 func allocate(n int) []byte {
 	defer func() {
 		if recover() != nil {

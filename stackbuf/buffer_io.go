@@ -11,9 +11,9 @@ import (
 
 var errNegativeRead = errors.New("stackbuf.Buffer: reader returned negative count from Read")
 
-// maxClaim is the maximum number of bytes that ReadFrom allocates in advance if a peer may have
-// chosen the length of the source. A peer may choose the limit of an io.LimitedReader, and the Len
-// of a type that this package does not know. ReadFrom allocates more as the bytes arrive.
+// maxClaim is the maximum number of bytes that ReadFrom allocates in advance if it does not trust
+// the length of the source. A remote peer may have chosen the limit of an io.LimitedReader, or the
+// length that an unknown type reports.
 const maxClaim = 64 << 10
 
 // ReadFrom appends the bytes of src until io.EOF, and returns their number. If src returns another
@@ -28,7 +28,7 @@ const maxClaim = 64 << 10
 //     unknown length, ReadFrom allocates at most 64 KiB in advance.
 //   - For all other types, the length is unknown, and the memory doubles when it is full.
 //
-// The memory never grows only to see io.EOF.
+// Unlike bytes.Buffer, ReadFrom allocates no memory for a read that only returns io.EOF.
 func (b *Buffer) ReadFrom(src io.Reader) (n int64, err error) {
 	b.lastRead = nothing
 	if b.r == b.w {

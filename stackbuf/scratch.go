@@ -2,7 +2,8 @@ package stackbuf
 
 import "sync"
 
-// scratchSize limits, in bytes, one Read of a source when the Buffer has no room.
+// scratchSize is the maximum number of bytes that ReadFrom reads at a time if the Buffer has no
+// room.
 const scratchSize = 4 << 10
 
 // A scratch is memory that a method passes to an io.Reader or io.Writer instead of the array in the

@@ -29,12 +29,12 @@ type contents struct {
 	picture uint64 // number of the last video tag
 }
 
-// edge is the number of tags that may be missing at each end of the period in which the observer
-// watches. They may be in parts outside of that period.
+// edge is the number of tags that the observer may miss when it starts, and again when it ends.
+// They may be in parts that it did not fetch.
 const edge = 100
 
-// missing returns the number of tags that did not arrive between the first and the last tag, except
-// for edge tags at each end.
+// missing returns the number of tags that did not arrive. It ignores tags near the first and the
+// last tag; see edge.
 func (c *checker) missing() (n int) {
 	highest := max(c.last[load.Video], c.last[load.Audio])
 	for seq := c.lowest + edge; seq+edge < highest; seq++ {
@@ -45,8 +45,8 @@ func (c *checker) missing() (n int) {
 	return n
 }
 
-// sample compares a sample with its tag, and records the number of the tag in in.
-func (c *checker) sample(in *contents, kind byte, payload []byte) error {
+// sample compares a sample with its tag, and records the tag's number in dst.
+func (c *checker) sample(dst *contents, kind byte, payload []byte) error {
 	seq, _, err := c.synth.Verify(kind, payload)
 	if err != nil {
 		return err
@@ -59,31 +59,31 @@ func (c *checker) sample(in *contents, kind byte, payload []byte) error {
 	}
 	c.lowest = min(c.lowest, seq)
 	c.last[kind], c.seen[seq] = seq, true
-	in.newest = max(in.newest, seq)
+	dst.newest = max(dst.newest, seq)
 	if kind == load.Video {
-		in.picture = seq
+		dst.picture = seq
 	}
 	return nil
 }
 
 // check checks all samples of a part or segment, in fragmented MP4 or MPEG-TS.
-func (c *checker) check(b []byte) (in contents, err error) {
+func (c *checker) check(b []byte) (tags contents, err error) {
 	if len(b) > 0 && b[0] == tsSync {
-		err = c.transportStream(&in, b)
+		err = c.transportStream(&tags, b)
 	} else {
-		err = c.fragments(&in, b)
+		err = c.fragments(&tags, b)
 	}
-	if err == nil && in.picture == 0 {
+	if err == nil && tags.picture == 0 {
 		err = errors.New("no picture")
 	}
-	return in, err
+	return tags, err
 }
 
 var errBoxes = errors.New("the boxes do not fit one another")
 
-// boxes calls f with the kind and the content of each box in b. Of a box that only contains other
-// boxes, it calls f for the inner boxes instead.
-func boxes(b []byte, f func(kind string, in []byte) error) error {
+// boxes calls f with the type and the content of each box in b. If a box only contains other boxes,
+// it calls f for the inner boxes instead.
+func boxes(b []byte, f func(kind string, body []byte) error) error {
 	for len(b) > 0 {
 		if len(b) < 8 {
 			return errBoxes
@@ -93,11 +93,11 @@ func boxes(b []byte, f func(kind string, in []byte) error) error {
 			return errBoxes
 		}
 		var err error
-		switch in := b[8:size]; kind {
+		switch body := b[8:size]; kind {
 		case "moov", "trak", "mdia", "traf":
-			err = boxes(in, f)
+			err = boxes(body, f)
 		default:
-			err = f(kind, in)
+			err = f(kind, body)
 		}
 		if err != nil {
 			return err
@@ -110,12 +110,12 @@ func boxes(b []byte, f func(kind string, in []byte) error) error {
 // header reads the kind of each track from an initialization segment.
 func (c *checker) header(b []byte) error {
 	var id uint32
-	err := boxes(b, func(kind string, in []byte) error {
+	err := boxes(b, func(kind string, body []byte) error {
 		switch {
-		case kind == "tkhd" && len(in) >= 16:
-			id = binary.BigEndian.Uint32(in[12:])
-		case kind == "hdlr" && len(in) >= 12:
-			c.kinds[id] = map[string]byte{"vide": load.Video, "soun": load.Audio}[string(in[8:12])]
+		case kind == "tkhd" && len(body) >= 16:
+			id = binary.BigEndian.Uint32(body[12:])
+		case kind == "hdlr" && len(body) >= 12:
+			c.kinds[id] = map[string]byte{"vide": load.Video, "soun": load.Audio}[string(body[8:12])]
 		}
 		return nil
 	})
@@ -125,9 +125,9 @@ func (c *checker) header(b []byte) error {
 	return err
 }
 
-// fragments parses pairs of moof and mdat in the form that media/mp4 writes: each traf lists
-// durations and sizes and, for video, flags and delays.
-func (c *checker) fragments(in *contents, b []byte) error {
+// fragments checks the samples of MP4 fragments. In a trun box, it supports only the fields that
+// media/mp4 writes.
+func (c *checker) fragments(dst *contents, b []byte) error {
 	for len(b) > 0 {
 		size := uint32(0)
 		if len(b) >= 16 {
@@ -147,7 +147,7 @@ func (c *checker) fragments(in *contents, b []byte) error {
 			case name == "tfhd" && len(box) >= 8:
 				kind = c.kinds[binary.BigEndian.Uint32(box[4:])]
 			case name == "trun" && len(box) >= 12:
-				return c.run(in, kind, box, b[:whole])
+				return c.run(dst, kind, box, b[:whole])
 			}
 			return nil
 		})
@@ -161,7 +161,7 @@ func (c *checker) fragments(in *contents, b []byte) error {
 
 // run checks the samples that a trun box describes. The box's data offset is relative to the start
 // of fragment.
-func (c *checker) run(in *contents, kind byte, box, fragment []byte) error {
+func (c *checker) run(dst *contents, kind byte, box, fragment []byte) error {
 	count, offset, rows := int(binary.BigEndian.Uint32(box[4:])),
 		int(binary.BigEndian.Uint32(box[8:])), box[12:]
 	width := map[byte]int{load.Audio: 8, load.Video: 16}[kind]
@@ -181,7 +181,7 @@ func (c *checker) run(in *contents, kind byte, box, fragment []byte) error {
 				payload[0] = 0x17
 			}
 		}
-		if err := c.sample(in, kind, append(payload, data[:n]...)); err != nil {
+		if err := c.sample(dst, kind, append(payload, data[:n]...)); err != nil {
 			return err
 		}
 		data = data[n:]
@@ -201,7 +201,7 @@ var errTS = errors.New("not the transport stream that is expected")
 
 // transportStream parses an MPEG-TS segment with H.264 and AAC, in which each video access unit has
 // its own PES packet.
-func (c *checker) transportStream(in *contents, b []byte) error {
+func (c *checker) transportStream(dst *contents, b []byte) error {
 	pending := make(map[uint16][]byte) // incomplete PES packets by PID
 	var pids []uint16
 	for ; len(b) > 0; b = b[tsPacket:] {
@@ -217,7 +217,7 @@ func (c *checker) transportStream(in *contents, b []byte) error {
 		}
 		first := b[1]&0x40 != 0
 		if first {
-			if err := c.packet(in, pending[pid]); err != nil {
+			if err := c.packet(dst, pending[pid]); err != nil {
 				return err
 			}
 			if pending[pid] == nil {
@@ -230,7 +230,7 @@ func (c *checker) transportStream(in *contents, b []byte) error {
 		}
 	}
 	for _, pid := range pids {
-		if err := c.packet(in, pending[pid]); err != nil {
+		if err := c.packet(dst, pending[pid]); err != nil {
 			return err
 		}
 	}
@@ -239,7 +239,7 @@ func (c *checker) transportStream(in *contents, b []byte) error {
 
 // packet parses a PES packet and checks its samples. It ignores the tables of the transport stream,
 // which are not PES packets.
-func (c *checker) packet(in *contents, p []byte) error {
+func (c *checker) packet(dst *contents, p []byte) error {
 	if !bytes.HasPrefix(p, []byte{0, 0, 1}) {
 		return nil
 	}
@@ -249,7 +249,7 @@ func (c *checker) packet(in *contents, p []byte) error {
 	kind, data := p[3], p[9+int(p[8]):]
 	switch kind {
 	case pesVideo:
-		return c.picture(in, data)
+		return c.picture(dst, data)
 	case pesAudio:
 		for len(data) > 0 {
 			if len(data) < 7 {
@@ -259,7 +259,7 @@ func (c *checker) packet(in *contents, p []byte) error {
 			if n < 7 || n > len(data) {
 				return errTS
 			}
-			if err := c.sample(in, load.Audio, append([]byte{0xaf, 1}, data[7:n]...)); err != nil {
+			if err := c.sample(dst, load.Audio, append([]byte{0xaf, 1}, data[7:n]...)); err != nil {
 				return err
 			}
 			data = data[n:]
@@ -268,9 +268,9 @@ func (c *checker) packet(in *contents, p []byte) error {
 	return nil
 }
 
-// picture converts a video frame from Annex B to the form of its tag and checks it. It relies on
-// the published stream, which has no zero bytes inside NAL units.
-func (c *checker) picture(in *contents, data []byte) error {
+// picture converts a video frame from Annex B to the form of its tag, and checks it. It does not
+// handle emulation prevention, because the published NAL units contain no zero bytes.
+func (c *checker) picture(dst *contents, data []byte) error {
 	payload := []byte{0x27, 1, 0, 0, 0}
 	for nal := range bytes.SplitSeq(data, []byte{0, 0, 1}) {
 		nal = bytes.TrimRight(nal, "\x00")
@@ -286,5 +286,5 @@ func (c *checker) picture(in *contents, data []byte) error {
 		payload = binary.BigEndian.AppendUint32(payload, uint32(len(nal)))
 		payload = append(payload, nal...)
 	}
-	return c.sample(in, load.Video, payload)
+	return c.sample(dst, load.Video, payload)
 }

@@ -59,8 +59,8 @@ func (e *statusError) Error() string { return fmt.Sprintf("status %d", e.status)
 
 var errHTTP = errors.New("not HTTP/1.1")
 
-// get requests a path with a query, and calls yield with the bytes of the response's body in order.
-// The bytes are valid until yield returns.
+// get requests a path with a query, and calls yield with the pieces of the response's body, in
+// order. A piece is valid until yield returns.
 func (c *client) get(path, query string, yield func([]byte)) (gzipped bool, err error) {
 	b := append(c.request[:0], "GET "...)
 	b = append(b, path...)
@@ -119,20 +119,20 @@ func (c *client) head() (h responseHead, err error) {
 		name, value, _ := bytes.Cut(line, []byte(":"))
 		value = bytes.TrimSpace(value)
 		switch {
-		case is(name, "content-length"):
+		case equalFold(name, "content-length"):
 			if h.length, err = strconv.Atoi(string(value)); err != nil || h.length < 0 {
 				return h, errHTTP
 			}
-		case is(name, "transfer-encoding"):
+		case equalFold(name, "transfer-encoding"):
 			h.chunked = true
-		case is(name, "content-encoding"):
-			h.gzipped = is(value, "gzip")
+		case equalFold(name, "content-encoding"):
+			h.gzipped = equalFold(value, "gzip")
 		}
 	}
 }
 
-// is reports whether b is the given word, which is in lower case. It ignores the case of b.
-func is(b []byte, word string) bool {
+// equalFold reports whether b and word are equal, ignoring the case of ASCII letters.
+func equalFold(b []byte, word string) bool {
 	if len(b) != len(word) {
 		return false
 	}

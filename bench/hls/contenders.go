@@ -15,8 +15,7 @@ import (
 	"github.com/millrace-io/millrace/internal/load"
 )
 
-// A contender is an HLS server that can be started any number of times, but runs only once at a
-// time.
+// A contender is an HLS server. It can be started any number of times, but not while it runs.
 type contender struct {
 	spec, name string
 	in         string // protocol of the publishers
@@ -35,7 +34,7 @@ type contender struct {
 // not have the metric.
 type counters struct{ rendered, allocs string }
 
-// A running server has a protocol for publishing, and an address and a path for watching.
+// running is a contender's server that has been started.
 type running struct {
 	*measure.Server
 	publish load.Protocol
@@ -46,7 +45,7 @@ type running struct {
 // stream is the name of the only stream.
 const stream = "bench"
 
-// specs names the contenders that a list may contain.
+// specs lists the names that parseContenders accepts.
 const specs = "plain, nginx, millrace"
 
 // parseContenders parses a list such as plain,nginx,millrace. Programs are built in dir.
@@ -117,10 +116,9 @@ func millraceServe(dir string) contender {
 	}
 }
 
-// nginxConf configures HLS as in the documentation of the rtmp module, with the files in memory,
-// and an nginx that serves static files. All other settings have their defaults, except for the
-// limit of requests per connection. Playlists are replaced every two seconds, so only segments are
-// in the cache of open files.
+// nginxConf makes nginx write HLS files as in the documentation of the rtmp module, and serve them.
+// Segments use the cache of open files. Playlists do not, because they are replaced every two
+// seconds.
 const nginxConf = `worker_rlimit_nofile 16384;
 load_module %[1]s;
 events {

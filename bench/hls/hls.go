@@ -1,10 +1,10 @@
-// Package hls compares the costs of servers that make HLS from a live stream. The servers have the
-// same HLS viewers, in turns. Low-latency viewers wait for each part with a blocking reload of the
-// playlist, and then fetch the part; other viewers fetch whole segments.
+// Package hls compares the costs of servers that make HLS from a live stream. The servers run in
+// turn, with the same viewers. Low-latency viewers wait for each part with a blocking reload of the
+// playlist, and then fetch the part. Other viewers fetch whole segments.
 //
-// A third of the package checks the responses. One viewer of each turn, the observer, compares
-// every video and audio frame with the published frame. The observer also finds the last tag of
-// each part, from which the age of the part at the other viewers is computed.
+// One viewer, the observer, compares every video and audio frame with the published frame. It also
+// finds the last tag of each part. The age of a part at the other viewers is measured from that
+// tag.
 package hls
 
 import (
@@ -20,7 +20,7 @@ import (
 	"github.com/millrace-io/millrace/bench/measure"
 )
 
-// Program measures a table for each number of viewers.
+// Program is the HLS benchmark. It produces a table for each number of viewers.
 var Program = &measure.Program{
 	// Takes some five minutes in all.
 	Name: "hls", What: "a live stream to viewers of low-latency HLS and of HLS", Rounds: 3,
@@ -66,7 +66,7 @@ func cases(p *measure.Params) (all []testCase, err error) {
 		if parts {
 			list, c.ramp = options.parts, time.Second
 		}
-		if !p.Wants(c.what()) {
+		if !p.Wants(c.unit()) {
 			continue
 		}
 		numbers, err := parseNumbers(list)
@@ -139,17 +139,17 @@ func (c testCase) run(ctx context.Context, p *measure.Params, all []contender) e
 	return p.Add(c.table(able, results, p.Rounds))
 }
 
-// what returns what the viewers fetch: "parts" or "segments".
-func (c testCase) what() string {
+// unit returns the kind of file that the viewers fetch: "parts" or "segments".
+func (c testCase) unit() string {
 	if c.parts {
 		return "parts"
 	}
 	return "segments"
 }
 
-func (c testCase) String() string { return fmt.Sprintf("%s to %d viewers", c.what(), c.viewers) }
+func (c testCase) String() string { return fmt.Sprintf("%s to %d viewers", c.unit(), c.viewers) }
 
-// A column of a table is a value that each turn has.
+// A column of a table shows one value of each result.
 type column struct {
 	name  string
 	value func(*result) float64
@@ -170,7 +170,7 @@ func (c testCase) columns() []column {
 		}},
 		{"allocations a request", func(r *result) float64 { return r.perRequest }},
 		{"RSS MB", func(r *result) float64 { return float64(r.rss) / (1 << 20) }},
-		{c.what() + " a reload", func(r *result) float64 {
+		{c.unit() + " a reload", func(r *result) float64 {
 			return float64(r.fetched) / float64(r.requests-r.fetched)
 		}},
 		{"ended early", func(r *result) float64 {
@@ -199,8 +199,8 @@ func (c testCase) columns() []column {
 	}, common...)
 }
 
-// table returns the table of the results. It compares the first column with that of the first
-// contender and with that of millrace serve.
+// table returns the table of the results. It also shows the first column as ratios to the first
+// contender and to millrace serve.
 func (c testCase) table(all []contender, results [][]*result, rounds int) *measure.Table {
 	columns := c.columns()
 	get := func(i int, col column) (s measure.Series) {
@@ -232,7 +232,7 @@ func (c testCase) table(all []contender, results [][]*result, rounds int) *measu
 		note = "A viewer asks for the playlist every target duration, and gets each new segment. A gigabyte is 10⁹ bytes of segments. " +
 			"Allocations and requests are those of all requests."
 	}
-	t := measure.NewTable(fmt.Sprintf("hls-%s-%d", c.what(), c.viewers),
+	t := measure.NewTable(fmt.Sprintf("hls-%s-%d", c.unit(), c.viewers),
 		fmt.Sprintf("%s to %d viewers of a stream of %.2f Mbit/s, %d rounds of %d s",
 			what, c.viewers, float64(c.bitRate)/1e6, rounds, int(c.measure.Seconds())), head...)
 	t.Bar, t.Note = 2, note

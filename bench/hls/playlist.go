@@ -9,8 +9,9 @@ import (
 	"time"
 )
 
-// A media has the data of a media playlist that a viewer needs. Addresses are absolute paths.
-type media struct {
+// A mediaPlaylist has the fields of a media playlist that viewers use. Addresses are absolute
+// paths.
+type mediaPlaylist struct {
 	target   time.Duration // value of EXT-X-TARGETDURATION
 	canBlock bool
 	canSkip  bool
@@ -57,13 +58,13 @@ func variant(path string, text []byte) (string, error) {
 	return "", fmt.Errorf("%s: no variant: %w", path, errPlaylist)
 }
 
-// parseMedia parses the media playlist at path. It sets the arrival of each part and segment from
+// parseMedia parses the media playlist at path. It links each part and segment to its entry in
 // arrivals.
-func parseMedia(path string, text []byte, arrivals *arrivals) (*media, error) {
+func parseMedia(path string, text []byte, arrivals *arrivals) (*mediaPlaylist, error) {
 	if !bytes.HasPrefix(text, []byte(playlistHead)) {
 		return nil, fmt.Errorf("%s is %w", path, errPlaylist)
 	}
-	m := new(media)
+	m := new(mediaPlaylist)
 	for line := range strings.Lines(string(text)) {
 		line = strings.TrimSpace(line)
 		tag, value, _ := strings.Cut(line, ":")

@@ -66,10 +66,11 @@ func (s *sentTags) count() int {
 // newest returns the time at which the last tag of a part was sent.
 func (s *sentTags) newest(c contents) time.Time { return s.at[c.newest-1] }
 
-// completing returns the time at which the tag that completes a part was sent. Usually that is the
-// next video frame, because it determines the duration of the part's last frame. If the newest tag
-// of the part was sent later, it is that tag. ok is false if the stream ended before that tag.
-func (s *sentTags) completing(c contents) (at time.Time, ok bool) {
+// completing returns the time at which a server could complete a part. Usually that is when the
+// next video frame was sent, because it determines the duration of the part's last frame. If the
+// part's newest tag was sent later, completing returns the time of that tag. If the stream ended
+// before the next video frame, ok is false.
+func (s *sentTags) completing(c contents) (t time.Time, ok bool) {
 	i, found := slices.BinarySearch(s.pictures, c.picture)
 	if !found || i+1 == len(s.pictures) {
 		return time.Time{}, false

@@ -15,7 +15,8 @@ import (
 	"github.com/millrace-io/millrace/internal/sleep"
 )
 
-// A testCase is a number of viewers of one stream, which fetch parts or whole segments.
+// A testCase describes the viewers of the stream: their number, and whether they fetch parts or
+// whole segments.
 type testCase struct {
 	parts   bool
 	viewers int

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// arrivals records the parts and segments of a stream by their addresses.
+// arrivals has an entry for each part and segment of a stream.
 type arrivals struct {
 	mu  sync.Mutex
 	all map[string]*arrival // by address in the playlist
@@ -43,20 +43,20 @@ type audience struct {
 	parts bool   // whether the viewers fetch parts instead of whole segments
 
 	arrivals  arrivals
-	latest    atomic.Pointer[parsed]
+	latest    atomic.Pointer[parsedPlaylist]
 	measuring atomic.Bool
 }
 
-// A parsed is a parsed playlist. Viewers that receive the same bytes share it, so that a viewer
-// costs little.
-type parsed struct {
+// A parsedPlaylist is a playlist and the bytes from which it was parsed. Viewers that receive the
+// same bytes share it, so that each viewer costs little.
+type parsedPlaylist struct {
 	raw   []byte
-	media *media
+	media *mediaPlaylist
 }
 
-// parse returns the parsed playlist. If a viewer has parsed the same bytes just before, parse
-// returns that result, which viewers share.
-func (a *audience) parse(path string, raw []byte, gzipped bool) (*media, error) {
+// parse returns the parsed playlist. If the previous playlist had the same bytes, parse returns the
+// same result again.
+func (a *audience) parse(path string, raw []byte, gzipped bool) (*mediaPlaylist, error) {
 	if p := a.latest.Load(); p != nil && bytes.Equal(p.raw, raw) {
 		return p.media, nil
 	}
@@ -68,7 +68,7 @@ func (a *audience) parse(path string, raw []byte, gzipped bool) (*media, error) 
 	if err != nil {
 		return nil, err
 	}
-	a.latest.Store(&parsed{bytes.Clone(raw), m})
+	a.latest.Store(&parsedPlaylist{bytes.Clone(raw), m})
 	return m, nil
 }
 
@@ -132,7 +132,7 @@ func (v *viewer) media() (string, error) {
 	return variant(v.path, text)
 }
 
-func (v *viewer) reload(path, query string) (*media, error) {
+func (v *viewer) reload(path, query string) (*mediaPlaylist, error) {
 	v.requests.Add(1)
 	raw, gzipped, err := v.c.text(path, query)
 	if err != nil {
@@ -169,10 +169,11 @@ func (v *viewer) fetch(o object) error {
 	return nil
 }
 
-// fetchNew fetches the objects in list from the object from on. It returns their number.
-func (v *viewer) fetchNew(list []object, from object) (n int, err error) {
+// fetchNew fetches the objects in list, except for objects before start. It returns the number of
+// fetched objects.
+func (v *viewer) fetchNew(list []object, start object) (n int, err error) {
 	for _, o := range list {
-		if o.before(from) {
+		if o.before(start) {
 			continue
 		}
 		if err := v.fetch(o); err != nil {
@@ -190,7 +191,7 @@ var (
 
 // watchParts fetches each new part, beginning with the part after the last one in m. It waits for
 // each part with a blocking reload of the playlist.
-func (v *viewer) watchParts(path string, m *media) error {
+func (v *viewer) watchParts(path string, m *mediaPlaylist) error {
 	if !m.canBlock {
 		return errNoBlocking
 	}
@@ -221,7 +222,7 @@ func (v *viewer) watchParts(path string, m *media) error {
 // watchSegments fetches whole segments, beginning with the last one. Like a player, it reloads the
 // playlist after the target duration. If there was no new segment, it reloads the playlist after
 // half of that time.
-func (v *viewer) watchSegments(ctx context.Context, path string, m *media) error {
+func (v *viewer) watchSegments(ctx context.Context, path string, m *mediaPlaylist) error {
 	next := object{msn: max(m.next.msn, 1) - 1}
 	asked := time.Now()
 	for {

@@ -2,8 +2,8 @@
 // returning it, on one goroutine and on every processor at once.
 //
 // Every contender is used as its documentation says. Each has its own copy of the loop, so that no
-// contender is called through an interface. Each turn has a new pool, except for contenders that
-// have only one pool per program.
+// contender is called through an interface. Each measurement has a new pool, except for contenders
+// that have only one pool per program.
 package pool
 
 import (
@@ -19,15 +19,15 @@ import (
 	"github.com/millrace-io/millrace/bench/measure"
 )
 
-// Program measures a table for each mode. Turns are short and many, so that most of them are not
-// interrupted.
+// Program is the benchmark of buffer pools. It produces a table for each mode. It takes many short
+// measurements, so that most of them are not interrupted.
 var Program = &measure.Program{
 	Name: "pool", What: "a buffer from a pool and back", Rounds: 11, Turn: 20 * time.Millisecond,
 	Parts: []string{"one", "each"},
 	Run:   run,
 }
 
-// A mode is a number of goroutines that get and return buffers.
+// A mode determines how many goroutines get and return buffers.
 type mode struct {
 	key, what string
 	procs     func() int
@@ -76,7 +76,7 @@ func run(ctx context.Context, p *measure.Params) error {
 	return nil
 }
 
-// contenders returns the contenders of a turn in mode m with buffers of the given size.
+// contenders prepares the contenders for measurements in mode m, with buffers of size bytes.
 func (m mode) contenders(size int) (all []measure.Contender) {
 	const warmUp = 256 // operations that fill the pools before the clock starts
 	for _, c := range contenders {
@@ -99,15 +99,16 @@ func (m mode) do(lend func(int) uint64, n int) {
 	all.Wait()
 }
 
-// A contender is a way to get and return buffers.
+// A contender is an implementation of a pool, or another way to get buffers.
 type contender struct {
 	name string
-	// open returns a function that gets, touches and returns n buffers, one after the other. The
-	// function returns the sum of the buffers' first bytes. It may be called concurrently.
+	// open creates a pool, and returns a function that gets, touches and returns n buffers, one
+	// after the other. The function returns the sum of the buffers' first bytes. It may be called
+	// concurrently.
 	open func(size int) (lend func(n int) uint64)
 }
 
-// contenders are all contenders. Ratios are relative to the first one.
+// The first contender is the reference: the table shows how many times as fast the others are.
 var contenders = []contender{
 	{"sync.Pool of *[]byte", lendSyncPool},
 	{"millrace.Pool, Get and Release", func(size int) func(int) uint64 {
@@ -117,8 +118,8 @@ var contenders = []contender{
 	{"make", lendMade},
 }
 
-// touch writes v to each cache line of p. The time of a turn therefore shows which pool returns
-// memory that is still in the processor's cache, and contains little else.
+// touch writes v to each cache line of p. That is fast if the pool has returned memory that is
+// still in the processor's cache.
 func touch(p []byte, v byte) {
 	const cacheLine = 64
 	for i := 0; i < len(p); i += cacheLine {

@@ -6,27 +6,26 @@ import "encoding/binary"
 // content.
 type boxes struct{ b []byte }
 
-// begin opens a box. It returns the box's offset for the call of end.
-func (w *boxes) begin(kind string) (at int) {
-	at = len(w.b)
+// open begins a box. It returns the box's offset, which the caller passes to close.
+func (w *boxes) open(kind string) (offset int) {
+	offset = len(w.b)
 	w.u32(0)
 	w.text(kind)
-	return at
+	return offset
 }
 
-// full starts a box that has a version and flags. It returns the offset of the box. The caller
-// passes the offset to the method end.
-func (w *boxes) full(kind string, version uint8, flags uint32) (at int) {
-	at = w.begin(kind)
+// openFull begins a box that has a version and flags. It returns the box's offset, like open.
+func (w *boxes) openFull(kind string, version uint8, flags uint32) (offset int) {
+	offset = w.open(kind)
 	w.u32(uint32(version)<<24 | flags)
-	return at
+	return offset
 }
 
-// end closes the box that begins at w.b[at].
-func (w *boxes) end(at int) { w.patch(at, uint32(len(w.b)-at)) }
+// close sets the size of the box that begins at offset.
+func (w *boxes) close(offset int) { w.patch(offset, uint32(len(w.b)-offset)) }
 
-// patch overwrites the four bytes from w.b[at] on with the number v.
-func (w *boxes) patch(at int, v uint32) { binary.BigEndian.PutUint32(w.b[at:], v) }
+// patch overwrites four bytes at offset with v.
+func (w *boxes) patch(offset int, v uint32) { binary.BigEndian.PutUint32(w.b[offset:], v) }
 
 func (w *boxes) u8(v uint8)     { w.b = append(w.b, v) }
 func (w *boxes) u16(v uint16)   { w.b = binary.BigEndian.AppendUint16(w.b, v) }

@@ -1,71 +1,69 @@
 package mp4
 
 const (
-	// If a frame is before the newest frame of its track by at most maxBack, the timestamps
-	// continue without a leap. Decoding times should not go back at all. But encoders round them,
-	// and some encoders correct their clock by a few frames.
+	// maxBack is how far a timestamp may go back without being a jump. Decoding times should not go
+	// back at all, but encoders round them, and some encoders correct their clock by a few frames.
 	maxBack = 500 // ms
 
-	// If a frame is ahead of the expected time by more than maxLeap, its timestamp is a leap. The
-	// frame waits until later frames confirm the leap.
-	maxLeap = 300 // ms
+	// maxAhead is how far a timestamp may be ahead of the expected time without being a jump.
+	maxAhead = 300 // ms
 
 	// maxPause is the longest pause in the stream that the clock accepts if it does not know when
-	// the frames arrived. If the timestamps leap ahead further than maxPause, the stream continues
+	// the frames arrived. If the timestamps jump ahead further than maxPause, the stream continues
 	// without a pause.
 	maxPause = 60_000 // ms
 
-	// A leap is a timestamp that is far from the expected time. The clock accepts a leap when later
-	// frames have continued from the leap's timestamp for leapLasts. If only a few frames have
-	// wrong timestamps, they span less time than leapLasts.
-	leapLasts = 1000 // ms
+	// confirmTime is how long the frames after a jump must continue before the clock accepts the
+	// jump. If only a few frames have wrong timestamps, they span less time.
+	confirmTime = 1000 // ms
 
-	// confirming is the minimum number of consecutive frames that confirm a leap of the timestamps.
-	confirming = 3
+	// minConfirm is the minimum number of consecutive frames that confirm a jump.
+	minConfirm = 3
 
-	// maxHeld is the maximum number of frames of one track that wait until later frames confirm
-	// their timestamps. If maxHeld frames wait, the clock uses the timestamps of the newest
-	// consecutive frames without confirmation. A confirmation needs frames of one second
-	// (leapLasts), and even at 60 frames a second, 64 frames last longer.
+	// maxHeld is the maximum number of held frames of one track. If it is reached, the clock trusts
+	// the newest consecutive frames. At 60 frames a second, 64 frames last longer than confirmTime.
 	maxHeld = 64
 
-	// Two frames of a track are consecutive if the second is at most maxStep after the first.
+	// Two frames of a track are consecutive if the second timestamp is at most maxStep after the
+	// first, or at most maxBack before it.
 	maxStep = 10_000 // ms
 
 	// maxAlone is how far audio may be ahead of video before it is sent without waiting for video.
 	maxAlone = 65 // ms
 
-	// If two video frames are more than slowStep apart, as with less than 23 frames a second, the
-	// video counts as slow for the next slowFrames frames. Audio then does not wait for slow video.
+	// If two video frames are more than slowStep apart (less than 23 frames a second), the video
+	// counts as slow for the next slowFrames frames. Audio does not wait for slow video.
 	slowStep   = 45 // ms
 	slowFrames = 128
 )
 
-// A clock converts the 32-bit timestamps of FLV, in milliseconds, to times in the stream. These
-// times do not wrap around or leap. If the times go back from one frame to the next, they go back
-// by at most maxBack.
+// A clock converts the timestamps of FLV to times in the stream. Both are in milliseconds.
+// Timestamps have 32 bits, wrap around and may jump. Times in the stream do not wrap around, and go
+// back from one frame to the next by at most maxBack.
 //
-// A leap is a timestamp that is far from the expected time of its frame: more than maxLeap after
-// the expected time, or more than maxBack before it. The clock holds a frame with a leap and gives
-// it no time, until later frames show what the leap means:
+// A jump is a timestamp that is more than maxAhead after the expected time, or more than maxBack
+// before it. The clock holds a frame with a jump until later frames show what has happened:
 //
-//   - If later frames continue from the frames before the leap, the timestamps of the held frames
-//     are wrong. These frames are called strays. They get times between their neighbours.
-//   - If later frames continue from the leap for leapLasts, the clock accepts the leap.
-//   - If the leap is ahead, and as much time has really passed, the clock accepts the leap earlier.
+//   - If later frames continue the timestamps before the jump, the held frames are strays: their
+//     timestamps are wrong. Strays get times between their neighbours.
+//   - If later frames continue from the jump for confirmTime, the clock accepts the jump.
+//   - If the jump is ahead, and as much time has really passed, the clock accepts the jump earlier.
 //     It measures the time by the wall clock or by the frames of the other track.
 //
 // The frame before a held frame waits, too, because its duration is not known yet.
 //
-// A round is a range of the stream in which a frame's time minus its timestamp is constant. A new
-// round begins when the publisher starts over, or when the timestamps leap further ahead than time
-// has passed. The new round follows the previous round without a pause.
+// A round is a range of the stream with a constant difference between time and timestamp. A new
+// round begins when the publisher starts over, or when the timestamps jump ahead by more time than
+// has passed. It follows the previous round without a pause.
 //
-// In each round, audio and video have the same difference of time and timestamp, so that they stay
-// synchronous. Each track detects a new round from its own frames, because the timestamps of audio
-// and video may be any distance apart. One track may therefore begin a round before the other.
+// In each round, the difference is the same for audio and video, so that they stay synchronous.
+// Each track detects a new round from its own frames, because the timestamps of audio and video may
+// be any distance apart. One track may therefore begin a round before the other.
+//
+// Several methods have the parameters length, the expected duration of a frame in ms, and n, the
+// number of frames between the track's newest frame and the frame f.
 type clock struct {
-	first        int64 // the stream's time of the first frame
+	first        int64 // time in the stream of the first frame
 	early        int64 // maximum of a frame's time in the stream minus its arrival time
 	video, audio pace
 }
@@ -73,9 +71,9 @@ type clock struct {
 // pace is the state of one track.
 type pace struct {
 	round int    // number of the current round, from 1; 0 before the first frame
-	last  uint32 // FLV's time of the newest frame of the round
-	now   int64  // the stream's time of that frame
-	wall  int64  // arrival time of the newest frame with a time, in ms
+	last  uint32 // timestamp of the newest frame that has a time
+	now   int64  // time in the stream of that frame
+	wall  int64  // arrival time of that frame by the wall clock, in ms
 	step  int64  // time between the newest two frames, in ms
 	slow  int    // number of frames for which video still counts as slow
 	gone  int64  // time from the track's first frame to its newest
@@ -86,15 +84,12 @@ type pace struct {
 	held  []arrival // frames without a time in the stream, oldest first
 }
 
-// An arrival describes a frame that has arrived: ts is its timestamp, and wall and met are two
-// measures of its arrival time. All are in ms.
-//
-//   - wall is the time of the wall clock, or 0 if it is not known.
-//   - met is how much of the other track (audio or video) had arrived before the frame: the time
-//     from the first frame of the other track to its newest frame.
+// An arrival is a frame that has arrived. wall and met are two measures of its arrival time. All
+// fields are in ms.
 type arrival struct {
-	ts        uint32
-	wall, met int64
+	ts   uint32 // timestamp
+	wall int64  // time of the wall clock; 0 if it is not known
+	met  int64  // reach of the other track when the frame arrived
 }
 
 // passed returns the duration of the stream so far, in ms.
@@ -108,69 +103,64 @@ func (c *clock) other(p *pace) *pace {
 	return &c.audio
 }
 
-// reach returns the time, in ms, from the track's first frame to its newest frame. It also counts
-// held frames, which wait until later frames confirm their timestamps.
+// reach returns the time, in ms, from the track's first frame to its newest frame. For held frames,
+// it is an estimate.
 func (p *pace) reach() int64 { return p.gone + int64(len(p.held))*min(p.step, maxBack) }
 
-// before returns the time in the stream that track p had reached when a frame of the other track
-// arrived. The argument a is that frame.
-func (p *pace) before(a arrival) int64 { return p.now + a.met - p.reach() }
+// timeAt returns the time in the stream that track p had reached when f arrived. f is a frame of
+// the other track.
+func (p *pace) timeAt(f arrival) int64 { return p.now + f.met - p.reach() }
 
-// A stream has two tracks, audio and video. waited returns by how many ms the other track has
-// advanced since the newest frame of track p arrived.
+// waited returns how long track p has had no new frame, in ms. It measures the time by the frames
+// of the other track.
 func (c *clock) waited(p *pace) int64 { return max(c.other(p).reach()-p.met, 0) }
 
-// restart prepares the clock for a publisher that may have started over. The clock then accepts
-// different timestamps as soon as a few consecutive frames confirm them.
+// restart prepares the clock for a publisher that may have started over. If the timestamps jump
+// now, the clock accepts the jump after minConfirm frames.
 func (c *clock) restart() { c.video.fresh, c.audio.fresh = true, true }
 
-// add adds a new frame to track p. ts is the frame's timestamp, length is the expected duration of
-// the previous frame, and wall is the arrival time, or 0 if it is not known. All are in ms.
+// add adds a frame with the timestamp ts to track p. wall is the frame's arrival time in ms, or 0
+// if it is not known.
 //
-// Usually add appends the new frame's time in the stream to the slice times. If the clock needs
-// later frames to check the timestamp, the new frame waits, and add appends nothing. When frames
-// stop waiting, add appends their times, oldest first.
+// Usually add appends the frame's time in the stream to times. If the frame must wait for later
+// frames, add appends nothing. When frames stop waiting, add appends their times, oldest first.
 func (c *clock) add(times []int64, p *pace, ts uint32, length, wall int64) []int64 {
 	p.held = append(p.held, arrival{ts, wall, c.other(p).reach()})
 	n := len(p.held)
 	switch {
 	case p.round == 0:
-		c.at(p, p.held[0], 0, length)
+		c.advance(p, p.held[0], 0, length)
 		p.sole = true
 		return times
 	case c.fits(p, n-1, length):
 		return c.settle(times, p, c.fitting(p, length), length)
 	}
-	row := p.row()
-	if n < maxHeld && !c.confirmed(p, row, length) {
+	count := p.consecutive()
+	if n < maxHeld && !c.confirmed(p, count, length) {
 		return times
 	}
-	return c.settle(times, p, n-row, length)
+	return c.settle(times, p, n-count, length)
 }
 
-// flush gives a time in the stream to all waiting frames of track p, and appends these times to the
-// slice times. The clock does not wait for later frames to check the timestamps.
-//
-// If flush takes a timestamp for wrong, the frame gets a time between its neighbours. If full is
-// true, the clock has no room for more frames, and flush trusts the newest frames with consecutive
-// timestamps, even if these timestamps are far from the expected time.
+// flush gives a time in the stream to all held frames of track p, and appends these times to times.
+// Strays get times between their neighbours. If full is set, the clock has no room for more frames,
+// and flush trusts the newest consecutive frames even if their timestamps jump.
 func (c *clock) flush(times []int64, p *pace, length int64, full bool) []int64 {
-	switch n, row := len(p.held), p.row(); {
+	switch n, count := len(p.held), p.consecutive(); {
 	case n == 0:
 		return times
 	case p.sole && n == 1:
 		p.sole, p.held = false, p.held[:0]
 		return append(times, p.now)
-	case row > 1 && (full || p.sole):
-		return c.settle(times, p, n-row, length)
+	case count > 1 && (full || p.sole):
+		return c.settle(times, p, n-count, length)
 	default:
 		return c.settle(times, p, c.fitting(p, length), length)
 	}
 }
 
 // fitting finds the frames at the end of p.held that have about the expected timestamps, and
-// returns the index of the oldest of these frames. The frames before this index may have wrong
-// timestamps. length is the expected duration of a frame in ms.
+// returns the index of the oldest of these frames. The frames before this index may be strays.
 func (c *clock) fitting(p *pace, length int64) int {
 	head := len(p.held)
 	for head > 0 && !(p.sole && head == 1) && c.fits(p, head-1, length) {
@@ -179,103 +169,93 @@ func (c *clock) fitting(p *pace, length int64) int {
 	return head
 }
 
-// due returns the expected time of the frame a in the stream. n is the number of frames that wait
-// before a (their timestamps are not confirmed yet), and length is the expected duration of a frame
-// in ms.
-func (p *pace) due(a arrival, n int, length int64) int64 {
-	return p.now + max(a.met-p.met, int64(n)*length)
+// expected returns the expected time of f in the stream.
+func (p *pace) expected(f arrival, n int, length int64) int64 {
+	return p.now + max(f.met-p.met, int64(n)*length)
 }
 
-// since returns the time, in ms, from the arrival of the newest frame of p to the arrival of the
-// frame a. It measures the time by the wall clock, if that is known, and by how far the other track
-// (audio or video) has advanced. It returns the larger of the two values.
-func (p *pace) since(a arrival) int64 {
-	since := max(a.met-p.met, 0)
-	if a.wall != 0 && p.wall != 0 {
-		since = max(since, a.wall-p.wall)
+// elapsed returns the time, in ms, from the arrival of p's newest frame to the arrival of f. It
+// measures the time by the wall clock, if that is known, and by the other track. It returns the
+// larger result.
+func (p *pace) elapsed(f arrival) int64 {
+	since := max(f.met-p.met, 0)
+	if f.wall != 0 && p.wall != 0 {
+		since = max(since, f.wall-p.wall)
 	}
 	return since
 }
 
-// earliest returns the earliest time in the stream that the clock accepts for the frame a at once.
-// An earlier time is a leap, which later frames must confirm. n is the number of frames of the
-// track that wait before a, and length is the expected duration of a frame in ms.
-func (p *pace) earliest(a arrival, n int, length int64) int64 {
+// earliest returns the earliest time in the stream that the clock accepts for f without waiting. An
+// earlier time is a jump.
+func (p *pace) earliest(f arrival, n int, length int64) int64 {
 	late := int64(n) * length
-	if a.wall != 0 && p.wall != 0 {
-		late = min(late, a.wall-p.wall)
+	if f.wall != 0 && p.wall != 0 {
+		late = min(late, f.wall-p.wall)
 	}
 	return p.now + late - maxBack
 }
 
-// latest returns the latest time in the stream that the clock accepts for the frame a of track p at
-// once. A later time is a leap, which later frames must confirm. latest allows for a pause after
-// the newest frame of p. n is the number of frames that wait before a, and length is the expected
-// duration of a frame in ms.
-func (c *clock) latest(p *pace, a arrival, n int, length int64) int64 {
-	latest := p.now + max(p.step+int64(n)*length, p.since(a))
+// latest returns the latest time in the stream that the clock accepts for f without waiting. A
+// later time is a jump. latest allows for a pause after p's newest frame.
+func (c *clock) latest(p *pace, f arrival, n int, length int64) int64 {
+	latest := p.now + max(p.step+int64(n)*length, p.elapsed(f))
 	if other := c.other(p); other.round == p.round {
-		latest = max(latest, other.before(a))
+		latest = max(latest, other.timeAt(f))
 	}
-	return latest + maxLeap
+	return latest + maxAhead
 }
 
-// fits reports whether the frame p.held[i] has about the expected timestamp. length is the expected
-// duration of a frame in ms.
+// fits reports whether the timestamp of p.held[i] is close to the expected timestamp.
 //
-//   - Usually the timestamp must follow the previous timestamps of the frame's own track.
-//   - After a pause, the timestamp of a video frame may be ahead by the duration of the pause. The
-//     timestamp of an audio frame may not be ahead, because audio may arrive in bursts.
-//   - If the other track has already changed to new timestamps, the timestamp may instead follow
-//     the timestamps of the other track.
+// The timestamp must follow the timestamps of its own track. If the other track has already begun a
+// new round, the timestamp may follow the timestamps of the other track instead.
+//
+// After a pause, video may be ahead by the duration of the pause. Audio may not, because it may
+// arrive in bursts.
 func (c *clock) fits(p *pace, i int, length int64) bool {
-	a := p.held[i]
-	own, late := p.continued(a.ts), p.step+int64(i)*length
+	f := p.held[i]
+	own, late := p.continued(f.ts), p.step+int64(i)*length
 	if p == &c.video {
-		late = max(late, p.since(a))
+		late = max(late, p.elapsed(f))
 	}
-	if p.earliest(a, i, length) <= own && own <= p.now+late+maxLeap {
+	if p.earliest(f, i, length) <= own && own <= p.now+late+maxAhead {
 		return true
 	}
 	other := c.other(p)
-	return p.round < other.round && distance(other.continued(a.ts), p.due(a, i, length)) <= maxLeap
+	return p.round < other.round &&
+		distance(other.continued(f.ts), p.expected(f, i, length)) <= maxAhead
 }
 
-// confirmed reports whether enough waiting frames of track p have consecutive timestamps, so that
-// the clock can trust these timestamps although they are far from the expected time. row is the
-// number of the newest waiting frames that have consecutive timestamps. length is the expected
-// duration of a frame in ms.
-func (c *clock) confirmed(p *pace, row int, length int64) bool {
+// confirmed reports whether the newest count frames of p.held, which are consecutive, confirm a
+// jump.
+func (c *clock) confirmed(p *pace, count int, length int64) bool {
 	n := len(p.held)
-	first, last := p.held[n-row], p.held[n-1]
+	first, last := p.held[n-count], p.held[n-1]
 	switch own := p.continued(first.ts); {
-	case row < confirming:
+	case count < minConfirm:
 		return false
 	case p.sole, p.fresh, own > p.now && own <= c.latest(p, first, 0, length):
 		return true
 	}
-	return int64(int32(last.ts-first.ts)) >= leapLasts
+	return int64(int32(last.ts-first.ts)) >= confirmTime
 }
 
-// row returns the number of frames at the end of p.held that have consecutive timestamps. Two
-// timestamps are consecutive if the second is at most maxStep after the first, or at most maxBack
-// before it.
-func (p *pace) row() int {
+// consecutive returns the number of consecutive frames at the end of p.held; see maxStep.
+func (p *pace) consecutive() int {
 	n := len(p.held)
-	row := min(n, 1)
-	for ; row < n; row++ {
-		step := int64(int32(p.held[n-row].ts - p.held[n-row-1].ts))
-		if p.sole && row == n-1 || step < -maxBack || step > maxStep {
+	count := min(n, 1)
+	for ; count < n; count++ {
+		step := int64(int32(p.held[n-count].ts - p.held[n-count-1].ts))
+		if p.sole && count == n-1 || step < -maxBack || step > maxStep {
 			break
 		}
 	}
-	return row
+	return count
 }
 
-// settle gives a time in the stream to each frame in p.held, appends these times to the slice
-// times, and empties p.held. The frames before the index head have wrong timestamps (they are
-// strays), so they get times between their neighbours. The other frames have right timestamps.
-// length is the expected duration of a frame in ms.
+// settle gives a time in the stream to each frame in p.held, appends these times to times, and
+// empties p.held. The frames before the index head are strays. The other frames have right
+// timestamps.
 func (c *clock) settle(times []int64, p *pace, head int, length int64) []int64 {
 	held := p.held
 	strays := held[:head]
@@ -283,7 +263,7 @@ func (c *clock) settle(times []int64, p *pace, head int, length int64) []int64 {
 		strays = strays[1:]
 		if len(held) > head+1 && firstIsStray(held[0].ts, held[head].ts, held[head+1].ts) {
 			p.round = 0
-			to := c.at(p, held[head], 0, length)
+			to := c.advance(p, held[head], 0, length)
 			for i := head; i > 0; i-- {
 				times = append(times, max(to-int64(i)*length, 0))
 			}
@@ -297,7 +277,7 @@ func (c *clock) settle(times []int64, p *pace, head int, length int64) []int64 {
 	from, usual := p.now, max(p.step, length)
 	to := from + usual*int64(len(strays)+1)
 	if head < len(held) {
-		to = c.at(p, held[head], len(strays), length)
+		to = c.advance(p, held[head], len(strays), length)
 	}
 	step := min(max(to-from, 0)/int64(len(strays)+1), usual)
 	for i := range strays {
@@ -306,7 +286,7 @@ func (c *clock) settle(times []int64, p *pace, head int, length int64) []int64 {
 	for i := head; i < len(held); i++ {
 		if i > head {
 			from = p.now
-			to = c.at(p, held[i], 0, length)
+			to = c.advance(p, held[i], 0, length)
 		}
 		times = append(times, to)
 		p.noteStep((to - from) / int64(len(strays)+1))
@@ -319,90 +299,87 @@ func (c *clock) settle(times []int64, p *pace, head int, length int64) []int64 {
 	return times
 }
 
-// firstIsStray reports whether the timestamp of a track's first frame is wrong. The arguments are
-// the timestamps of the first frame and of two later frames, which confirm each other.
+// firstIsStray reports whether the first frame of a track is a stray. The arguments are its
+// timestamp, and the timestamps of two later frames that confirm each other.
 func firstIsStray(first, second, third uint32) bool {
 	step, next := int32(second-first), int32(third-second)
 	return step < 0 || int64(step) > 2*int64(next)
 }
 
-// at makes the frame a the newest frame of track p, and returns the frame's time in the stream.
-// This time may be before the previous frame's time by up to maxBack. n is the number of frames
-// with wrong timestamps directly before a, and length is the expected duration of a frame in ms.
+// advance makes f the newest frame of track p, and returns its time in the stream. This time may be
+// before the previous frame's time by up to maxBack.
 //
-// A publisher may change to new timestamps. The change may reach one track (audio or video) before
-// the other track. If only the other track has changed, the timestamp of the frame a may be old or
-// new. In that case, at computes one time for an old timestamp and one time for a new timestamp,
-// and chooses the time that is nearer to the expected time.
-func (c *clock) at(p *pace, a arrival, n int, length int64) int64 {
+// A publisher may change to new timestamps. The change may reach one track before the other. If
+// only the other track has changed, the timestamp of f may be old or new. advance then computes the
+// time for both cases, and chooses the time that is nearer to the expected time.
+func (c *clock) advance(p *pace, f arrival, n int, length int64) int64 {
 	other := c.other(p)
 	begins := p.round == 0
 	if begins && other.round == 0 {
-		p.round, p.last, p.now, p.wall = 1, a.ts, int64(a.ts), a.wall
-		c.first, c.early = p.now, p.now-a.wall
+		p.round, p.last, p.now, p.wall = 1, f.ts, int64(f.ts), f.wall
+		c.first, c.early = p.now, p.now-f.wall
 		return p.now
 	}
 	if begins {
-		p.now, p.met = other.now, a.met
+		p.now, p.met = other.now, f.met
 	}
-	due := p.due(a, n, length)
-	latest := c.latest(p, a, n, length)
-	if a.wall == 0 {
-		latest = max(latest, p.now+p.since(a)+maxPause)
+	due := p.expected(f, n, length)
+	latest := c.latest(p, f, n, length)
+	if f.wall == 0 {
+		latest = max(latest, p.now+p.elapsed(f)+maxPause)
 	} else {
-		latest = max(latest, a.wall+c.early+maxLeap)
+		latest = max(latest, f.wall+c.early+maxAhead)
 	}
-	own, theirs := p.continued(a.ts), other.continued(a.ts)
+	own, theirs := p.continued(f.ts), other.continued(f.ts)
 	begun := !begins && p.round == other.round
-	continues := !begins && p.earliest(a, n, length) <= own && own <= latest
+	continues := !begins && p.earliest(f, n, length) <= own && own <= latest
 	joins := p.round < other.round && distance(theirs, due) <= maxPause
-	p.wall, p.met = a.wall, a.met
-	var at int64
+	p.wall, p.met = f.wall, f.met
+	var t int64
 	switch {
 	case continues && !(joins && distance(theirs, due) < distance(own, due)):
 		if own < p.now {
 			return own
 		}
-		at = own
+		t = own
 	case joins:
-		at = theirs
-		if overlap := p.now + length - at; !begins && overlap > 0 {
+		t = theirs
+		if overlap := p.now + length - t; !begins && overlap > 0 {
 			// The other track began its new timestamps before this track ended its old ones. Delay
 			// both tracks by the overlap, so that this track does not go back.
-			at += overlap
+			t += overlap
 			other.now += overlap
 		}
 		p.round = other.round
-	case begun && distance(own, other.before(a)) <= maxLeap && p.gone < leapLasts:
+	case begun && distance(own, other.timeAt(f)) <= maxAhead && p.gone < confirmTime:
 		// The times of the other track show that the first frames of track p had wrong timestamps.
-		// Put the frame a directly after the previous frame of track p. Move the other track by the
-		// same time as the frame a.
-		at = p.now + int64(n+1)*length
-		other.now += at - own
+		// Put f directly after the previous frame of track p. Move the other track by the same time
+		// as f.
+		t = p.now + int64(n+1)*length
+		other.now += t - own
 	default:
-		// The publisher has changed to new timestamps. Usually, the frame a follows directly after
-		// the previous frame of track p. If the other track is far ahead, the frame a gets a later
-		// time, which is maxBack before the expected time of the frame (due).
-		at = max(p.now+int64(n+1)*length, due-maxBack)
+		// The publisher has changed to new timestamps. Usually f follows directly after the
+		// previous frame of track p. If the other track is far ahead, f gets a later time, which is
+		// maxBack before its expected time.
+		t = max(p.now+int64(n+1)*length, due-maxBack)
 		if len(other.held) > 0 && !other.sole {
 			// The other track has changed, too, and its new frames are still waiting. Their times
 			// must not overlap with the earlier frames of the other track. If they would overlap,
-			// delay both tracks by the overlap, but by at most leapLasts.
-			overlap := other.now + other.step + 1 - (at + int64(int32(other.held[0].ts-a.ts)))
-			at += max(0, min(overlap, leapLasts))
+			// delay both tracks by the overlap, but by at most confirmTime.
+			overlap := other.now + other.step + 1 - (t + int64(int32(other.held[0].ts-f.ts)))
+			t += max(0, min(overlap, confirmTime))
 		}
 		p.round = max(p.round, other.round) + 1
 	}
 	if !begins {
-		p.gone += at - p.now
+		p.gone += t - p.now
 	}
-	p.last, p.now = a.ts, at
-	c.early = max(c.early, at-a.wall)
-	return at
+	p.last, p.now = f.ts, t
+	c.early = max(c.early, t-f.wall)
+	return t
 }
 
-// continued converts the timestamp ts to a time in the stream. The distance from the track's newest
-// frame is the same for the time as for the timestamp.
+// continued converts the timestamp ts to a time in the stream, as in the current round of track p.
 func (p *pace) continued(ts uint32) int64 { return p.now + int64(int32(ts-p.last)) }
 
 // noteStep records the time, in ms, between the two newest frames of the track.

@@ -54,13 +54,13 @@ func TestOddFramesInARow(t *testing.T) {
 					return made
 				}})
 			}
-			leap := fmt.Sprintf("a leap of %g ms that stays", by)
-			list = append(list, odd{leap, kinds, func(_ int, made float64) float64 {
+			jump := fmt.Sprintf("a jump of %g ms that stays", by)
+			list = append(list, odd{jump, kinds, func(_ int, made float64) float64 {
 				if made >= 10_000 {
 					return made + by
 				}
 				return made
-			}}, odd{leap + " for 5 s", kinds, func(_ int, made float64) float64 {
+			}}, odd{jump + " for 5 s", kinds, func(_ int, made float64) float64 {
 				if made >= 10_000 && made < 15_000 {
 					return made + by
 				}

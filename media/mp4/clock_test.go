@@ -153,7 +153,7 @@ func TestRounds(t *testing.T) {
 			"v0x4 a0x7 v140 v160 a149x2 v180 v200 a192",
 		},
 		{
-			"only the video starts over, twice, and then both leap",
+			"only the video starts over, twice, and then both jump",
 			"v1000x4 a1000x7 | v0x30 | v0x30 | " +
 				"a500000x7 v500000x4 a500149x7 v500160x4 a500299x7 v500320x4 a500448x7 " +
 				"v500480x4 a500597x7 v500640x4 a500747x7 v500800x4 a500896x7 v500960x4 a501045x7 v501120x4",

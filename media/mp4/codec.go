@@ -35,8 +35,7 @@ const (
 	videoStep = 40
 )
 
-// newConfig parses record, the bytes of a sequence header. It keeps a copy of record, not a
-// reference.
+// newConfig parses a sequence header. It borrows record.
 func newConfig(codec flv.Codec, record []byte) (*config, error) {
 	c := &config{codec: codec, record: bytes.Clone(record), scale: videoScale, step: videoStep}
 	c.box = c.record
@@ -55,8 +54,8 @@ func newConfig(codec flv.Codec, record []byte) (*config, error) {
 	return c, nil
 }
 
-// same reports whether c was parsed from the sequence header with this codec and these bytes. If c
-// is nil, same returns false.
+// same reports whether c was parsed from a sequence header with this codec and these bytes. c may
+// be nil.
 func (c *config) same(codec flv.Codec, record []byte) bool {
 	return c != nil && c.codec == codec && bytes.Equal(c.record, record)
 }
@@ -409,8 +408,8 @@ func aacKind(b *bitReader) uint32 {
 	return 32 + b.u(6)
 }
 
-// aacRate reads a sampling rate, which is an index of aacRates, or 15 and the rate itself. If the
-// index is unknown, aacRate returns 0.
+// aacRate reads a sampling rate. It is coded as an index of aacRates, or as 15 followed by the
+// rate. If the index is unknown, aacRate returns 0.
 func aacRate(b *bitReader) uint32 {
 	n := b.u(4)
 	if n == 15 {
@@ -422,7 +421,8 @@ func aacRate(b *bitReader) uint32 {
 	return 0
 }
 
-// bitReader reads bits, most significant first. After the end, it returns zeros and sets short.
+// bitReader reads bits, most significant first. After the last bit, it returns zeros and sets the
+// field short.
 type bitReader struct {
 	p     []byte
 	at    int // position in bits

@@ -190,10 +190,10 @@ func (m *Muxer) buildHead(videos, sounds int) {
 	w := &m.head
 	w.b = w.b[:0]
 	m.sequence++
-	moof := w.begin("moof")
-	mfhd := w.full("mfhd", 0, 0)
+	moof := w.open("moof")
+	mfhd := w.openFull("mfhd", 0, 0)
 	w.u32(m.sequence)
-	w.end(mfhd)
+	w.close(mfhd)
 	video, audio := 0, 0
 	if videos > 0 {
 		video = w.run(&m.video, videos, runVideo)
@@ -201,7 +201,7 @@ func (m *Muxer) buildHead(videos, sounds int) {
 	if sounds > 0 {
 		audio = w.run(&m.audio, sounds, runAudio)
 	}
-	w.end(moof)
+	w.close(moof)
 	// The data begins after the moof and the 8 bytes of the mdat's header. Video comes first.
 	data := len(w.b) + 8
 	videoBytes, soundBytes := bytesOf(m.video.done[:videos]), bytesOf(m.audio.done[:sounds])
@@ -218,14 +218,14 @@ func (m *Muxer) buildHead(videos, sounds int) {
 // run appends the traf box for a track's first n complete samples. It returns the place where the
 // caller must write the offset of their data.
 func (w *boxes) run(tr *track, n int, flags uint32) (offset int) {
-	traf := w.begin("traf")
-	tfhd := w.full("tfhd", 0, baseIsMoof)
+	traf := w.open("traf")
+	tfhd := w.openFull("tfhd", 0, baseIsMoof)
 	w.u32(tr.id)
-	w.end(tfhd)
-	tfdt := w.full("tfdt", 1, 0)
+	w.close(tfhd)
+	tfdt := w.openFull("tfdt", 1, 0)
 	w.u64(uint64(tr.done[0].at))
-	w.end(tfdt)
-	trun := w.full("trun", 1, flags)
+	w.close(tfdt)
+	trun := w.openFull("trun", 1, flags)
 	w.u32(uint32(n))
 	offset = len(w.b)
 	w.u32(0)
@@ -243,7 +243,7 @@ func (w *boxes) run(tr *track, n int, flags uint32) (offset int) {
 		}
 		w.u32(uint32(s.shift))
 	}
-	w.end(trun)
-	w.end(traf)
+	w.close(trun)
+	w.close(traf)
 	return offset
 }

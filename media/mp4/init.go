@@ -8,21 +8,23 @@ import (
 // AppendInit appends the init segment (ftyp and moov) of the last fragment to dst, which then owns
 // it. Before the first fragment, it returns ErrNoInit and leaves dst unchanged.
 //
-// The init segment is the same for every viewer, because fragments carry the stream's time, and a
-// player starts at the time of its first fragment. There is no edit list to make that time 0.
-// Chromium and ffmpeg treat the part of an AAC track before an edit list as encoder delay, and
-// decode and discard it. A viewer who joins an hour after the start would have to wait for an hour.
+// All viewers can use the same init segment. The times in fragments count from the start of the
+// stream, and a player starts at the time of its first fragment.
+//
+// The init segment has no edit list, which would make that time 0. Chromium and ffmpeg treat the
+// part of an AAC track before an edit list as encoder delay, and decode and discard it. A viewer
+// who joins an hour after the start would have to wait for an hour.
 func (m *Muxer) AppendInit(dst *millrace.Chain) error {
 	if m.sent == [2]*config{} {
 		return ErrNoInit
 	}
 	w := &boxes{b: make([]byte, 0, 1<<10)}
-	ftyp := w.begin("ftyp")
+	ftyp := w.open("ftyp")
 	w.text("iso6")
 	w.u32(0)
 	w.text("iso6iso5mp41")
-	w.end(ftyp)
-	moov := w.begin("moov")
+	w.close(ftyp)
+	moov := w.open("moov")
 	w.movieHeader()
 	ids := [2]uint32{m.video.id, m.audio.id}
 	for i, c := range m.sent {
@@ -30,20 +32,20 @@ func (m *Muxer) AppendInit(dst *millrace.Chain) error {
 			w.track(ids[i], c)
 		}
 	}
-	mvex := w.begin("mvex")
+	mvex := w.open("mvex")
 	for i, c := range m.sent {
 		if c != nil {
 			w.trackDefaults(ids[i], c)
 		}
 	}
-	w.end(mvex)
-	w.end(moov)
+	w.close(mvex)
+	w.close(moov)
 	dst.AppendCopy(w.b)
 	return nil
 }
 
 func (w *boxes) movieHeader() {
-	at := w.full("mvhd", 0, 0)
+	at := w.openFull("mvhd", 0, 0)
 	w.zeros(8)     // created, modified
 	w.u32(1000)    // scale
 	w.u32(0)       // duration: given by the fragments
@@ -53,41 +55,41 @@ func (w *boxes) movieHeader() {
 	w.matrix()
 	w.zeros(6 * 4)   // predefined
 	w.u32(1<<32 - 1) // next track
-	w.end(at)
+	w.close(at)
 }
 
 func (w *boxes) track(id uint32, c *config) {
-	trak := w.begin("trak")
+	trak := w.open("trak")
 	w.trackHeader(id, c)
-	mdia := w.begin("mdia")
-	mdhd := w.full("mdhd", 0, 0)
+	mdia := w.open("mdia")
+	mdhd := w.openFull("mdhd", 0, 0)
 	w.zeros(8) // created, modified
 	w.u32(c.scale)
 	w.u32(0)      // duration: given by the fragments
 	w.u16(0x55c4) // language: und
 	w.u16(0)
-	w.end(mdhd)
+	w.close(mdhd)
 	w.handler(c)
-	minf := w.begin("minf")
+	minf := w.open("minf")
 	if c.width > 0 {
-		vmhd := w.full("vmhd", 0, 1)
+		vmhd := w.openFull("vmhd", 0, 1)
 		w.zeros(8)
-		w.end(vmhd)
+		w.close(vmhd)
 	} else {
-		smhd := w.full("smhd", 0, 0)
+		smhd := w.openFull("smhd", 0, 0)
 		w.zeros(4)
-		w.end(smhd)
+		w.close(smhd)
 	}
 	w.dataInformation()
 	w.sampleTable(c)
-	w.end(minf)
-	w.end(mdia)
-	w.end(trak)
+	w.close(minf)
+	w.close(mdia)
+	w.close(trak)
 }
 
 func (w *boxes) trackHeader(id uint32, c *config) {
-	at := w.full("tkhd", 0, 3) // flags: enabled, in the movie
-	w.zeros(8)                 // created, modified
+	at := w.openFull("tkhd", 0, 3) // flags: enabled, in the movie
+	w.zeros(8)                     // created, modified
 	w.u32(id)
 	w.zeros(4 + 4 + 8) // reserved, duration, reserved
 	w.u16(0)           // layer
@@ -101,7 +103,7 @@ func (w *boxes) trackHeader(id uint32, c *config) {
 	w.matrix()
 	w.u32(c.shownWidth())
 	w.u32(uint32(c.height) << 16)
-	w.end(at)
+	w.close(at)
 }
 
 // shownWidth returns the display width of the video, in 65536ths of a pixel. It is 0 for audio.
@@ -114,7 +116,7 @@ func (c *config) shownWidth() uint32 {
 }
 
 func (w *boxes) handler(c *config) {
-	at := w.full("hdlr", 0, 0)
+	at := w.openFull("hdlr", 0, 0)
 	w.u32(0)
 	if c.width > 0 {
 		w.text("vide")
@@ -122,25 +124,25 @@ func (w *boxes) handler(c *config) {
 		w.text("soun")
 	}
 	w.zeros(3*4 + 1) // reserved, no name
-	w.end(at)
+	w.close(at)
 }
 
 // dataInformation appends boxes that say that the samples are in this file.
 func (w *boxes) dataInformation() {
-	dinf := w.begin("dinf")
-	dref := w.full("dref", 0, 0)
+	dinf := w.open("dinf")
+	dref := w.openFull("dref", 0, 0)
 	w.u32(1)
-	url := w.full("url ", 0, 1)
-	w.end(url)
-	w.end(dref)
-	w.end(dinf)
+	url := w.openFull("url ", 0, 1)
+	w.close(url)
+	w.close(dref)
+	w.close(dinf)
 }
 
 // sampleTable appends a sample description for the codec. The table has no samples, because the
 // samples are in the fragments.
 func (w *boxes) sampleTable(c *config) {
-	stbl := w.begin("stbl")
-	stsd := w.full("stsd", 0, 0)
+	stbl := w.open("stbl")
+	stsd := w.openFull("stsd", 0, 0)
 	w.u32(1)
 	switch c.codec {
 	case flv.AVC:
@@ -150,20 +152,20 @@ func (w *boxes) sampleTable(c *config) {
 	case flv.AAC:
 		w.sound(c)
 	}
-	w.end(stsd)
+	w.close(stsd)
 	for _, kind := range []string{"stts", "stsc", "stco"} {
-		at := w.full(kind, 0, 0)
+		at := w.openFull(kind, 0, 0)
 		w.u32(0)
-		w.end(at)
+		w.close(at)
 	}
-	stsz := w.full("stsz", 0, 0)
+	stsz := w.openFull("stsz", 0, 0)
 	w.zeros(4 + 4)
-	w.end(stsz)
-	w.end(stbl)
+	w.close(stsz)
+	w.close(stbl)
 }
 
 func (w *boxes) visual(record string, c *config) {
-	at := w.begin(c.entry)
+	at := w.open(c.entry)
 	w.zeros(6)
 	w.u16(1) // data reference
 	w.zeros(16)
@@ -176,20 +178,20 @@ func (w *boxes) visual(record string, c *config) {
 	w.zeros(32)   // name of the compressor
 	w.u16(24)     // depth
 	w.u16(0xffff) // no colour table
-	box := w.begin(record)
+	box := w.open(record)
 	w.bytes(c.box)
-	w.end(box)
+	w.close(box)
 	if c.shape[1] > 0 {
-		pasp := w.begin("pasp")
+		pasp := w.open("pasp")
 		w.u32(uint32(c.shape[0]))
 		w.u32(uint32(c.shape[1]))
-		w.end(pasp)
+		w.close(pasp)
 	}
-	w.end(at)
+	w.close(at)
 }
 
 func (w *boxes) sound(c *config) {
-	at := w.begin("mp4a")
+	at := w.open("mp4a")
 	w.zeros(6)
 	w.u16(1) // data reference
 	w.zeros(8)
@@ -201,10 +203,10 @@ func (w *boxes) sound(c *config) {
 	} else {
 		w.u32(c.scale << 16)
 	}
-	esds := w.full("esds", 0, 0)
+	esds := w.openFull("esds", 0, 0)
 	w.elementaryStream(c.record)
-	w.end(esds)
-	w.end(at)
+	w.close(esds)
+	w.close(at)
 }
 
 // elementaryStream appends the descriptors of ISO/IEC 14496-1 for an AudioSpecificConfig.
@@ -235,7 +237,7 @@ func (w *boxes) descriptor(tag uint8, n int) {
 
 // trackDefaults appends the trex box with the defaults for the samples of fragments.
 func (w *boxes) trackDefaults(id uint32, c *config) {
-	at := w.full("trex", 0, 0)
+	at := w.openFull("trex", 0, 0)
 	w.u32(id)
 	w.u32(1) // description
 	w.u32(0) // duration
@@ -245,5 +247,5 @@ func (w *boxes) trackDefaults(id uint32, c *config) {
 	} else {
 		w.u32(flagsKey)
 	}
-	w.end(at)
+	w.close(at)
 }

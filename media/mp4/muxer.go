@@ -35,29 +35,29 @@ const maxLate = 8
 // bytes. A limit is needed because every init segment repeats the sequence headers.
 const maxRecord = 64 << 10
 
-// trackWait is the maximum time, in ms of the stream, for which fragments wait for a track to
-// begin. The first fragment waits that long for announced sequence headers. Audio waits that long
-// for the first video frame after the video's sequence header.
+// trackWait is the maximum wait for a track to begin, in milliseconds of the stream:
 //
-// The time is short, because publishers send the sequence headers of both tracks together, but
+//   - The first fragment waits for the sequence headers of announced tracks.
+//   - After a video sequence header, audio waits for the first video frame.
+//
+// trackWait is short, because publishers send the sequence headers of both tracks together, but
 // often announce tracks that they do not have.
 const trackWait = 1000
 
-// damagedWait is a duration in ms. If all video frames of a stream are damaged for longer than
-// damagedWait, the next init segment has no video. damagedWait is long enough for the loss of one
-// keyframe: the frames after the lost keyframe are lost, too, until the next keyframe arrives some
-// seconds later.
-const damagedWait = 10_000
+// damagedWait is how long all video frames must be damaged until the Muxer continues without video.
+// It is longer than the effect of one lost keyframe: the frames after it are lost, too, until the
+// next keyframe arrives some seconds later.
+const damagedWait = 10_000 // ms
 
 // Option changes how a Muxer works. Options panic if a value is out of range.
 type Option func(*Muxer)
 
-// MaxWaitBytes limits the bytes of the samples that the Muxer has received, but not yet sent in a
-// fragment. If a single sample is larger than the limit, WriteTag returns a *LimitError.
+// MaxWaitBytes sets a limit of n bytes for all samples together that wait for a fragment. If a
+// single sample is larger, WriteTag returns a *LimitError.
 //
-// If one more sample would exceed the limit, WriteTag sends the complete samples early. It keeps
-// the newest sample of each track, because the duration of that sample is not known yet. Each of
-// these samples may have up to n bytes. With two tracks, up to twice n bytes can therefore wait.
+// If one more sample would exceed the limit, WriteTag sends the complete samples early. The newest
+// sample of each track still waits, because its duration is not known yet. Each of these samples
+// may have up to n bytes. With two tracks, up to 2n bytes can therefore wait.
 func MaxWaitBytes(n int) Option {
 	if n < 1 || n > 1<<30 {
 		panic(fmt.Sprintf("mp4: MaxWaitBytes(%d): from 1 byte to 1 GiB", n))
@@ -110,14 +110,14 @@ type Fragment struct {
 // Clock sets a function that returns the current time, such as time.Now. The Muxer calls it when a
 // tag arrives. Use Clock for live streams.
 //
-// If the timestamps leap ahead, the Muxer compares the leap with the time that has passed:
+// If the timestamps jump ahead, the Muxer compares the jump with the time that has passed:
 //
-//   - If as much time has passed, the Muxer accepts the leap as a pause in the stream: for video at
+//   - If as much time has passed, the Muxer accepts the jump as a pause in the stream: for video at
 //     once, and for audio after a few frames.
-//   - If less time has passed, the leap is no pause. After later frames have confirmed the leap,
+//   - If less time has passed, the jump is no pause. After later frames have confirmed the jump,
 //     the stream continues without a pause.
 //
-// If the timestamps leap back, or if Clock is not set, the Muxer accepts a leap only after later
+// If the timestamps jump back, or if Clock is not set, the Muxer accepts a jump only after later
 // frames confirm it.
 func Clock(now func() time.Time) Option {
 	return func(m *Muxer) { m.wall = now }
@@ -168,8 +168,9 @@ func NewMuxer(opts ...Option) *Muxer {
 //
 // From other video frames, WriteTag drops NAL units of length 0.
 //
-// A new sequence header completes a fragment of all waiting samples. The next fragment then has
-// NewInit set, unless the old sequence header has returned by then.
+// If a sequence header differs from the previous one of its track, WriteTag appends all waiting
+// samples as a fragment. The next fragment then has NewInit set, unless the publisher goes back to
+// the old sequence header before that fragment.
 //
 // If the error is a *CodecError, *ConfigError or *LimitError, WriteTag has appended nothing, and
 // the caller may continue with the next tag.
@@ -236,9 +237,8 @@ func (m *Muxer) Flush(dst *millrace.Chain) Fragment {
 // WriteTag or Flush.
 func (m *Muxer) Parts() []FragmentInfo { return m.parts }
 
-// settle gives a time in the stream to all samples that have none yet. If full is set, settle uses
-// timestamps that later frames have not confirmed, because the Muxer has no room to wait for more
-// frames.
+// settle gives a time in the stream to all samples that have none yet. If full is set, the Muxer
+// has no room for more frames, and settle uses timestamps that later frames have not confirmed.
 func (m *Muxer) settle(full bool) {
 	if m.video.conf != nil {
 		m.place(&m.video, m.clock.flush(m.times[:0], &m.clock.video, m.video.length(), full))
@@ -333,9 +333,9 @@ func (m *Muxer) writeVideo(dst *millrace.Chain, t flv.Tag, data *millrace.Chain)
 
 // leaveOut drops a damaged video frame.
 //
-// If the video has been damaged for longer than damagedWait, the Muxer continues without video,
-// with a new init segment. Before this change, leaveOut appends a fragment of the samples that are
-// not yet in a fragment to dst, which then owns the new fragment.
+// If the video has been damaged for longer than damagedWait, leaveOut appends the waiting samples
+// to dst as a fragment, which dst then owns. The Muxer then continues without video, with a new
+// init segment.
 func (m *Muxer) leaveOut(dst *millrace.Chain, t flv.Tag) (f Fragment) {
 	m.needKey = m.needKey || t.Key
 	switch v := &m.clock.video; {
@@ -400,8 +400,8 @@ func (m *Muxer) place(tr *track, times []int64) {
 	tr.held = tr.held[:copy(tr.held, tr.held[len(times):])]
 }
 
-// audioIsAlone reports whether to send audio without waiting for the next video frame, because
-// there is no video, its frames are far apart, or the next frame is late.
+// audioIsAlone reports whether to send audio without waiting for the next video frame. Audio does
+// not wait if there is no video, if video frames are far apart, or if the next one is late.
 func (m *Muxer) audioIsAlone() bool {
 	switch v := &m.clock.video; {
 	case m.video.conf == nil || v.slow > 0:
@@ -420,8 +420,8 @@ func (m *Muxer) checkSize(data *millrace.Chain) error {
 	return nil
 }
 
-// ready reports whether the first fragment can be sent, because the sequence header of each
-// announced track has arrived or the wait for it has ended.
+// ready reports whether the first fragment can be sent. It must wait for the sequence header of
+// each announced track, but not for longer than trackWait.
 func (m *Muxer) ready() bool {
 	if m.clock.passed() >= trackWait {
 		m.video.expected, m.audio.expected = false, false
@@ -429,10 +429,9 @@ func (m *Muxer) ready() bool {
 	return (m.video.conf != nil || !m.video.expected) && (m.audio.conf != nil || !m.audio.expected)
 }
 
-// makeRoom makes room for another sample of n bytes. Usually there is room, and makeRoom does
-// nothing. If too many samples or bytes wait, makeRoom appends a fragment of the waiting samples to
-// dst. To send these samples at once, it ends the wait for the sequence headers of announced
-// tracks, and uses timestamps that later frames have not confirmed.
+// makeRoom makes room for another sample of n bytes. If too many samples or bytes wait, it appends
+// a fragment of the complete samples to dst. It does not wait for the sequence headers of announced
+// tracks, or for frames that confirm a timestamp.
 func (m *Muxer) makeRoom(dst *millrace.Chain, n int) Fragment {
 	videos, videoBytes := m.video.waiting()
 	sounds, soundBytes := m.audio.waiting()

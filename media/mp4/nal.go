@@ -6,7 +6,7 @@ import (
 )
 
 // A video frame of AVC or HEVC is a sequence of NAL units, each after its length. Some encoders
-// send units of length 0, which decoders fail at. Others send frames in the Annex B format, which
+// send units of length 0, at which decoders fail. Others send frames in the Annex B format, which
 // has start codes instead of lengths.
 
 // A unitScanner scans the NAL units of a frame.
@@ -69,7 +69,7 @@ func (s *unitScanner) addEmpty(from, to int) {
 	s.empty = append(s.empty, [2]int{from, to})
 }
 
-// isPicture reports whether a unit with this first byte is a slice.
+// isPicture reports whether a NAL unit is a slice. first is the first byte of the unit.
 func (s *unitScanner) isPicture(first byte) bool {
 	if s.codec == flv.HEVC {
 		return first>>1&0x3f < 32 // ITU-T H.265, table 7-1

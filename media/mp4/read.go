@@ -88,8 +88,8 @@ func ReadMovie(init []byte) (Movie, error) {
 	return m, nil
 }
 
-// Movie describes the init segment of the last fragment, as ReadMovie does. Before the first
-// fragment, it returns the zero Movie.
+// Movie describes the init segment of the last fragment. It returns the same Movie as ReadMovie
+// would. Before the first fragment, it returns the zero Movie.
 func (m *Muxer) Movie() (movie Movie) {
 	var codecs []string
 	ids := [2]uint32{m.video.id, m.audio.id}
@@ -123,11 +123,10 @@ func (c *config) name() string {
 // ReadFragment parses the head of the fragment at the start of b. It borrows b and allocates
 // nothing.
 //
-// If b is too short, ReadFragment returns the number of bytes that it needs, and the caller calls
-// it again with at least these bytes. If b has less than 8 bytes, need is 8, which contain the size
-// of the moof box. Otherwise need is the size of the moof box plus 8 bytes for the header of the
-// mdat box.
-func (m *Movie) ReadFragment(b []byte) (f FragmentInfo, need int, err error) {
+// If b is too short, minLen is the length that b must have when the caller tries again. It is 8 if
+// len(b) < 8, because the first 8 bytes contain the size of the moof box. Otherwise it is the size
+// of the moof box plus 8 bytes for the header of the mdat box. If b is long enough, minLen is 0.
+func (m *Movie) ReadFragment(b []byte) (f FragmentInfo, minLen int, err error) {
 	if len(b) < 8 {
 		return f, 8, nil
 	}
@@ -209,16 +208,15 @@ func (t *Timeline) Add(f FragmentInfo) (start, end time.Duration) {
 	return start, t.end
 }
 
-// AppendEarlier moves the fragment at the start of src to dst, and makes all times in the fragment
-// earlier. by is the duration to subtract from the times. dst then owns the fragment. f is the
-// result of ReadFragment for this fragment. If by is not 0, AppendEarlier copies the head of the
-// fragment (the moof box). It never copies the samples.
+// AppendEarlier moves the fragment at the start of src to dst, which then owns it, and subtracts d
+// from all times in the fragment. f is the result of ReadFragment for this fragment. If d is not 0,
+// AppendEarlier copies the head of the fragment (the moof box). It never copies the samples.
 //
 // If a track of the fragment would begin before time 0, AppendEarlier hides the track from players.
 // If all tracks of the fragment would begin before time 0, it hides none of them, and they begin at
 // time 0.
-func (m *Movie) AppendEarlier(dst, src *millrace.Chain, f FragmentInfo, by time.Duration) {
-	if by != 0 {
+func (m *Movie) AppendEarlier(dst, src *millrace.Chain, f FragmentInfo, d time.Duration) {
+	if d != 0 {
 		head := make([]byte, 0, 512)
 		var c millrace.Chain
 		src.Cut(&c, f.Head)
@@ -226,15 +224,16 @@ func (m *Movie) AppendEarlier(dst, src *millrace.Chain, f FragmentInfo, by time.
 			head = append(head, p...)
 		}
 		c.Release()
-		m.shiftHead(head, by)
+		m.shiftHead(head, d)
 		dst.AppendCopy(head)
 		f.Size -= f.Head
 	}
 	src.Cut(dst, f.Size)
 }
 
-// shiftHead moves the times in the head of a fragment earlier.
-func (m *Movie) shiftHead(head []byte, by time.Duration) {
+// shiftHead subtracts d from the times in the head of a fragment. If only one track would begin
+// before time 0, it hides that track.
+func (m *Movie) shiftHead(head []byte, d time.Duration) {
 	size := int(binary.BigEndian.Uint32(head))
 	var early []byte // type field of the traf box to hide
 	shown := 0
@@ -247,7 +246,7 @@ func (m *Movie) shiftHead(head []byte, by time.Duration) {
 		if string(kind) != "traf" {
 			continue
 		}
-		if m.shiftTrack(traf, by) {
+		if m.shiftTrack(traf, d) {
 			shown++
 		} else {
 			early = kind
@@ -258,9 +257,9 @@ func (m *Movie) shiftHead(head []byte, by time.Duration) {
 	}
 }
 
-// shiftTrack moves the time in a traf box earlier. If the result would be negative, it sets the
+// shiftTrack subtracts d from the time in a traf box. If the result would be negative, it sets the
 // time to 0 and returns false.
-func (m *Movie) shiftTrack(traf []byte, by time.Duration) bool {
+func (m *Movie) shiftTrack(traf []byte, d time.Duration) bool {
 	var scale time.Duration
 	for len(traf) > 0 {
 		kind, in, rest := cutBox(traf)
@@ -274,7 +273,7 @@ func (m *Movie) shiftTrack(traf []byte, by time.Duration) bool {
 				}
 			}
 		case string(kind) == "tfdt" && len(in) >= 12:
-			at := int64(binary.BigEndian.Uint64(in[4:])) - units(by, scale)
+			at := int64(binary.BigEndian.Uint64(in[4:])) - units(d, scale)
 			binary.BigEndian.PutUint64(in[4:], uint64(max(at, 0)))
 			return at >= 0
 		}

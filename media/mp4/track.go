@@ -18,8 +18,8 @@ type sample struct {
 }
 
 // track collects the samples of video or audio. A sample is held until the clock gives it a time.
-// It is then open until the next sample has a time, because its duration is not known before. After
-// that, it is done.
+// Then it is open until the next sample has a time, which determines the duration of the open
+// sample. After that, it is done.
 type track struct {
 	id       uint32
 	conf     *config // nil before the first sequence header
@@ -41,18 +41,16 @@ type track struct {
 	// Audio only: see audioTime.
 	timed bool  // next is set
 	next  int64 // end of the newest frame: expected start of the next one
-	// A frame is far from its expected start (next) if the distance is more than maxDrift. If all
-	// of the newest frames are far after their expected starts, or all are far before them, drift
-	// is the smallest of their distances. drift is in the track's units, and it is negative for
-	// frames before their expected starts. Otherwise drift is 0.
-	drift int64
-	far   int   // number of these frames
+	// far is the number of newest frames with timestamps that are all more than maxDrift after the
+	// expected start (next), or all more than maxDrift before it.
+	far   int
+	drift int64 // smallest of these distances, in the track's units; negative if before
 	debt  int64 // time to subtract from later frames, a little from each
 
 	// Invariant: each sample of done ends where the next one begins.
 }
 
-// waiting returns the number of samples that the track holds, and their bytes.
+// waiting returns the number and the total size of the samples that the track holds.
 func (t *track) waiting() (samples, bytes int) {
 	samples = len(t.held) + len(t.done)
 	if t.isOpen {
@@ -61,18 +59,17 @@ func (t *track) waiting() (samples, bytes int) {
 	return samples, t.heldData.Len() + t.doneData.Len() + t.openData.Len()
 }
 
-// close ends the newest sample, if it has not ended yet, at the given time. The next sample may
-// begin later, in another fragment. Until then, players show the last video frame (ISO/IEC
-// 14496-12, 8.8.12.1).
-func (t *track) close(at int64) {
+// close ends the newest sample, if it has not ended yet. The next sample may begin later, in
+// another fragment. Until then, players show the last video frame (ISO/IEC 14496-12, 8.8.12.1).
+func (t *track) close(end int64) {
 	if !t.isOpen {
 		return
 	}
-	t.open.duration = uint32(min(at-t.open.at, math.MaxUint32))
+	t.open.duration = uint32(min(end-t.open.at, math.MaxUint32))
 	t.done = append(t.done, t.open)
 	t.doneData.Merge(&t.openData)
 	t.isOpen = false
-	t.floor = at
+	t.floor = end
 }
 
 // finish ends the newest sample when no sample follows. A video frame gets the duration of the
@@ -100,10 +97,9 @@ func (t *track) length() int64 {
 	return min((t.step()*1000+scale-1)/scale, maxBack)
 }
 
-// duration returns the total duration of the first n complete samples of the track. The argument
-// samples is n, at least 1.
-func (t *track) duration(samples int) time.Duration {
-	last := &t.done[samples-1]
+// duration returns the total duration of the first n complete samples. n must be at least 1.
+func (t *track) duration(n int) time.Duration {
+	last := &t.done[n-1]
 	return toTime(last.at+int64(last.duration)-t.done[0].at, t.conf.scale)
 }
 
@@ -140,26 +136,24 @@ func (t *track) release() {
 	t.held, t.done, t.isOpen = t.held[:0], t.done[:0], false
 }
 
-// An audio frame usually begins where the previous frame ends, and its duration is computed from
-// its number of samples. The timestamps are less exact, because encoders set the timestamp when a
-// frame is complete, or give several frames the same timestamp. The timestamps correct the computed
-// start times in two cases:
+// An audio frame usually begins where the previous frame ends. Its duration is computed from its
+// number of samples. Timestamps are less exact, because encoders set the timestamp when a frame is
+// complete, or give several frames the same timestamp. But if the timestamps of several consecutive
+// frames are more than maxDrift away from the computed start times, the start times are corrected:
 //
-//   - The timestamps of driftAhead consecutive frames are later than the computed start times by
-//     more than maxDrift.
-//   - The timestamps of driftBehind consecutive frames are earlier than the computed start times by
-//     more than maxDrift.
+//   - If the timestamps are later, after driftAhead frames.
+//   - If the timestamps are earlier, after driftBehind frames.
 //
-// driftAhead is the smaller number, because late timestamps are better evidence. If several frames
-// have the same timestamp, all timestamps but the first are early.
+// driftBehind is larger, because early timestamps are common: if several frames have the same
+// timestamp, it is early for all of them but the first.
 const (
 	maxDrift    = 2 // in frames
 	driftAhead  = 4
 	driftBehind = 64
 )
 
-// time returns the decoding time, in the track's units, for a sample with the time ms in the
-// stream.
+// time converts a time in the stream, in ms, to the decoding time of a sample, in the track's
+// units.
 func (t *track) time(ms int64) int64 {
 	if t.conf.width > 0 {
 		return t.videoTime(ms)
@@ -190,7 +184,7 @@ func (t *track) audioTime(ms int64) int64 {
 	at := (ms*rate + 500) / 1000
 	limit := maxDrift * step
 	drift := at - t.next
-	if !t.timed || drift > max(maxLeap*rate/1000, limit) { // there is a gap in the audio
+	if !t.timed || drift > max(maxAhead*rate/1000, limit) { // there is a gap in the audio
 		t.timed, t.next, t.debt, drift = true, at, 0, 0
 	}
 	switch {

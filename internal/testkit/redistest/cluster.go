@@ -133,8 +133,8 @@ func (v view) owner(slot int) string {
 	return ""
 }
 
-// view returns the ranges of hash slots, each with its master and its replicas, as node s reports
-// them. It returns an error if the node reports that not all slots are served.
+// view returns the cluster as s reports it. It returns an error if s reports that not all slots are
+// served.
 func (s *Server) view(ctx context.Context) (v view, err error) {
 	info, err := s.fields(ctx, "CLUSTER", "INFO")
 	if err != nil {
@@ -182,9 +182,8 @@ func dict(reply any) map[string]any {
 	return m
 }
 
-// awaitView waits until all running nodes report the same masters and replicas for all slots, and
-// the function asItIsToBe returns true for that view.
-func (c *Cluster) awaitView(t testing.TB, what string, asItIsToBe func(view) bool) (v view) {
+// awaitView waits until all running nodes report the same view, and ok returns true for it.
+func (c *Cluster) awaitView(t testing.TB, what string, ok func(view) bool) (v view) {
 	t.Helper()
 	await(t, "the cluster "+what, func(ctx context.Context) error {
 		for i, s := range c.nodes {
@@ -195,7 +194,7 @@ func (c *Cluster) awaitView(t testing.TB, what string, asItIsToBe func(view) boo
 			if i == 0 {
 				v = other
 			}
-			if !reflect.DeepEqual(other, v) || !asItIsToBe(other) {
+			if !reflect.DeepEqual(other, v) || !ok(other) {
 				return fmt.Errorf("%s sees %v", s, other)
 			}
 		}

@@ -11,25 +11,25 @@ import (
 	"testing"
 )
 
-// An Answer is the reply of a [Hostile], a fake server for tests of clients, to one request. Its
-// bytes need not be a valid reply. After the bytes, the server may end the connection.
+// An Answer is what a [Hostile] server does after a request: it sends some bytes, which need not be
+// a valid reply, and may then close the connection.
 type Answer struct {
 	bytes string
 	close bool
 }
 
-// Say returns an Answer with the bytes of b, which need not be a valid reply. With Say(""), the
-// client waits.
+// Say returns an Answer that sends b. With Say(""), the server sends nothing, and the client waits.
 func Say(b string) Answer { return Answer{bytes: b} }
 
-// ThenClose returns an Answer that also ends the connection after its bytes.
+// ThenClose returns an Answer that also closes the connection after its bytes.
 func (a Answer) ThenClose() Answer {
 	a.close = true
 	return a
 }
 
-// Hostile is a server that answers requests with the Answers of a script, in order, regardless of
-// the requests. After the end of the script, it closes a connection when a request arrives.
+// Hostile is a fake server for tests of clients. It answers requests with the Answers of a script,
+// in order, regardless of the requests. After the end of the script, it closes a connection when a
+// request arrives.
 //
 // A client's greeting does not use Answers of the script: Hostile answers HELLO, AUTH, SELECT,
 // CLIENT, READONLY, READWRITE and ASKING as Redis does.
@@ -61,17 +61,15 @@ func (h *Hostile) Script(script ...Answer) {
 	h.script, h.always = slices.Clone(script), nil
 }
 
-// Always makes the server send the same Answer to all requests, in place of the Answers of its
-// script.
+// Always replaces the script: the server sends the same Answer to all requests.
 func (h *Hostile) Always(a Answer) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.script, h.always = nil, &a
 }
 
-// Requests returns the requests so far, except commands such as HELLO and AUTH that begin a
-// connection (see [Hostile]). The words of a request are separated by spaces. Only the first 64
-// bytes of each word are kept.
+// Requests returns the requests so far, without the client's greetings (see [Hostile]). The words
+// of a request are separated by spaces. Only the first 64 bytes of each word are kept.
 func (h *Hostile) Requests() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -105,8 +103,7 @@ func (h *Hostile) talk(conn net.Conn) {
 	}
 }
 
-// next records a request, so that Requests returns it, and returns the server's Answer to the
-// request. words are the command and its arguments.
+// next records a request, and returns the Answer to it.
 func (h *Hostile) next(words []string) Answer {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -122,8 +119,8 @@ func (h *Hostile) next(words []string) Answer {
 	return a
 }
 
-// greeting returns the answer to a command with which a client begins a connection, such as HELLO
-// or AUTH. It returns false for any other command.
+// greeting returns the answer to a command that begins a connection, such as HELLO or AUTH. For any
+// other command, ok is false.
 func greeting(words []string) (a Answer, ok bool) {
 	switch strings.ToUpper(words[0]) {
 	case "HELLO":
@@ -137,8 +134,8 @@ func greeting(words []string) (a Answer, ok bool) {
 	return Answer{}, false
 }
 
-// keptBytes is the maximum number of bytes that are kept of each word of a request: of the command,
-// and of each argument.
+// keptBytes is how many bytes of each word of a request are kept. The words are the command and its
+// arguments.
 const keptBytes = 64
 
 // readRequest reads a request, which is an array of bulk strings. It returns the first keptBytes
@@ -160,15 +157,14 @@ func readRequest(r *bufio.Reader) (words []string, err error) {
 	return words, err
 }
 
-// readSize reads a line of the Redis protocol, which begins with the byte kind, such as '*', and
-// then has a number. It returns the number.
-func readSize(r *bufio.Reader, kind byte) (int64, error) {
+// readSize reads a line that consists of prefix and a number, such as "*3". It returns the number.
+func readSize(r *bufio.Reader, prefix byte) (int64, error) {
 	line, err := r.ReadString('\n')
 	if err != nil {
 		return 0, err
 	}
 	n, err := strconv.ParseInt(strings.TrimSpace(line[1:]), 10, 64)
-	if err != nil || line[0] != kind || n < 0 {
+	if err != nil || line[0] != prefix || n < 0 {
 		return 0, fmt.Errorf("redistest: not a request: %q", line)
 	}
 	return n, nil

@@ -20,9 +20,9 @@ const shownLog = 32 << 10
 // stopGrace is how long the test waits for a server to end. After this time, the server is killed.
 const stopGrace = 5 * time.Second
 
-// process is a program with its output in a file. It can be started again after it has ended. It
-// has no goroutine, so leaktest does not report a process that tests share as a leak. It ends with
-// the test binary (see childproc).
+// process is a program that writes its output to a file. It can be started again after it has
+// ended. It ends with the test binary (see childproc). It has no goroutine, because leaktest would
+// report the goroutine of a process that tests share.
 type process struct {
 	out   *os.File // also open for reading, because the file may be removed
 	begun int64    // size of out at the last start
@@ -53,13 +53,11 @@ func (p *process) run(path string, args ...string) error {
 
 func (p *process) pid() int { return p.cmd.Process.Pid }
 
-// output returns the last part of the program's output. from is the offset in the output at which
-// this part begins. If the part is longer than shownLog bytes, output returns only its last
-// shownLog bytes.
-func (p *process) output(from int64) string {
+// output returns the program's output from offset to the end, but at most the last shownLog bytes.
+func (p *process) output(offset int64) string {
 	size := p.written()
-	from = max(from, size-shownLog)
-	text, err := io.ReadAll(io.NewSectionReader(p.out, from, size-from))
+	offset = max(offset, size-shownLog)
+	text, err := io.ReadAll(io.NewSectionReader(p.out, offset, size-offset))
 	if err != nil {
 		text = fmt.Appendf(text, "[%v]", err)
 	}
@@ -112,15 +110,13 @@ func (p *process) end(sig syscall.Signal) {
 	}
 }
 
-// removeAtExit removes dir when this process ends, however it ends. It starts a shell that waits
-// until a pipe is closed, and then removes dir. Only this process has the other end of the pipe, so
-// the pipe is closed when this process ends. The shell tries twice, because a server may still be
-// writing.
+// removeAtExit removes dir when this process ends, even if it is killed. It starts a shell that
+// waits until its input pipe is closed, and then removes dir. The other end of the pipe is closed
+// when this process ends. The shell tries twice, because a server may still be writing.
 func removeAtExit(dir string) error {
 	shell := exec.Command("/bin/sh", "-c",
 		`trap "" INT TERM HUP; cat >/dev/null; rm -rf "$1" || { sleep 1; rm -rf "$1"; }`, "sh", dir)
-	// The shell waits until its input pipe is closed. The pipe stays open until this process ends,
-	// because the variable atExit keeps a reference to it.
+	// The pipe stays open until this process ends, because atExit keeps a reference to it.
 	if _, err := shell.StdinPipe(); err != nil {
 		return err
 	}

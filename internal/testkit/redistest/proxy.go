@@ -14,13 +14,12 @@ const (
 	toClient                  // from the server to the client
 )
 
-// Rule is an action of a [Proxy] on a connection, for example to cut it. A Rule is for one
-// direction. The Proxy counts the bytes in that direction, and does the action once on each
-// connection: after n bytes, or before the first byte if n is 0. n is the argument of [CutRequest],
-// [CutReply] and similar functions.
+// A Rule makes a [Proxy] change a connection, for example cut it, after n bytes in one direction. n
+// is the argument of [CutRequest], [CutReply] and similar functions. If n is 0, the Proxy acts
+// before the first byte. Each Rule acts once on each connection.
 //
-// [Proxy.Set] starts the count on each open connection. On a new connection, the count starts with
-// the first byte. [Rule.On] makes the count start later.
+// The Proxy counts the bytes from the start of the connection. [Proxy.Set] makes the count start
+// again on open connections. [Rule.On] makes it start later.
 type Rule struct {
 	dir   direction
 	at    int64
@@ -128,8 +127,8 @@ func (p *Proxy) Set(rules ...Rule) {
 	}
 }
 
-// Release releases the bytes that HoldRequest and HoldReply have delayed. These Rules have no
-// effect until the next Set.
+// Release releases the bytes that HoldRequest and HoldReply have delayed. From then on until the
+// next Set, HoldRequest and HoldReply have no effect.
 func (p *Proxy) Release() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -206,8 +205,8 @@ type link struct {
 	mute  [2]bool // drop the bytes of that direction
 }
 
-// begin makes the Proxy's current rules apply to this connection. A rule acts after a number of
-// bytes, and all rules count the bytes from 0 again. The caller holds the Proxy's mu.
+// begin applies the Proxy's current rules to this connection. All rules count bytes from 0. The
+// caller holds p.mu.
 func (l *link) begin() {
 	l.marks = nil
 	for _, r := range l.p.rules {
@@ -358,8 +357,7 @@ func (l *link) reply(p []byte) {
 	_, _ = l.client.Write(p)
 }
 
-// A mark is the state of one Rule on one connection. It counts the bytes that have passed, because
-// the Rule acts after a certain number of bytes.
+// A mark is the state of one Rule on one connection.
 type mark struct {
 	rule   *proxyRule
 	armed  bool  // the rule's marker has been found, or it has none

@@ -165,7 +165,7 @@ func (s *Server) answers(ctx context.Context) error {
 	return nil
 }
 
-// Restart starts a server again that Kill has ended. The server has the same address and no data.
+// Restart starts a server again after Kill. The server has the same address and no data.
 func (s *Server) Restart(t testing.TB) {
 	t.Helper()
 	s.stop()
@@ -270,12 +270,12 @@ func (s *Server) awaitSync(t testing.TB) {
 
 func (s *Server) String() string { return filepath.Base(s.path) + " at " + s.Addr() }
 
-// show logs what the server writes after the call of show, but only if the test fails.
+// show makes a failing test log the output that the server writes after this call.
 func (s *Server) show(t testing.TB) {
-	from := s.written()
+	offset := s.written()
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("the log of %s:\n%s", s, s.output(from))
+			t.Logf("the log of %s:\n%s", s, s.output(offset))
 		}
 	})
 }
@@ -291,8 +291,8 @@ var shared struct {
 // server ends when the test binary ends. The server uses no goroutine and no open file of the test
 // binary, so [leaktest.Main] does not report it as a leak.
 //
-// Tests must use different keys, and must not change the server's configuration. If the test fails,
-// Shared shows the server's output since the call of Shared.
+// Tests must use different keys, and must not change the server's configuration. If a test fails,
+// it logs the server's output since its call of Shared.
 //
 // [leaktest.Main]: github.com/millrace-io/millrace/internal/testkit/leaktest.Main
 func Shared(t testing.TB) *Server {

@@ -65,7 +65,7 @@ func (s *service) add(c io.Closer) {
 	}
 }
 
-// remove takes a closed connection off the list of connections to close at the end of the test.
+// remove unregisters a closed connection.
 func (s *service) remove(c io.Closer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -19,26 +19,24 @@ const (
 	// maxRequests is the maximum number of concurrent requests to the hook, and of connections for
 	// them. A hook that answers within 10 ms can answer 1600 requests a second.
 	maxRequests = 16
-	// maxWaiting is the maximum number of callers that wait until they may send a request to the
-	// hook. The maximum is needed because each caller holds a client's connection. If the hook
-	// answers each request within 10 ms, it answers all waiting callers within a second.
+	// maxWaiting is the maximum number of callers that wait to send a request to the hook. It is
+	// limited because each caller holds a client's connection. If the hook answers each request
+	// within 10 ms, it answers all waiting callers within a second.
 	maxWaiting = 1024
 
-	// reservedRequests is how many of the maxRequests requests to the hook are reserved for
-	// publishers and recordings. Requests for players cannot use these. In the same way,
-	// reservedWaiting of the maxWaiting places in the queue are reserved for publishers and
-	// recordings.
+	// Some of the maxRequests requests, and some of the maxWaiting places in the queue, are
+	// reserved for publishers and recordings. Players cannot use them.
 	reservedRequests = 4
 	reservedWaiting  = 128
 )
 
 var (
-	// errBusy is the refusal of a client because too many callers wait for the hook, or because too
-	// many answers of the hook are stored.
+	// errBusy refuses a client if too many callers wait for the hook, or if too many of its answers
+	// are stored.
 	errBusy = refuse.New(http.StatusServiceUnavailable,
 		"too many clients wait for the hook of this server, or play with its permission").
 		For(refuse.Limit).After(time.Second)
-	// errFails is the refusal of a client because the hook has failed. The log contains the reason.
+	// errFails refuses a client if the hook fails. Only the log contains the reason.
 	errFails = refuse.New(http.StatusServiceUnavailable,
 		"the hook that this server asks does not answer").For(refuse.HookFailed).After(time.Second)
 )
@@ -59,15 +57,15 @@ type asker struct {
 	waiting   atomic.Int64
 }
 
-// ask sends a request to the hook and returns the answer. The caller must have called
-// Request.prepare on the request. ask returns these errors:
-//   - If the hook fails, ask returns errFails. It does not check Config.Open, which allows clients
-//     while the hook fails.
-//   - If ctx ends, ask returns the error of ctx.
-//   - If wanted ends while the request is still in the queue, ask returns the error of wanted. Once
-//     the request has been sent, wanted has no effect.
-func (k *asker) ask(ctx, wanted context.Context, q *Request) (Answer, error) {
-	a, err := k.askInTime(ctx, wanted, q)
+// ask sends a request to the hook and returns the answer. It may first wait in a queue. The caller
+// must have called Request.prepare on the request. ask returns these errors:
+//   - If the hook refuses the client, a [refuse.Refusal].
+//   - If the queue is full, errBusy.
+//   - If the hook fails, errFails, even with Config.Open.
+//   - If ctx ends, the error of ctx.
+//   - If queueCtx ends while the request is in the queue, the error of queueCtx.
+func (k *asker) ask(ctx, queueCtx context.Context, q *Request) (Answer, error) {
+	a, err := k.askInTime(ctx, queueCtx, q)
 	switch failed, ok := errors.AsType[*failure](err); {
 	case ok:
 		k.counts.count(q.Event, "failed")
@@ -100,7 +98,7 @@ func (k *asker) noteFailure(err *failure) {
 	}
 }
 
-func (k *asker) askInTime(parent, wanted context.Context, q *Request) (a Answer, err error) {
+func (k *asker) askInTime(parent, queueCtx context.Context, q *Request) (a Answer, err error) {
 	body, err := json.Marshal(q)
 	if err != nil {
 		return a, &failure{Err: err}
@@ -121,15 +119,15 @@ func (k *asker) askInTime(parent, wanted context.Context, q *Request) (a Answer,
 		select {
 		case slot <- struct{}{}:
 			defer func() { <-slot }()
-		case <-wanted.Done():
-			return a, wanted.Err()
+		case <-queueCtx.Done():
+			return a, queueCtx.Err()
 		case <-ctx.Done():
 			return a, cmp.Or(parent.Err(), error(&failure{Err: fmt.Errorf(
 				"it has not answered %d other requests within %v (--hook-timeout)", maxRequests,
 				k.timeout)}))
 		}
 	}
-	err = try(ctx, func() error {
+	err = retry(ctx, func() error {
 		status, text, err := k.poster.post(ctx, body)
 		if err == nil {
 			a, err = parseAnswer(q.Event, status, text)

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// maxEnds is the maximum number of queued end events. It is large because all viewers of a
-	// server may leave at once. Each event takes about 500 bytes.
+	// maxEnds is the maximum number of queued end events. It is large because all viewers may leave
+	// at the same time. Each event takes about 500 bytes.
 	maxEnds = 8192
 	// endWorkers is the number of goroutines that deliver end events to the hook. They may deliver
 	// the events in any order, because each publisher, player or recording has only one end event.
@@ -70,7 +70,7 @@ func (q *endQueue) add(e Request) {
 	q.drop(&e, fmt.Errorf("%d ends wait", len(q.queue)))
 }
 
-// drop counts an end event that was not delivered, and logs some of them. q.mu is held.
+// drop counts an end event that was not delivered, and may log it. q.mu is held.
 func (q *endQueue) drop(e *Request, why error) {
 	q.dropped++
 	q.counts.count(e.Event, "dropped")
@@ -84,8 +84,7 @@ func (q *endQueue) drop(e *Request, why error) {
 	}
 }
 
-// deliverAll delivers the queued events about ended publishers, players and recordings to the hook.
-// It returns when the queue is closed and empty.
+// deliverAll delivers queued end events to the hook. It returns when the queue is closed and empty.
 func (q *endQueue) deliverAll() {
 	for e := range q.queue {
 		err := q.deliver(&e)
@@ -109,7 +108,7 @@ func (q *endQueue) deliver(e *Request) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	return try(ctx, func() error {
+	return retry(ctx, func() error {
 		once, done := context.WithTimeout(ctx, q.timeout)
 		defer done()
 		status, _, err := q.poster.post(once, body)

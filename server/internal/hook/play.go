@@ -11,11 +11,11 @@ import (
 )
 
 const (
-	// maxPlays is the maximum number of stored answers of the hook about players. Each takes about
-	// 700 bytes, so the maximum takes 22 MiB.
+	// maxPlays is the maximum number of Plays in the table. Each takes about 700 bytes, and all of
+	// them take at most 22 MiB.
 	maxPlays = 32 << 10
-	// A refusal is stored only while fewer than maxRefused answers of the hook are stored. Clients
-	// with invented tokens can therefore not use up maxPlays, the maximum number of stored answers.
+	// A refusal is stored only if the table has fewer than maxRefused Plays. Clients with invented
+	// tokens can therefore not fill the table.
 	maxRefused = maxPlays / 4
 	// hlsIdle is how long the hook's permission for an HLS player is kept after the player's last
 	// request. If the permission is valid for longer, it is kept until it expires. hlsIdle is
@@ -30,9 +30,8 @@ const (
 	sweepEvery = time.Second
 )
 
-// A Play is the permission to play a stream, as answered by the hook, the operator's HTTP server
-// that decides about clients. Players with equal requests (the same playKey) share a Play. A
-// refusal is stored as a Play, too.
+// A Play is the hook's permission to play a stream. Players with equal requests (the same playKey)
+// share a Play. A refusal is stored as a Play, too.
 //
 // A player with a permanent connection keeps its Play until it leaves, even if the hook's answer
 // expires. Players that come after the answer has expired get a new Play.
@@ -106,8 +105,7 @@ func (p *Play) End(reason string, bytes int64) {
 	p.t.leave(p, reason)
 }
 
-// leave records that a player with a permanent connection has left. p is the hook's permission,
-// which several players may share. When the last player with a permanent connection has left, leave
+// leave records that a player with a permanent connection has left. If it was the last one, leave
 // ends p. t.mu is held.
 func (t *playTable) leave(p *Play, reason string) {
 	if p.players--; p.players == 0 && !p.asking && p.allowed {
@@ -158,10 +156,10 @@ func (t *playTable) play(ctx context.Context, q *Request) (*Play, error) {
 		p = &Play{t: t, key: key, q: *q, asking: true, ready: make(chan struct{}), asked: now}
 		p.q.Forget()
 		t.plays[key] = p
-		var wanted context.Context
-		wanted, p.forget = context.WithCancel(t.closing)
+		var queueCtx context.Context
+		queueCtx, p.forget = context.WithCancel(t.closing)
 		t.deciding.Add(1)
-		go t.decide(wanted, p, *q)
+		go t.decide(queueCtx, p, *q)
 	}
 	p.asked = now
 	ready, stale := p.ready, p.stale
@@ -199,13 +197,13 @@ func (t *playTable) play(ctx context.Context, q *Request) (*Play, error) {
 	return p, nil
 }
 
-// decide asks the hook about a player, and stores the answer in p. Then it wakes the callers that
-// wait for the answer. wanted ends when no caller waits any longer. If it ends while the request is
-// still in the queue, decide does not send the request.
-func (t *playTable) decide(wanted context.Context, p *Play, q Request) {
+// decide asks the hook about a player, stores the answer in p, and wakes the callers that wait for
+// it. queueCtx ends when no caller waits any longer. decide then does not send a request that is
+// still in the queue.
+func (t *playTable) decide(queueCtx context.Context, p *Play, q Request) {
 	defer t.deciding.Done()
 	defer p.forget()
-	a, err := t.asker.ask(t.closing, wanted, &q)
+	a, err := t.asker.ask(t.closing, queueCtx, &q)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	defer close(p.ready)
@@ -294,15 +292,14 @@ func (t *playTable) close() bool {
 	return true
 }
 
-// wait waits until the goroutines of t have returned. The context t.closing must have been
-// cancelled before, because the goroutines would otherwise continue.
+// wait waits for the goroutines of t. The context t.closing must have been cancelled before,
+// because the goroutines would otherwise continue.
 func (t *playTable) wait() {
 	t.deciding.Wait()
 	<-t.swept
 }
 
-// size returns how many answers of the hook about players are in the table. It counts permissions
-// and refusals.
+// size returns the number of Plays in the table, including refusals.
 func (t *playTable) size() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()

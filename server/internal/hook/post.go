@@ -21,7 +21,7 @@ const (
 	mostPause  = time.Second
 )
 
-// A failure is an error that reports that the hook has given no usable answer.
+// A failure reports that the hook has given no usable answer.
 type failure struct {
 	Err   error
 	again bool // whether another attempt may succeed
@@ -39,12 +39,11 @@ type poster struct {
 	attempts, spent atomic.Int64 // number of attempts, and their total duration in ns
 }
 
-// newPoster returns a poster, which sends HTTP requests to the hook at this URL. timeout is used
-// only in error messages. connections is the maximum number of connections to the hook.
-func newPoster(url string, timeout time.Duration, connections int) *poster {
+// newPoster returns a poster for the hook at url. timeout is used only in error messages.
+func newPoster(url string, timeout time.Duration, maxConns int) *poster {
 	return &poster{url: url, timeout: timeout, http: &http.Client{
 		Transport: &http.Transport{
-			MaxConnsPerHost: connections, MaxIdleConnsPerHost: connections,
+			MaxConnsPerHost: maxConns, MaxIdleConnsPerHost: maxConns,
 			IdleConnTimeout: 30 * time.Second, MaxResponseHeaderBytes: maxAnswer,
 		},
 		// Do not follow redirects, because the requests contain secrets that only this URL may
@@ -55,11 +54,11 @@ func newPoster(url string, timeout time.Duration, connections int) *poster {
 	}}
 }
 
-// try calls attempt until it succeeds, fails permanently, or ctx ends. It waits between the
-// attempts. If ctx ends, it returns the last temporary failure.
-func try(ctx context.Context, attempt func() error) (err error) {
+// retry calls f until f succeeds, f fails permanently, or ctx ends. It pauses between the calls. If
+// ctx ends, retry returns the last failure before the end.
+func retry(ctx context.Context, f func() error) (err error) {
 	for pause := firstPause; ; pause = min(2*pause, mostPause) {
-		now := attempt()
+		now := f()
 		failed, ok := errors.AsType[*failure](now)
 		if !ok || !failed.again {
 			return now

@@ -71,8 +71,7 @@ type Request struct {
 // tokens have up to a thousand bytes.
 const maxShown = 4 << 10
 
-// prepare sets the fields Version, Node, Time and ID of q, a request to the operator's HTTP hook. q
-// must not report the end of a publisher, player or recording.
+// prepare sets the fields Version, Node, Time and ID. q must not be an end event.
 //
 // If the client's query, token and user agent together have more than maxShown bytes, prepare
 // returns a [refuse.Refusal].
@@ -86,10 +85,9 @@ func (q *Request) prepare(node string) error {
 	return nil
 }
 
-// ended returns the request that reports to the hook that a publisher, player or recording has
-// ended. q is the request that was sent when the publisher, player or recording began. reason says
-// why it has ended. bytes is the number of bytes transferred. The returned request does not contain
-// the client's credentials.
+// ended returns the end event for a publisher, player or recording. q is the request about its
+// beginning, reason says why it has ended, and bytes is the number of bytes transferred. The end
+// event does not contain the client's credentials.
 func (q *Request) ended(reason string, bytes int64) Request {
 	e := *q
 	e.Forget()

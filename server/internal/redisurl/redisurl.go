@@ -25,7 +25,7 @@ var errOption = errors.New(
 	"an option of the address cannot be used: there are addr=HOST:PORT, db=DB, and master_name=NAME " +
 		"for Sentinel, with sentinel_username and sentinel_password; a cluster has addr alone")
 
-// Parse returns the client options for the Redis at address, which has one of these forms:
+// Parse returns the client options for a Redis URL, which has one of these forms:
 //
 //	redis://[USER:PASSWORD@]HOST:PORT[/DB]                      a server
 //	unix://[USER:PASSWORD@]PATH[?db=DB]                         a server on this machine
@@ -33,12 +33,14 @@ var errOption = errors.New(
 //	redis+cluster://[USER:PASSWORD@]HOST:PORT,…                 a cluster with these nodes and possibly others
 //
 // With rediss instead of redis, the client uses TLS. Parameters of the form addr=HOST:PORT add
-// further hosts. USER and PASSWORD are for data servers. sentinel_username and sentinel_password
-// are for sentinels. If address has no password, password is used. Errors do not quote address.
-func Parse(address, password string) (*redis.UniversalOptions, error) {
+// further hosts. USER and PASSWORD are for data servers. The parameters sentinel_username and
+// sentinel_password are for sentinels.
+//
+// If the URL contains no password, Parse uses defaultPassword. Errors do not quote the URL.
+func Parse(rawURL, defaultPassword string) (*redis.UniversalOptions, error) {
 	// Parse only the first host here, with the parameter db. net/url accepts only one host, and
 	// redis.ParseURL rejects parameters that a single server does not have.
-	scheme, rest, _ := strings.Cut(address, "://")
+	scheme, rest, _ := strings.Cut(rawURL, "://")
 	end := strings.IndexAny(rest+"/", "/?#")
 	at := strings.LastIndexByte(rest[:end], '@') + 1
 	hosts := strings.Split(rest[at:end], ",")
@@ -72,7 +74,7 @@ func Parse(address, password string) (*redis.UniversalOptions, error) {
 	hosts[0] = opt.Addr
 	return &redis.UniversalOptions{
 		Addrs: hosts, IsClusterMode: cluster, DB: opt.DB, TLSConfig: opt.TLSConfig,
-		Username: opt.Username, Password: cmp.Or(opt.Password, password),
+		Username: opt.Username, Password: cmp.Or(opt.Password, defaultPassword),
 		MasterName:       q.Get("master_name"),
 		SentinelUsername: q.Get("sentinel_username"), SentinelPassword: q.Get("sentinel_password"),
 		DialerRetries: 1, // number of attempts to connect; go-redis also retries the whole call

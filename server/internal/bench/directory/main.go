@@ -161,7 +161,7 @@ func (d directory) hear(ctx context.Context, n int) error {
 			})
 		})
 	}
-	if err := until(ctx, &connected, listeners); err != nil {
+	if err := waitFor(ctx, &connected, listeners); err != nil {
 		return fmt.Errorf("connecting nodes: %w", err)
 	}
 	for i := range n / listeners {
@@ -169,19 +169,19 @@ func (d directory) hear(ctx context.Context, n int) error {
 			return err
 		}
 		if i%100 == 0 { // Redis disconnects a node that reads too slowly
-			if err := until(ctx, &heard, i*listeners); err != nil {
+			if err := waitFor(ctx, &heard, i*listeners); err != nil {
 				return err
 			}
 		}
 	}
-	return until(ctx, &heard, n/listeners*listeners)
+	return waitFor(ctx, &heard, n/listeners*listeners)
 }
 
-// until waits until n has reached least.
-func until(ctx context.Context, n *atomic.Int64, least int) error {
-	for began := time.Now(); int(n.Load()) < least; {
+// waitFor waits until n is at least want, but not longer than patience.
+func waitFor(ctx context.Context, n *atomic.Int64, want int) error {
+	for began := time.Now(); int(n.Load()) < want; {
 		if time.Since(began) > patience || !sleep.For(ctx, time.Millisecond) {
-			return fmt.Errorf("%d of %d", n.Load(), least)
+			return fmt.Errorf("%d of %d", n.Load(), want)
 		}
 	}
 	return nil

@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	// leastBeat is the shortest Config.Beat with which connections are read at regular intervals.
-	// If Config.Beat is shorter, connections are read as bytes arrive.
-	leastBeat = 5 * time.Millisecond
+	// minBeat is the minimum interval between reads. If Config.Beat is shorter, connections are
+	// read as bytes arrive.
+	minBeat = 5 * time.Millisecond
 	// gatherBytes is how many bytes may arrive in one interval between reads. If more arrive, the
 	// next interval is shorter, because the bytes could fill the kernel's receive buffer and slow
 	// the publisher down.
@@ -32,7 +32,7 @@ const (
 // ByClock reports whether plain TCP and Unix connections are read at regular intervals. beat is the
 // time between two reads. If beat is too short, the connections are read as bytes arrive. All other
 // connections are always read as bytes arrive.
-func ByClock(beat time.Duration) bool { return beat >= leastBeat }
+func ByClock(beat time.Duration) bool { return beat >= minBeat }
 
 // A clockConn reads a connection at regular intervals instead of when packets arrive, because it
 // costs more to wake the process for a packet than to read the packet. All connections are read at
@@ -84,7 +84,7 @@ var start = time.Now()
 func sinceStart() time.Duration { return time.Since(start) }
 
 // Read reads bytes that have arrived. If the previous read emptied the kernel's receive buffer,
-// Read first waits for the next of the regular times at which connections are read.
+// Read first waits until the next beat.
 func (c *clockConn) Read(p []byte) (int, error) {
 	for {
 		if c.empty {

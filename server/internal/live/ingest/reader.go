@@ -25,13 +25,13 @@ type Reader struct {
 	stopped bool
 }
 
-// NewReader returns a Reader that reads r for the session s. silence is how long a read may wait
-// for the next byte before it fails. set sets the read deadline of r. The Reader borrows r until
-// Stop.
-func NewReader(r io.Reader, set func(time.Time) error, s Session, silence time.Duration) *Reader {
-	b := &Reader{session: s, r: r, set: set, silence: silence}
-	_ = set(time.Time{})
-	b.timer = time.AfterFunc(silence, b.cut)
+// NewReader returns a Reader that reads r for the session s. A read fails if no byte arrives within
+// timeout. setDeadline sets the read deadline of r. The Reader borrows r until Stop.
+func NewReader(r io.Reader, setDeadline func(time.Time) error, s Session,
+	timeout time.Duration) *Reader {
+	b := &Reader{session: s, r: r, set: setDeadline, silence: timeout}
+	_ = setDeadline(time.Time{})
+	b.timer = time.AfterFunc(timeout, b.cut)
 	b.unwatch = context.AfterFunc(s.Lifetime(), b.cut)
 	return b
 }
