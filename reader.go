@@ -290,19 +290,42 @@ func (b *Reader) ReadChain(dst *Chain, n int) error {
 		return bufio.ErrNegativeCount
 	}
 	before := dst.Len()
-	for left := n; left > 0; {
+	left, err := b.giveRange(dst, n)
+	if err != nil {
+		b.takeBack(dst, before)
+	}
+	return midway(err, n-left)
+}
+
+// readPart is like ReadChain, but at the end of the source it moves fewer than n bytes without an
+// error.
+func (b *Reader) readPart(dst *Chain, n int) error {
+	b.lastByte, b.lastRuneSize = -1, -1
+	before := dst.Len()
+	left, err := b.giveRange(dst, n)
+	if err == io.EOF && left < n {
+		return nil
+	}
+	if err != nil {
+		b.takeBack(dst, before)
+	}
+	return err
+}
+
+// giveRange moves the next n bytes to dst. If the source fails, it returns the error and the number
+// of bytes that are missing.
+func (b *Reader) giveRange(dst *Chain, n int) (left int, err error) {
+	for left = n; left > 0; {
 		if b.w-b.r < left {
 			if err := b.fillRange(left); err != nil {
-				err = midway(err, n-left)
-				b.takeBack(dst, before)
-				return err
+				return left, err
 			}
 		}
 		m := min(left, b.w-b.r)
 		b.give(dst, m)
 		left -= m
 	}
-	return nil
+	return 0, nil
 }
 
 // ReadChainDelim moves the bytes up to and including the first delim to the end of dst, which then

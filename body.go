@@ -1,0 +1,118 @@
+package millrace
+
+import (
+	"fmt"
+	"io"
+	"io/fs"
+	"sync"
+)
+
+// A Body reads the bytes of a Chain as the body of a request. It has its own share of the bytes,
+// and releases it in Close. It implements io.ReadSeekCloser, io.ReaderAt and io.WriterTo, as HTTP
+// clients and S3 libraries expect.
+//
+// The Transport of net/http may read a request body after Do has returned, for example if the
+// server has answered early, and closes the body when it has finished. A Body therefore stays
+// valid until Close, whatever happens to the Chain.
+//
+// All methods may be called on any goroutine, and Close may be called during any of them. After
+// Close, the other methods return an error that wraps [fs.ErrClosed].
+type Body struct {
+	size int // bytes of the Chain that Body was called on
+
+	mu     sync.Mutex
+	chain  Chain
+	reader ChainReader // reads chain
+	closed bool
+	onDone func() // called once by Close; may be nil
+}
+
+// Body returns a Body of all bytes of c. It borrows c: the Body shares the bytes, and c keeps them.
+//
+// Three fields of an [net/http.Request] let redirects and retries send the bytes again, for as long
+// as c is not released:
+//
+//	req.Body = c.Body()
+//	req.ContentLength = int64(c.Len())
+//	req.GetBody = func() (io.ReadCloser, error) { return c.Body(), nil }
+func (c *Chain) Body() *Body {
+	b := &Body{size: c.size}
+	c.Clone(&b.chain)
+	b.reader.c = &b.chain
+	return b
+}
+
+// Len returns the number of bytes of the whole Body, even after reads and after Close.
+func (b *Body) Len() int { return b.size }
+
+// lock locks b for the operation op. If b is closed, it returns an error and does not lock b.
+func (b *Body) lock(op string) error {
+	b.mu.Lock()
+	if b.closed {
+		b.mu.Unlock()
+		return fmt.Errorf("millrace: %s of a Body: %w", op, fs.ErrClosed)
+	}
+	return nil
+}
+
+// Read copies the next bytes into p. It returns io.EOF at the end.
+func (b *Body) Read(p []byte) (int, error) {
+	if err := b.lock("Read"); err != nil {
+		return 0, err
+	}
+	defer b.mu.Unlock()
+	return b.reader.Read(p)
+}
+
+// ReadAt is like [ChainReader.ReadAt].
+func (b *Body) ReadAt(p []byte, off int64) (int, error) {
+	if err := b.lock("ReadAt"); err != nil {
+		return 0, err
+	}
+	defer b.mu.Unlock()
+	return b.reader.ReadAt(p, off)
+}
+
+// Seek is like [ChainReader.Seek].
+func (b *Body) Seek(offset int64, whence int) (int64, error) {
+	if err := b.lock("Seek"); err != nil {
+		return 0, err
+	}
+	defer b.mu.Unlock()
+	return b.reader.Seek(offset, whence)
+}
+
+// WriteTo writes the bytes that have not been read to w, as [ChainReader.WriteTo] does. If Close is
+// called meanwhile, WriteTo continues, and the bytes are released when it returns.
+func (b *Body) WriteTo(w io.Writer) (int64, error) {
+	if err := b.lock("WriteTo"); err != nil {
+		return 0, err
+	}
+	var rest Chain
+	from := min(b.reader.at, int64(b.size))
+	b.chain.Slice(&rest, int(from), b.size)
+	b.mu.Unlock()
+
+	defer rest.Release()
+	n, err := rest.WriteTo(w)
+	if b.lock("") == nil {
+		b.reader.Seek(from+n, io.SeekStart)
+		b.mu.Unlock()
+	}
+	return n, err
+}
+
+// Close releases the bytes. A second Close does nothing. The error is always nil.
+func (b *Body) Close() error {
+	b.mu.Lock()
+	closed, onDone := b.closed, b.onDone
+	b.closed = true
+	if !closed {
+		b.chain.Release()
+	}
+	b.mu.Unlock()
+	if !closed && onDone != nil {
+		onDone()
+	}
+	return nil
+}

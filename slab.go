@@ -1,0 +1,47 @@
+package millrace
+
+// slabBlock is the size of the blocks that a Slab fills, in bytes. A copy that is longer than a
+// quarter of it gets its own block, so that at most a quarter of a block is left unused.
+const slabBlock = 4 << 10
+
+// A Slab copies small pieces of memory into shared blocks. Use it to keep a few small messages of a
+// stream: each message that [Reader.ReadChain] or [Reader.ReadRef] keeps pins its whole block of up
+// to 64 KiB, even if nothing else of that block is kept. If most messages are kept, ReadChain costs
+// less.
+//
+// A block of 4 KiB returns to its Pool when all copies in it are released. Copies that are kept for
+// very different times therefore belong in different Slabs.
+//
+// The zero Slab uses [DefaultPool]. A Slab is for one goroutine at a time; the Refs may be used on
+// any goroutine.
+type Slab struct {
+	pool  *Pool
+	draft Draft // the rest of the current block
+}
+
+// NewSlab returns a Slab that takes its blocks from p.
+func (p *Pool) NewSlab() *Slab { return &Slab{pool: p} }
+
+// Copy returns a Ref to a copy of p, which the caller owns and releases. It borrows p.
+func (s *Slab) Copy(p []byte) Ref {
+	if len(p) == 0 {
+		return Ref{}
+	}
+	pool := s.pool
+	if pool == nil {
+		pool = defaultPool
+	}
+	if len(p) > slabBlock/4 {
+		d := pool.Get(len(p))
+		return d.Freeze(copy(d.Bytes(), p))
+	}
+	if len(s.draft.Bytes()) < len(p) {
+		s.draft.Release()
+		s.draft = pool.Get(slabBlock)
+	}
+	return s.draft.Cut(copy(s.draft.Bytes(), p))
+}
+
+// Release gives up the block that the Slab fills. The copies stay valid. A Slab may be used again
+// after Release.
+func (s *Slab) Release() { s.draft.Release() }
