@@ -83,16 +83,16 @@ func (h acceptance) weight(name string) float64 {
 	return 0
 }
 
-// AcceptsEncoding reports whether a client accepts an encoding and does not prefer a response
-// without encoding. values are the values of the request's Accept-Encoding headers, and name is the
-// encoding: br, zstd or gzip. If the request has no Accept-Encoding header, the result is false,
+// AcceptsEncoding reports whether a response may use the encoding name: br, zstd or gzip. The
+// client must accept the encoding, and give it at least the weight of an unencoded response. values
+// are the values of the request's Accept-Encoding headers. If there are none, the result is false,
 // because the client has not requested an encoding.
-func AcceptsEncoding(values []string, name string) bool { return parseAccept(values).takes(name) }
+func AcceptsEncoding(values []string, name string) bool {
+	return parseAccept(values).accepts(name)
+}
 
-// takes reports whether the client accepts an encoding and does not prefer a response without
-// encoding. name is br, zstd or gzip. If the request has no Accept-Encoding header, the result is
-// false.
-func (h acceptance) takes(name string) bool {
+// accepts implements AcceptsEncoding.
+func (h acceptance) accepts(name string) bool {
 	w := h.weight(name)
 	return !h.absent && w > 0 && w >= h.weight(identity)
 }

@@ -91,13 +91,13 @@ func Copy(ctx context.Context, dst io.Writer, src io.Reader) (Report, error) {
 	complete := false
 	if ctx.Done() != nil {
 		defer func() { c.waits.stop(complete) }() // even if dst or src panics
-		c.begin(dst, src)
+		c.watchContext(dst, src)
 	}
 	var err error
 	if w, ok := dst.(http.ResponseWriter); ok {
 		err = c.toResponse(w, src)
 	} else {
-		err = c.to(dst, src)
+		err = c.toWriter(dst, src)
 	}
 	if err != nil && ctx.Err() != nil {
 		err = ctx.Err()
@@ -114,9 +114,8 @@ type copying struct {
 	waits  interruption
 }
 
-// to copies the bytes of src to dst, which is not an HTTP response. For an HTTP response, Copy
-// calls toResponse instead.
-func (c *copying) to(dst io.Writer, src io.Reader) error {
+// toWriter copies src to dst. For an HTTP response, Copy calls toResponse instead.
+func (c *copying) toWriter(dst io.Writer, src io.Reader) error {
 	switch dst := dst.(type) {
 	case *net.TCPConn:
 		if isSeekable(c.file) {
@@ -127,9 +126,9 @@ func (c *copying) to(dst io.Writer, src io.Reader) error {
 			return c.fileToFile(dst, src)
 		}
 	}
-	if way := c.wayBetween(dst, src); way != nil {
+	if counter := c.kernelCounter(dst, src); counter != nil {
 		n, err := io.Copy(dst, src)
-		c.report.add(way, n)
+		c.report.add(counter, n)
 		return err
 	}
 	if wt, ok := src.(io.WriterTo); ok && !kernelOnly(src) {
@@ -142,16 +141,15 @@ func (c *copying) to(dst io.Writer, src io.Reader) error {
 		c.report.add(&c.report.Copied, n)
 		return err
 	}
-	return c.blocks(dst, src)
+	return c.copyThroughMemory(dst, src)
 }
 
-// wayBetween returns a pointer to the counter for the bytes that the kernel moves if io.Copy copies
-// src to dst: c.report.Sendfile or c.report.Splice. If the kernel would not move the bytes,
-// wayBetween returns nil.
+// kernelCounter returns the counter in c.report for the bytes that the kernel moves when io.Copy
+// copies src to dst: Sendfile or Splice. It returns nil if the kernel would not move them.
 //
-// If src is a regular file and dst is a TCP connection or a file, wayBetween also returns nil,
-// because the method to does not use io.Copy for these types.
-func (c *copying) wayBetween(dst io.Writer, src io.Reader) *int64 {
+// It also returns nil if src is a regular file and dst is a TCP connection or a file, because
+// toWriter does not use io.Copy for them.
+func (c *copying) kernelCounter(dst io.Writer, src io.Reader) *int64 {
 	inner, limit := unlimited(src)
 	_, toUnix := dst.(*net.UnixConn)
 	// io.Copy needs the method WriteTo of src to let the kernel send to a Unix socket. An
@@ -214,8 +212,8 @@ func isSeekable(f *os.File) bool {
 	return err == nil
 }
 
-// unlimited returns src and the limit math.MaxInt64. If src is an io.LimitedReader, unlimited
-// returns the Reader inside src and the number of bytes that src may still read.
+// unlimited returns the Reader inside an io.LimitedReader, and the number of bytes that may still
+// be read. For any other src, it returns src and math.MaxInt64.
 func unlimited(src io.Reader) (io.Reader, int64) {
 	if l, ok := src.(*io.LimitedReader); ok {
 		return l.R, max(l.N, 0)
@@ -238,9 +236,8 @@ func (f *countedFile) Read(p []byte) (int, error) {
 
 func (f *countedFile) SyscallConn() (syscall.RawConn, error) { return f.file.SyscallConn() }
 
-// sendFile sends the file c.file to rf, from the file's current position to its end. src is the
-// file, or an io.LimitedReader around the file. The limit of an io.LimitedReader is the maximum
-// number of bytes to send.
+// sendFile sends c.file to rf, from the current position. src is c.file, or an io.LimitedReader
+// that limits it.
 func (c *copying) sendFile(rf io.ReaderFrom, src io.Reader) error {
 	counted := countedFile{file: c.file}
 	limited := io.LimitedReader{R: &counted, N: math.MaxInt64}
@@ -286,8 +283,8 @@ func (c *copying) fileToFile(dst *os.File, src io.Reader) error {
 	return nil
 }
 
-// blocks copies through a pooled block.
-func (c *copying) blocks(dst io.Writer, src io.Reader) error {
+// copyThroughMemory copies src to dst through a pooled block.
+func (c *copying) copyThroughMemory(dst io.Writer, src io.Reader) error {
 	_, limit := unlimited(src)
 	block := millrace.DefaultPool().Get(int(max(min(limit, copyBlock), 1)))
 	defer block.Release()
@@ -326,8 +323,7 @@ func (c *copying) unread(src io.Reader, n int64) {
 	}
 }
 
-// writeAll writes p and returns the number of bytes that w accepted. If it is not len(p), it
-// returns an error.
+// writeAll writes p. If w does not accept all of p, writeAll returns an error.
 func writeAll(w io.Writer, p []byte) (int, error) {
 	n, err := w.Write(p)
 	if n < 0 || n > len(p) {
@@ -359,7 +355,7 @@ func (c *copying) toResponse(w http.ResponseWriter, src io.Reader) error {
 		rf = unwrapBody(w, head)
 	}
 	if rf == nil {
-		err := c.to(plainResponse{w}, src) // w's Write checks the Content-Length itself
+		err := c.toWriter(plainResponse{w}, src) // w's Write checks the Content-Length itself
 		if c.report.Bytes == room && c.ctx.Err() != nil {
 			// A client that has received the whole response may close the connection. This ends the
 			// context of the request, although the copy has succeeded.
@@ -437,7 +433,7 @@ type writeWaker interface {
 	SetWriteDeadline(t time.Time) error
 }
 
-// An interruption ends a blocked Read or Write of Copy when the context of Copy ends.
+// An interruption ends a blocked Read or Write when Copy's context ends.
 type interruption struct {
 	src        waker      // may be nil
 	dst        writeWaker // may be nil
@@ -448,15 +444,14 @@ type interruption struct {
 	over bool // Copy has returned; guarded by mu
 }
 
-// begin makes a blocked Read or Write of Copy return when the context of Copy (c.ctx) ends.
-// c.waits.stop undoes this.
-func (c *copying) begin(dst io.Writer, src io.Reader) {
+// watchContext makes a blocked Read or Write return when c.ctx ends. c.waits.stop undoes this.
+func (c *copying) watchContext(dst io.Writer, src io.Reader) {
 	i := &c.waits
 	i.src = wakerOf(src)
 	switch dst := dst.(type) {
 	case http.ResponseWriter:
 		// An http.ResponseController would unwrap a wrapper that wraps itself forever.
-		i.dst, _ = within[writeWaker](dst)
+		i.dst, _ = unwrapTo[writeWaker](dst)
 		i.isResponse = true
 	case writeWaker:
 		i.dst = dst
@@ -466,8 +461,8 @@ func (c *copying) begin(dst io.Writer, src io.Reader) {
 	}
 }
 
-// interrupt sets deadlines in the past on the source and the destination of Copy, which end a
-// blocked Read or Write. It is called in a separate goroutine when the context of Copy ends.
+// interrupt ends a blocked Read or Write by setting deadlines in the past. It is called in a
+// separate goroutine when the context ends.
 func (i *interruption) interrupt() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -487,12 +482,11 @@ func (i *interruption) setDeadlines(read, write time.Time) {
 	}
 }
 
-// stop ends the effect of the context on Copy. If the context has ended, stop removes the deadlines
-// that were set at that time.
+// stop undoes watchContext. If the context has ended, stop removes the deadlines that interrupt has
+// set.
 //
-// complete says whether Copy has copied everything. If it has not, and dst is a response, the
-// deadline for writing stays. Without the deadline, net/http could end the incomplete body as if it
-// were complete.
+// If dst is a response and complete is false, the write deadline stays. Otherwise net/http could
+// end the incomplete body as if it were complete.
 func (i *interruption) stop(complete bool) {
 	if i.unhook == nil || i.unhook() {
 		return

@@ -83,8 +83,7 @@ func (f CutFunc) cut(w *scan) (end int) {
 	return end
 }
 
-// whole returns false: if the source ends before the CutFunc has found the end of a record, the
-// record is incomplete.
+// whole returns false, because the CutFunc has not found the end of the record.
 func (CutFunc) whole(*scan) bool { return false }
 
 // anywhere is a Cutter that may cut after each byte. A Reader uses it if the option [At] sets no

@@ -15,9 +15,9 @@
 //	           └───────────────┘ └───────────────┘ └─────────╌╌╌╌╌╌┘
 //	           wait for Next: at most Depth        being read
 //
-// Records are [Lines], [JSON] values, or the records of your own [CutFunc]. If a record does not
-// fit into the rest of a chunk's block, the Reader copies it to the next block. It copies nothing
-// else.
+// Records are [Lines], [JSON] values, or the records of your own [CutFunc]. The Reader copies a
+// record only if the record does not fit into the rest of a block, or if Next waits and the block
+// is nearly empty.
 //
 // A [Tuner] adjusts the number of workers, the size of the chunks and the number of chunks that are
 // read ahead.

@@ -23,9 +23,8 @@ type dropper struct {
 	sending map[fileVersion]int // number of responses with DropBehind that send the file
 }
 
-// count adds n to the number of responses that send this file and then drop it from the page cache
-// (see DropBehind).
-func (d *dropper) count(v fileVersion, n int) {
+// add adds n to the number of responses with DropBehind that send the file.
+func (d *dropper) add(v fileVersion, n int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.sending[v] += n; d.sending[v] == 0 {

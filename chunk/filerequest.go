@@ -33,8 +33,8 @@ type fileRequest struct {
 	broken bool // the body ended early
 }
 
-// A servedFile is a file that does not need a system call for a Seek to its end and back to its
-// start. http.ServeContent does both.
+// A servedFile is a file for http.ServeContent, which seeks to the end of the file and back to its
+// start to learn the size. For a servedFile, these two calls of Seek need no system call.
 //
 // Invariant: if !moved, the file's position is 0.
 type servedFile struct {
@@ -48,8 +48,8 @@ func newServedFile(f *os.File, info os.FileInfo) *servedFile {
 	return &servedFile{countedFile: countedFile{file: f}, size: info.Size()}
 }
 
-// Seek moves the file's position, like os.File.Seek. It needs no system call to move from the start
-// of the file to its end and back.
+// Seek moves the file's position, like os.File.Seek. Moving from the start to the end and back
+// needs no system call.
 func (f *servedFile) Seek(offset int64, whence int) (int64, error) {
 	if !f.moved && offset == 0 && whence != io.SeekCurrent {
 		if f.atEnd = whence == io.SeekEnd; f.atEnd {
@@ -193,8 +193,8 @@ func (x *fileRequest) send(body *io.LimitedReader) error {
 // cache after each step.
 func (x *fileRequest) sendAndDrop(rf io.ReaderFrom, body *io.LimitedReader) error {
 	version := versionOf(x.info)
-	x.h.dropper.count(version, 1)
-	defer x.h.dropper.count(version, -1)
+	x.h.dropper.add(version, 1)
+	defer x.h.dropper.add(version, -1)
 	f := x.file.file
 	from, err := f.Seek(0, io.SeekCurrent)
 	if err != nil {
@@ -221,10 +221,9 @@ func (x *fileRequest) sendAndDrop(rf io.ReaderFrom, body *io.LimitedReader) erro
 	return nil
 }
 
-// destination returns the writer for the file's bytes. If possible, this is an http.ResponseWriter
-// with the method ReadFrom, so that the kernel can send the file: the request's
-// http.ResponseWriter, or the one inside a middleware's wrapper. Otherwise destination returns a
-// copiedBody, which copies the bytes through memory.
+// destination returns the writer for the file's bytes. This is the request's http.ResponseWriter,
+// or the first one inside it that has ReadFrom, so that the kernel can send the file. If the kernel
+// cannot send it, destination returns a copiedBody.
 func (x *fileRequest) destination() io.ReaderFrom {
 	if rf, ok := x.ResponseWriter.(io.ReaderFrom); ok {
 		return rf
@@ -243,7 +242,7 @@ type copiedBody struct{ w http.ResponseWriter }
 
 func (b copiedBody) ReadFrom(src io.Reader) (int64, error) {
 	c := copying{ctx: context.Background()}
-	err := c.blocks(b.w, src)
+	err := c.copyThroughMemory(b.w, src)
 	return c.report.Bytes, err
 }
 

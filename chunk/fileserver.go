@@ -13,12 +13,13 @@ import (
 
 // A FileHandler serves the files under a directory. [FileServer] returns one.
 //
-// It answers like http.FileServer, with the same conditions, ranges, redirects and lists. In
-// addition:
+// It serves requests like http.FileServer, with the same conditions, ranges, redirects and lists.
+// The differences are:
 //
-//   - No symbolic link leads out of the root (see os.Root). The answer to such a request is 404, as
-//     for a name that no file can have.
-//   - A pipe, a socket or a device is not opened; the answer is 403.
+//   - The handler does not follow a symbolic link out of the root (see os.Root). The status is then
+//     404. A request for an impossible file name also gets 404, for example if the name is too
+//     long.
+//   - The handler does not open pipes, sockets and devices. The status is then 403.
 //   - Each file has a strong ETag, made of its size, times of change, device and inode. Two
 //     versions of a file have the same tag only if they have the same size and one overwrote the
 //     other within the same tick of the file system's clock (4 ms on older kernels). Copies on two
@@ -28,10 +29,11 @@ import (
 //     the middleware has Unwrap and no ReadFrom (see [Copy]). Such a middleware does not see the
 //     body.
 //   - If a file is truncated while it is being sent, the handler aborts the connection or the
-//     stream, unless the client knows the Content-Length and sees that bytes are missing.
+//     HTTP/2 stream. It does not do so if the Content-Length shows the client that bytes are
+//     missing.
 //
 // To replace a file, rename a new one over it. If a file is written while it is being sent, clients
-// may get a mixture.
+// may get a mixture of old and new bytes.
 //
 // All methods may be called from any goroutine.
 type FileHandler struct {
@@ -39,12 +41,10 @@ type FileHandler struct {
 	standard      http.Handler // for redirects and lists of directories
 	listing       bool
 	precompressed bool
-	// The minimum length in bytes of responses that drop the file from the page cache (see
-	// DropBehind). If it is 0, no response does.
-	dropFrom int64
-	served   func(r *http.Request, sent Report, status int) // may be nil
+	served        func(r *http.Request, sent Report, status int) // may be nil
 
-	dropper dropper
+	dropFrom int64 // the argument of DropBehind, or 0
+	dropper  dropper
 
 	mu   sync.Mutex
 	sent Report
@@ -54,18 +54,18 @@ type FileHandler struct {
 // of range.
 type FileOption func(*FileHandler)
 
-// Listing sets whether the answer for a directory without an index.html is a list of its files. The
-// default is true, as with http.FileServer. If it is false, the answer is 403.
+// Listing sets whether the handler lists the files of a directory without an index.html. The
+// default is true, as with http.FileServer. If it is false, the status for such a directory is 403.
 func Listing(on bool) FileOption {
 	return func(h *FileHandler) { h.listing = on }
 }
 
 // Precompressed makes the handler serve name.br, name.zst or name.gz instead of name to a client
-// that accepts the encoding. The Content-Type is that of name.
+// that accepts the encoding. The Content-Type describes the decoded file.
 //
 // If the client accepts several encodings, it gets the one with the highest weight. If their
 // weights are equal, the order is br, zstd, gzip. If the client refuses name (identity;q=0) and
-// accepts no encoded file, the answer is 406. The handler ignores an encoded file that is older
+// accepts no encoded file, the status is 406. The handler ignores an encoded file that is older
 // than name, in whole seconds.
 //
 // Precompressed is off by default, because name.gz could be a different file. If you use
@@ -79,9 +79,8 @@ func Precompressed() FileOption {
 // Linux only. It is off by default.
 //
 // While the handler sends a file, it drops the sent part of the file from the page cache
-// (posix_fadvise), in steps of 8 MiB. While DropBehind also applies to another response that sends
-// the same file, the handler drops nothing. The last bytes may stay in the cache, because the
-// socket still uses them.
+// (posix_fadvise), in steps of 8 MiB. It drops nothing while two or more responses with DropBehind
+// send the same file. The last bytes may stay in the cache, because the socket still uses them.
 func DropBehind(bytes int64) FileOption {
 	if bytes < 1 {
 		panic(fmt.Sprintf("chunk: DropBehind(%d) is below 1", bytes))
@@ -89,10 +88,10 @@ func DropBehind(bytes int64) FileOption {
 	return func(h *FileHandler) { h.dropFrom = bytes }
 }
 
-// OnServed makes the handler call f after each request, on the request's goroutine, even after a
-// panic that aborted the response. The Report says how many bytes of files the handler passed to
-// the connection, and how they were moved. It does not count headers and lists of directories. It
-// counts the separators of a body with several ranges.
+// OnServed makes the handler call f after each request, on the request's goroutine. The handler
+// calls f even if a panic has aborted the response. The Report counts only bytes of files, not
+// headers, lists and error messages. If a response has several ranges, the separators between them
+// count as well.
 func OnServed(f func(r *http.Request, sent Report, status int)) FileOption {
 	if f == nil {
 		panic("chunk: OnServed(nil)")
@@ -175,7 +174,7 @@ func (h *FileHandler) isDir(name string) bool {
 // conditions, ranges and options work as with ServeHTTP.
 //
 // The name must be accepted by fs.ValidPath and possible on this system (see filepath.Localize).
-// For any other name, and for a directory, the answer is 404. ServeFile does not redirect. It
+// For any other name, and for a directory, the status is 404. ServeFile does not redirect. It
 // follows symbolic links within the root.
 func (h *FileHandler) ServeFile(w http.ResponseWriter, r *http.Request, name string) {
 	x := h.begin(w, r)

@@ -19,8 +19,7 @@ const (
 	jsonPlain   = iota // between values, or between brackets and outside of strings
 	jsonString         // in a string
 	jsonEscaped        // in a string, after a backslash
-	// In a number or a word outside of brackets. Only the next byte shows its end.
-	jsonScalar
+	jsonScalar         // in a number or a word, outside of brackets
 
 	jsonModeBits = 2
 	jsonBracket  = 1 << jsonModeBits
@@ -99,13 +98,12 @@ func beginValue(p []byte, i int) (next, state int) {
 	return i, jsonScalar
 }
 
-// endValue scans the rest of a JSON string, array or object from p[i]. state is the state of the
-// scan before p[i]: the number of open brackets, and whether p[i] is in a string. endValue does not
-// check that brackets match.
+// endValue scans the rest of a JSON string, array or object from p[i]. state is the state before
+// p[i] (see jsonValues). endValue does not check that brackets match.
 //
-// endValue returns the position after the end of the value and the state there. If the value does
-// not end in p, the position is len(p).
-func endValue(p []byte, i, state int) (next, after int) {
+// It returns the position after the value, and the new state. If the value does not end in p, the
+// position is len(p).
+func endValue(p []byte, i, state int) (next, nextState int) {
 	open, inString := state&^jsonModes, state&jsonModes != jsonPlain
 	if state&jsonModes == jsonEscaped {
 		i++

@@ -23,19 +23,21 @@ type encodedFile struct {
 	info os.FileInfo
 }
 
-// openEncoded opens the precompressed file, such as name.gz, that the client prefers to the file
-// with the given name. The caller closes found.file, which is nil if there is no such precompressed
-// file. A precompressed file that is older than the original file is ignored, because it was made
-// from another version. plain reports whether the client also accepts the original file.
-func (d fileRoot) openEncoded(name string, of os.FileInfo, accept []string) (found encodedFile,
-	plain bool) {
+// openEncoded opens a precompressed version of the file name, such as name.gz. It chooses the
+// version that the client prefers. If there is none, found.file is nil. Otherwise the caller closes
+// found.file. plain reports whether the client also accepts the original file.
+//
+// openEncoded ignores a version that is older than the original file, because the file has changed
+// since.
+func (d fileRoot) openEncoded(name string, original os.FileInfo,
+	accept []string) (found encodedFile, plain bool) {
 	wanted, plain := choose(parseAccept(accept), encodings)
 	for _, e := range wanted {
 		f, info, err := d.open(name + e.ext)
 		if err != nil {
 			continue
 		}
-		if !olderBySeconds(info, of) {
+		if !olderBySeconds(info, original) {
 			return encodedFile{e, f, info}, plain
 		}
 		_ = f.Close()
@@ -43,23 +45,23 @@ func (d fileRoot) openEncoded(name string, of os.FileInfo, accept []string) (fou
 	return encodedFile{}, plain
 }
 
-// olderBySeconds reports whether a is older than b. It compares whole seconds, because archives and
-// copies keep only those.
+// olderBySeconds reports whether the file a is older than the file b. It compares whole seconds,
+// because archives and copying programs drop fractions.
 func olderBySeconds(a, b os.FileInfo) bool {
 	return a.ModTime().Truncate(time.Second).Before(b.ModTime().Truncate(time.Second))
 }
 
-// choose returns the encodings that the client accepts, in the order of the client's weights,
-// highest first. It omits each encoding with a lower weight than a response without encoding
-// (identity). plain reports whether the client accepts a response without encoding.
+// choose returns the available encodings that the client accepts (see AcceptsEncoding), in the
+// order of the client's weights, highest first. plain reports whether the client accepts an
+// unencoded response.
 //
 // If the request has no Accept-Encoding header, choose returns no encodings, and plain is true.
-func choose(accept acceptance, from []encoding) (wanted []encoding, plain bool) {
+func choose(accept acceptance, available []encoding) (wanted []encoding, plain bool) {
 	if accept.absent {
 		return nil, true
 	}
-	for _, e := range from {
-		if accept.takes(e.name) {
+	for _, e := range available {
+		if accept.accepts(e.name) {
 			wanted = append(wanted, e)
 		}
 	}

@@ -159,9 +159,11 @@ func NewReader(src io.Reader, opts ...ReaderOption) *Reader {
 // Next returns an error, there is nothing to release.
 //
 // If the source returns an error, such as io.EOF, Next first returns all bytes that arrived before
-// the error. Every later call returns the error. If the error is a timeout (its Timeout method
-// reports true), as for a deadline, Next returns it only once. The Reader keeps the bytes of an
-// incomplete record, and the following call continues.
+// the error. Every later call returns the error.
+//
+// A timeout, such as an expired read deadline, does not end the stream. Next returns this error
+// once, and the following call continues. The Reader keeps the bytes of an incomplete record. An
+// error is a timeout if its Timeout method returns true.
 //
 // With the option [At], chunks end where a record ends. If a record is too long, incomplete or
 // invalid, the error is a [*RecordError].
@@ -227,12 +229,14 @@ func (r *Reader) takeFirst() millrace.Ref {
 	return first
 }
 
-// Chunks lends the chunks one after the other. Each is valid until the loop's body ends. After a
-// break, another loop or Next continues with the next chunk.
+// Chunks returns the chunks as a sequence. Each chunk is valid until the body of the loop ends.
+// After a break, another loop or Next continues with the next chunk.
 //
-// At the end of the source, the sequence ends. After any other error, it ends with a nil chunk and
-// that error. Errors are as for [Reader.Next]. When ctx ends, the goroutine that reads ahead ends
-// at once, even during an iteration.
+// At the end of the source, the sequence ends. If Next would return another error, the last element
+// of the sequence is a nil chunk and this error.
+//
+// When ctx ends, the goroutine that reads ahead stops at once, even while the body of the loop
+// runs.
 func (r *Reader) Chunks(ctx context.Context) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		stop := context.AfterFunc(ctx, func() {
@@ -263,7 +267,7 @@ func lend(ref millrace.Ref, yield func([]byte, error) bool) bool {
 	return yield(ref.Bytes(), nil)
 }
 
-// wait waits for a signal of notify or the end of ctx. r.mu is held, and released while waiting.
+// wait waits until notify is called or ctx ends. r.mu is held, and released while waiting.
 func (r *Reader) wait(ctx context.Context) {
 	if r.waiting {
 		panic("chunk: Next while another goroutine is in it")
@@ -290,13 +294,12 @@ func (r *Reader) notify() {
 	}
 }
 
-// closeGrace is the longest time that Close waits for a blocked Read to return after Close has set
-// a deadline in the past.
+// closeGrace limits how long Close waits for a blocked Read after it has set a deadline in the
+// past.
 const closeGrace = time.Second
 
-// readAhead starts the goroutine that reads ahead of Next, unless it is running or the source has
-// returned an error. If interrupt has asked the goroutine to end and it is still running, the
-// goroutine continues instead. r.mu is held.
+// readAhead starts the goroutine that reads ahead, unless the source has returned an error. If the
+// goroutine is still running, readAhead cancels an earlier interrupt instead. r.mu is held.
 func (r *Reader) readAhead() {
 	r.stopping = false
 	if r.running || r.pendingErr != nil || r.finalErr != nil {
@@ -343,7 +346,7 @@ func (r *Reader) ended() {
 	r.mu.Unlock()
 }
 
-// interrupt makes the goroutine that reads ahead end. If the source has deadlines, interrupt ends a
+// interrupt asks the goroutine of run to return. If the source has deadlines, interrupt also ends a
 // blocked Read. r.mu is held.
 func (r *Reader) interrupt() {
 	if !r.running {
@@ -365,7 +368,7 @@ func (r *Reader) unwake() {
 	}
 }
 
-// Close ends the goroutine that reads ahead and releases the chunks that Next has not returned.
+// Close stops the goroutine that reads ahead, and releases the chunks that Next has not returned.
 // From then on Next and Chunks return [ErrClosed], even a Next that is waiting in another
 // goroutine. Chunks that Next returned stay valid. Closing again does nothing. Close returns nil.
 //
@@ -412,8 +415,8 @@ var (
 	noDeadline time.Time
 )
 
-// wakerOf returns src if it has SetReadDeadline. If src is an io.LimitedReader, wakerOf checks the
-// Reader in it. Otherwise it returns nil.
+// wakerOf returns src if it has SetReadDeadline, and nil otherwise. If src is an io.LimitedReader,
+// wakerOf checks the Reader in it instead.
 func wakerOf(src io.Reader) waker {
 	if l, ok := src.(*io.LimitedReader); ok {
 		return wakerOf(l.R)

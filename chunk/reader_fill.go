@@ -12,10 +12,9 @@ const (
 	// Then the Reader fails with io.ErrNoProgress, as bufio does.
 	maxEmptyReads = 100
 
-	// If Next is waiting, the Reader returns records before their block is full. If the records
-	// fill at most 1/earlyPart of the block, the Reader copies them to a small block and continues
-	// to fill the large one. Otherwise each small chunk of a slow source would keep a whole block
-	// in use.
+	// If records fill at most 1/earlyPart of a block, the Reader returns a copy of them in a small
+	// block and continues to fill the large one. Without this copy, each small chunk of a slow
+	// source would keep a large block in use.
 	earlyPart = 8
 )
 
@@ -38,7 +37,7 @@ func (r *Reader) read() {
 		panic("chunk: the source returned an impossible count from Read")
 	}
 	if !r.closed {
-		r.arrived(p, n, err)
+		r.handleRead(p, n, err)
 	}
 	healthy = true
 }
@@ -50,8 +49,7 @@ func (r *Reader) readUnlocked(p []byte) (n int, err error) {
 	return r.src.Read(p)
 }
 
-// retune takes two values from the Tuner, if the Reader has one: the size of the next chunk, and
-// the number of chunks to read ahead (the depth). r.mu is held.
+// retune takes the chunk size and the depth from the Tuner, if the Reader has one. r.mu is held.
 func (r *Reader) retune() {
 	if r.tuner != nil {
 		now := r.tuner.setting.Load()
@@ -59,13 +57,12 @@ func (r *Reader) retune() {
 	}
 }
 
-// target returns the memory for the next Read of the source: the free memory of the block. If the
-// block is full, target first copies the incomplete record to a new block, which has room for more
-// bytes.
+// target returns the memory for the next Read of the source. If the block is full, target first
+// copies the incomplete record to a new block with room for more bytes.
 //
-// If the incomplete record already has the maximum length (r.limit), target returns r.probe, which
-// has room for one byte. A Read into r.probe finds out whether the source has one more byte. If the
-// source has one more byte, the method overrun checks whether the record is too long.
+// If the incomplete record already has the maximum length (r.limit), target returns r.probe
+// instead, which has room for one byte. If the source has one more byte, overrun then checks
+// whether the record is too long.
 func (r *Reader) target() []byte {
 	f := &r.filling
 	if f.start == f.end {
@@ -80,24 +77,23 @@ func (r *Reader) target() []byte {
 	return f.buf[f.end:]
 }
 
-// blockFor returns the size of the block for a record that has not arrived completely. have is the
-// number of its bytes that have arrived, and need is its length, or 0 if the length is not known.
-// If the length is not known, the size is doubled until it is more than have, so that each byte of
-// a long record is copied at most twice on average.
-func (r *Reader) blockFor(have, need int) int {
-	if need > r.size {
-		return need
+// blockFor returns the size of a new block for an incomplete record, of which n bytes have arrived.
+// length is the length of the record, or 0 if it is not known. If it is not known, the size
+// doubles, so that each byte of a long record is copied at most twice on average.
+func (r *Reader) blockFor(n, length int) int {
+	if length > r.size {
+		return length
 	}
 	size := r.size
-	for size <= have {
+	for size <= n {
 		size *= 2
 	}
 	return min(size, r.limit)
 }
 
-// arrived is called after a Read of the source has returned n bytes in p, and err. It stores the
-// error, and puts whole records that have arrived into the queue for Next.
-func (r *Reader) arrived(p []byte, n int, err error) {
+// handleRead processes the result of a Read into p. It stores err and puts whole records into the
+// queue.
+func (r *Reader) handleRead(p []byte, n int, err error) {
 	f := &r.filling
 	if r.empty++; n > 0 || err != nil {
 		r.empty = 0
@@ -132,8 +128,9 @@ func (r *Reader) arrived(p []byte, n int, err error) {
 // overrun processes the byte in r.probe, the first byte after a record of the maximum length.
 // Usually the record is too long, which is an error.
 //
-// Some Cutters find a record's end only with the next byte, such as JSON after a number. overrun
-// therefore first passes the record with that byte to the Cutter, in a larger block.
+// But some Cutters need the next byte to find the end of a record. For example, JSON cannot know
+// that a number has ended before it sees the next byte. overrun therefore first passes the record
+// and the byte to the Cutter, in a larger block.
 func (r *Reader) overrun() {
 	f := &r.filling
 	f.carry(r.pool, f.data(), r.limit+1)
@@ -181,8 +178,8 @@ func (r *Reader) cut() int {
 	return 0
 }
 
-// give puts whole records that have arrived into the queue. If hurry is set, it puts all of them
-// into the queue. Otherwise it stops when the rest is less than a full chunk.
+// give puts whole records that have arrived into the queue. Unless hurry is set, it stops when less
+// than a full chunk is left.
 func (r *Reader) give(hurry bool) {
 	f := &r.filling
 	if f.end-f.start <= len(f.buf)/earlyPart && r.copyOut() {
@@ -238,18 +235,16 @@ func (r *Reader) giveAll(err error) {
 	r.finalErr = err
 }
 
-// push adds the next chunk to the queue from which Next takes chunks. The chunk is the next n bytes
-// of the block that the source is read into. whole is a reference to all bytes of that block that
+// push adds the next n bytes of the block to the queue. frozen contains all bytes of the block that
 // have arrived.
-func (r *Reader) push(whole *millrace.Ref, n int) {
+func (r *Reader) push(frozen *millrace.Ref, n int) {
 	f := &r.filling
-	r.queue = append(r.queue, whole.Slice(f.start, f.start+n))
+	r.queue = append(r.queue, frozen.Slice(f.start, f.start+n))
 	f.cut(n)
 }
 
-// copyOut copies the whole records that have arrived to a new block and puts them into the queue.
-// It reports whether there were any. A Read into the rest of the old block may be running
-// meanwhile.
+// copyOut copies the next chunk to a new block and puts it into the queue. It returns false if no
+// whole record has arrived. A Read into the rest of the old block may be running meanwhile.
 func (r *Reader) copyOut() bool {
 	f := &r.filling
 	end := r.cut()
@@ -267,7 +262,7 @@ func (r *Reader) copyOut() bool {
 // Invariants:
 //
 //	0 ≤ start ≤ end ≤ len(buf)
-//	buf[start:end] are the bytes that have arrived and no chunk contains; buf[start] begins a record
+//	buf[start:end] has the bytes that are not in a chunk yet; it begins with the start of a record
 //	buf == nil: there is no block
 //	buf != nil: buf is the memory of the block; the source writes to buf[end:]
 type filling struct {
@@ -289,8 +284,7 @@ func (f *filling) data() []byte { return f.buf[f.start:f.end] }
 // full reports whether the block has no room for the source's next bytes.
 func (f *filling) full() bool { return f.end == len(f.buf) }
 
-// look returns the input for the Cutter: the bytes that have arrived and are not in a chunk yet.
-// limit is the maximum number of bytes in a chunk.
+// look returns the Cutter's view of the bytes in data. A chunk has at most limit bytes.
 func (f *filling) look(limit int) *scan {
 	f.scan.data, f.scan.limit = f.data(), limit
 	return &f.scan

@@ -33,11 +33,12 @@ type Report struct {
 const sniffLen = 512
 
 // FastPath returns nil if the kernel moved the bytes of one transfer. Otherwise it returns an error
-// with the number of copied bytes. It ignores 512 copied bytes, because net/http always copies that
-// many.
+// with the number of copied bytes. It ignores up to 512 copied bytes, because net/http copies the
+// first bytes of every body.
 //
-// Bytes over TLS or HTTP/2 are always copied, and so is the body for several ranges. A test that
-// calls FastPath fails when someone adds a middleware that hides the connection:
+// A response over TLS or HTTP/2 is always copied. A response with several ranges is copied, too.
+//
+// A test that calls FastPath fails when someone adds a middleware that hides the connection:
 //
 //	files := chunk.FileServer(root, chunk.OnServed(func(r *http.Request, sent chunk.Report, status int) {
 //		if err := sent.FastPath(); err != nil {
@@ -51,17 +52,17 @@ func (r Report) FastPath() error {
 	return fmt.Errorf("chunk: %d of %d bytes were copied through memory", r.Copied, r.Bytes)
 }
 
-// add adds n bytes to r.Bytes and to *way, one of the other counters of r.
-func (r *Report) add(way *int64, n int64) {
-	*way += n
+// add adds n to r.Bytes and to counter, which points to another field of r.
+func (r *Report) add(counter *int64, n int64) {
+	*counter += n
 	r.Bytes += n
 }
 
-// addFile counts n bytes of a file that was sent. read is the number of bytes that this process has
-// read from the file. They are counted as Copied. The kernel has sent the others, which are counted
-// as Sendfile.
-func (r *Report) addFile(n, read int64) {
-	copied := min(n, read)
+// addFile counts n sent bytes of a file. nRead is the number of bytes that this process has read
+// from the file. These bytes count as Copied. All other bytes count as Sendfile, because the kernel
+// has sent them.
+func (r *Report) addFile(n, nRead int64) {
+	copied := min(n, nRead)
 	r.add(&r.Copied, copied)
 	r.add(&r.Sendfile, n-copied)
 }

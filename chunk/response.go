@@ -10,8 +10,8 @@ import (
 // itself.
 const maxWrappers = 32
 
-// bodyHead holds the headers that describe the body. With a bodyHead, unwrapBody detects a
-// middleware that changes these headers and therefore also the body.
+// bodyHead holds the headers that describe the body. If a middleware changes one of them, it may
+// change the body as well (see unwrapBody).
 type bodyHead struct{ length, encoding string }
 
 func headOf(h http.Header) bodyHead {
@@ -33,8 +33,8 @@ func encodes(h http.Header) bool {
 	return false
 }
 
-// within returns w or the first response that w wraps, directly or indirectly, with the type T.
-func within[T any](w http.ResponseWriter) (found T, ok bool) {
+// unwrapTo unwraps w until it finds a response of type T, which may be w itself.
+func unwrapTo[T any](w http.ResponseWriter) (found T, ok bool) {
 	for range maxWrappers {
 		if found, ok := w.(T); ok {
 			return found, true
@@ -54,24 +54,23 @@ type bodyReader interface {
 	io.ReaderFrom
 }
 
-// unwrapBody returns w if w has the method ReadFrom. Otherwise it returns the first
-// http.ResponseWriter with ReadFrom that w wraps. If there is none, it returns nil.
+// unwrapBody returns the first response with ReadFrom: w itself, or a response that w wraps. If
+// there is none, it returns nil.
 //
-// Before unwrapBody returns a wrapped http.ResponseWriter, it makes w write the header. head holds
-// the Content-Length and the Content-Encoding that the handler has set. If w changes one of these
-// two headers, unwrapBody returns nil, because w may change the body as well. If w fails to write
-// the header, unwrapBody also returns nil.
+// Before unwrapBody returns a wrapped response, it makes w write the header. head holds the headers
+// that the handler has set. If w changes one of them, unwrapBody returns nil, because w may change
+// the body as well. If w fails to write the header, unwrapBody also returns nil.
 func unwrapBody(w http.ResponseWriter, head bodyHead) io.ReaderFrom {
-	inner, ok := within[bodyReader](w)
-	if !ok || http.ResponseWriter(inner) != w && !passes(w, inner, head) {
+	inner, ok := unwrapTo[bodyReader](w)
+	if !ok || http.ResponseWriter(inner) != w && !passHeader(w, inner, head) {
 		return nil
 	}
 	return inner
 }
 
-// passes makes w write the header to inner, the response that w wraps. It reports whether w has
-// kept the handler's values of the headers that describe the body. head holds the handler's values.
-func passes(w, inner http.ResponseWriter, head bodyHead) bool {
+// passHeader makes w write its header to inner, the response that w wraps. It returns false if this
+// fails, or if w has changed one of the headers in head.
+func passHeader(w, inner http.ResponseWriter, head bodyHead) bool {
 	_, err := w.Write(nil) // many wrappers write the header with the first Write
 	return err == nil && headOf(w.Header()) == head && headOf(inner.Header()) == head
 }

@@ -4,8 +4,8 @@ const (
 	defaultSize  = 64 << 10 // see Size
 	defaultDepth = 3        // see Depth
 
-	// mostBytes is the maximum size in bytes that an option such as Size or MaxRecord accepts. A
-	// block's size can be doubled below this maximum without an overflow.
+	// mostBytes is the maximum of options such as Size and MaxRecord. Twice any smaller size still
+	// fits into an int of 32 bits.
 	mostBytes = 1 << 30
 
 	// The limits of a Tuner.
@@ -26,11 +26,11 @@ type Setting struct {
 	Depth     int // chunks that each Reader reads ahead, as set by Depth
 }
 
-// memory returns the maximum number of bytes of the chunks of one Reader and its workers.
+// memory returns how many bytes the chunks of one Reader and its workers may take.
 func (s Setting) memory() int64 { return int64(s.ChunkSize) * int64(s.Depth+s.Workers) }
 
-// within returns s with each field limited to the range from least to most.
-func (s Setting) within(least, most Setting) Setting {
+// clamp limits each field of s to the range from least to most.
+func (s Setting) clamp(least, most Setting) Setting {
 	return Setting{
 		min(max(s.Workers, least.Workers), most.Workers),
 		min(max(s.ChunkSize, least.ChunkSize), most.ChunkSize),

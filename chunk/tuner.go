@@ -51,8 +51,8 @@ type TunerOption func(*Tuner)
 // default, the minimum is 1 worker, chunks of 4 KiB and a Depth of 1. The default maximum is 16
 // workers per processor, chunks of 1 MiB and a Depth of 16.
 func Between(least, most Setting) TunerOption {
-	if least.within(Setting{1, 1, 1}, most) != least ||
-		most.within(least, Setting{1 << 16, mostBytes, 1 << 16}) != most {
+	if least.clamp(Setting{1, 1, 1}, most) != least ||
+		most.clamp(least, Setting{1 << 16, mostBytes, 1 << 16}) != most {
 		panic(fmt.Sprintf("chunk: Between(%+v; %+v) is out of range", least, most))
 	}
 	return func(t *Tuner) { t.rules.least, t.rules.most = least, most }
@@ -73,7 +73,7 @@ func NewTuner(opts ...TunerOption) *Tuner {
 	for _, opt := range opts {
 		opt(t)
 	}
-	t.rules.home = t.rules.home.within(t.rules.least, t.rules.most)
+	t.rules.home = t.rules.home.clamp(t.rules.least, t.rules.most)
 	t.rules.now = t.rules.home
 	t.apply()
 	return t
@@ -87,17 +87,16 @@ func (t *Tuner) apply() {
 	t.room.Broadcast()
 }
 
-// observe processes the measurements of one interval. If it changes the Setting because of a rule,
-// it returns the rule's name. If it reverts a change that did not pay, it returns "not_paid". If it
-// does not change the Setting, it returns "".
-func (t *Tuner) observe(s sample) (why string) {
+// observe processes a sample, and applies the new Setting if the sample changes it. The result is
+// the same as from tuning.observe.
+func (t *Tuner) observe(s sample) (reason string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if why = t.rules.observe(s); why != "" {
-		t.moves[why]++
+	if reason = t.rules.observe(s); reason != "" {
+		t.moves[reason]++
 		t.apply()
 	}
-	return why
+	return reason
 }
 
 // Stats returns the current Setting, and how often the Tuner has changed it. The changes are

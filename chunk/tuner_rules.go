@@ -14,20 +14,17 @@ type sample struct {
 	moved      int64         // bytes that were processed
 	waited     int64         // number of times that Acquire had to wait
 	starved    int64         // number of times that a Reader's Next waited for its source
-	// Number of times that a Reader stopped reading because its queue of chunks for Next was full.
-	// The queue holds as many chunks as the option Depth says.
-	stuffed int64
+	stuffed    int64         // number of times that reading paused because Depth chunks were ready
 }
 
-// A rule consists of a condition, a step that changes the Setting, and a condition for keeping the
-// step. Each rule is a row of the table in docs/chunk.md: the strings when, then and kept are the
-// row's text.
+// A rule says when the Tuner changes its Setting, and when it keeps the change. The strings are a
+// row of the table in docs/chunk.md.
 type rule struct {
 	name, when, then, kept string
 
-	asks func(m *measure) bool
-	step func(s *Setting)
-	pays func(now, before *measure, best float64) bool
+	asks func(m *measure) bool                         // reports whether to try the step
+	step func(s *Setting)                              // changes the Setting
+	pays func(now, before *measure, best float64) bool // reports whether to keep the step
 }
 
 // tunerRules lists the Tuner's rules in the order in which it tries them. The rule memory_full is
@@ -76,15 +73,13 @@ const (
 	sureEnough    = 0.025 // largest standard error of the speed, relative to the speed
 	leastPatience = 16    // windows of rest after all rules were tried; doubled each time
 	mostPatience  = 1 << 12
-	// The Tuner pauses after it has tried all rules in tunerRules. If the load changes during the
-	// pause, the Tuner shortens the rest of the pause. The rest is then at most the length of the
-	// next pause, divided by changePatience.
+	// If the load changes during a rest, the Tuner shortens the rest to patience/changePatience
+	// windows (see tuning.patience).
 	changePatience = 32
 	leastBusyDepth = 2 // keeps both a source and a worker busy
 )
 
-// A measure summarizes several consecutive samples of the process, during which the Tuner did not
-// change its Setting (workers, chunk size and depth).
+// A measure summarizes several consecutive samples with the same Setting.
 type measure struct {
 	speed, spread float64 // speed in bytes a second, and its standard error
 	share         float64 // share of the processors in use
@@ -106,7 +101,7 @@ func halfDepth(s *Setting)    { s.Depth = max(s.Depth/2, min(s.Depth, leastBusyD
 func fewerWorkers(s *Setting) { s.Workers -= max(s.Workers/4, 1) }
 
 // lessMemory lists changes of a Setting that save memory, beginning with the change that costs the
-// least speed. If memory is nearly full, the Tuner makes the first change that its limits allow.
+// least speed.
 var lessMemory = []func(s *Setting){halfDepth, halfChunks, fewerWorkers}
 
 func faster(now, before *measure, _ float64) bool {
@@ -124,13 +119,12 @@ func growsLess(now, before *measure, _ float64) bool {
 	return now.growth <= max(mostGrowth, 0.75*before.growth)
 }
 
-// isOther reports whether the process had a different load (speed, share of the processors, or
-// waiting workers) at the time of an earlier measure. before is the earlier measure. Both measures
-// must have the same Setting.
-func (m *measure) isOther(before *measure) bool {
-	chance := 2 * certainty * math.Hypot(m.spread, before.spread)
-	return math.Abs(m.speed-before.speed) > max(otherSpeed*before.speed, chance) ||
-		math.Abs(m.share-before.share) > otherShare || m.waited != before.waited
+// isOther reports whether the load has changed since an earlier measure: the speed, the share of
+// the processors, or whether workers wait. Both measures must have the same Setting.
+func (m *measure) isOther(earlier *measure) bool {
+	chance := 2 * certainty * math.Hypot(m.spread, earlier.spread)
+	return math.Abs(m.speed-earlier.speed) > max(otherSpeed*earlier.speed, chance) ||
+		math.Abs(m.share-earlier.share) > otherShare || m.waited != earlier.waited
 }
 
 // tuning chooses the Setting of a Tuner, by trial:
@@ -163,23 +157,21 @@ type tuning struct {
 	patience int      // number of windows of the next rest; 1 ≤ patience ≤ mostPatience
 }
 
-// observe processes a sample of the process, and may change the Tuner's Setting (workers, chunk
-// size and depth). It returns the reason for the change: the name of one of tunerRules, or
-// "not_paid" if it undoes an earlier change that did not help. If it does not change the Setting,
-// it returns "".
-func (t *tuning) observe(s sample) (why string) {
+// observe processes a sample. If it changes the Setting, it returns the reason: the name of a rule,
+// or notPaid if it reverts a step. Otherwise it returns "".
+func (t *tuning) observe(s sample) (reason string) {
 	from := t.now
 	if s.elapsed <= 0 {
 		return "" // possible with a coarse clock
 	}
-	if why = t.decide(s); t.now == from {
+	if reason = t.decide(s); t.now == from {
 		return ""
 	}
 	t.settle, t.window = settling, t.window[:0]
-	return why
+	return reason
 }
 
-func (t *tuning) decide(s sample) (why string) {
+func (t *tuning) decide(s sample) (reason string) {
 	if t.settle > 0 {
 		t.settle--
 		return ""
@@ -200,39 +192,35 @@ func (t *tuning) decide(s sample) (why string) {
 	if m.speed == 0 {
 		return "" // there is no load
 	}
-	return t.look(&m)
+	return t.tryRules(&m)
 }
 
-// shrink changes the Setting (workers, chunk size and depth) to save memory, because the process is
-// near its memory limit. If the Tuner is trying a change that needs more memory, shrink undoes that
-// change. Otherwise it makes the first of the following changes that the Tuner's limits allow:
-// halve the depth, halve the chunk size, remove workers.
+// shrink changes the Setting to save memory, because the process is near its memory limit. If a
+// trial needs more memory, shrink reverts its step. Otherwise it makes the first change in
+// lessMemory that the Tuner's limits allow.
 func (t *tuning) shrink() {
 	if t.now.memory() <= t.home.memory() {
 		t.home = t.now
 		for i := 0; i < len(lessMemory) && t.home == t.now; i++ {
-			t.home = t.moved(lessMemory[i])
+			t.home = t.withStep(lessMemory[i])
 		}
 	}
 	t.now, t.usual = t.home, measure{}
 }
 
-// moved returns the Setting after a change by the function step, within the Tuner's limits. The
-// change starts at t.home, the last Setting that the Tuner has decided to keep.
-func (t *tuning) moved(step func(s *Setting)) Setting {
+// withStep returns t.home with a change by step, within the Tuner's limits.
+func (t *tuning) withStep(step func(s *Setting)) Setting {
 	next := t.home
 	step(&next)
-	return next.within(t.least, t.most)
+	return next.clamp(t.least, t.most)
 }
 
-// judge ends the trial of a rule in tunerRules. A trial is a change of the Setting (workers, chunk
-// size and depth) that the Tuner makes to see the effect. m is the measure after the change.
-//
-// If m shows the effect that the rule requires, judge keeps the change and returns true. Otherwise
-// it undoes the change and returns false.
+// judge ends the trial of a rule. m is the measure after the rule's step. If m shows the result
+// that the rule requires, judge keeps the step and returns true. Otherwise it reverts the step and
+// returns false.
 func (t *tuning) judge(m *measure) (paid bool) {
-	// While memory grows, do not keep a change of the Setting that needs more memory. Otherwise the
-	// Tuner would undo the change at once, to stop the growth (rule memory_grows).
+	// While memory grows, do not keep a step that needs more memory. Otherwise the rule
+	// memory_grows would undo the step at once.
 	tooMuch := m.growth > mostGrowth && t.now.memory() > t.home.memory()
 	if tooMuch || !tunerRules[t.trial].pays(m, &t.before, t.best) {
 		t.barred[t.trial] = true
@@ -245,10 +233,10 @@ func (t *tuning) judge(m *measure) (paid bool) {
 	return true
 }
 
-// look chooses the next change of the Setting to try. m is the measure of the current Setting. If m
-// meets the condition of one of tunerRules, look makes that rule's change and returns the rule's
-// name. Otherwise it returns "".
-func (t *tuning) look(m *measure) (why string) {
+// tryRules tries the rules in turn, until the step of one of them changes the Setting. It returns
+// the name of that rule, or "" if no rule changes the Setting. m is the measure of the current
+// Setting.
+func (t *tuning) tryRules(m *measure) (reason string) {
 	if t.usual.speed == 0 || m.isOther(&t.usual) {
 		t.usual, t.best = *m, m.speed
 		t.rest = min(t.rest, t.patience/changePatience)
@@ -272,18 +260,16 @@ func (t *tuning) look(m *measure) (why string) {
 	return ""
 }
 
-// try makes the change of the Setting that rule k of tunerRules describes. It returns false, and
-// changes nothing, in these cases:
+// try applies the step of rule k. It does nothing and returns false in these cases:
 //
 //   - m does not meet the rule's condition.
-//   - The rule's change was tried and undone, and the Tuner has not paused since. It pauses after
-//     it has tried all rules.
-//   - The limits of the Tuner, or the memory, do not allow the change.
+//   - The step was reverted since the Tuner's last pause.
+//   - The Tuner's limits, or the memory, do not allow the step.
 func (t *tuning) try(k int, m *measure) bool {
 	if t.barred[k] || !tunerRules[k].asks(m) {
 		return false
 	}
-	next := t.moved(tunerRules[k].step)
+	next := t.withStep(tunerRules[k].step)
 	grows := next.memory() > t.home.memory()
 	if next == t.home || grows && float64(m.memory) > roomShare*float64(t.limit) {
 		return false

@@ -34,8 +34,8 @@ const (
 	classicAudio Codec = 2 << 24
 )
 
-// videoCodec returns the Codec for a classic video codec number, the low four bits of a video tag's
-// first byte.
+// videoCodec returns the Codec for the classic codec number n. A video tag has this number in the
+// low four bits of its first byte.
 func videoCodec(n byte) Codec {
 	switch n {
 	case 7:
@@ -46,8 +46,8 @@ func videoCodec(n byte) Codec {
 	return classicVideo | Codec(n)
 }
 
-// audioCodec returns the Codec for a classic audio format, the high four bits of an audio tag's
-// first byte.
+// audioCodec returns the Codec for the classic format number n. An audio tag has this number in the
+// high four bits of its first byte.
 func audioCodec(n byte) Codec {
 	switch n {
 	case 2, 14: // 14 is MP3 at 8 kHz

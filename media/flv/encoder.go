@@ -7,12 +7,14 @@ import (
 	"github.com/millrace-io/millrace"
 )
 
-// headerBlock is the size, in bytes, of a block for headers. It has room for the headers of 68
-// tags.
+// headerBlock is the size of a block for headers, in bytes. The headers and previous-tag-sizes of
+// 68 tags fit into it.
 const headerBlock = 1 << 10
 
-// An Encoder builds tags. A tag has a new header, the body by reference, and the previous-tag-size.
-// Several headers share a small block of memory, so that a kept tag does not keep a large block.
+// An Encoder builds tags. It writes the header and the previous-tag-size of a tag, and appends the
+// tag's body by reference. Headers are in small blocks of memory, so a tag that is kept for a long
+// time does not keep a large block.
+//
 // The zero Encoder is ready to use. It belongs to one goroutine at a time. Call Release when the
 // Encoder is no longer used.
 type Encoder struct{ room millrace.Draft }
@@ -21,8 +23,8 @@ type Encoder struct{ room millrace.Draft }
 func (e *Encoder) Release() { e.room.Release() }
 
 // Append appends a tag to dst, which then owns the tag. It returns the same description of the tag
-// as [Decoder.Next]. The argument body is the tag's data. For an audio or video tag, body must
-// begin with the codec's header.
+// as [Decoder.Next]. body is the tag's data. For an audio or video tag, body must begin with the
+// codec's header.
 //
 // Append takes ownership of body and leaves it empty, even if it returns an error. If body is
 // larger than MaxData, the error is a *LimitError, and dst is unchanged.
@@ -47,9 +49,9 @@ func (e *Encoder) Append(dst *millrace.Chain, t Type, timestamp uint32, body *mi
 	return tag, nil
 }
 
-// Retime appends the tag in src to dst, with another timestamp. It borrows src, which must be one
-// whole tag, such as Decoder.Next appends to a Chain. If src is not one whole tag, Retime panics.
-// Retime copies the 11 bytes of the tag's header. dst and src share the other bytes.
+// Retime appends the tag in src to dst, with another timestamp. If src does not contain exactly one
+// tag, Retime panics. It borrows src. It copies the 11 bytes of the tag's header. dst and src share
+// the other bytes.
 func (e *Encoder) Retime(dst, src *millrace.Chain, timestamp uint32) {
 	var head [tagHeaderSize]byte
 	if src.CopyTo(head[:]) < len(head) {

@@ -29,20 +29,23 @@ const (
 )
 
 // exHeader parses the start of an audio or video tag of enhanced RTMP: the ModEx extensions, the
-// multitrack header and the codec's FourCC. The arguments are:
+// multitrack header and the codec's FourCC. It sets t.Multitrack and t.Track.
+//
+// The arguments are:
 //
 //   - p: the tag's data after the first byte.
 //   - kind: the packet type in the first byte.
-//   - tracks: the packet type of tags with a multitrack header.
+//   - multitrackKind: the packet type that announces a multitrack header.
 //
 // The results are:
 //
-//   - packet: the packet type of the media, which follows the extensions and the multitrack header.
+//   - packet: the packet type of the media, after the extensions and the multitrack header.
 //   - codec: the codec, or 0 if each track has a separate codec.
-//   - at: the offset of the codec's bytes in the tag's data; p begins at offset 1.
+//   - offset: the offset of the codec's bytes in the tag's data; p begins at offset 1.
 //   - ok: false if p is too short or invalid.
-func (t *Tag) exHeader(p []byte, kind, tracks byte) (packet byte, codec Codec, at int, ok bool) {
-	at = 1
+func (t *Tag) exHeader(p []byte, kind, multitrackKind byte) (packet byte, codec Codec, offset int,
+	ok bool) {
+	offset = 1
 	for kind == exModEx {
 		// A ModEx extension has three parts:
 		//
@@ -63,17 +66,17 @@ func (t *Tag) exHeader(p []byte, kind, tracks byte) (packet byte, codec Codec, a
 			return 0, 0, 0, false
 		}
 		kind = p[skip+n] & 0x0f
-		p, at = p[skip+n+1:], at+skip+n+1
+		p, offset = p[skip+n+1:], offset+skip+n+1
 	}
 	form := byte(oneTrack)
-	if kind == tracks {
+	if kind == multitrackKind {
 		if len(p) < 1 {
 			return 0, 0, 0, false
 		}
 		form, kind = p[0]>>4, p[0]&0x0f
 		t.Multitrack = true
-		p, at = p[1:], at+1
-		if kind == tracks || kind == exModEx {
+		p, offset = p[1:], offset+1
+		if kind == multitrackKind || kind == exModEx {
 			return 0, 0, 0, false
 		}
 	}
@@ -87,9 +90,9 @@ func (t *Tag) exHeader(p []byte, kind, tracks byte) (packet byte, codec Codec, a
 		t.Track = p[4]
 	}
 	if form == manyTracksCodecs {
-		return kind, 0, at, true
+		return kind, 0, offset, true
 	}
-	return kind, Codec(binary.BigEndian.Uint32(p)), at + 4, true
+	return kind, Codec(binary.BigEndian.Uint32(p)), offset + 4, true
 }
 
 // AppendTracks appends the numbers of the tracks in the tag to dst, in order. If Multitrack is not

@@ -17,7 +17,7 @@ const (
 	flagAudio = 1 << 2
 
 	// maxHeader is the maximum size of a header in bytes. In FLV version 1, a header has 9 bytes.
-	// If a header has more than 9 bytes, the Decoder skips the others.
+	// The Decoder skips the additional bytes of a longer header.
 	maxHeader = 1 << 10
 )
 
@@ -42,8 +42,8 @@ func Sniff(p []byte) bool {
 	return off >= headerSize && off <= maxHeader
 }
 
-// AppendHeader appends an FLV header and the previous-tag-size of 0 after it to dst, 13 bytes in
-// total.
+// AppendHeader appends an FLV header and the first previous-tag-size, which is 0, to dst. Together
+// they have 13 bytes.
 func AppendHeader(dst *millrace.Chain, h Header) {
 	b := [headerSize + trailerSize]byte{'F', 'L', 'V', 1, 0, 0, 0, 0, headerSize}
 	if h.HasAudio {

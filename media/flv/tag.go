@@ -40,7 +40,7 @@ const (
 	PacketSequenceHeader
 	// PacketFrame: a coded video or audio frame.
 	PacketFrame
-	// PacketSequenceEnd: the end of the sequence after a sequence header.
+	// PacketSequenceEnd: no frames follow until the next sequence header.
 	PacketSequenceEnd
 	// PacketMetadata: video metadata, such as colour information.
 	PacketMetadata
@@ -178,10 +178,10 @@ func (t *Tag) parseAudio(p []byte) {
 	}
 }
 
-// setPacket sets the Packet, Codec and Payload of the tag. at is the offset of the codec's bytes
-// after the tag's header.
-func (t *Tag) setPacket(p Packet, c Codec, at int) {
-	t.Packet, t.Codec, t.Payload = p, c, tagHeaderSize+at
+// setPacket sets the Packet, Codec and Payload of the tag. offset is the position of the codec's
+// bytes after the tag's header.
+func (t *Tag) setPacket(p Packet, c Codec, offset int) {
+	t.Packet, t.Codec, t.Payload = p, c, tagHeaderSize+offset
 }
 
 // int24 decodes a signed 24-bit number.

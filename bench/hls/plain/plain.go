@@ -1,8 +1,8 @@
-// Package plain is a server of low-latency HLS as such servers are written in Go today, for
-// comparison with millrace serve. It follows gohlslib, the HLS library of MediaMTX. Each part is
-// one buffer, into which the samples are copied. A segment is the concatenation of its parts. A
-// request for a playlist waits on a condition variable that every new part broadcasts. Each waiting
-// request then renders the playlist for itself, under the stream's mutex.
+// Package plain is a server of low-latency HLS in the usual style of Go, for comparison with
+// millrace serve. It follows gohlslib, the HLS library of MediaMTX. Each part is one buffer, into
+// which the samples are copied. A segment is the concatenation of its parts. A request for a
+// playlist waits on a condition variable until a new part is ready. Each waiting request then
+// renders the playlist for itself, under the stream's mutex.
 //
 // Where the design of gohlslib does not matter, this server is cheaper. Fragments come from
 // media/mp4, so that viewers get the same bytes from both servers. Playlists are appended to one
@@ -78,7 +78,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Describes the stream of package load: 1280x720, H.264 Main Profile.
+// multivariant is the multivariant playlist of every stream. It describes the synthetic stream of
+// package internal/load: 1280x720, H.264 Main Profile.
 const multivariant = "#EXTM3U\n#EXT-X-VERSION:9\n#EXT-X-INDEPENDENT-SEGMENTS\n" +
 	"#EXT-X-STREAM-INF:BANDWIDTH=3000000,CODECS=\"avc1.4d401f,mp4a.40.2\",RESOLUTION=1280x720,FRAME-RATE=30.000\nmedia.m3u8\n"
 

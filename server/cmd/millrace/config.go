@@ -103,12 +103,12 @@ func bind(f *pflag.FlagSet, flag server.Flag) {
 	}
 }
 
-// addTo adds the flags to cmd and sets a help text that lists the flags in groups. own contains
-// further flags, which become a part of the last group.
-func (c *serveConfig) addTo(cmd *cobra.Command, own *pflag.FlagSet) {
+// addTo adds the flags to cmd and sets a help text that lists them in groups. The flags in extra
+// become part of the last group.
+func (c *serveConfig) addTo(cmd *cobra.Command, extra *pflag.FlagSet) {
 	cmd.Flags().SortFlags = false
 	cmd.InitDefaultHelpFlag()
-	own.AddFlag(cmd.Flags().Lookup("help"))
+	extra.AddFlag(cmd.Flags().Lookup("help"))
 	var help strings.Builder
 	for i, group := range c.groups {
 		set := pflag.NewFlagSet(group.Title, pflag.ContinueOnError)
@@ -123,7 +123,7 @@ func (c *serveConfig) addTo(cmd *cobra.Command, own *pflag.FlagSet) {
 			}
 		}
 		if i == len(c.groups)-1 {
-			set.AddFlagSet(own)
+			set.AddFlagSet(extra)
 		}
 		fmt.Fprintf(&help, "\n%s:\n%s%s", group.Title, set.FlagUsagesWrapped(helpWidth), variables)
 		cmd.Flags().AddFlagSet(set)
@@ -138,9 +138,9 @@ func (c *serveConfig) addTo(cmd *cobra.Command, own *pflag.FlagSet) {
 // helpWidth is the maximum length of a line of --help.
 const helpWidth = 110
 
-// again returns a new configuration. It has the options from the same command line, and reads the
+// reread returns a new configuration with the flags from the same command line. It reads the
 // environment and the file again.
-func (c *serveConfig) again() (*serveConfig, error) {
+func (c *serveConfig) reread() (*serveConfig, error) {
 	next := newServeConfig()
 	next.file, next.fromVar, next.Log = c.file, c.fromVar, c.Log
 	var err error
@@ -185,8 +185,8 @@ func (c *serveConfig) read() error {
 var serviceVariable = regexp.MustCompile(
 	`^\w+(_SERVICE_HOST|_SERVICE_PORT(_[A-Z0-9_]+)?|_PORT_[0-9]+_(TCP|UDP|SCTP)(_[A-Z]+)?)=|^\w+_PORT=\w+://`)
 
-// unknownVariables returns the names of the variables in env that begin with MILLRACE_ but are for
-// no flag.
+// unknownVariables returns the names of the variables in env that begin with MILLRACE_ and belong
+// to no flag. It omits the variables that Kubernetes sets for a service.
 func (c *serveConfig) unknownVariables(env []string) (names []string) {
 	known := []string{configVar}
 	c.flags.VisitAll(func(f *pflag.Flag) { known = append(known, variable(f.Name)) })
@@ -202,13 +202,13 @@ func (c *serveConfig) unknownVariables(env []string) (names []string) {
 	return names
 }
 
-// set sets a flag to a value. from is the place where the flag was set, such as a line of the
-// configuration file. set records it in c.from. name is the flag's name in errors about the value.
-func (c *serveConfig) set(flag, value, from, name string) error {
-	c.from[flag] = from
+// set sets a flag, and records in c.from where it was set. source is that place, such as a line of
+// the configuration file. Errors call the flag displayName.
+func (c *serveConfig) set(flag, value, source, displayName string) error {
+	c.from[flag] = source
 	err := c.flags.Set(flag, value)
 	if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
-		return wrongValue(name, invalid)
+		return wrongValue(displayName, invalid)
 	}
 	return err
 }
@@ -277,9 +277,8 @@ func (c *serveConfig) readFile() error {
 // flagName matches a flag in the text of an error.
 var flagName = regexp.MustCompile(`--[a-z-]+`)
 
-// located adds to an error the places where flags were set, such as a line of the configuration
-// file. It does so only for flags that the error names, and omits flags that were set on the
-// command line.
+// located adds to an error where the flags in its text were set, such as a line of the
+// configuration file. It omits flags that were set on the command line.
 func (c *serveConfig) located(err error) error {
 	if err == nil {
 		return nil
@@ -299,9 +298,8 @@ func (c *serveConfig) located(err error) error {
 	return fmt.Errorf("%w (%s)", err, strings.Join(places, ", "))
 }
 
-// uselessFlag returns an error if a flag was set that has no effect without another flag. It
-// ignores flags that were set in the environment, because the variables may be for other servers as
-// well.
+// uselessFlag returns an error if a flag has no effect because another flag is not set. It ignores
+// flags from the environment, because the variables may be for other servers as well.
 func (c *serveConfig) uselessFlag() error {
 	for flag := range c.all() {
 		if from := c.from[flag.Name]; from == "" || strings.HasPrefix(from, "$") {

@@ -115,7 +115,7 @@ func (v *pidsValue) Type() string { return "ints" }
 
 func (v *pidsValue) String() string { return strings.Trim(fmt.Sprint([]int(*v)), "[]") }
 
-// Set adds the process IDs in s.
+// Set parses a list of process IDs and appends them to v.
 func (v *pidsValue) Set(s string) error {
 	numbers := strings.FieldsFunc(s, func(r rune) bool { return r == ',' || unicode.IsSpace(r) })
 	if len(numbers) == 0 {

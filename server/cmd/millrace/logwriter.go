@@ -24,11 +24,10 @@ type logWriter struct {
 	lost  atomic.Int64
 }
 
-// A logLine is an element of the queue. If flushed is nil, it is a line of text to write. Otherwise
-// it is a request of Flush: the channel flushed is closed when all earlier lines have been written.
+// A logLine is an element of the queue. It is a line of text, or marks the position of a Flush.
 type logLine struct {
 	text    []byte
-	flushed chan struct{}
+	flushed chan struct{} // nil for text; closed when all earlier lines have been written
 }
 
 func newLogWriter(w io.Writer) *logWriter {

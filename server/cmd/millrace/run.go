@@ -21,13 +21,12 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// successorTime is the time limit for a restart, in which a new process replaces the running one.
-// The limit covers the running process's wait for access to the directory of recordings, and the
-// start of the new process until it serves.
+// successorTime limits how long a restart may take. In that time, the running process waits for
+// access to the directory of recordings, and the new process starts and begins to serve.
 const successorTime = time.Minute
 
-// A running is a running server. It handles signals.
-type running struct {
+// An instance is a running server. It handles signals.
+type instance struct {
 	*server.Server
 	log *slog.Logger
 	// cfg has the options that are in use. If an option cannot be reloaded, it keeps its value from
@@ -47,8 +46,8 @@ func serve(ctx context.Context, cfg *serveConfig) error {
 	}
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	r := &running{log: cfg.Log, cfg: cfg, end: end, endsOnHangup: !signal.Ignored(syscall.SIGHUP) &&
-		hasTerminal()}
+	r := &instance{log: cfg.Log, cfg: cfg, end: end,
+		endsOnHangup: !signal.Ignored(syscall.SIGHUP) && hasTerminal()}
 	signal.Ignore(syscall.SIGPIPE) // the server must survive the reader of its log
 	signals := make(chan os.Signal, 1)
 	signal.Reset(syscall.SIGHUP) // SIGHUP ends all other commands, see main
@@ -80,19 +79,18 @@ func serve(ctx context.Context, cfg *serveConfig) error {
 
 // memoryBudget returns the memory budget of a process in bytes, or 0 if there is no budget.
 //
-// given is the budget that the user has set, or 0. most is the memory that the process may use, or
-// 0 if the amount is unknown. If the user has set a budget, memoryBudget returns it. Otherwise the
-// budget is half of the memory that the process may use, but at least server.MinMemory. If both
-// arguments are 0, there is no budget.
-func memoryBudget(given, most int64) int64 {
-	if given > 0 || most == 0 {
-		return given
+// configured is the budget that the user has set, or 0. available is the memory that the process
+// may use, or 0 if it is unknown. If configured is 0, the budget is half of the available memory,
+// but at least server.MinMemory. If both are 0, there is no budget.
+func memoryBudget(configured, available int64) int64 {
+	if configured > 0 || available == 0 {
+		return configured
 	}
-	return max(most/2, server.MinMemory)
+	return max(available/2, server.MinMemory)
 }
 
 // obey handles signals until ctx ends.
-func (r *running) obey(ctx context.Context, signals <-chan os.Signal) {
+func (r *instance) obey(ctx context.Context, signals <-chan os.Signal) {
 	for {
 		select {
 		case <-ctx.Done():
@@ -115,10 +113,10 @@ func (r *running) obey(ctx context.Context, signals <-chan os.Signal) {
 
 // reload reads the configuration again and applies it. If the new configuration is invalid, the
 // current one stays in use.
-func (r *running) reload() {
+func (r *instance) reload() {
 	r.notify(systemd.Notify("RELOADING=1\nMONOTONIC_USEC=" + strconv.FormatInt(monotonic(), 10)))
 	defer func() { r.notify(systemd.Notify("READY=1")) }()
-	next, err := r.cfg.again()
+	next, err := r.cfg.reread()
 	if err != nil {
 		r.log.Error("the configuration cannot be used: the one before is in force", "reason", err)
 		return
@@ -143,10 +141,12 @@ func (r *running) reload() {
 }
 
 // replace starts a new process with the same command, and ends this process when the new one
-// serves. It first waits until this process may use the directory of recordings. If it did not
-// wait, two processes could wait for the directory at once, and the newer process could get it
+// serves.
+//
+// replace first waits until this process may use the directory of recordings. Otherwise this
+// process and the new one could both be waiting for the directory, and the new one could get it
 // first.
-func (r *running) replace(ctx context.Context) {
+func (r *instance) replace(ctx context.Context) {
 	ctx, cancel := context.WithTimeoutCause(ctx, successorTime, errors.New("it takes too long"))
 	defer cancel()
 	// Start the program by its path, because the file may contain a new version.
@@ -165,7 +165,7 @@ func (r *running) replace(ctx context.Context) {
 	r.end(server.ErrReplaced)
 }
 
-func (r *running) notify(err error) {
+func (r *instance) notify(err error) {
 	if err != nil {
 		r.log.Warn("systemd cannot be notified", "reason", err)
 	}

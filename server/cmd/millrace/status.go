@@ -67,15 +67,16 @@ func wrongValue(name string, invalid *pflag.InvalidValueError) error {
 	if errors.Is(invalid, strconv.ErrRange) {
 		return fmt.Errorf("%s is %s, which is out of range", name, invalid.GetValue())
 	}
-	want, ok := wanted[invalid.GetFlag().Value.Type()]
+	want, ok := validValues[invalid.GetFlag().Value.Type()]
 	if !ok {
 		want = invalid.Unwrap().Error() // the errors of our flag types describe the valid values
 	}
 	return fmt.Errorf("%s is %q, %s", name, invalid.GetValue(), want)
 }
 
-// wanted describes the valid values for each type of a pflag value.
-var wanted = map[string]string{
+// validValues describes the valid values of a flag. The keys are the names that pflag.Value.Type
+// returns.
+var validValues = map[string]string{
 	"bool":     "want true or false, or nothing, which is true",
 	"int":      "want a whole number, as in 100",
 	"duration": "want a time with its unit, as in 90s, 5m or 1h30m",

@@ -10,9 +10,9 @@ import (
 // if the key has no value. A nil Condition allows every write.
 type Condition func(tag string) bool
 
-// ConditionOf returns the condition that the headers If-Match and If-None-Match in h set for a
-// write. It returns nil if h has neither header. If h has both, both must be met. An invalid list
-// of entity tags matches no value.
+// ConditionOf returns the write condition in the headers If-Match and If-None-Match of h. It
+// returns nil if h has neither header. If h has both, both must be met. An invalid list of entity
+// tags matches no value.
 func ConditionOf(h http.Header) Condition {
 	match, noneMatch := h.Values("If-Match"), h.Values("If-None-Match")
 	if len(match) == 0 && len(noneMatch) == 0 {
@@ -30,14 +30,13 @@ func ConditionOf(h http.Header) Condition {
 
 func (c Condition) allows(tag string) bool { return c == nil || c(tag) }
 
-// matches reports whether a list of entity tags contains a tag. list is the value of the header
-// If-Match or If-None-Match. tag is the strong entity tag of a blob, or "" if the blob does not
-// exist.
+// matches reports whether list contains tag. list is the value of the header If-Match or
+// If-None-Match. tag is the strong entity tag of a blob, or "" if the blob does not exist.
 //
 //   - The list "*" contains every tag except "".
-//   - If weakly is set, a weak tag such as W/"1" in the list matches the strong tag "1". Otherwise
-//     weak tags in the list are ignored.
-func matches(list, tag string, weakly bool) bool {
+//   - If allowWeak is set, a weak tag such as W/"1" in the list matches the strong tag "1".
+//     Otherwise weak tags in the list are ignored.
+func matches(list, tag string, allowWeak bool) bool {
 	if tag == "" {
 		return false
 	}
@@ -54,7 +53,7 @@ func matches(list, tag string, weakly bool) bool {
 		if end < 0 {
 			return false
 		}
-		if opaque[:end+2] == tag && (weakly || !weak) {
+		if opaque[:end+2] == tag && (allowWeak || !weak) {
 			return true
 		}
 		list = opaque[end+2:]

@@ -294,7 +294,7 @@ func fileOf(key string) file {
 
 func shardName(i int) string { return hex.EncodeToString([]byte{byte(i)}) }
 
-// expires reports whether the file's value expires. The file's modification time is then the expiry
+// expires reports whether the value in a file expires. Its expiry time is the file's modification
 // time.
 func expires(info fs.FileInfo) bool { return info.Mode().Perm() == expiring }
 
@@ -308,8 +308,7 @@ func fileTag(info fs.FileInfo) string {
 	return fmt.Sprintf(`"%x-%x"`, info.ModTime().UnixNano(), info.Size())
 }
 
-// Open opens the file with the value of key. If key has no value, or if the value has expired, it
-// returns ErrNotFound.
+// Open returns the value of key. If there is none, or if it has expired, Open returns ErrNotFound.
 func (d *directory) Open(_ context.Context, key string) (*Value, error) {
 	f, err := d.root.Open(fileOf(key).path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -374,8 +373,7 @@ func (d *directory) Put(ctx context.Context, key string, body io.Reader, size in
 	return tag, before == "", nil
 }
 
-// write writes a body to a new file, syncs the file, and returns its entity tag. pending is the
-// name of the file.
+// write writes body to a new file called pending, syncs the file, and returns its entity tag.
 func (d *directory) write(ctx context.Context, pending string, body io.Reader, size int64,
 	put Put) (tag string, err error) {
 	f, err := d.root.OpenFile(pending, os.O_WRONLY|os.O_CREATE|os.O_EXCL, lasting)
@@ -405,77 +403,77 @@ func (d *directory) write(ctx context.Context, pending string, body io.Reader, s
 // stamp returns the permissions and the modification time of a new file. If the value expires, the
 // modification time is its expiry time. Otherwise it is the present time.
 //
-// Every file must have a different modification time, because the entity tag of the file contains
-// this time. stamp therefore changes the time by less than two milliseconds. A value may expire up
-// to two milliseconds too early, but never too late.
-func (d *directory) stamp(ttl time.Duration) (mode fs.FileMode, at time.Time) {
-	at, mode = d.clock(), lasting
+// The modification time is part of the entity tag, so every file must have a different one. stamp
+// therefore changes the time by less than two milliseconds. A value may expire up to two
+// milliseconds too early, but never too late.
+func (d *directory) stamp(ttl time.Duration) (mode fs.FileMode, modTime time.Time) {
+	modTime, mode = d.clock(), lasting
 	if ttl > 0 {
-		at, mode = at.Add(ttl-time.Millisecond), expiring
+		modTime, mode = modTime.Add(ttl-time.Millisecond), expiring
 	}
-	return mode, at.Truncate(
+	return mode, modTime.Truncate(
 		time.Millisecond).Add(time.Duration(d.serial.Add(1) % int64(time.Millisecond)))
 }
 
-// rename gives a received file its final name, if the write condition holds. pending is the present
-// name, to.path is the final name, and only is the write condition. If the final name already
-// existed, rename replaces that file, and returns the entity tag of the old file. Otherwise it
-// returns "".
-func (d *directory) rename(pending string, to file, only Condition) (before string, err error) {
+// rename gives the file called pending its final name, target.path. It replaces an existing file of
+// that name, and returns the entity tag of the old file, or "" if there was none. If cond does not
+// hold, rename returns ErrCondition.
+func (d *directory) rename(pending string, target file, cond Condition) (replaced string,
+	err error) {
 	unlock, err := d.lockNames()
 	if err != nil {
 		return "", err
 	}
 	defer unlock()
-	if before, err = d.allowed(to, only); err != nil {
-		return before, err
+	if replaced, err = d.checkFile(target, cond); err != nil {
+		return replaced, err
 	}
-	return before, d.root.Rename(pending, to.path)
+	return replaced, d.root.Rename(pending, target.path)
 }
 
-// allowed returns ErrCondition if a write condition does not hold for a file. It also returns the
-// entity tag of the file, or "" if the file does not exist.
+// checkFile returns the entity tag of a file, or "" if the file does not exist. If cond does not
+// hold for the file, it returns ErrCondition.
 //
 // A caller that then changes the file must call lockNames first, so that the result stays valid.
-func (d *directory) allowed(to file, only Condition) (tag string, err error) {
-	if tag, err = d.tagAt(to.path); err == nil && !only.allows(tag) {
+func (d *directory) checkFile(f file, cond Condition) (tag string, err error) {
+	if tag, err = d.tagAt(f.path); err == nil && !cond.allows(tag) {
 		err = ErrCondition
 	}
 	return tag, err
 }
 
-// Check returns ErrCondition if the write condition does not hold for the present value of key.
-func (d *directory) Check(_ context.Context, key string, only Condition) error {
-	_, err := d.allowed(fileOf(key), only)
+// Check returns ErrCondition if cond does not hold for the present value of key.
+func (d *directory) Check(_ context.Context, key string, cond Condition) error {
+	_, err := d.checkFile(fileOf(key), cond)
 	return err
 }
 
-// Delete removes the file with the value of key. If the write condition does not hold, it returns
-// ErrCondition. If key has no value, it returns ErrNotFound.
-func (d *directory) Delete(_ context.Context, key string, only Condition) error {
-	at := fileOf(key)
-	if err := d.remove(at, only); err != nil {
+// Delete removes the file with the value of key. If cond does not hold, it returns ErrCondition. If
+// key has no value, it returns ErrNotFound.
+func (d *directory) Delete(_ context.Context, key string, cond Condition) error {
+	f := fileOf(key)
+	if err := d.remove(f, cond); err != nil {
 		return err
 	}
-	if err := d.sync(shardName(at.shard)); err != nil {
+	if err := d.sync(shardName(f.shard)); err != nil {
 		return fmt.Errorf("%w: %w", ErrUnsure, err)
 	}
 	return nil
 }
 
-func (d *directory) remove(at file, only Condition) error {
+func (d *directory) remove(f file, cond Condition) error {
 	unlock, err := d.lockNames()
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	switch tag, err := d.allowed(at, only); {
+	switch tag, err := d.checkFile(f, cond); {
 	case err != nil:
 		return err
 	case tag == "":
 		return ErrNotFound
 	}
-	return d.root.Remove(at.path)
+	return d.root.Remove(f.path)
 }
 
 // roomError returns ErrFull if err means that the file system is full or a quota is used up.
@@ -487,8 +485,8 @@ func roomError(err error) error {
 	return err
 }
 
-// sweep deletes the files of expired values until ctx ends. Every sweepInterval, it searches one of
-// the directories in which the files are stored.
+// sweep deletes the files of expired values until ctx ends. Every sweepInterval, it checks one
+// shard.
 func (d *directory) sweep(ctx context.Context) {
 	defer close(d.swept)
 	t := time.NewTicker(sweepInterval)
@@ -503,8 +501,7 @@ func (d *directory) sweep(ctx context.Context) {
 	}
 }
 
-// sweepShard deletes the files of expired values in one directory. shard is the number of the
-// directory. sweepShard skips files that it cannot read.
+// sweepShard deletes the files of expired values in one shard. It skips files that it cannot read.
 func (d *directory) sweepShard(ctx context.Context, shard int) {
 	dir, err := d.root.Open(shardName(shard))
 	if err != nil {
@@ -524,16 +521,16 @@ func (d *directory) sweepShard(ctx context.Context, shard int) {
 	}
 }
 
-// sweepFile deletes a file if it has expired. It first calls lockNames and then checks the expiry
-// again, because the file may have been replaced since sweepShard checked it.
-func (d *directory) sweepFile(at file) {
+// sweepFile deletes a file if it has expired. It checks the expiry again after lockNames, because
+// the file may have been replaced since sweepShard checked it.
+func (d *directory) sweepFile(f file) {
 	unlock, err := d.lockNames()
 	if err != nil {
 		return
 	}
 	defer unlock()
-	if info, err := d.root.Lstat(at.path); err == nil && d.hasExpired(info) &&
-		d.root.Remove(at.path) == nil {
+	if info, err := d.root.Lstat(f.path); err == nil && d.hasExpired(info) &&
+		d.root.Remove(f.path) == nil {
 		d.expired.Add(1)
 	}
 }

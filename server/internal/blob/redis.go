@@ -96,26 +96,26 @@ func (s *Redis) Ping(ctx context.Context) error { return s.rdb.Ping(ctx).Err() }
 // include the connections for scripts and other commands.
 func (s *Redis) Stats() redisbuf.Stats { return s.values.Stats() }
 
-// name returns the Redis key of the hash that describes the value of a blob. The Redis keys of all
-// data of the blob begin with it. They are in the same slot, because Redis computes the slot from
-// the part in braces.
-func (s *Redis) name(key string) string { return s.prefix + "{/" + key + "}" }
+// hashKey returns the Redis key of a blob's hash. All other Redis keys of the blob begin with this
+// key. They are in the same slot of a cluster, because Redis computes the slot only from the part
+// in braces.
+func (s *Redis) hashKey(key string) string { return s.prefix + "{/" + key + "}" }
 
-// newVersion returns a unique Redis key for a new value of a blob. The key begins with name, the
-// key of the Redis hash that describes the blob.
-func newVersion(name string) string {
+// newVersion returns a unique Redis key for a new value of a blob. The key begins with hashKey, the
+// Redis key of the blob's hash.
+func newVersion(hashKey string) string {
 	var random [16]byte
 	_, _ = rand.Read(random[:]) // never fails
-	return name + ":" + hex.EncodeToString(random[:])
+	return hashKey + ":" + hex.EncodeToString(random[:])
 }
 
-// tagOf returns the entity tag of a blob. version is the Redis key of the blob's value. If version
-// is "", the tag is "".
-func tagOf(version string) string {
-	if version == "" {
+// tagOf returns the entity tag of the version with the given Redis key. If the key is "", the tag
+// is "".
+func tagOf(key string) string {
+	if key == "" {
 		return ""
 	}
-	return `"` + version[strings.LastIndexByte(version, ':')+1:] + `"`
+	return `"` + key[strings.LastIndexByte(key, ':')+1:] + `"`
 }
 
 // A version is a value of a blob. A new value is a new version.
@@ -125,10 +125,9 @@ type version struct {
 	left time.Duration // time until it expires; 0 if it does not expire
 }
 
-// lookup returns the current version of a blob, or ErrNotFound. name is the Redis key of the blob's
-// hash.
-func (s *Redis) lookup(ctx context.Context, name string) (version, error) {
-	reply, err := lookupScript.Run(ctx, s.rdb, []string{name}).Slice()
+// lookup returns the current version of a blob, or ErrNotFound.
+func (s *Redis) lookup(ctx context.Context, hashKey string) (version, error) {
+	reply, err := lookupScript.Run(ctx, s.rdb, []string{hashKey}).Slice()
 	switch {
 	case err == redis.Nil:
 		return version{}, ErrNotFound
@@ -156,23 +155,23 @@ func (s *Redis) lookup(ctx context.Context, name string) (version, error) {
 // Open returns the value of key. It reads the bytes from Redis only when the caller reads them. If
 // key has no value, it returns ErrNotFound.
 func (s *Redis) Open(ctx context.Context, key string) (*Value, error) {
-	v, err := s.lookup(ctx, s.name(key))
+	v, err := s.lookup(ctx, s.hashKey(key))
 	if err != nil {
 		return nil, err
 	}
 	return &Value{Tag: tagOf(v.key), TTL: v.left, Content: s.content(ctx, v), blocks: s.blocks}, nil
 }
 
-// A content reads the bytes of a blob from Redis, for Value.Content.
-type content struct {
+// A contentReader reads a blob from Redis. It is used as Value.Content.
+type contentReader struct {
 	*io.SectionReader
 	io.Closer
 }
 
-func (s *Redis) content(ctx context.Context, v version) content {
+func (s *Redis) content(ctx context.Context, v version) contentReader {
 	r := &versionReader{store: s, key: v.key, prolonged: time.Now()}
 	r.ctx, r.cancel = context.WithCancel(ctx)
-	return content{io.NewSectionReader(r, 0, v.size), r}
+	return contentReader{io.NewSectionReader(r, 0, v.size), r}
 }
 
 // A versionReader reads one version of a value from Redis. If the value is replaced or deleted
@@ -221,26 +220,25 @@ func (v *versionReader) Close() error {
 	return nil
 }
 
-// current returns the Redis key of a blob's value, or "" if the blob does not exist. If the write
-// condition does not hold, it returns ErrCondition. name is the Redis key of the blob's hash, and
-// only is the write condition.
-func (s *Redis) current(ctx context.Context, name string, only Condition) (string, error) {
-	v, err := s.lookup(ctx, name)
+// current returns the Redis key of a blob's current version, or "" if the blob does not exist. If
+// cond does not hold, it returns ErrCondition.
+func (s *Redis) current(ctx context.Context, hashKey string, cond Condition) (string, error) {
+	v, err := s.lookup(ctx, hashKey)
 	if err != nil && err != ErrNotFound {
 		return "", err
 	}
-	if !only.allows(tagOf(v.key)) {
+	if !cond.allows(tagOf(v.key)) {
 		return "", ErrCondition
 	}
 	return v.key, nil
 }
 
-// Check returns ErrCondition if the write condition does not hold for the present value of key.
-func (s *Redis) Check(ctx context.Context, key string, only Condition) error {
-	if only == nil {
+// Check returns ErrCondition if cond does not hold for the present value of key.
+func (s *Redis) Check(ctx context.Context, key string, cond Condition) error {
+	if cond == nil {
 		return nil
 	}
-	_, err := s.current(ctx, s.name(key), only)
+	_, err := s.current(ctx, s.hashKey(key), cond)
 	return err
 }
 
@@ -256,22 +254,22 @@ func (s *Redis) Put(ctx context.Context, key string, body io.Reader, size int64,
 	if size > put.Limit {
 		return "", false, &TooLargeError{put.Limit}
 	}
-	name := s.name(key)
-	version := newVersion(name)
+	hashKey := s.hashKey(key)
+	version := newVersion(hashKey)
 	pending := version + ":new"
 	length, err := s.send(ctx, pending, body, size, put)
 	if err != nil {
 		return "", false, err
 	}
-	created, err = s.commit(ctx, []string{name, pending, version, outcomeKey(version)}, length, put)
+	keys := []string{hashKey, pending, version, outcomeKey(version)}
+	created, err = s.commit(ctx, keys, length, put)
 	if err != nil && !errors.Is(err, ErrUnsure) {
 		s.rdb.Unlink(context.WithoutCancel(ctx), pending) // it would expire anyway
 	}
 	return tagOf(version), created, err
 }
 
-// send receives a body, stores it in Redis, and returns its length in bytes. pending is the Redis
-// key in which it stores the body.
+// send receives a body, stores it under the Redis key pending, and returns its length in bytes.
 func (s *Redis) send(ctx context.Context, pending string, body io.Reader, size int64,
 	put Put) (int64, error) {
 	src := newSource(body, size, put.Limit)
@@ -335,14 +333,9 @@ func (b *spool) release() {
 	}
 }
 
-// commit makes a value that was sent to Redis the current value of its key, if the write condition
-// put.Only holds. It reports whether the key had no value before. length is the length of the value
-// in bytes. keys are the Redis keys that commitScript needs:
-//
-//   - the hash that names the current value,
-//   - the key that holds the new value now,
-//   - the final key of the new value,
-//   - the key for the outcome of the script.
+// commit replaces the current value of a blob with a value that Redis has received. It returns true
+// if the blob did not exist before. If the write condition put.Only does not hold, it returns
+// ErrCondition. length is the length of the new value in bytes. keys are the KEYS of commitScript.
 func (s *Redis) commit(ctx context.Context, keys []string, length int64, put Put) (created bool,
 	err error) {
 	for {
@@ -368,30 +361,30 @@ func (s *Redis) commit(ctx context.Context, keys []string, length int64, put Put
 	}
 }
 
-// Delete deletes the value of key. If the write condition does not hold, it returns ErrCondition.
-// If key has no value, it returns ErrNotFound.
-func (s *Redis) Delete(ctx context.Context, key string, only Condition) error {
-	name := s.name(key)
-	outcome := outcomeKey(newVersion(name))
+// Delete deletes the value of key. If cond does not hold, it returns ErrCondition. If key has no
+// value, it returns ErrNotFound.
+func (s *Redis) Delete(ctx context.Context, key string, cond Condition) error {
+	hashKey := s.hashKey(key)
+	outcome := outcomeKey(newVersion(hashKey))
 	for {
 		expected := anyVersion
-		if only != nil {
+		if cond != nil {
 			var err error
-			if expected, err = s.current(ctx, name, only); err != nil {
+			if expected, err = s.current(ctx, hashKey, cond); err != nil {
 				return err
 			}
 			if expected == "" {
 				return ErrNotFound
 			}
 		}
-		said, err := s.run(ctx, deleteScript, []string{name, outcome},
+		said, err := s.run(ctx, deleteScript, []string{hashKey, outcome},
 			expected, s.keep.Milliseconds(), rememberedFor.Milliseconds())
 		switch {
 		case err != nil:
 			return err
 		case said == "deleted":
 			return nil
-		case said == "absent" && only == nil:
+		case said == "absent" && cond == nil:
 			return ErrNotFound
 		}
 		// Another writer has changed the blob since the check of the condition, so the check is

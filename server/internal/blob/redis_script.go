@@ -19,8 +19,8 @@ const (
 	// scriptTries is the maximum number of times that a script is run until its answer arrives.
 	scriptTries = 4
 
-	// scriptPause is the pause before a Redis script is run again because its first run has failed.
-	// The pause doubles before each further run.
+	// scriptPause is the pause before a script is run again because its first run has failed. It
+	// doubles before each further run.
 	scriptPause = 10 * time.Millisecond
 )
 
@@ -39,21 +39,22 @@ local v = redis.call('HMGET', KEYS[1], 'value', 'length')
 if not v[1] or redis.call('EXISTS', v[1]) == 0 then return false end
 return {v[1], tonumber(v[2]), redis.call('PTTL', KEYS[1])}`)
 
-	// commitScript makes a received value the value of a blob. It renames the Redis key of the
-	// received value, and stores the new key in the Redis hash that describes the blob.
+	// commitScript gives a blob a new value, which Redis has already received. The script renames
+	// the Redis key of the new value, and stores the new name in the blob's hash.
 	//
-	//	KEYS[1]   the key of the Redis hash
-	//	KEYS[2]   the key of the received value
-	//	KEYS[3]   the new key of the value, to be stored in the field "value" of the Redis hash
-	//	KEYS[4]   the key in which the script stores its outcome; see outcomeKey
-	//	ARGV[1]   the expected present content of the field "value"
-	//	ARGV[2]   the length of the value in bytes
+	//	KEYS[1]   the blob's hash
+	//	KEYS[2]   the new value
+	//	KEYS[3]   the new name of KEYS[2], to be stored in the field "value" of the hash
+	//	KEYS[4]   for the outcome of the script; see outcomeKey
+	//	ARGV[1]   the expected old content of the field "value"
+	//	ARGV[2]   the length of the new value in bytes
 	//	ARGV[3]   the time to live in ms; 0 means unlimited
 	//	ARGV[4]   how long the replaced value is kept, in ms
 	//	ARGV[5]   how long the outcome is kept, in ms
 	//
-	// If the field "value" has another content than ARGV[1], the script changes nothing. If ARGV[1]
-	// is "", the blob must not exist. If ARGV[1] is anyVersion, any content is allowed.
+	// If the content of the field "value" differs from ARGV[1], the script changes nothing. If
+	// ARGV[1] is "", the blob must not exist. If ARGV[1] is anyVersion, the script does not check
+	// the field.
 	commitScript = redis.NewScript(`
 local said = redis.call('GET', KEYS[4])
 if said then return said end
@@ -75,17 +76,17 @@ local outcome = now and 'replaced' or 'created'
 redis.call('SET', KEYS[4], outcome, 'PX', ARGV[5])
 return outcome`)
 
-	// deleteScript deletes a blob. It deletes the Redis hash that describes the blob. The Redis key
-	// that contains the blob's value expires later, so that reads in progress can finish.
+	// deleteScript deletes the hash of a blob. The blob's value expires later, so that reads in
+	// progress can finish.
 	//
-	//	KEYS[1]   the key of the Redis hash
-	//	KEYS[2]   the key in which the script stores its outcome; see outcomeKey
-	//	ARGV[1]   the expected present content of the field "value"
+	//	KEYS[1]   the blob's hash
+	//	KEYS[2]   for the outcome of the script; see outcomeKey
+	//	ARGV[1]   the expected content of the field "value" of the hash
 	//	ARGV[2]   how long the deleted value is kept, in ms
 	//	ARGV[3]   how long the outcome is kept, in ms
 	//
-	// If the field "value" has another content than ARGV[1], the script changes nothing. If ARGV[1]
-	// is anyVersion, any content is allowed.
+	// If the content of the field "value" differs from ARGV[1], the script changes nothing. If
+	// ARGV[1] is anyVersion, the script does not check the field.
 	deleteScript = redis.NewScript(`
 local said = redis.call('GET', KEYS[2])
 if said then return said end
@@ -108,9 +109,11 @@ func outcomeKey(version string) string { return version + ":done" }
 
 // runScript runs a script that stores its outcome, and returns the answer. If the answer is lost,
 // runScript runs the script again. If an answer was lost and no other one arrives, it returns
-// ErrUnsure. It does not use the retries of go-redis, which do not report that an answer was lost.
-// If the last try is refused, go-redis reports only the refusal, although an earlier try may have
-// changed the value.
+// ErrUnsure.
+//
+// runScript does not use the retries of go-redis, because they do not report that an answer was
+// lost. If go-redis retries a script and the last try is refused, it returns only this refusal,
+// although an earlier try may have changed the value.
 func runScript(ctx context.Context, rdb redis.UniversalClient, script *redis.Script, keys []string,
 	args ...any) (string, error) {
 	lost, pause := false, scriptPause
@@ -157,14 +160,13 @@ func notExecuted(err error) bool {
 // A onceClient sends the command of a script without the retries of go-redis.
 type onceClient struct{ redis.UniversalClient }
 
-// Eval runs a script with its source text, and does not retry.
+// Eval is like the Eval of go-redis, but does not retry.
 func (c onceClient) Eval(ctx context.Context, source string, keys []string,
 	args ...any) *redis.Cmd {
 	return c.once(ctx, "eval", source, keys, args)
 }
 
-// EvalSha runs a script that Redis already has, and does not retry. hash is the SHA-1 of the
-// script.
+// EvalSha is like the EvalSha of go-redis, but does not retry.
 func (c onceClient) EvalSha(ctx context.Context, hash string, keys []string,
 	args ...any) *redis.Cmd {
 	return c.once(ctx, "evalsha", hash, keys, args)

@@ -72,7 +72,7 @@ func TestLostAnswers(t *testing.T) {
 func TestSecondTries(t *testing.T) {
 	s := openServer(t, redistest.Shared(t).Endpoint(), t.Name()+":")
 	w := serve(t, s)
-	name := s.name("k")
+	name := s.hashKey("k")
 	version := newVersion(name)
 	pending := version + ":new"
 	s.rdb.Set(t.Context(), pending, "first", pendingFor)
@@ -197,10 +197,10 @@ func TestSlotsThatMove(t *testing.T) {
 	if try() > 0 {
 		t.Fatal("slots moved before they should")
 	}
-	slot := redistest.Slot(s.name("k"))
+	slot := redistest.Slot(s.hashKey("k"))
 	m := cluster.BeginMigration(t, slot)
 	try()
-	m.Move(t, s.name("k"))
+	m.Move(t, s.hashKey("k"))
 	try()
 	m.Finish(t)
 	for deadline := time.Now().Add(time.Minute); try() > 0; time.Sleep(50 * time.Millisecond) {

@@ -69,7 +69,7 @@ func TestReplacedValues(t *testing.T) {
 	s := openServer(t, redistest.Shared(t).Endpoint(), t.Name()+":")
 	old := described(1, 1000)
 	mustPut(t, s, "k", old)
-	v, err := s.lookup(t.Context(), s.name("k"))
+	v, err := s.lookup(t.Context(), s.hashKey("k"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +109,7 @@ func TestReadsDoNotMakeValuesExpire(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer v.Close()
-	r := v.Content.(content).Closer.(*versionReader)
+	r := v.Content.(contentReader).Closer.(*versionReader)
 	r.prolonged = time.Time{}
 	if got, err := io.ReadAll(v.Content); string(got) != "value" {
 		t.Errorf("%q, %v, want value", got, err)
@@ -163,7 +163,7 @@ func TestKeysChangedByOtherPrograms(t *testing.T) {
 	s := openServer(t, redistest.Shared(t).Endpoint(), t.Name()+":")
 	w := serve(t, s)
 	mustPut(t, s, "k", []byte("value"))
-	s.rdb.Del(t.Context(), s.rdb.HGet(t.Context(), s.name("k"), "value").Val())
+	s.rdb.Del(t.Context(), s.rdb.HGet(t.Context(), s.hashKey("k"), "value").Val())
 	w.mustHave(t, "k", nil)
 	if err := s.Delete(t.Context(), "k", nil); err != ErrNotFound {
 		t.Errorf("deleting a key that is gone: %v, want ErrNotFound", err)
@@ -174,12 +174,12 @@ func TestKeysChangedByOtherPrograms(t *testing.T) {
 	}
 	w.mustHave(t, "k", []byte("new"))
 
-	s.rdb.Set(t.Context(), s.name("string"), "of another program", 0)
+	s.rdb.Set(t.Context(), s.hashKey("string"), "of another program", 0)
 	if _, _, err := put(t, s, "string", []byte("x"), nil); err == nil ||
 		!strings.Contains(err.Error(), "WRONGTYPE") {
 		t.Errorf("writing over a string: %v, want WRONGTYPE", err)
 	}
-	if got := s.rdb.Get(t.Context(), s.name("string")).Val(); got != "of another program" {
+	if got := s.rdb.Get(t.Context(), s.hashKey("string")).Val(); got != "of another program" {
 		t.Errorf("it is %q", got)
 	}
 	if _, _, err := w.get(t.Context(), "string"); err == nil ||

@@ -24,11 +24,11 @@ type Store interface {
 	Put(ctx context.Context, key string, body io.Reader, size int64, put Put) (tag string,
 		created bool, err error)
 
-	// Check returns ErrCondition if the Condition does not allow a write to key at present.
-	Check(ctx context.Context, key string, only Condition) error
+	// Check returns ErrCondition if cond does not allow a write to key at present.
+	Check(ctx context.Context, key string, cond Condition) error
 
-	// Delete deletes key if the Condition allows it. An open Value can still be read to the end.
-	Delete(ctx context.Context, key string, only Condition) error
+	// Delete deletes key if cond allows it. An open Value can still be read to the end.
+	Delete(ctx context.Context, key string, cond Condition) error
 
 	// Close stops the store's goroutines and closes its files and connections.
 	Close() error
@@ -113,10 +113,9 @@ func ParseTTL(s string) (time.Duration, error) {
 	return d, nil
 }
 
-// A source reads the body of a value, but not more bytes than limit, the maximum length of the
-// value. If the body is longer, Read returns a TooLargeError. If the caller announced the size of
-// the body, bytes after this size are not read. After Read has failed, source.failure returns the
-// error.
+// A source reads the body of a value. If the body is longer than limit, Read returns a
+// TooLargeError. If the caller announced the size of the body, bytes after this size are not read.
+// After Read has failed, source.failure returns the error.
 type source struct {
 	body  io.Reader
 	limit int64
@@ -174,8 +173,8 @@ func (s *source) copyTo(ctx context.Context, w io.Writer, blocks *millrace.Pool)
 	return total, ctx.Err()
 }
 
-// failure returns the error to report for a body that could not be received. If Read has failed,
-// that is the error of Read. Otherwise it is err, the error of another operation.
+// failure returns the error for a body that could not be received. If Read has failed, failure
+// returns the error of Read. Otherwise it returns err.
 func (s *source) failure(err error) error {
 	var large *TooLargeError
 	switch {

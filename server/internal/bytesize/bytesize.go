@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// A Size is the value of a flag for a number of bytes.
+// A Size is a number of bytes. It can be the value of a flag.
 type Size int64
 
 // String returns the number with a unit, such as 16MiB.

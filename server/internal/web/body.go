@@ -15,8 +15,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live/ingest"
 )
 
-// A publishBody receives the body of a publisher's request. Its method answer sends the response to
-// the publisher.
+// A publishBody reads the body of a publisher's request, and sends the response.
 type publishBody interface {
 	io.Reader
 	// answer sends the response and ends the request.

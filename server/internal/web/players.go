@@ -61,8 +61,8 @@ func (s *players) serve(w http.ResponseWriter, r *http.Request, name, object str
 var playerSeed = maphash.MakeSeed()
 
 // admitPlayer counts an HLS player as a viewer of its address when the player requests its first
-// playlist. account is the Account of the address. It returns a [refuse.Refusal] if the address has
-// too many new viewers or has received too many bytes.
+// playlist. It returns a [refuse.Refusal] if the address has too many new viewers or has received
+// too many bytes.
 //
 // Two requests from the same address count as different players if they are for different streams
 // or have different tokens or queries.
@@ -138,9 +138,9 @@ func (s *players) wantsGzip(r *http.Request) bool {
 		s.cfg.Gate.AddedQuery(r) == ""
 }
 
-// writePlaylist sends body, the text of a playlist. If zip is set, body is compressed with gzip. If
-// writePlaylist returns an error, it is a [refuse.Refusal], and nothing has been sent.
-func (s *players) writePlaylist(w http.ResponseWriter, r *http.Request, body []byte, zip bool,
+// writePlaylist sends body, the text of a playlist. If gzipped is set, body is already compressed.
+// If writePlaylist returns an error, it is a [refuse.Refusal], and nothing has been sent.
+func (s *players) writePlaylist(w http.ResponseWriter, r *http.Request, body []byte, gzipped bool,
 	fresh time.Duration) error {
 	query := s.cfg.Gate.AddedQuery(r)
 	more := len(body)
@@ -158,10 +158,10 @@ func (s *players) writePlaylist(w http.ResponseWriter, r *http.Request, body []b
 	h.Set("Content-Type", playlistType)
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	h.Add("Vary", "Accept-Encoding")
-	if zip {
+	if gzipped {
 		h.Set("Content-Encoding", "gzip")
 	}
-	s.setFresh(w, r, fresh, "")
+	s.setCacheControl(w, r, fresh, "")
 	s.cfg.Budget.LimitWrite(w)
 	w.WriteHeader(http.StatusOK)
 	if r.Method != http.MethodHead {
@@ -171,16 +171,16 @@ func (s *players) writePlaylist(w http.ResponseWriter, r *http.Request, body []b
 	return nil
 }
 
-// setFresh sets the header Cache-Control. fresh is how long a cache may keep the response. A shared
-// cache may keep it only if the response is public, see access.Gate.IsPublic. more is a text to
-// append to the header.
-func (s *players) setFresh(w http.ResponseWriter, r *http.Request, fresh time.Duration,
-	more string) {
+// setCacheControl sets the header Cache-Control. A cache may keep the response for maxAge. A shared
+// cache may keep it only if the response is public (see access.Gate.IsPublic). suffix is appended
+// to the header's value, for example ", immutable".
+func (s *players) setCacheControl(w http.ResponseWriter, r *http.Request, maxAge time.Duration,
+	suffix string) {
 	who := "public"
 	if !s.cfg.Gate.IsPublic(r) {
 		who = "private"
 	}
-	w.Header().Set("Cache-Control", who+", max-age="+strconv.Itoa(int(fresh/time.Second))+more)
+	w.Header().Set("Cache-Control", who+", max-age="+strconv.Itoa(int(maxAge/time.Second))+suffix)
 }
 
 // addQuery adds query to every URL in the text of a playlist, and returns the result.
@@ -235,7 +235,7 @@ func (s *players) writeObject(w http.ResponseWriter, r *http.Request, object str
 	h := w.Header()
 	etag := `"` + object + `"`
 	h.Set("ETag", etag)
-	s.setFresh(w, r, objectFresh, ", immutable")
+	s.setCacheControl(w, r, objectFresh, ", immutable")
 	if strings.Contains(r.Header.Get("If-None-Match"), etag) { // a weak tag, or one of several
 		w.WriteHeader(http.StatusNotModified)
 		return nil

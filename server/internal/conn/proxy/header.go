@@ -25,8 +25,8 @@ func init() {
 }
 
 // headerLen returns the length of the PROXY header at the start of p, or 0 if p does not start with
-// a header. If more bytes are needed to decide this, more is true.
-func headerLen(p []byte) (n int, more bool, err error) {
+// a header. If p is too short to tell, incomplete is true.
+func headerLen(p []byte) (n int, incomplete bool, err error) {
 	v1, v2 := []byte("PROXY "), proxyproto.SIGV2
 	switch {
 	case bytes.HasPrefix(v1, p), bytes.HasPrefix(v2, p):

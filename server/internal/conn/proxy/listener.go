@@ -27,7 +27,7 @@ type Config struct {
 
 	// Refused is called when a connection is closed because its PROXY header is invalid, or because
 	// its peer may not send one. It may be nil.
-	Refused func(peer net.Addr, why error)
+	Refused func(peer net.Addr, err error)
 }
 
 // A Listener accepts connections that may begin with a PROXY header. It returns TCP connections as
@@ -90,14 +90,15 @@ type Conn struct {
 	IdleSince atomic.Int64 // when the wait for a request began, in Unix ns; 0 during a request
 }
 
-// badHeader returns the refusal of a connection because of its PROXY header.
-func badHeader(why error) *refuse.Refusal {
-	return refuse.New(0, "PROXY header: %v", why).For(refuse.Proxy)
+// badHeader returns the [refuse.Refusal] for a wrong or forbidden PROXY header.
+func badHeader(err error) *refuse.Refusal {
+	return refuse.New(0, "PROXY header: %v", err).For(refuse.Proxy)
 }
 
 var errUntrusted = badHeader(errors.New("the peer is not among --trusted-proxies"))
 
-// await waits until the PROXY header was read, and returns the reason if the connection was closed.
+// await waits until the PROXY header has been read. If the connection was closed, it returns the
+// reason.
 func (c *Conn) await() error {
 	var refused *refuse.Refusal
 	c.once.Do(func() {
@@ -123,10 +124,10 @@ func (c *Conn) await() error {
 	return c.err
 }
 
-// open counts the connection for the client address a. It sets c.account to the account of the
+// open counts the connection for the client address addr. It sets c.account to the account of the
 // address. If the address has too many connections, it sets c.above to the error instead.
-func (c *Conn) open(a netip.Addr) {
-	account, err := c.cfg.Addresses.Acquire(a)
+func (c *Conn) open(addr netip.Addr) {
+	account, err := c.cfg.Addresses.Acquire(addr)
 	if c.above = err; err != nil {
 		return
 	}
@@ -219,8 +220,8 @@ func (c *Conn) Read(p []byte) (int, error) {
 	return c.TCPConn.Read(p)
 }
 
-// Keep makes Close release the Account of a client. It is called when a request of the client has
-// hijacked the connection, because the connection then continues after the request. If the Conn is
+// Keep hands the Account of a request over to c, which releases it in Close. It is called when the
+// request has hijacked the connection, because the connection then outlives the request. If c is
 // already closed, Keep releases the Account at once.
 func (c *Conn) Keep(a *address.Account) {
 	c.mu.Lock()
@@ -232,8 +233,8 @@ func (c *Conn) Keep(a *address.Account) {
 	c.kept = a
 }
 
-// Close closes the TCP connection. It also releases the accounts (address.Account) that count the
-// connection and a request that has hijacked it.
+// Close closes the TCP connection. It also releases the Account of the connection, and the Account
+// that Keep has taken.
 func (c *Conn) Close() error {
 	err := c.TCPConn.Close()
 	c.mu.Lock()

@@ -33,9 +33,9 @@ func peekHeader(c *net.TCPConn) (n int, err error) {
 				err = io.EOF
 				return true
 			}
-			var more bool
-			n, more, err = headerLen(p[:got])
-			return !more // if false, RawConn.Read waits for more bytes and calls again
+			var incomplete bool
+			n, incomplete, err = headerLen(p[:got])
+			return !incomplete // if false, RawConn.Read waits for more bytes and calls again
 		}
 	})
 	if read != nil {

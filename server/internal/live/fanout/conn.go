@@ -78,8 +78,8 @@ type streamConn struct {
 const closeGrace = 5 * time.Second
 
 // finish closes the connection. If the client keeps sending while it watches, finish closes only
-// the direction to the client. Otherwise, the kernel would reset the connection when the client
-// sends more, and the client would lose the bytes that it has not read yet.
+// the sending side. A full close would make the kernel reset the connection when the client sends
+// more, and the client would lose the bytes that it has not read yet.
 func (c *streamConn) finish() {
 	if c.interactive {
 		_ = c.conn.SetReadDeadline(time.Now().Add(closeGrace))

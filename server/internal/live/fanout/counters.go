@@ -25,11 +25,11 @@ type Stats struct {
 	Dropped     map[string]int64 // viewers that the server disconnected, by reason
 }
 
-// PathStats counts the viewers to which the server writes with the same call, for example writev.
-// Viewers is the number of current viewers, Came is the number of all viewers so far, and BytesOut
-// is the number of bytes written to them.
+// PathStats counts the viewers that the server writes to with the same call, such as writev.
 type PathStats struct {
-	Viewers, Came, BytesOut int64
+	Viewers  int64 // current viewers
+	Came     int64 // all viewers so far
+	BytesOut int64 // bytes written to them
 }
 
 // Stats returns a snapshot of c.

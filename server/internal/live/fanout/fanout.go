@@ -55,10 +55,10 @@ func New(ring *broadcast.Ring, cfg Config) *Fanout {
 	return &Fanout{src: source{Config: cfg, ring: ring}}
 }
 
-// Close closes the ring. The viewers get the remaining frames, and then end. why is the Reason with
-// which they end.
-func (f *Fanout) Close(why Reason) {
-	f.src.end.Store(int32(why))
+// Close closes the ring. The viewers receive the remaining frames. Then they are disconnected, with
+// the given Reason.
+func (f *Fanout) Close(reason Reason) {
+	f.src.end.Store(int32(reason))
 	_ = f.src.ring.Close()
 }
 
@@ -70,8 +70,8 @@ func (f *Fanout) Reason() Reason { return f.src.reason() }
 func (f *Fanout) NewViewer(cfg ViewerConfig) *Viewer { return newViewer(&f.src, cfg) }
 
 // Start serves v, and returns at once. It calls read in a goroutine. read must read from the
-// connection until the client hangs up, because only a read can detect that while there are no
-// frames to write.
+// connection until the client hangs up. While there are no frames to write, only a read can detect
+// that the client has hung up.
 func (f *Fanout) Start(v *Viewer, read func()) {
 	f.add(v)
 	go v.loop.readInput(v, read)
@@ -112,7 +112,7 @@ func (f *Fanout) pick() *loop {
 }
 
 // Lag returns the combined lag of all viewers. The fields Blocked and Live are current. The fields
-// Behind and Most come from the last inspection of the viewers, which may be inspectEvery ago.
+// Behind and Most may be up to 250 ms old (inspectEvery).
 func (f *Fanout) Lag() (sum LagReport) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

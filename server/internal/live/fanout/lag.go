@@ -13,7 +13,7 @@ type LagReport struct {
 	// Viewers that have exceeded a limit of Config.Allowance, and have not caught up since then.
 	Behind int
 	Most   time.Duration // the largest lag
-	Live   time.Duration // the largest time that a player is behind its publisher
+	Live   time.Duration // how far the slowest player is behind its publisher
 }
 
 // Add combines other with l.
@@ -29,8 +29,8 @@ func (l *LagReport) Add(other LagReport) {
 type lagMeter struct {
 	// The batch that is being written.
 	writing  atomic.Bool  // a blocking write is in progress
-	progress atomic.Int64 // when the connection last accepted bytes; see now
-	takenAt  atomic.Int64 // when the write began; see now
+	progress atomic.Int64 // when the connection last accepted bytes; see nanotime
+	takenAt  atomic.Int64 // when the write began; see nanotime
 	frames   atomic.Int64 // frames of the batch, when it was taken
 	bytes    atomic.Int64
 
@@ -53,9 +53,9 @@ func (l *lagMeter) take(frames, bytes int) {
 
 // startWrite records the start of a blocking write.
 func (l *lagMeter) startWrite() {
-	at := now()
-	l.takenAt.Store(at)
-	l.progress.Store(at)
+	now := nanotime()
+	l.takenAt.Store(now)
+	l.progress.Store(now)
 	l.writing.Store(true)
 }
 
@@ -76,18 +76,15 @@ func (l *lagMeter) keepUp() {
 // is already recorded.
 func (l *lagMeter) fallBehind() bool { return l.behind.CompareAndSwap(false, true) }
 
-// add returns the total lag of a viewer. It adds the frames and bytes of the batch that is being
-// written to rest, which is the lag of the frames that are still in the ring. If the total lag has
-// any frames, its Time is the time since the write began. at is the current time, as returned by
-// now().
-func (l *lagMeter) add(rest broadcast.Lag, at int64) broadcast.Lag {
-	rest.Frames += int(l.frames.Load())
-	rest.Bytes += l.bytes.Load()
-	if rest.Frames > 0 {
-		// The time is counted from the start of the write.
-		rest.Time = time.Duration(at - l.takenAt.Load())
+// total returns the lag of a viewer: the batch that is being written, plus ringLag, the frames that
+// are still in the ring. If the lag has any frames, its Time is the time since the write began.
+func (l *lagMeter) total(ringLag broadcast.Lag, now int64) broadcast.Lag {
+	ringLag.Frames += int(l.frames.Load())
+	ringLag.Bytes += l.bytes.Load()
+	if ringLag.Frames > 0 {
+		ringLag.Time = time.Duration(now - l.takenAt.Load())
 	}
-	return rest
+	return ringLag
 }
 
 // exceeds compares a viewer's lag with the limits in allowed. It returns the reason for the first
@@ -110,30 +107,28 @@ func (l *lagMeter) exceeds(allowed, lag broadcast.Lag) Reason {
 	return Connected
 }
 
-// stalledFor returns how long the connection has accepted no bytes. at is the current time, as
-// returned by now().
-func (l *lagMeter) stalledFor(at int64) time.Duration {
-	return time.Duration(at - l.progress.Load())
+// stalledFor returns how long the connection has accepted no bytes.
+func (l *lagMeter) stalledFor(now int64) time.Duration {
+	return time.Duration(now - l.progress.Load())
 }
 
-// showsAt records the age of the frame that the player shows: the time since the publisher sent the
+// setLive records the age of the frame that the player shows: the time since the publisher sent the
 // frame.
-func (l *lagMeter) showsAt(age time.Duration) { l.live.Store(int64(age)) }
+func (l *lagMeter) setLive(age time.Duration) { l.live.Store(int64(age)) }
 
-// stand updates the recorded time by which the player is behind the publisher. lag is the time by
-// which the viewer lags. If lag is longer than the recorded time, the player has run out of frames,
-// and stand records lag instead.
-func (l *lagMeter) stand(lag time.Duration) {
+// raiseLive records that the player is behind the publisher by at least lag. If lag is longer than
+// the recorded time, the player has run out of frames.
+func (l *lagMeter) raiseLive(lag time.Duration) {
 	if int64(lag) > l.live.Load() {
 		l.live.Store(int64(lag))
 	}
 }
 
-// behindLive returns the time that the player is behind the publisher.
+// behindLive returns how far the player is behind the publisher.
 func (l *lagMeter) behindLive() time.Duration { return time.Duration(l.live.Load()) }
 
-// start is the zero point of the times that now() returns.
+// start is the zero point of nanotime.
 var start = time.Now()
 
-// now returns the monotonic time since start, in nanoseconds.
-func now() int64 { return int64(time.Since(start)) }
+// nanotime returns the monotonic time since start, in nanoseconds.
+func nanotime() int64 { return int64(time.Since(start)) }

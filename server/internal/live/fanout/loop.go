@@ -42,17 +42,17 @@ type loop struct {
 
 func newLoop(src *source) *loop { return &loop{src: src, wake: make(chan struct{}, 1)} }
 
-// add adds v as a viewer that has its own goroutine. The caller must then call serve in that
+// add adds v to the viewers that have their own goroutines. The caller must then call serve in that
 // goroutine.
 func (l *loop) add(v *Viewer) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.addApart(v)
+	l.addDetached(v)
 }
 
-// addApart adds v to the viewers that have their own goroutines, and starts the loop's goroutine if
-// it is not running. l.mu is held.
-func (l *loop) addApart(v *Viewer) {
+// addDetached adds v to the viewers that have their own goroutines, and starts the loop's goroutine
+// if it is not running. l.mu is held.
+func (l *loop) addDetached(v *Viewer) {
 	l.detached = append(l.detached, v)
 	switch {
 	case !l.running:
@@ -115,7 +115,7 @@ func (l *loop) round() {
 		case upToDate:
 			stay = append(stay, v)
 		case full:
-			l.addApart(v)
+			l.addDetached(v)
 			go l.serve(v)
 		case ended:
 			go l.finish(v) // in a goroutine, because finish logs
@@ -126,21 +126,22 @@ func (l *loop) round() {
 	l.out.flush(l.src.Counters, pathWritev)
 }
 
-// nudge makes the server notice that v has a reply to send, or that frames for v were paused or
-// resumed. If the loop writes to v, nudge starts a goroutine that writes to v instead.
+// nudge is called when v has a reply to send, or when v was paused or resumed. If the loop writes
+// to v, nudge starts a goroutine for v, which notices the change. If v already has its own
+// goroutine, nudge wakes it.
 func (l *loop) nudge(v *Viewer) {
 	v.signal()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if slices.Contains(l.healthy, v) { // otherwise the goroutine of v notices the change
-		l.healthy = without(l.healthy, v)
-		l.addApart(v)
+		l.healthy = deleteViewer(l.healthy, v)
+		l.addDetached(v)
 		go l.serve(v)
 	}
 }
 
-// serve writes the stream to v. It runs in a goroutine for v alone. It returns when v has ended, or
-// when the goroutine of the loop has taken over v.
+// serve writes the stream to v, in a goroutine for v alone. It returns when v has ended, or when
+// the loop has taken over v (see adopt).
 func (l *loop) serve(v *Viewer) {
 	defer l.containOne(v)
 	for v.catchUp() {
@@ -159,8 +160,8 @@ func (l *loop) serve(v *Viewer) {
 	v.finish()
 }
 
-// adopt makes the loop write to v from now on, instead of v's own goroutine, and returns true. It
-// returns false if the socket accepts no more at present, or if v has ended.
+// adopt takes over v from its own goroutine: from now on, the loop writes to v. If the socket
+// accepts no more at present, or if v has ended, adopt does not take over v, and returns false.
 func (l *loop) adopt(v *Viewer) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -173,7 +174,7 @@ func (l *loop) adopt(v *Viewer) bool {
 	if v.hasEnded() { // remove may have missed v, because v was not in healthy
 		return false
 	}
-	l.detached = without(l.detached, v)
+	l.detached = deleteViewer(l.detached, v)
 	l.healthy = append(l.healthy, v)
 	return true
 }
@@ -182,7 +183,7 @@ func (l *loop) adopt(v *Viewer) bool {
 func (l *loop) leave(v *Viewer) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.detached = without(l.detached, v)
+	l.detached = deleteViewer(l.detached, v)
 }
 
 // remove calls v.finish if the loop writes to v. v must have ended. If v has its own goroutine,
@@ -191,7 +192,7 @@ func (l *loop) remove(v *Viewer) {
 	l.mu.Lock()
 	found := slices.Contains(l.healthy, v)
 	if found {
-		l.healthy = without(l.healthy, v)
+		l.healthy = deleteViewer(l.healthy, v)
 	}
 	l.mu.Unlock()
 	if found {
@@ -221,15 +222,14 @@ func (l *loop) inspect() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.seen = LagReport{}
-	at := now()
+	now := nanotime()
 	for _, v := range l.detached {
-		l.seen.Add(v.inspect(at))
+		l.seen.Add(v.inspect(now))
 	}
 }
 
-// report returns the lag of the loop's viewers in one LagReport. Its field Live is the largest time
-// that a player is behind the publisher. Viewers that are other nodes do not count for Live,
-// because they have no player.
+// report returns the combined lag of the loop's viewers. Other nodes do not count for the field
+// Live, because they have no player.
 func (l *loop) report() LagReport {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -284,7 +284,7 @@ func (l *loop) containOne(v *Viewer) {
 	}
 }
 
-// without removes v from list, in place.
-func without(list []*Viewer, v *Viewer) []*Viewer {
+// deleteViewer deletes v from list, in place.
+func deleteViewer(list []*Viewer, v *Viewer) []*Viewer {
 	return slices.DeleteFunc(list, func(other *Viewer) bool { return other == v })
 }

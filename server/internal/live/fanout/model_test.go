@@ -91,7 +91,7 @@ func (c *memoryConn) write(line *[]byte, body *millrace.Chain, out *tally,
 		before := body.Len()
 		full, err := c.take(line, body)
 		if body.Len() < before {
-			progress.Store(now())
+			progress.Store(nanotime())
 		}
 		c.wait(full && err == nil, body.Len() < before)
 		if !full || err != nil {
@@ -109,7 +109,7 @@ func (c *memoryConn) wait(waits, took bool) {
 	case !waits:
 		c.since = 0
 	case took || c.since == 0:
-		c.since = now()
+		c.since = nanotime()
 	}
 }
 
@@ -120,7 +120,7 @@ func (c *memoryConn) waited() time.Duration {
 	if c.since == 0 {
 		return 0
 	}
-	return time.Duration(now() - c.since)
+	return time.Duration(nanotime() - c.since)
 }
 
 func (c *memoryConn) finish() { c.end(&c.finished) }

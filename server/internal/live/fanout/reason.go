@@ -56,11 +56,11 @@ func (r Reason) String() string { return reasonNames[r].text }
 // complete, the client must be able to detect this.
 func (r Reason) Complete() bool { return r == StreamEnded || r == CodecsChanged }
 
-// label returns the label of r in metrics. It returns "" if r is a reason for which the server does
-// not disconnect a viewer.
+// label returns the label of r in metrics. It returns "" if the server does not disconnect viewers
+// for the reason r.
 func (r Reason) label() string { return reasonNames[r].label }
 
-// byServer reports whether the server disconnects a viewer for r.
+// byServer reports whether r is a reason for the server to disconnect a viewer.
 func (r Reason) byServer() bool { return r.label() != "" }
 
 // lagReason converts the reason why a viewer lost frames to a Reason.

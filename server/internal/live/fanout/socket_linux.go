@@ -106,7 +106,7 @@ func (s *socketConn) writeFD(fd uintptr) bool {
 		case errno == unix.EAGAIN:
 			return false
 		case s.progress != nil:
-			s.progress.Store(now())
+			s.progress.Store(nanotime())
 		}
 	}
 	return true

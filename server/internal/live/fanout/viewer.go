@@ -10,8 +10,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/lock"
 )
 
-// MaxReplies limits the bytes that wait to be sent in reply to a viewer's requests. It is enough
-// for a hundred replies.
+// MaxReplies is the maximum number of bytes in the queue of replies to a viewer. A hundred replies
+// fit into it.
 const MaxReplies = 16 << 10
 
 // A Viewer is one response that a Fanout writes. [Fanout.NewViewer] returns it.
@@ -22,10 +22,10 @@ const MaxReplies = 16 << 10
 //   - SetPaused may be called by any goroutine at any time except during Start.
 //   - All other methods may be called by any goroutine at any time.
 //
-// At any moment, one goroutine serves the viewer. While the viewer keeps up with the stream over a
-// plain TCP connection, the goroutine of v.loop, which many viewers share, serves it. Otherwise, a
-// goroutine for this viewer alone serves it. Only the goroutine that serves the viewer uses v.out,
-// writes to the connection, and takes frames from the cursor.
+// One goroutine at a time serves the viewer. While a viewer on a plain TCP connection keeps up with
+// the stream, this is the goroutine of v.loop, which many viewers share. Otherwise it is a
+// goroutine for this viewer alone. Only the goroutine that serves the viewer uses v.out, writes to
+// the connection, and takes frames from the cursor.
 type Viewer struct {
 	src     *source
 	loop    *loop // nil until the viewer is served
@@ -73,7 +73,7 @@ func newViewer(src *source, cfg ViewerConfig) *Viewer {
 // begin sets the position in the ring at which v begins. It takes ownership of the cursor in s.
 func (v *Viewer) begin(s Start) {
 	v.cursor, v.lag.start = s.Cursor, s.Lag
-	v.lag.showsAt(s.Age)
+	v.lag.setLive(s.Age)
 }
 
 // Append appends a copy of p to the bytes that v sends before the stream. After SetChunked, p
@@ -106,9 +106,11 @@ func (v *Viewer) SetPaused(paused bool) {
 	}
 }
 
-// Reply sends p before the next batch of the stream. It must not be called after SetChunked,
-// because p would then be in the same chunk as the batch. It borrows p. If more than MaxReplies
-// bytes would wait, it sends nothing and returns false.
+// Reply sends p before the next batch of the stream. It borrows p. If the queue of replies would
+// exceed MaxReplies bytes, Reply returns false and does not send p.
+//
+// Reply must not be called after SetChunked, because p would then be in the same chunk as the
+// batch.
 func (v *Viewer) Reply(p []byte) bool {
 	v.mu.Lock()
 	room := v.replies.Len()+len(p) <= MaxReplies
@@ -192,26 +194,25 @@ func (v *Viewer) abandon() {
 	v.finish()
 }
 
-// fallBehind counts v as a viewer that is too far behind, with why as the reason. It returns false
+// fallBehind counts v as a viewer that is too far behind, under the given Reason. It returns false
 // if v is already counted.
-func (v *Viewer) fallBehind(why Reason) bool {
+func (v *Viewer) fallBehind(reason Reason) bool {
 	if !v.lag.fallBehind() {
 		return false
 	}
-	v.src.Counters.behind[why].Add(1)
+	v.src.Counters.behind[reason].Add(1)
 	return true
 }
 
 // inspect checks the lag of a viewer that has its own goroutine, and returns the lag. If the
 // connection has accepted no bytes for longer than Config.Stall, inspect ends v. If Config.Drop is
-// set, inspect also ends v if the lag exceeds Config.Allowance. at is the current time, as returned
-// by now(). loop.mu is held.
-func (v *Viewer) inspect(at int64) LagReport {
+// set, inspect also ends v if the lag exceeds Config.Allowance. loop.mu is held.
+func (v *Viewer) inspect(now int64) LagReport {
 	if !v.lag.writing.Load() {
 		return LagReport{} // v waits for frames
 	}
 	v.mu.Lock()
-	lag := v.behindBy(at)
+	lag := v.behindBy(now)
 	why := v.lag.exceeds(v.src.Allowance, lag)
 	v.mu.Unlock()
 	if why != Connected {
@@ -225,10 +226,10 @@ func (v *Viewer) inspect(at int64) LagReport {
 			v.End(why)
 		}
 	}
-	if v.lag.stalledFor(at) > v.src.Stall {
+	if v.lag.stalledFor(now) > v.src.Stall {
 		v.End(Stalled)
 	}
-	v.lag.stand(lag.Time)
+	v.lag.raiseLive(lag.Time)
 	report := LagReport{Most: lag.Time}
 	if v.lag.behind.Load() {
 		report.Behind = 1
@@ -238,10 +239,10 @@ func (v *Viewer) inspect(at int64) LagReport {
 
 // behindBy returns the lag of v, which consists of the batch that is being written and all later
 // frames. v.mu is held.
-func (v *Viewer) behindBy(at int64) broadcast.Lag { return v.lag.add(v.cursor.Lag(), at) }
+func (v *Viewer) behindBy(now int64) broadcast.Lag { return v.lag.total(v.cursor.Lag(), now) }
 
 // Path returns the name of the call that writes to the viewer: "writev", "write" or
-// "responsewriter". Stats.Paths has the same names as keys.
+// "responsewriter". These names are also the keys of Stats.Paths.
 func (v *Viewer) Path() string { return v.conn.path().String() }
 
 // Sent returns the number of bytes of the response that the connection has accepted.
@@ -250,29 +251,30 @@ func (v *Viewer) Sent() int64 { return v.sent.Load() }
 // Batch returns the size of the last batch that v took from the ring, in bytes.
 func (v *Viewer) Batch() int64 { return v.lag.bytes.Load() }
 
-// WritingFor returns how long the current write to the connection has taken so far. Only a blocking
-// write counts, which waits until the connection has accepted all bytes. If there is no blocking
-// write at present, WritingFor returns false.
+// WritingFor returns how long the current blocking write to the connection has taken so far. A
+// blocking write waits until the connection has accepted all bytes. If there is none at present,
+// WritingFor returns false.
 func (v *Viewer) WritingFor() (time.Duration, bool) {
 	if !v.lag.writing.Load() {
 		return 0, false
 	}
-	return time.Duration(now() - v.lag.takenAt.Load()), true
+	return time.Duration(nanotime() - v.lag.takenAt.Load()), true
 }
 
-// Lag returns how far v is behind: the time since the current write to the connection began.
-//   - Only a blocking write counts, which waits until the connection has accepted all bytes. If
-//     there is no blocking write at present, Lag returns 0.
-//   - If the write contains no frames and no frames wait in the ring, Lag returns 0. The write may
-//     contain only the header of the response, for example.
+// Lag returns how far v is behind: the time since the current blocking write to the connection
+// began (see WritingFor). It returns 0 in these cases:
+//
+//   - There is no blocking write at present.
+//   - The write contains no frames and no frames wait in the ring. The write may contain only the
+//     header of the response, for example.
 func (v *Viewer) Lag() time.Duration {
 	if !v.lag.writing.Load() {
 		return 0
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return v.behindBy(now()).Time
+	return v.behindBy(nanotime()).Time
 }
 
-// BehindLive returns the time that the player is behind the publisher.
+// BehindLive returns how far the player is behind the publisher.
 func (v *Viewer) BehindLive() time.Duration { return v.lag.behindLive() }

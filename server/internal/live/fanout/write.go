@@ -44,9 +44,8 @@ func (v *Viewer) writeNow(out *vector) writeState {
 	return ended
 }
 
-// catchUp writes to v until v has received every frame, and returns true. If v ends before, catchUp
-// returns false. While the connection accepts nothing, catchUp waits. If it waits for longer than
-// Config.Stall, the loop that v belongs to ends v.
+// catchUp writes to v until v has received every frame, and returns true. It returns false if v
+// ends before that. If the connection accepts nothing for longer than Config.Stall, v.loop ends v.
 func (v *Viewer) catchUp() bool {
 	for !v.hasEnded() {
 		if err := v.writePending(); err != nil {
@@ -151,7 +150,7 @@ func (v *Viewer) miss(m broadcast.Missed) {
 		v.End(lagReason(m.Why))
 		return
 	}
-	v.lag.showsAt(v.session.Missed(m))
+	v.lag.setLive(v.session.Missed(m))
 	v.fallBehind(lagReason(m.Why))
 	if v.missed.Why == broadcast.NotMissed {
 		v.missed.Why = m.Why
