@@ -2,9 +2,13 @@ package millrace_test
 
 import (
 	"bufio"
+	"bytes"
+	"context"
 	"encoding/binary"
 	"fmt"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"strings"
 
@@ -165,6 +169,110 @@ func ExampleReader_ReadChainDelim() {
 	// a line of 6 bytes
 	// millrace: no delimiter '\n' within the limit of 100 bytes
 	// a line of 10001 bytes
+}
+
+// A request shares the bytes of a Chain. The Chain may be released when Do has returned, even if the
+// Transport still reads the Body.
+func ExampleChain_Body() {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		p, err := io.ReadAll(r.Body)
+		fmt.Printf("%d bytes of %d: %s, %v\n", len(p), r.ContentLength, p, err)
+	}))
+	defer server.Close()
+
+	var c millrace.Chain
+	defer c.Release()
+	c.AppendCopy([]byte("a received message"))
+	req, err := http.NewRequest("PUT", server.URL, c.Body())
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	req.ContentLength = int64(c.Len())
+	req.GetBody = func() (io.ReadCloser, error) { return c.Body(), nil } // redirects, retries
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	resp.Body.Close()
+	// Output: 18 bytes of 18: a received message, <nil>
+}
+
+// A stream of unknown length is uploaded in parts. No more than two of them are in memory at once.
+func ExampleSpool() {
+	spool := millrace.NewSpool(10, 2)
+	r := millrace.NewReader(strings.NewReader("a stream of unknown length"))
+	defer r.Release()
+	for {
+		part, err := spool.Next(context.Background(), r)
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		p, _ := io.ReadAll(part) // usually an upload, which may repeat the part
+		fmt.Printf("%d: %q\n", part.Len(), p)
+		part.Close()
+	}
+	// Output:
+	// 10: "a stream o"
+	// 10: "f unknown "
+	// 6: "length"
+}
+
+// Of many small messages, a few are kept. Their copies share a block.
+func ExampleSlab() {
+	var slab millrace.Slab
+	defer slab.Release()
+	r := millrace.NewReader(strings.NewReader("1 ok\n2 failed\n3 ok\n4 failed\n"))
+	defer r.Release()
+	var failed []millrace.Ref
+	for {
+		line, err := r.ReadSlice('\n')
+		if err != nil {
+			break
+		}
+		if bytes.Contains(line, []byte("failed")) {
+			failed = append(failed, slab.Copy(line))
+		}
+	}
+	for i := range failed {
+		fmt.Printf("%s", failed[i].Bytes())
+		failed[i].Release()
+	}
+	// Output:
+	// 2 failed
+	// 4 failed
+}
+
+// Pop takes a Chain apart, for example to pass its pieces to several goroutines.
+func ExampleChain_Pop() {
+	var c millrace.Chain
+	for _, text := range []string{"one", "two"} {
+		d := millrace.DefaultPool().Get(3)
+		r := d.Freeze(copy(d.Bytes(), text))
+		c.Append(&r)
+	}
+	for c.Len() > 0 {
+		r := c.Pop()
+		fmt.Printf("%s, ", r.Bytes())
+		r.Release()
+	}
+	fmt.Println(&c)
+	// Output: one, two, 0 bytes in 0 pieces
+}
+
+// A Chain is an io.Writer, and AppendTo copies its bytes to a slice.
+func ExampleChain_AppendTo() {
+	var c millrace.Chain
+	defer c.Release()
+	fmt.Fprintf(&c, "%d, %d", 1, 2)
+	p := c.AppendTo([]byte("> "))
+	fmt.Printf("%s: %v\n", p, &c)
+	// Output: > 1, 2: 4 bytes in 1 pieces
 }
 
 // A Writer replaces a bufio.Writer. Between a Flush and the next byte it holds no memory.
