@@ -26,12 +26,13 @@ import (
 	"github.com/millrace-io/millrace/bench/redis"
 	"github.com/millrace-io/millrace/bench/relay"
 	"github.com/millrace-io/millrace/bench/small"
+	"github.com/millrace-io/millrace/bench/upload"
 	"github.com/millrace-io/millrace/bench/writer"
 )
 
 // programs lists the programs in the order in which "bench all" runs them.
 var programs = []*measure.Program{
-	reader.Program, writer.Program, kept.Program, pool.Program, idle.Program, small.Program, arena.Program,
+	reader.Program, writer.Program, kept.Program, upload.Program, pool.Program, idle.Program, small.Program, arena.Program,
 	chunk.Program, files.Program,
 	redis.Program, relay.Program, relay.Start, hls.Program, cluster.Program, record.Program,
 }
