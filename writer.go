@@ -172,15 +172,27 @@ func (w *Writer) seal() {
 	}
 }
 
-// WriteChain writes the bytes of c after the bytes written before, without copying them. It takes
-// ownership of the bytes, and leaves c empty. The bytes are released when they have been sent or a
-// write has failed.
+// copyMost is the length in bytes up to which WriteChain copies a Chain. A copy of 2 KiB costs about
+// 100 ns, and each piece that writev sends separately at least as much.
+const copyMost = 2 << 10
+
+// WriteChain writes the bytes of c after the bytes written before. It takes ownership of the bytes,
+// and leaves c empty. The bytes are released when they have been sent or a write has failed.
+//
+// WriteChain copies no bytes, except those of a Chain of up to 2 KiB that fits into the buffer: to
+// copy it costs less than to send it separately.
 //
 // If the Writer then has at least [Writer.Size] unsent bytes, WriteChain flushes it.
 func (w *Writer) WriteChain(c *Chain) error {
 	if w.err != nil {
 		c.Release()
 		return w.err
+	}
+	if n := c.Len(); n <= min(copyMost, w.Available()) {
+		w.reserve()
+		w.n += c.CopyTo(w.buf[w.n:])
+		c.Release()
+		return nil
 	}
 	w.seal()
 	w.queue.Merge(c)
