@@ -94,15 +94,18 @@ func Deadlines(conn interface{ SetReadDeadline(time.Time) error }, header,
 // then, even inside a frame.
 type Decoder struct {
 	r          *millrace.Reader
-	f          Format
-	sealed     Sealed // f, if f is a Sealed
-	size       int    // f.HeaderSize()
+	f          Format    // nil if v is set
+	v          VarFormat // nil if f is set
+	sealed     Sealed    // f, if f is a Sealed
+	minHeader  int       // a header has minHeader to maxHeader bytes
+	maxHeader  int
 	maxPayload int
 	maxKind    map[uint32]int
 	deadline   partDeadline
 
 	begun  bool // the header has been parsed and the frame has not been returned
 	header Header
+	size   int    // size of the header in bytes
 	kept   []byte // bytes of the frame that earlier calls have read
 	open   int    // number of decrypted bytes in kept
 	err    error  // the error that ended the stream
@@ -119,12 +122,27 @@ type Decoder struct {
 // one after the frame. After a failed call, r may be within a frame. NewDecoder panics if a header
 // is larger than the Reader's Size.
 func NewDecoder(r *millrace.Reader, f Format, opts ...Option) *Decoder {
-	d := &Decoder{r: r, f: f, size: f.HeaderSize(), maxPayload: defaultMaxPayload}
-	if d.size < 1 || d.size > r.Size() {
-		panic(fmt.Sprintf("frame: header of %d bytes; 1 to %d can be, by the Reader's Size", d.size,
-			r.Size()))
-	}
+	size := f.HeaderSize()
+	d := newDecoder(r, size, size, opts)
+	d.f = f
 	d.sealed, _ = f.(Sealed)
+	return d
+}
+
+// NewVarDecoder is like [NewDecoder], for headers that differ in size. It panics if the longest
+// header is larger than the Reader's Size.
+func NewVarDecoder(r *millrace.Reader, f VarFormat, opts ...Option) *Decoder {
+	d := newDecoder(r, 1, f.MaxHeader(), opts)
+	d.v = f
+	return d
+}
+
+func newDecoder(r *millrace.Reader, minHeader, maxHeader int, opts []Option) *Decoder {
+	if maxHeader < 1 || maxHeader > r.Size() {
+		panic(fmt.Sprintf("frame: header of %d bytes; 1 to %d can be, by the Reader's Size",
+			maxHeader, r.Size()))
+	}
+	d := &Decoder{r: r, minHeader: minHeader, maxHeader: maxHeader, maxPayload: defaultMaxPayload}
 	for _, opt := range opts {
 		opt(d)
 	}
@@ -287,13 +305,9 @@ func (d *Decoder) begin() error {
 	if d.begun || d.err != nil {
 		return d.err
 	}
-	p, err := d.peekHeader()
+	h, size, err := d.readHeader()
 	if err != nil {
 		return err
-	}
-	h, err := d.f.Parse(p)
-	if err != nil {
-		return d.fail(err)
 	}
 	if h.Payload < 0 {
 		panic(fmt.Sprintf("frame: Parse returned a payload of %d bytes", h.Payload))
@@ -305,7 +319,7 @@ func (d *Decoder) begin() error {
 	if h.Payload > limit {
 		return d.fail(&LimitError{Kind: h.Kind, Have: h.Payload, Limit: limit})
 	}
-	d.header, d.begun = h, true
+	d.header, d.size, d.begun = h, size, true
 	if d.sealed != nil {
 		d.kept = append(d.kept, d.sealed.PlainHeader()...)
 		d.open = len(d.kept)
@@ -314,24 +328,59 @@ func (d *Decoder) begin() error {
 	return nil
 }
 
-// peekHeader returns the bytes of the next header, which are valid until the next read from d.r.
-func (d *Decoder) peekHeader() ([]byte, error) {
-	if d.deadline.limits[InHeader] > 0 && d.r.Buffered() < d.size {
+// readHeader waits for the next header and parses it. It returns the header's size, and leaves the
+// header in d.r.
+func (d *Decoder) readHeader() (h Header, size int, err error) {
+	p, err := d.peekHeader(d.minHeader)
+	if err != nil {
+		return Header{}, 0, err
+	}
+	if d.f != nil {
+		d.deadline.complete()
+		if h, err = d.f.Parse(p); err != nil {
+			return Header{}, 0, d.fail(err)
+		}
+		return h, d.minHeader, nil
+	}
+	for {
+		h, size, err = d.v.ParseVar(p)
+		if size != 0 || err != nil || len(p) == d.maxHeader {
+			break
+		}
+		if p, err = d.peekHeader(len(p) + 1); err != nil {
+			return Header{}, 0, err
+		}
+	}
+	d.deadline.complete()
+	if err == nil && (size < 1 || size > len(p)) {
+		err = &HeaderError{d.maxHeader}
+	}
+	if err != nil {
+		return Header{}, 0, d.fail(err)
+	}
+	return h, size, nil
+}
+
+// peekHeader waits for n bytes of the next header. It returns all bytes that have arrived, up to
+// the size of the longest header. They are valid until the next read from d.r.
+func (d *Decoder) peekHeader(n int) ([]byte, error) {
+	if d.deadline.limits[InHeader] > 0 && d.r.Buffered() < n {
 		if _, err := d.r.Peek(1); err != nil { // the wait for the first byte has no limit
 			return nil, err
 		}
-		if d.r.Buffered() < d.size {
+		if d.r.Buffered() < n {
 			if err := d.deadline.arm(InHeader); err != nil {
 				return nil, err
 			}
 		}
 	}
-	p, err := d.r.Peek(d.size)
-	if err == nil {
-		d.deadline.complete()
+	p, err := d.r.Peek(n)
+	switch {
+	case err == nil && n < d.maxHeader:
+		return d.r.Peek(min(d.r.Buffered(), d.maxHeader))
+	case err == nil:
 		return p, nil
-	}
-	if len(p) == 0 && err == io.EOF {
+	case len(p) == 0 && err == io.EOF:
 		return nil, err
 	}
 	return nil, d.interrupted(err)

@@ -1,11 +1,13 @@
-// Package frame reads and builds length-prefixed frames, for any protocol whose header has a fixed
-// size and states the length of the payload.
+// Package frame reads and builds length-prefixed frames, for any protocol whose header states the
+// length of the payload.
 //
 //	├── header ──┼────────────────── payload ──────────────────┤
 //	│ HeaderSize │ as many bytes as Format.Parse says          │
 //	     ↑ read first: a payload above the limit is refused before it arrives
 //
-// A [Format] describes the protocol in two methods. A [Decoder] reads from a [millrace.Reader] and
+// A [Format] describes a protocol with headers of one size in two methods, and a [VarFormat] one
+// with headers that differ in size. Many are ready-made: [Uint16], [Uint32], [Varint], [MQTT],
+// [Lines] and [RESPBulk]. A [Decoder] reads from a [millrace.Reader] and
 // returns each frame in one of two forms:
 //
 //   - [Decoder.Next] appends it to a [millrace.Chain], by reference, to pass it on or share it.

@@ -9,13 +9,28 @@ import (
 
 // An Encoder builds frames. It belongs to one goroutine at a time.
 type Encoder struct {
-	f    Encoding
-	head []byte // memory for a header
+	f         headerAppender
+	minHeader int // a header has minHeader to maxHeader bytes
+	maxHeader int
+	head      []byte // memory for a header
+}
+
+// headerAppender is the common method of Encoding and VarEncoding.
+type headerAppender interface {
+	AppendHeader(dst []byte, h Header) ([]byte, error)
 }
 
 // NewEncoder returns an Encoder that builds frames in the format f. It borrows f for as long as the
 // Encoder is used.
-func NewEncoder(f Encoding) *Encoder { return &Encoder{f: f} }
+func NewEncoder(f Encoding) *Encoder {
+	size := f.HeaderSize()
+	return &Encoder{f: f, minHeader: size, maxHeader: size}
+}
+
+// NewVarEncoder is like [NewEncoder], for headers that differ in size.
+func NewVarEncoder(f VarEncoding) *Encoder {
+	return &Encoder{f: f, minHeader: 1, maxHeader: f.MaxHeader()}
+}
 
 // Append appends a frame to dst: the header, with the payload's length filled in, and the payload
 // by reference. It takes ownership of payload, even if it returns an error, and leaves payload
@@ -43,7 +58,7 @@ func (e *Encoder) Append(dst *millrace.Chain, h Header, payload *millrace.Chain)
 // error, buf is unchanged.
 func (e *Encoder) Assemble(buf arena.Buffer, h Header,
 	write func(buf arena.Buffer) error) (arena.Slice, error) {
-	base, size := buf.Len(), e.f.HeaderSize()
+	base, size := buf.Len(), e.maxHeader
 	if buf.Writable(size) == nil {
 		return arena.Slice{}, arena.ErrFull
 	}
@@ -60,7 +75,11 @@ func (e *Encoder) Assemble(buf arena.Buffer, h Header,
 		undo(buf, base)
 		return arena.Slice{}, err
 	}
-	copy(buf.Data(base + size)[base:], e.head)
+	p := buf.Data(base + size + h.Payload)[base:]
+	if n := copy(p, e.head); n < size { // the header is shorter than the room before the payload
+		copy(p[n:], p[size:])
+		buf.Truncate(base + n + h.Payload)
+	}
 	return buf.Take(), nil
 }
 
@@ -70,9 +89,9 @@ func (e *Encoder) build(h Header) error {
 	if err != nil {
 		return err
 	}
-	if size := e.f.HeaderSize(); len(head) != size {
-		panic(fmt.Sprintf("frame: AppendHeader appended %d bytes, HeaderSize says %d", len(head),
-			size))
+	if len(head) < e.minHeader || len(head) > e.maxHeader {
+		panic(fmt.Sprintf("frame: AppendHeader appended %d bytes; headers have %d to %d", len(head),
+			e.minHeader, e.maxHeader))
 	}
 	e.head = head
 	return nil

@@ -18,6 +18,14 @@ func (e *LimitError) Error() string {
 		e.Have, e.Kind, e.Limit)
 }
 
+// HeaderError reports that the first Limit bytes of a frame do not contain a whole header. Limit is
+// the format's MaxHeader.
+type HeaderError struct{ Limit int }
+
+func (e *HeaderError) Error() string {
+	return fmt.Sprintf("frame: no complete header in %d bytes, the limit", e.Limit)
+}
+
 // Part is a part of a frame.
 type Part uint8
 

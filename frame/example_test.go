@@ -109,3 +109,89 @@ func ExampleEncoder() {
 	// "a\x00\n99 bottles"
 	// "b\x00\aof beer"
 }
+
+// Messages with a length of four bytes, as many protocols of a company's own have.
+func ExampleUint32() {
+	r := millrace.NewReader(strings.NewReader("\x00\x00\x00\x05hello"))
+	defer r.Release()
+	var c millrace.Chain
+	defer c.Release()
+	_, err := frame.NewDecoder(r, frame.Uint32(binary.BigEndian)).Next(&c)
+	fmt.Printf("%q %v\n", c.Bytes(), err)
+	// Output: "\x00\x00\x00\x05hello" <nil>
+}
+
+// A length of two bytes, in the order of the machine that sends it.
+func ExampleUint16() {
+	e := frame.NewEncoder(frame.Uint16(binary.LittleEndian))
+	var out, payload millrace.Chain
+	defer out.Release()
+	payload.AppendCopy([]byte("hello"))
+	err := e.Append(&out, frame.Header{}, &payload)
+	fmt.Printf("%q %v\n", out.Bytes(), err)
+	// Output: "\x05\x00hello" <nil>
+}
+
+// A stream of length-delimited Protocol Buffers. The payload is passed to proto.Unmarshal.
+func ExampleVarint() {
+	r := millrace.NewReader(strings.NewReader("\x02\x08\x01\x03\x12\x01a"))
+	defer r.Release()
+	d := frame.NewVarDecoder(r, frame.Varint(), frame.MaxPayload(64<<10))
+	for {
+		var c millrace.Chain
+		h, err := d.Next(&c)
+		if err == io.EOF {
+			break
+		}
+		c.Discard(c.Len() - h.Payload) // the header
+		fmt.Printf("%q\n", c.Bytes())
+		c.Release()
+	}
+	// Output:
+	// "\b\x01"
+	// "\x12\x01a"
+}
+
+// An MQTT broker knows the packet type and its flags, and passes the packet on without copying it.
+func ExampleMQTT() {
+	r := millrace.NewReader(strings.NewReader("\x31\x09\x00\x04roomhot"))
+	defer r.Release()
+	var c millrace.Chain
+	defer c.Release()
+	h, err := frame.NewVarDecoder(r, frame.MQTT()).Next(&c)
+	fmt.Println("type", h.Kind, "retained", h.Info&1 == 1, &c, err)
+	// Output: type 3 retained true 11 bytes in 1 pieces <nil>
+}
+
+// A line may have 100 bytes at most.
+func ExampleLines() {
+	r := millrace.NewReader(strings.NewReader("HELO\n" + strings.Repeat("x", 1000)))
+	defer r.Release()
+	d := frame.NewVarDecoder(r, frame.Lines(100))
+	for range 2 {
+		var c millrace.Chain
+		_, err := d.Next(&c)
+		fmt.Printf("%q %v\n", c.Bytes(), err)
+		c.Release()
+	}
+	// Output:
+	// "HELO\n" <nil>
+	// "" frame: no complete header in 100 bytes, the limit
+}
+
+// The bulk strings of a Redis command, after its "*2\r\n".
+func ExampleRESPBulk() {
+	r := millrace.NewReader(strings.NewReader("$3\r\nGET\r\n$4\r\nname\r\n"))
+	defer r.Release()
+	d := frame.NewVarDecoder(r, frame.RESPBulk())
+	for range 2 {
+		var c millrace.Chain
+		h, err := d.Next(&c)
+		c.Discard(c.Len() - h.Payload)
+		fmt.Printf("%q %v\n", c.Bytes()[:c.Len()-2], err)
+		c.Release()
+	}
+	// Output:
+	// "GET" <nil>
+	// "name" <nil>
+}

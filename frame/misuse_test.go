@@ -45,7 +45,7 @@ func TestMisuse(t *testing.T) {
 		"frame: Next of a sealed format; it has NextInto": func() {
 			_, _ = frame.NewDecoder(r, new(masked)).Next(&c)
 		},
-		"frame: AppendHeader appended 3 bytes, HeaderSize says 4": func() {
+		"frame: AppendHeader appended 3 bytes; headers have 4 to 4": func() {
 			_ = frame.NewEncoder(odd{size: 4, appended: 3}).Append(&c, frame.Header{},
 				&millrace.Chain{})
 		},
