@@ -1,6 +1,10 @@
 package millrace
 
-import "sync/atomic"
+import (
+	"runtime"
+	"sync/atomic"
+	"weak"
+)
 
 // A block is a piece of a Pool's memory with a reference count. The counted references are called
 // shares. They are held by Refs and by the block's writer, which is the Draft or Reader that fills
@@ -41,7 +45,18 @@ type block struct {
 	//   - Later, an owner that holds all references to the block may set used without an atomic
 	//     write.
 	used uint32
-	_    [cacheLine - 48]byte // the counts of two blocks are on different cache lines
+	fate *fate
+	_    [cacheLine - 56]byte // the counts of two blocks are on different cache lines
+}
+
+// A fate tells the cleanup function of a block why the garbage collector has freed the block: the
+// Pool has dropped it, or its last owner has forgotten to release it.
+type fate struct {
+	pool    weak.Pointer[Pool] // weak, because a Pool and its idle blocks may be freed together
+	class   int8
+	size    int64
+	dropped atomic.Bool          // the Pool has dropped the block
+	account atomic.Pointer[Pool] // the account that has lent the block; nil if there is none
 }
 
 const (
@@ -75,9 +90,29 @@ func (b *block) lend() uint32 {
 
 // newBlock allocates a block for p. The caller must call lend before the block is used.
 func newBlock(p *Pool, class int8, size int) *block {
-	b := &block{buf: make([]byte, size), pool: p, class: class}
+	f := &fate{pool: weak.Make(p), class: class, size: int64(size)}
+	b := &block{buf: make([]byte, size), pool: p, class: class, fate: f}
 	b.state.Store(stock)
+	runtime.AddCleanup(b, (*fate).collected, f)
 	return b
+}
+
+// collected counts a block as lost, if the garbage collector has freed it while it was lent.
+func (f *fate) collected() {
+	p := f.pool.Value()
+	if p == nil || f.dropped.Load() {
+		return
+	}
+	if account := f.account.Load(); account != nil {
+		account.out.Add(-f.size)
+		account.lost.Add(1)
+	}
+	if f.class == oversize {
+		p.large.count(-1, -f.size)
+	} else {
+		p.classes[f.class].forget()
+	}
+	p.lost.Add(1)
 }
 
 // advice is the end of the panic messages for blocks that were released too often. The message

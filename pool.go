@@ -35,6 +35,9 @@ const (
 	// minTrimBytes or more. A trim for every dropped block would cost too much, because a trim
 	// costs as much as allocating a few small blocks.
 	minTrimBytes = 1 << 20
+
+	// spareShare limits the room that a class may reserve, to the idle limit divided by spareShare.
+	spareShare = 256
 )
 
 var defaultPool = NewPool()
@@ -59,15 +62,17 @@ func DefaultPool() *Pool { return defaultPool }
 // All methods may be called from any goroutine. A block may be taken on one goroutine and released
 // on another.
 type Pool struct {
-	parent *Pool // set if this Pool is an account, which uses only parent, out, peak and taken
+	parent *Pool // set if this Pool is an account, which uses only parent and the next four fields
 
-	out, peak atomic.Int64 // bytes
-	taken     atomic.Uint64
+	out, peak   atomic.Int64  // bytes
+	taken, lost atomic.Uint64 // blocks
 
 	idleLimit int64
 	classes   [numClasses]class
 
-	idle    atomic.Int64 // bytes; 0 ≤ idle ≤ idleLimit while no call is running
+	// idle is the sum of the bytes of all idle blocks and of class.spare. Because of the spare
+	// room, most calls change only their class. While no call is running, 0 ≤ idle ≤ idleLimit.
+	idle    atomic.Int64
 	refused atomic.Int64 // bytes of blocks that put did not keep since the last trim
 
 	trimming sync.Mutex // locked before the mutex of a class
@@ -92,9 +97,11 @@ type heapBlocks struct {
 //
 //	0 ≤ low ≤ len(free)
 //	0 ≤ out ≤ peak
+//	0 ≤ spare ≤ Pool.spare()
 type class struct {
 	mu    sync.Mutex
 	free  []*block // the idle blocks
+	spare int64    // bytes of Pool.idle that the class has reserved for its next idle blocks
 	low   int      // the lowest number of idle blocks since the last trim
 	out   int      // number of blocks lent
 	peak  int      // maximum of out
@@ -164,6 +171,7 @@ func (p *Pool) take(n int) *block {
 	if p.parent != nil {
 		b := p.parent.take(n)
 		b.pool = p
+		b.fate.account.Store(p)
 		p.taken.Add(1)
 		for out, peak := p.out.Add(int64(len(b.buf))), p.peak.Load(); out > peak &&
 			!p.peak.CompareAndSwap(peak, out); {
@@ -176,12 +184,10 @@ func (p *Pool) take(n int) *block {
 		p.large.count(1, int64(n))
 		return newBlock(p, oversize, n)
 	}
-	b := p.classes[i].take()
-	if b == nil {
-		return newBlock(p, int8(i), classSize(i))
+	if b := p.classes[i].take(p, int64(classSize(i))); b != nil {
+		return b
 	}
-	p.idle.Add(-int64(len(b.buf)))
-	return b
+	return newBlock(p, int8(i), classSize(i))
 }
 
 // put returns a block to the Pool after the last owner has released it.
@@ -190,22 +196,33 @@ func (p *Pool) put(b *block) {
 	if p.parent != nil {
 		p.out.Add(-size)
 		b.pool = p.parent
+		b.fate.account.Store(nil)
 		p.parent.put(b)
 		return
 	}
 	if b.class == oversize {
+		b.fate.dropped.Store(true)
 		p.large.count(-1, -size)
 		return
 	}
-	keep := p.idle.Add(size) <= p.idleLimit
-	if !keep {
-		p.idle.Add(-size)
-	}
-	p.classes[b.class].put(b, keep)
-	if !keep {
+	if !p.classes[b.class].put(p, b, size) {
 		p.refuse(size)
 	}
 }
+
+// reserve reserves room for n bytes of idle blocks. It returns false if the idle limit does not
+// allow them.
+func (p *Pool) reserve(n int64) bool {
+	if p.idle.Add(n) <= p.idleLimit {
+		return true
+	}
+	p.idle.Add(-n)
+	return false
+}
+
+// spare returns the maximum of class.spare. All classes together reserve at most 5% of the idle
+// limit.
+func (p *Pool) spare() int64 { return p.idleLimit / spareShare }
 
 // refuse counts the bytes of a released block that the Pool drops because of the idle limit. When
 // the count since the last trim reaches a quarter of the limit, but at least minTrimBytes, refuse
@@ -236,10 +253,9 @@ func (h *heapBlocks) count(blocks, bytes int64) {
 	}
 }
 
-// take returns the idle block that was released last, or nil.
-func (c *class) take() *block {
+// take returns the idle block that was released last, or nil. size is the size of the blocks.
+func (c *class) take(p *Pool, size int64) *block {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.taken++
 	c.out++
 	c.peak = max(c.peak, c.out)
@@ -249,22 +265,52 @@ func (c *class) take() *block {
 		// The caller is about to allocate a block. Grow the list for that block now, so that put
 		// does not allocate when the block returns.
 		c.free = slices.Grow(c.free, c.out)
+		c.mu.Unlock()
 		return nil
 	}
 	b := c.free[last]
 	c.free[last] = nil // the pool must not keep a reference to a lent block
 	c.free = c.free[:last]
 	c.low = min(c.low, last)
+	c.spare += size
+	var excess int64
+	if c.spare > p.spare() {
+		excess, c.spare = c.spare, 0
+	}
+	c.mu.Unlock()
+	if excess > 0 {
+		p.idle.Add(-excess)
+	}
 	return b
 }
 
-// put counts a block as returned. If keep is true, it keeps the block idle.
-func (c *class) put(b *block, keep bool) {
+// put counts a block as returned. It keeps the block idle, unless the idle limit of p does not
+// allow that, and reports whether it has kept it.
+func (c *class) put(p *Pool, b *block, size int64) bool {
 	c.mu.Lock()
 	c.out--
+	keep := true
+	switch {
+	case c.spare >= size:
+		c.spare -= size
+	case p.spare() >= 2*size && p.reserve(p.spare()/2):
+		c.spare += p.spare()/2 - size
+	default:
+		keep = p.reserve(size)
+	}
 	if keep {
 		c.free = append(c.free, b)
+	} else {
+		b.fate.dropped.Store(true)
 	}
+	c.mu.Unlock()
+	return keep
+}
+
+// forget counts a block as no longer lent that was never returned.
+func (c *class) forget() {
+	c.mu.Lock()
+	c.out--
 	c.mu.Unlock()
 }
 
@@ -273,6 +319,9 @@ func (c *class) drop(n int) int {
 	n = min(n, len(c.free))
 	if n == 0 {
 		return 0
+	}
+	for _, b := range c.free[:n] {
+		b.fate.dropped.Store(true)
 	}
 	kept := copy(c.free, c.free[n:])
 	clear(c.free[kept:])
@@ -299,9 +348,10 @@ func (p *Pool) Trim() {
 	for i := range p.classes {
 		c := &p.classes[i]
 		c.mu.Lock()
-		n := c.drop(len(c.free))
+		freed := int64(c.drop(len(c.free)))*int64(classSize(i)) + c.spare
+		c.spare = 0
 		c.mu.Unlock()
-		p.idle.Add(-int64(n) * int64(classSize(i)))
+		p.idle.Add(-freed)
 	}
 }
 
@@ -313,10 +363,10 @@ func (p *Pool) dropUnneeded(now time.Time) {
 	for i := range p.classes {
 		c := &p.classes[i]
 		c.mu.Lock()
-		n := c.drop(c.low)
-		c.low = len(c.free)
+		freed := int64(c.drop(c.low))*int64(classSize(i)) + c.spare
+		c.low, c.spare = len(c.free), 0
 		c.mu.Unlock()
-		p.idle.Add(-int64(n) * int64(classSize(i)))
+		p.idle.Add(-freed)
 	}
 }
 
@@ -347,14 +397,16 @@ type PoolStats struct {
 	Taken       uint64 // blocks lent since NewPool
 	Reused      uint64 // blocks of Taken that had been idle
 	Oversize    uint64 // blocks of Taken that were above the largest size class
+	Lost        uint64 // blocks of Taken that were never released, and that were garbage-collected
 }
 
 // Stats returns a snapshot. The figures are exact if no other call is running. If p is an account
-// (see [Pool.Account]), Stats sets only InUse, Taken and HighWater. HighWater is then the largest
+// (see [Pool.Account]), Stats sets only InUse, Taken, Lost and HighWater. HighWater is then the largest
 // InUse so far.
 func (p *Pool) Stats() PoolStats {
 	if p.parent != nil {
-		return PoolStats{InUse: p.out.Load(), HighWater: p.peak.Load(), Taken: p.taken.Load()}
+		return PoolStats{InUse: p.out.Load(), HighWater: p.peak.Load(), Taken: p.taken.Load(),
+			Lost: p.lost.Load()}
 	}
 	p.large.mu.Lock()
 	s := PoolStats{
@@ -363,15 +415,16 @@ func (p *Pool) Stats() PoolStats {
 		HighWater:   p.large.peak,
 		Taken:       p.large.taken,
 		Oversize:    p.large.taken,
+		Lost:        p.lost.Load(),
 	}
 	p.large.mu.Unlock()
-	s.Idle = p.idle.Load()
 	for i := range p.classes {
 		c := &p.classes[i]
 		size := int64(classSize(i))
 		c.mu.Lock()
 		s.InUse += int64(c.out) * size
 		s.InUseBlocks += int64(c.out)
+		s.Idle += int64(len(c.free)) * size
 		s.HighWater += int64(c.peak) * size
 		s.Taken += c.taken
 		s.Reused += c.taken - c.fresh

@@ -2,6 +2,7 @@ package millrace_test
 
 import (
 	"bytes"
+	"io"
 	"math"
 	"math/rand/v2"
 	"runtime"
@@ -319,5 +320,45 @@ func TestReaderSetPool(t *testing.T) {
 	r.Release()
 	if n := account.Stats().InUse; n != 0 {
 		t.Errorf("%d bytes in use at the end", n)
+	}
+}
+
+// TestPoolCountsLostBlocks checks that blocks that are garbage-collected without a Release count as
+// lost, and no longer as in use. Blocks that the Pool drops are not lost.
+func TestPoolCountsLostBlocks(t *testing.T) {
+	if millrace.Invariants {
+		t.Skip("with -tags invariants, Leaks refers to the blocks")
+	}
+	p := millrace.NewPool(millrace.IdleLimit(100 << 10))
+	account := p.Account()
+	drop := func(pool *millrace.Pool) {
+		for i := range 30 {
+			pool.Get(1000 << (i % 12)) // up to 2 MB
+		}
+		r := pool.NewReader(strings.NewReader("lost"), 0)
+		r.Peek(1)
+		w := pool.NewWriter(io.Discard, 0)
+		w.WriteByte('a')
+	}
+	drop(p)
+	drop(account)
+	var kept []millrace.Draft
+	for range 300 {
+		kept = append(kept, p.Get(1000))
+	}
+	for i := range kept {
+		kept[i].Release() // some are dropped, because of the limit
+	}
+	p.Trim()
+	for range 100 {
+		runtime.GC()
+		if s := p.Stats(); s.InUse == 0 && account.Stats().InUse == 0 {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	s, a := p.Stats(), account.Stats()
+	if s.InUse != 0 || s.InUseBlocks != 0 || s.Lost != 64 || a.InUse != 0 || a.Lost != 32 {
+		t.Errorf("after a collection: %+v, and the account %+v, want 64 and 32 lost blocks", s, a)
 	}
 }

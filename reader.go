@@ -69,8 +69,8 @@ var (
 // Reader of a smaller or larger size.
 //
 // A Reader is for one goroutine at a time. [Reader.Release] returns its blocks. If a Reader is
-// dropped without Release, the garbage collector frees it and its block, but the Pool counts the
-// block as in use forever.
+// dropped without Release, the garbage collector frees its block, and the Pool counts the block as
+// lost (see [PoolStats]).
 type Reader struct {
 	// buf is the buffer: memory of the block blk. A share is a right to use a block. The block
 	// returns to its Pool when all shares are released. The fields of the Reader have these

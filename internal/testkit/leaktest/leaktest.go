@@ -59,7 +59,7 @@ func run(tests func() int, dir string, w io.Writer) int {
 	leaks := settled(func() string {
 		var b strings.Builder
 		b.WriteString(files(dir))
-		b.WriteString(outstanding(millrace.DefaultPool(), 0))
+		b.WriteString(outstanding(millrace.DefaultPool(), millrace.PoolStats{}))
 		for _, stack := range goroutines() {
 			fmt.Fprintf(&b, "leaktest: a goroutine is still running:\n%s\n\n", stack)
 		}
@@ -72,11 +72,11 @@ func run(tests func() int, dir string, w io.Writer) int {
 	return 1
 }
 
-// Check fails t if p has more or fewer bytes in use at the end of t than now. Each parallel test
+// Check fails t if p has more or fewer bytes in use at the end of t than now, or has lost a block. Each parallel test
 // needs its own Pool. Cleanups that are registered after this call run before the check.
 func Check(t testing.TB, p *millrace.Pool) {
 	t.Helper()
-	before := p.Stats().InUse
+	before := p.Stats()
 	t.Cleanup(func() {
 		t.Helper()
 		if leaks := settled(func() string { return outstanding(p, before) }); leaks != "" {
@@ -98,10 +98,11 @@ func settled(find func() string) string {
 	}
 }
 
-// outstanding returns a description if p's bytes in use differ from want, and otherwise "".
-func outstanding(p *millrace.Pool, want int64) string {
+// outstanding returns a description if p's bytes in use or lost blocks differ from want, and
+// otherwise "".
+func outstanding(p *millrace.Pool, want millrace.PoolStats) string {
 	s := p.Stats()
-	if s.InUse == want {
+	if s.InUse == want.InUse && s.Lost == want.Lost {
 		return ""
 	}
 	var b strings.Builder
@@ -110,7 +111,11 @@ func outstanding(p *millrace.Pool, want int64) string {
 		name = "millrace.DefaultPool()"
 	}
 	fmt.Fprintf(&b, "leaktest: %s has %d bytes in use (%d blocks), want %d\n", name, s.InUse,
-		s.InUseBlocks, want)
+		s.InUseBlocks, want.InUse)
+	if s.Lost != want.Lost {
+		fmt.Fprintf(&b, "leaktest: %s has lost %d blocks that were never released\n", name,
+			s.Lost-want.Lost)
+	}
 	leaks := p.Leaks()
 	for _, leak := range leaks {
 		fmt.Fprintf(&b, "leaktest: not released: %s\n", leak)
