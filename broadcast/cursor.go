@@ -119,15 +119,15 @@ func (r *Ring) Cursor(opts ...CursorOption) *Cursor {
 	return c
 }
 
-// canRead reports whether c's next Take may return a frame before frame end. Usually Take begins
-// with frame c.next. If c waits for a keyframe or has lost frame c.next, Take begins with the
-// newest keyframe. r.mu is held.
-func (c *Cursor) canRead(end int64) bool {
+// canRead reports whether Take can return a frame with a number below limit. If c waits for a
+// keyframe or has lost its next frame, Take begins with the newest keyframe. Otherwise it begins
+// with frame c.next. r.mu is held.
+func (c *Cursor) canRead(limit int64) bool {
 	r := c.ring
 	if c.joining || c.stuck() != NotMissed {
-		return r.keyOK && r.key >= c.next && r.key < end
+		return r.keyOK && r.key >= c.next && r.key < limit
 	}
-	return c.next < end
+	return c.next < limit
 }
 
 // stuck returns Evicted or Refused if c can never take its next frame, and otherwise NotMissed.
@@ -339,17 +339,17 @@ func (c *Cursor) give(dst *millrace.Chain) (b Batch) {
 	return b
 }
 
-// fit returns the number of the frame after the next batch. The batch begins with c's next frame
-// and has as many frames as the batch limits allow, but at least one. room is the maximum number of
-// pieces of memory in the batch. r.mu is held.
-func (c *Cursor) fit(room int) int64 {
+// fit chooses the frames of the next batch, and returns the number of the first frame that is not
+// in the batch. The batch begins with c's next frame, even if that frame alone exceeds the batch
+// limits. maxPieces limits the pieces of memory in the batch. r.mu is held.
+func (c *Cursor) fit(maxPieces int) int64 {
 	l := &c.ring.frames
 	begin := l.at(c.next).firstPiece
 	n := c.next + 1
 	for ; n < l.head && n-c.next < c.opts.batchFrames; n++ {
 		rec := l.at(n)
 		if rec.kind == hole || rec.end-c.off > c.opts.batchBytes ||
-			int(rec.lastPiece-begin) > room {
+			int(rec.lastPiece-begin) > maxPieces {
 			break
 		}
 	}
@@ -360,12 +360,12 @@ func (c *Cursor) fit(room int) int64 {
 type Lag struct {
 	Bytes  int64
 	Frames int
-	Time   time.Duration // time since the first frame not taken, even a lost one, was published
+	Time   time.Duration // age of the oldest frame that was not taken, even if it was lost
 }
 
-// Lag returns how far the reader is behind the newest frame. Lost frames count until Take reports
-// the loss. If a reader takes nothing, its lag therefore keeps growing, even though the ring moves
-// the cursor past lost frames (see [Stats]).
+// Lag returns how far the reader is behind the newest frame. The lag includes lost frames until
+// Take reports their loss. If the reader does not call Take, the lag therefore keeps growing, even
+// when the ring moves the cursor forward (see [Stats]).
 //
 // A cursor that waits for its first keyframe has no lag.
 func (c *Cursor) Lag() Lag {

@@ -50,7 +50,7 @@ func (l *byteLog) at(i int) **segment {
 	return &l.queue[i]
 }
 
-// append moves p's bytes to the end of the log, where the caller has made room. The bytes are then
+// append moves p's bytes to the end of the log. The caller must have made room. The bytes are then
 // in the pieces [first, end) of the log. If p's bytes directly follow the log's last byte in
 // memory, they usually extend the log's last piece.
 func (l *byteLog) append(p *millrace.Chain) (first, end uint32) {
@@ -84,8 +84,8 @@ func (l *byteLog) append(p *millrace.Chain) (first, end uint32) {
 	return first, l.pieces
 }
 
-// emptyRange returns the pieces [first, end) for a frame without bytes, which has only the log's
-// last piece.
+// emptyRange returns the pieces [first, end) to record for a frame without bytes. The range
+// contains only the log's last piece.
 func (l *byteLog) emptyRange() (first, end uint32) { return l.pieces - 1, l.pieces }
 
 // bytesOf returns the number of bytes in the first n pieces of p.
@@ -101,8 +101,8 @@ func bytesOf(p *millrace.Chain, n int) int {
 	return size
 }
 
-// lastSegment returns the last segment of the log. If that segment already has four pieces of
-// memory (segmentPieces), lastSegment first appends a new one.
+// lastSegment returns the last segment of the log. If that segment is full (see segmentPieces),
+// lastSegment appends an empty segment and returns it.
 func (l *byteLog) lastSegment() *segment {
 	if l.count > 0 {
 		if s := *l.at(l.count - 1); s.chain.Pieces() < segmentPieces {
@@ -134,7 +134,7 @@ func (l *byteLog) take() *segment {
 	return s
 }
 
-// share appends the log's bytes with the offsets [from, to) to dst, without copying them. The log
+// share appends the log's bytes at the offsets [from, to) to dst, without copying them. The log
 // must still keep these bytes. dst owns the added references.
 func (l *byteLog) share(dst *millrace.Chain, from, to int64) {
 	if from == to {

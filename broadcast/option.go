@@ -112,7 +112,7 @@ type cursorOptions struct {
 }
 
 // FromHead starts the cursor at the next frame that is published, even if it is not a keyframe. The
-// cursor's first batch begins with the ring's preamble at the time of the call to [Ring.Cursor]
+// cursor's first batch begins with the preamble that the ring had when [Ring.Cursor] was called
 // (see [Ring.SetPreamble]).
 //
 // Without FromHead, a cursor starts at the newest keyframe, or at the next one if the ring has
@@ -121,8 +121,9 @@ func FromHead() CursorOption {
 	return func(o *cursorOptions) { o.from = fromHead }
 }
 
-// FromNextKey starts the cursor at the next keyframe to be published, even if the ring has one. The
-// cursor starts without lag. If both FromHead and FromNextKey are given, the last one applies.
+// FromNextKey starts the cursor at the next keyframe that is published, even if the ring already
+// has a keyframe. The cursor starts without lag. If both FromHead and FromNextKey are given, the
+// last one applies.
 func FromNextKey() CursorOption {
 	return func(o *cursorOptions) { o.from = fromNextKey }
 }

@@ -23,17 +23,17 @@ const (
 	hole // a frame that Publish refused; it has no bytes, and no reader reads past it
 )
 
-// records holds the records of the frames that the ring keeps, in a circular array that is doubled
-// when it is full. The frames are numbered from 0 in the order of Publish. The oldest frame in the
-// ring has the number tail. The next frame to be published gets the number head.
+// records holds a record for each frame in the ring. It is a circular array, doubled when it is
+// full. The frames are numbered from 0 in the order of Publish. Frame tail is the oldest frame in
+// the ring. Frame head is the next frame to be published.
 //
 // Invariants:
 //
 //   - The ring keeps head-tail frames. This is at least 0, and at most limit and len(recs).
 //   - len(recs) is a power of two, and len(infos) is 0 or len(recs).
 //   - The record of frame n is recs[n%len(recs)].
-//   - A frame's end in the log is never before its begin. Each frame begins where the frame before
-//     it ends, and frame tail begins at offset start.
+//   - Frame tail begins at the log offset start. Every other frame begins where the previous frame
+//     ends. No frame has a negative length.
 type records struct {
 	recs       []record
 	infos      []any // Infos of the frames, in the same order; nil until a frame has one

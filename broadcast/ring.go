@@ -201,7 +201,7 @@ func (r *Ring) evict() {
 }
 
 // Evict drops the frames that are older than age, as if the ring were full, and returns the number
-// of bytes dropped. Unless all is set, it keeps the newest GOP. Cursors that have not taken the
+// of bytes dropped. If all is false, it keeps the newest GOP. Cursors that have not taken the
 // dropped frames lose them.
 func (r *Ring) Evict(age time.Duration, all bool) (bytes int64) {
 	r.mu.Lock()
@@ -239,9 +239,9 @@ func (r *Ring) forget() {
 	rec.pre.drop()
 }
 
-// trim moves the cursors that lag too much to the newest keyframe. Then it drops the oldest frames,
-// up to the first one that a cursor will take. It does not drop the newest keyframe and the frames
-// after it, which new cursors need, unless the ring is closed. r.mu is held.
+// trim advances all cursors (see Cursor.advance), and then drops the oldest frames that no cursor
+// will take. While the ring is open, trim keeps the newest keyframe and all frames after it for new
+// cursors. r.mu is held.
 func (r *Ring) trim(now int64) {
 	need := r.frames.head
 	if r.keyOK && !r.closed {

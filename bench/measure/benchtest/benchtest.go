@@ -17,8 +17,8 @@ func Main(m *testing.M) {
 	leaktest.Main(m)
 }
 
-// Need skips the test if err is a measure.ErrMissing, and fails it on CI, where everything must be
-// installed. Any other error fails the test.
+// Need skips the test if err is a measure.ErrMissing. On CI, where everything must be installed,
+// the test fails instead. Any other error fails the test.
 func Need(t *testing.T, err error) {
 	t.Helper()
 	if errors.Is(err, measure.ErrMissing) {

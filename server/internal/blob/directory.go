@@ -69,9 +69,12 @@ const (
 
 // A directory is a Store with one file for each value:
 //
-//	millrace-blobs.lock, millrace-blobs.names.lock
-//	incoming/1a2b          a value that is being written
-//	00/ … ff/film.mp4.blob see fileOf
+//	millrace-blobs.lock          see lockName
+//	millrace-blobs.names.lock    see namesLockName
+//	incoming/RANDOM              a value that is being written
+//	SHARD/film.mp4.blob          the value of the key film.mp4; see fileOf
+//
+// SHARD is one of the directories 00 to ff.
 //
 // A file is written in incoming, synced to disk, and then renamed. After that it is never changed.
 // When Put returns, the new name is on disk.
@@ -93,27 +96,27 @@ type directory struct {
 	expired     atomic.Int64  // number of expired files that were deleted
 }
 
-// OpenDirectory opens a store in the directory with this name. The directory must exist, and must
-// be empty or a directory of blobs. The store takes its transfer buffers from blocks. The caller
-// must call Close on the store.
+// OpenDirectory opens a store in the named directory. The directory must exist, and must be empty
+// or a directory of blobs. The store takes its transfer buffers from pool. The caller must call
+// Close on the store.
 //
 // A successor shares the directory with the process that it replaces, because that process may
 // still have running transfers. Any other process needs exclusive access, and deletes the
 // unfinished files of processes that were killed.
-func OpenDirectory(name string, successor bool, blocks *millrace.Pool) (Store, error) {
-	d, err := newDirectory(name, successor, blocks)
+func OpenDirectory(name string, successor bool, pool *millrace.Pool) (Store, error) {
+	d, err := newDirectory(name, successor, pool)
 	if err != nil {
 		return nil, err
 	}
 	return d, nil
 }
 
-func newDirectory(name string, successor bool, blocks *millrace.Pool) (*directory, error) {
+func newDirectory(name string, successor bool, pool *millrace.Pool) (*directory, error) {
 	root, err := os.OpenRoot(name)
 	if err != nil {
 		return nil, err
 	}
-	d := &directory{root: root, blocks: blocks, clock: time.Now, swept: make(chan struct{})}
+	d := &directory{root: root, blocks: pool, clock: time.Now, swept: make(chan struct{})}
 	// The serial number starts at random, so that it differs from the serial number of another
 	// process that uses the directory.
 	d.serial.Store(rand.Int64N(int64(time.Millisecond)))
@@ -259,14 +262,14 @@ func (d *directory) lockNames() (unlock func(), err error) {
 	}, nil
 }
 
-// A file is the path of the file in which the value of a key is stored.
+// A file is the location of the file that contains the value of a key.
 type file struct {
 	shard int
 	path  string // relative to the root, as in "3f/film.mp4.blob"
 }
 
-// fileOf returns the path of the file for the value of key. Two keys never have the same file, even
-// if the file system does not distinguish upper and lower case.
+// fileOf returns the file for the value of key. Two keys never have the same file, even if the file
+// system does not distinguish upper and lower case.
 //
 //   - Usually the file name is the key with some bytes escaped, as in %2f. All bytes other than
 //     a-z, 0-9, "-", "_" and "." are escaped. A "." at the start is escaped as well.
@@ -294,8 +297,8 @@ func fileOf(key string) file {
 
 func shardName(i int) string { return hex.EncodeToString([]byte{byte(i)}) }
 
-// expires reports whether the value in a file expires. Its expiry time is the file's modification
-// time.
+// expires reports whether the value in a file expires. If it does, the file's modification time is
+// the expiry time.
 func expires(info fs.FileInfo) bool { return info.Mode().Perm() == expiring }
 
 func (d *directory) hasExpired(info fs.FileInfo) bool {
@@ -331,7 +334,8 @@ func (d *directory) Open(_ context.Context, key string) (*Value, error) {
 	return v, nil
 }
 
-// tagAt returns the entity tag of the value at path, or "" if there is no value.
+// tagAt returns the entity tag of the value at path. If there is no value, or it has expired, the
+// tag is "".
 func (d *directory) tagAt(path string) (string, error) {
 	info, err := d.root.Lstat(path)
 	switch {
@@ -352,18 +356,18 @@ func (d *directory) Put(ctx context.Context, key string, body io.Reader, size in
 	if size > put.Limit {
 		return "", false, &TooLargeError{put.Limit}
 	}
-	pending := incoming + "/" + crand.Text()
+	tmp := incoming + "/" + crand.Text()
 	defer func() {
 		if err != nil {
-			_ = d.root.Remove(pending)
+			_ = d.root.Remove(tmp)
 			err = roomError(err)
 		}
 	}()
-	if tag, err = d.write(ctx, pending, body, size, put); err != nil {
+	if tag, err = d.write(ctx, tmp, body, size, put); err != nil {
 		return "", false, err
 	}
 	to := fileOf(key)
-	before, err := d.rename(pending, to, put.Only)
+	before, err := d.rename(tmp, to, put.Only)
 	if err != nil {
 		return "", false, err
 	}
@@ -373,10 +377,10 @@ func (d *directory) Put(ctx context.Context, key string, body io.Reader, size in
 	return tag, before == "", nil
 }
 
-// write writes body to a new file called pending, syncs the file, and returns its entity tag.
-func (d *directory) write(ctx context.Context, pending string, body io.Reader, size int64,
+// write creates the file tmp, writes body to it, syncs it, and returns its entity tag.
+func (d *directory) write(ctx context.Context, tmp string, body io.Reader, size int64,
 	put Put) (tag string, err error) {
-	f, err := d.root.OpenFile(pending, os.O_WRONLY|os.O_CREATE|os.O_EXCL, lasting)
+	f, err := d.root.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, lasting)
 	if err != nil {
 		return "", err
 	}
@@ -390,7 +394,7 @@ func (d *directory) write(ctx context.Context, pending string, body io.Reader, s
 		return "", err
 	}
 	mode, at := d.stamp(put.TTL)
-	if err := errors.Join(f.Chmod(mode), d.root.Chtimes(pending, at, at)); err != nil {
+	if err := errors.Join(f.Chmod(mode), d.root.Chtimes(tmp, at, at)); err != nil {
 		return "", err
 	}
 	info, err := f.Stat()
@@ -415,10 +419,10 @@ func (d *directory) stamp(ttl time.Duration) (mode fs.FileMode, modTime time.Tim
 		time.Millisecond).Add(time.Duration(d.serial.Add(1) % int64(time.Millisecond)))
 }
 
-// rename gives the file called pending its final name, target.path. It replaces an existing file of
-// that name, and returns the entity tag of the old file, or "" if there was none. If cond does not
-// hold, rename returns ErrCondition.
-func (d *directory) rename(pending string, target file, cond Condition) (replaced string,
+// rename renames the file tmp to target. If target already has a value, rename replaces the value
+// and returns its entity tag. Otherwise it returns "". If cond does not hold, the error is
+// ErrCondition.
+func (d *directory) rename(tmp string, target file, cond Condition) (replaced string,
 	err error) {
 	unlock, err := d.lockNames()
 	if err != nil {
@@ -428,11 +432,11 @@ func (d *directory) rename(pending string, target file, cond Condition) (replace
 	if replaced, err = d.checkFile(target, cond); err != nil {
 		return replaced, err
 	}
-	return replaced, d.root.Rename(pending, target.path)
+	return replaced, d.root.Rename(tmp, target.path)
 }
 
-// checkFile returns the entity tag of a file, or "" if the file does not exist. If cond does not
-// hold for the file, it returns ErrCondition.
+// checkFile returns the entity tag of the value in a file, or "" if there is no value or it has
+// expired. If cond does not hold for the value, the error is ErrCondition.
 //
 // A caller that then changes the file must call lockNames first, so that the result stays valid.
 func (d *directory) checkFile(f file, cond Condition) (tag string, err error) {
@@ -448,8 +452,8 @@ func (d *directory) Check(_ context.Context, key string, cond Condition) error {
 	return err
 }
 
-// Delete removes the file with the value of key. If cond does not hold, it returns ErrCondition. If
-// key has no value, it returns ErrNotFound.
+// Delete deletes the file that contains the value of key. If cond does not hold, it returns
+// ErrCondition. If key has no value, it returns ErrNotFound.
 func (d *directory) Delete(_ context.Context, key string, cond Condition) error {
 	f := fileOf(key)
 	if err := d.remove(f, cond); err != nil {

@@ -26,7 +26,7 @@ const (
 	// values. Scripts and other commands use different connections.
 	conns = 32
 
-	// spoolMemory is the maximum number of bytes of a body that is received into memory. A longer
+	// spoolMemory is the maximum length in bytes of a body that is received into memory. A longer
 	// body is received into a file.
 	spoolMemory = 1 << 20
 
@@ -38,15 +38,19 @@ const (
 	// the server is killed in between, the value expires.
 	pendingFor = time.Minute
 
-	// rememberedFor is how long Redis stores the outcome of a script, so that the script can be run
-	// again if the answer is lost. It is longer than all tries together take.
+	// rememberedFor is how long Redis stores the outcome of a script. If the answer of the script
+	// is lost, runScript runs the script again, and the script returns the stored outcome. All of
+	// these runs together take less time than rememberedFor.
 	rememberedFor = time.Minute
 )
 
 // A Redis is a Store that uses two Redis keys for each value, in the same slot of a cluster:
 //
-//	PREFIX{/KEY}            a hash with two fields: value, the name of the second key, and length
+//	PREFIX{/KEY}            a hash with the fields "value" and "length"
 //	PREFIX{/KEY}:VERSION    the bytes of the value
+//
+// The field "value" contains the second Redis key. The field "length" contains the length of the
+// value in bytes.
 //
 // Two further Redis keys are temporary and expire:
 //
@@ -69,9 +73,9 @@ type Redis struct {
 
 // OpenRedis opens a store in a Redis server or cluster. All Redis keys of the store begin with
 // prefix, which must not contain braces. OpenRedis takes ownership of rdb, even if it fails. It
-// does not connect to the server yet. The store takes its transfer buffers from blocks. The caller
+// does not connect to the server yet. The store takes its transfer buffers from pool. The caller
 // must call Close on the store.
-func OpenRedis(rdb redis.UniversalClient, prefix string, blocks *millrace.Pool) (*Redis, error) {
+func OpenRedis(rdb redis.UniversalClient, prefix string, pool *millrace.Pool) (*Redis, error) {
 	if strings.ContainsAny(prefix, "{}") {
 		return nil, errors.Join(
 			fmt.Errorf("the prefix of keys is %q, and braces have a meaning in keys", prefix),
@@ -83,7 +87,7 @@ func OpenRedis(rdb redis.UniversalClient, prefix string, blocks *millrace.Pool) 
 	if err != nil {
 		return nil, errors.Join(err, rdb.Close())
 	}
-	return &Redis{rdb: rdb, values: values, prefix: prefix, blocks: blocks, keep: replacedFor}, nil
+	return &Redis{rdb: rdb, values: values, prefix: prefix, blocks: pool, keep: replacedFor}, nil
 }
 
 // Close closes all connections to Redis.
@@ -269,8 +273,9 @@ func (s *Redis) Put(ctx context.Context, key string, body io.Reader, size int64,
 	return tagOf(version), created, err
 }
 
-// send receives a body, stores it under the Redis key pending, and returns its length in bytes.
-func (s *Redis) send(ctx context.Context, pending string, body io.Reader, size int64,
+// send receives a body and stores it in Redis under key. It returns the length of the body in
+// bytes.
+func (s *Redis) send(ctx context.Context, key string, body io.Reader, size int64,
 	put Put) (int64, error) {
 	src := newSource(body, size, put.Limit)
 	var b spool
@@ -283,9 +288,9 @@ func (s *Redis) send(ctx context.Context, pending string, body io.Reader, size i
 	}
 	var err error
 	if expire := redisbuf.Expire(pendingFor); b.file != nil {
-		err = s.values.SetFile(ctx, pending, b.file, expire)
+		err = s.values.SetFile(ctx, key, b.file, expire)
 	} else {
-		err = s.values.SetChain(ctx, pending, &b.chain, expire)
+		err = s.values.SetChain(ctx, key, &b.chain, expire)
 	}
 	if err != nil {
 		return 0, s.failed(err)

@@ -16,10 +16,10 @@ import (
 const anyVersion = "*"
 
 const (
-	// scriptTries is the maximum number of times that a script is run until its answer arrives.
+	// scriptTries limits how many times a script is run to get its answer.
 	scriptTries = 4
 
-	// scriptPause is the pause before a script is run again because its first run has failed. It
+	// scriptPause is the pause between the first run of a script and the second run. The pause
 	// doubles before each further run.
 	scriptPause = 10 * time.Millisecond
 )
@@ -99,9 +99,9 @@ redis.call('SET', KEYS[2], 'deleted', 'PX', ARGV[3])
 return 'deleted'`)
 )
 
-// outcomeKey returns the Redis key in which a script stores its outcome, such as "created". If the
-// answer of the script is lost and the script is run again, the script finds the outcome there and
-// returns it. version is a Redis key that is unique to the call.
+// outcomeKey returns the Redis key under which a script stores its outcome, such as "created". If
+// the answer of the script is lost and the script is run again, the script finds the outcome there
+// and returns it. version is a Redis key that is unique to the call.
 //
 // The outcome is not stored in the Redis hash that describes the blob, because another writer may
 // replace this hash before the script is run again.
@@ -146,7 +146,8 @@ func isTransient(err redis.Error) bool {
 		redis.IsMasterDownError(err) || redis.IsMaxClientsError(err) || redis.IsReadOnlyError(err)
 }
 
-// nonLocal is part of the error of a script that uses a key on another server.
+// nonLocal is part of the error message that Redis returns for a script if one of the script's keys
+// is on another server of the cluster.
 const nonLocal = "attempted to access a non local key"
 
 // notExecuted reports whether err proves that the script was not executed.
@@ -157,7 +158,7 @@ func notExecuted(err error) bool {
 		errors.Is(err, redis.ErrPoolTimeout)
 }
 
-// A onceClient sends the command of a script without the retries of go-redis.
+// A onceClient runs scripts without the retries of go-redis.
 type onceClient struct{ redis.UniversalClient }
 
 // Eval is like the Eval of go-redis, but does not retry.

@@ -91,7 +91,7 @@ type progressResponse struct {
 	loan    *memory.Loan     // memory of the download
 	limit   time.Duration
 	due     time.Time // the write deadline; zero before the first write
-	stalled bool      // whether the client has not accepted a step in time
+	stalled bool      // the client has not accepted a step in time
 }
 
 // Unwrap returns the wrapped response, for http.ResponseController.
@@ -218,9 +218,9 @@ func downloadConn(r *http.Request) *net.TCPConn {
 // without TLS.
 func kernelSends(r *http.Request) bool { return r.TLS == nil && r.ProtoMajor == 1 }
 
-// tooMany returns a refusal for a transfer that would exceed limit. The command-line flag "--max-"
-// plus flag sets the limit. noun and participle are words for the message, such as "files" and
-// "sent".
+// tooMany returns a refusal for a transfer that would exceed limit. For example, the message of
+// tooMany("files", "sent", 9, "downloads") is "9 files are being sent already, as many as
+// --max-downloads allows".
 func tooMany(noun, participle string, limit int, flag string) error {
 	return refuse.New(http.StatusServiceUnavailable,
 		"%d %s are being %s already, as many as --max-%s allows", limit, noun, participle, flag).

@@ -22,7 +22,7 @@ import (
 type Keys []key
 
 type key struct {
-	id      string // kid of the tokens that the key signs
+	id      string // the "kid" of the tokens that the key signs
 	method  jwt.SigningMethod
 	private any // nil if the key only verifies
 	public  any
@@ -131,7 +131,7 @@ func parseKey(id, alg, text string) (key, error) {
 	return key{}, errors.New("the second word is not HS256 or EdDSA: want KID ALG KEY")
 }
 
-// IDs returns the ids of all keys, in the order of the key file.
+// IDs returns the IDs of all keys, in the order of the key file.
 func (k Keys) IDs() (ids []string) {
 	for i := range k {
 		ids = append(ids, k[i].id)
@@ -139,7 +139,7 @@ func (k Keys) IDs() (ids []string) {
 	return ids
 }
 
-// PrivateIDs returns the ids of the EdDSA keys that include the private key. A program that only
+// PrivateIDs returns the IDs of the EdDSA keys that include the private key. A program that only
 // verifies tokens should have no private keys.
 func (k Keys) PrivateIDs() (ids []string) {
 	for i := range k {
@@ -204,9 +204,11 @@ func (k Keys) Verify(text string, now time.Time) (Token, error) {
 	return read(claims, now)
 }
 
-// find returns the key with the kid in a token's header. If the header has no kid and there is only
-// one key, find returns that key. It returns an error if the header has crit, or an alg other than
-// the key's.
+// find returns the key for a token with the given header. The field "kid" of the header contains
+// the ID of the key. If the header has no "kid" and there is only one key, find returns that key.
+//
+// find returns an error if the field "alg" differs from the algorithm of the key, or if the header
+// has a field "crit".
 func (k Keys) find(header map[string]any) (key, error) {
 	kid, named := header["kid"]
 	i := slices.IndexFunc(k, func(key key) bool { return key.id == kid })
@@ -231,7 +233,8 @@ func (k Keys) find(header map[string]any) (key, error) {
 	return k[i], nil
 }
 
-// NewKey returns a line for the key file, with a random secret. The kid begins with the date.
+// NewKey returns a line for the key file, with a random secret. The ID of the key begins with the
+// current date.
 func NewKey() string {
 	var b [minSecret]byte
 	_, _ = rand.Read(b[:]) // never fails

@@ -2,7 +2,7 @@
 // A token grants one right to one stream, or to all streams that match a pattern, until it expires.
 // docs/access.md lists the claims.
 //
-// The key file assigns an algorithm to each key. A token with another alg is refused, so that the
+// The key file assigns an algorithm to each key. A token with another "alg" is refused, so that the
 // token's header cannot choose the algorithm (RFC 8725).
 package token
 
@@ -33,13 +33,13 @@ const (
 	// Leeway is the tolerated difference between the clocks of the issuer and of the server.
 	Leeway = 30 * time.Second
 
-	// audience is the name of the server in the claim aud. A token that is only for other audiences
-	// must be refused (RFC 7519, 4.1.3).
+	// audience is the name of the server in the claim "aud". A token that is only for other
+	// audiences must be refused (RFC 7519, 4.1.3).
 	audience = "millrace"
 
-	// maxTime is the end of the year 9999, in seconds since 1970. A larger exp is refused, because
-	// it is probably in milliseconds, as from JavaScript's Date.now(). The token would practically
-	// never expire.
+	// maxTime is the end of the year 9999, in seconds since 1970. A larger "exp" is refused,
+	// because it is probably in milliseconds, as from JavaScript's Date.now(). The token would
+	// practically never expire.
 	maxTime = 253402300799
 )
 
@@ -77,8 +77,8 @@ func (t Token) check() error {
 }
 
 // Is reports whether text has the form of a JWT: two objects and a signature in base64url,
-// separated by dots. It also checks the alphabet. Package base64 would ignore line breaks, and a
-// token must have only one encoding.
+// separated by dots. It refuses line breaks, which package base64 would ignore. With line breaks, a
+// token could be written in several ways.
 func Is(text string) bool {
 	const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_."
 	return strings.HasPrefix(text, "e") && strings.Count(text, ".") == 2 &&
@@ -88,8 +88,8 @@ func Is(text string) bool {
 var parser = jwt.NewParser(jwt.WithStrictDecoding())
 
 // read checks the claims of a token whose signature has been verified, and returns the Token. It
-// returns an error if the token is not valid at the time now. read itself checks exp and nbf,
-// because the errors of the library do not contain the times.
+// returns an error if the token is not valid at the time now. read itself checks the claims "exp"
+// and "nbf", because the errors of the library do not contain the times.
 func read(claims jwt.MapClaims, now time.Time) (Token, error) {
 	expires, err := seconds(claims, "exp")
 	if err != nil {

@@ -78,8 +78,8 @@ func (b *connBody) answer(status int, contentType string, text []byte) {
 	}
 }
 
-// A handlerBody is the body of a publisher's request. It reads the body through net/http, which
-// keeps the connection.
+// A handlerBody reads the body of a publisher's request from net/http. It is used if newConnBody
+// does not take over the connection.
 type handlerBody struct {
 	*ingest.Reader
 	w     http.ResponseWriter

@@ -37,9 +37,10 @@ func NewService(cfg Config) *Service {
 		hls: players{cfg, live.NewHLS(cfg.Hub), live.NewPeers(cfg.Hub)}}
 }
 
-// Serve serves all requests for /live/NAME and /live/NAME/OBJECT. at is the path after /live/.
-func (s *Service) Serve(w http.ResponseWriter, r *http.Request, at string) {
-	name, object := streamname.Split(at)
+// Serve serves all requests for /live/NAME and /live/NAME/OBJECT. path is the URL path without the
+// prefix /live/.
+func (s *Service) Serve(w http.ResponseWriter, r *http.Request, path string) {
+	name, object := streamname.Split(path)
 	read := r.Method == http.MethodGet || r.Method == http.MethodHead
 	allow := "GET, HEAD, POST, PUT, OPTIONS"
 	if object != "" {

@@ -90,8 +90,8 @@ func setHeader(h http.Header, v *live.Viewer) {
 	}
 }
 
-// appendHead makes the response header and the beginning of the stream the first bytes that a
-// viewer gets. The connection must be hijacked, so that net/http does not send a header as well.
+// appendHead queues the response header and the beginning of the stream for a viewer. The
+// connection must be hijacked, so that net/http does not send a header as well.
 func appendHead(to *fanout.Viewer, v *live.Viewer, h http.Header, chunked bool) {
 	h.Set("Connection", "close")
 	setHeader(h, v)

@@ -115,12 +115,10 @@ func (f *ownerFinder) formerOwner(name string) (o Owner, ok bool) {
 	return f.owners.formerOwner(name)
 }
 
-// forget makes the next call of Owner look up the owner of a stream again. It is called after a
-// request to the remembered owner has failed. epoch is the epoch of that owner. If another owner is
-// remembered by now, forget does nothing.
+// forget is called after a request to the owner with the given epoch has failed. If that owner is
+// still the last known owner, the next call of Owner will look up the owner of the stream again.
 func (f *ownerFinder) forget(name string, epoch uint64) { f.owners.forget(name, epoch) }
 
-// forgetFormer forgets the former owner of a stream. It is called after a request to the former
-// owner has failed. epoch is the epoch of that owner. If another former owner is remembered by now,
-// forgetFormer does nothing.
+// forgetFormer is called after a request to the former owner with the given epoch has failed. If
+// the stream still has that former owner, forgetFormer forgets it.
 func (f *ownerFinder) forgetFormer(name string, epoch uint64) { f.owners.forgetFormer(name, epoch) }

@@ -21,7 +21,7 @@ type lease struct {
 	epoch     atomic.Uint64 // 0 until the directory has granted the claim; then it does not change
 	ended     atomic.Bool   // lost to another node, or released; set with t.mu held
 	changed   atomic.Bool   // the publisher has left or returned, and the directory must be told
-	attempted atomic.Int64  // when the last completed attempt to renew the lease began; see clock
+	attempted atomic.Int64  // when the claim or the last completed renewal began; see clock
 }
 
 // startTime is the zero point of the times that clock returns.
@@ -102,9 +102,9 @@ func (t *leaseTable) claim(ctx context.Context, name string) (live.Lease, error)
 	}
 }
 
-// takeoverDelay returns how long this node must wait before it may claim a stream, because another
-// node has just claimed it. If the node need not wait, delay is 0 or less. changed is closed when
-// the stream's owner changes.
+// takeoverDelay returns how long this node must wait before it claims a stream that another node
+// has just claimed. If there is no need to wait, delay is 0 or less. changed is closed when the
+// stream's owner changes.
 //
 // Only TakeoverAlways needs the delay. With TakeoverStalled and TakeoverNever, the cluster's
 // directory refuses a claim that must not replace the owner.
@@ -136,9 +136,9 @@ func (t *leaseTable) claimFirst(l *lease) (live.Lease, error) {
 	return l, nil
 }
 
-// request claims the stream of l in the cluster's directory, and stores the epoch of the ownership
-// in l. The epoch of l must be 0. If another node stays the owner of the stream, taken is true. If
-// the directory cannot be reached, taken is false and err is not nil.
+// request claims the stream of l in the cluster's directory, and stores the granted epoch in l. The
+// epoch of l must be 0. If another node owns the stream and keeps it, taken is true and err is a
+// *TakenError. Any other error means that the directory cannot be reached.
 func (t *leaseTable) request(ctx context.Context, l *lease) (taken bool, err error) {
 	begun := time.Now()
 	epoch, err := t.client.directory.Claim(ctx, Claim{
@@ -205,11 +205,11 @@ func (t *leaseTable) held(name string) (o Owner, ok bool) {
 func (l *lease) Epoch() uint64 { return l.epoch.Load() }
 
 // Current reports whether this node was known to be the owner of the stream a moment ago; see
-// [live.Lease]. The lease must be granted and held, and the last completed attempt to get or renew
-// it must have begun at most leaseTime (the duration of a lease) ago.
+// [live.Lease]. The lease must be granted and held. The claim or the last completed renewal must
+// have begun at most the duration of a lease ago.
 //
-// It does not matter whether a renewal has reached the cluster's directory. Without the directory,
-// no other node can become the owner.
+// A renewal counts even if the cluster's directory did not answer, because no other node can become
+// the owner without the directory.
 func (l *lease) Current() bool {
 	return l.Held() && l.epoch.Load() != 0 &&
 		clock(time.Now())-l.attempted.Load() <= int64(l.t.client.leaseTime)
@@ -249,15 +249,15 @@ func (t *leaseTable) remove(l *lease) bool {
 	return held
 }
 
-// giveUp makes the goroutine of renew report the release of l to the cluster's directory. t.mu is
-// held.
+// giveUp hands l to the goroutine of renew, which reports the release to the cluster's directory.
+// t.mu is held.
 func (t *leaseTable) giveUp(l *lease) {
 	t.leaving[l] = time.Now()
 	t.wakeRenewer()
 }
 
-// wakeRenewer makes the goroutine of renew report released and changed leases to the cluster's
-// directory at once, and not only with the next regular renewal.
+// wakeRenewer wakes the goroutine of renew. The goroutine then reports released and changed leases
+// to the cluster's directory at once, without waiting for the next regular renewal.
 func (t *leaseTable) wakeRenewer() {
 	select {
 	case t.news <- struct{}{}:
@@ -390,7 +390,7 @@ func (t *leaseTable) revoke(l *lease) {
 	}
 }
 
-// drain makes the node refuse new publishers. It affects all later calls of the method claim.
+// drain makes the node refuse new publishers: t.claim returns refuse.ErrShutdown from now on.
 func (t *leaseTable) drain() {
 	t.mu.Lock()
 	t.draining = true

@@ -28,7 +28,7 @@ const (
 	// idleConns limits the idle connections to a node. The players of a hundred streams do not need
 	// more at a time.
 	idleConns = 256
-	// maxHead limits the head of an answer, in bytes. A usual head has a few hundred bytes.
+	// maxHead limits the header of a response, in bytes. A usual header has a few hundred bytes.
 	maxHead = 16 << 10
 	// maxText limits the body of another node's error response, in bytes. The body is usually one
 	// line of text.
@@ -110,9 +110,9 @@ var (
 )
 
 // NewObjects returns an Objects that caches up to maxBytes, and accepts no object longer than
-// maxObject. secret authenticates the nodes to each other. trust is the TLS configuration for
-// requests to other nodes; nil means the default. The caller calls Close.
-func NewObjects(maxBytes, maxObject int64, secret *Secret, trust *tls.Config) *Objects {
+// maxObject. secret authenticates the nodes to each other. tlsConfig is for requests to other
+// nodes; nil means the default. The caller calls Close.
+func NewObjects(maxBytes, maxObject int64, secret *Secret, tlsConfig *tls.Config) *Objects {
 	dialer := &net.Dialer{Timeout: live.DialTimeout, KeepAliveConfig: net.KeepAliveConfig{
 		// Keep-alive detects a node that has died while a request waits for a long time.
 		Enable: true, Idle: 5 * time.Second, Interval: 2 * time.Second, Count: 3}}
@@ -122,7 +122,7 @@ func NewObjects(maxBytes, maxObject int64, secret *Secret, trust *tls.Config) *O
 		max: maxBytes, maxObject: maxObject, silence: maxPause, secret: secret,
 		entries: make(map[string]*objectEntry),
 		transport: &http.Transport{ // no proxy: the request has a proof of the cluster's token
-			DialContext: dialer.DialContext, TLSClientConfig: trust,
+			DialContext: dialer.DialContext, TLSClientConfig: tlsConfig,
 			TLSHandshakeTimeout: live.DialTimeout, Protocols: protocols,
 			DisableCompression: true, MaxIdleConnsPerHost: idleConns,
 			IdleConnTimeout: 30 * time.Second, MaxResponseHeaderBytes: maxHead,
@@ -155,7 +155,7 @@ func (o *Objects) Stats() ObjectStats {
 	return st
 }
 
-// Get returns the object with that key. If the object is neither cached nor being fetched, Get
+// Get returns the object with the given key. If the object is neither cached nor being fetched, Get
 // calls fetch. A fetch is cancelled when the last call that waits for it has ended. The caller owns
 // the body and releases it.
 func (o *Objects) Get(ctx context.Context, key string, fetch Fetch) (Object, error) {
@@ -401,11 +401,11 @@ func maxAge(cacheControl string) time.Duration {
 	return 0
 }
 
-// A bodyReader reads the body of a response, and calls the function heard whenever bytes have
-// arrived. net/http returns an error if the body is shorter than its Content-Length.
+// A bodyReader reads the body of a response. net/http returns an error if the body is shorter than
+// its Content-Length.
 type bodyReader struct {
 	io.Reader
-	heard func()
+	heard func() // called after each Read that returns bytes
 }
 
 func (b *bodyReader) Read(p []byte) (int, error) {

@@ -107,9 +107,9 @@ func (t *ownerTable) last(name string) (o Owner, checked time.Time, ok bool) {
 	return r.owner, r.checked, true
 }
 
-// takeoverDelay returns how long this node must wait before it claims a stream, because another
-// node has just claimed it. If the node need not wait, delay is 0 or less. changed is closed when
-// the stream's owner changes.
+// takeoverDelay returns how long this node must wait before it claims a stream that another node
+// has just claimed. If there is no need to wait, delay is 0 or less. changed is closed when the
+// stream's owner changes.
 func (t *ownerTable) takeoverDelay(name string) (delay time.Duration, changed <-chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -148,7 +148,7 @@ func (t *ownerTable) ownerReleased(name, node string) {
 }
 
 // missed makes this node look up the owner of each stream again. It is called when this node may
-// have missed that a stream has got another owner.
+// have missed events.
 func (t *ownerTable) missed() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -177,9 +177,8 @@ func (t *ownerTable) formerOwner(name string) (o Owner, ok bool) {
 	return r.former, true
 }
 
-// forget makes this node look up the owner of a stream again. It is called after a request to the
-// remembered owner has failed. epoch is the epoch of that owner. If another owner is remembered by
-// now, forget does nothing.
+// forget is called after a request to the owner with the given epoch has failed. If that owner is
+// still the last known owner, this node will look up the owner of the stream again.
 func (t *ownerTable) forget(name string, epoch uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -188,9 +187,8 @@ func (t *ownerTable) forget(name string, epoch uint64) {
 	}
 }
 
-// forgetFormer forgets the former owner of a stream. It is called after a request to the former
-// owner has failed. epoch is the epoch of that owner. If another former owner is remembered by now,
-// forgetFormer does nothing.
+// forgetFormer is called after a request to the former owner with the given epoch has failed. If
+// the stream still has that former owner, forgetFormer forgets it.
 func (t *ownerTable) forgetFormer(name string, epoch uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

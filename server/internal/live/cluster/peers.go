@@ -7,9 +7,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/lock"
 )
 
-// peerRounds is how many renewals a node may miss before it counts as dead. A node renews its
-// leases three times in the duration of a lease, so a node counts as dead when it has been silent
-// for the duration of three leases.
+// peerRounds is how many rounds of renewals a node may be silent before it counts as dead. A lease
+// lasts for three rounds (see attempts), so this is three times the duration of a lease.
 const peerRounds = 3 * attempts
 
 const (

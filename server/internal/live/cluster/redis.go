@@ -87,8 +87,9 @@ func (d *Redis) Close() error { return d.rdb.Close() }
 
 func (d *Redis) key(stream string) string { return d.prefix + "{" + stream + "}owner" }
 
-// scriptTime contains the first lines of each Lua script. They set t to the Redis server's time in
-// seconds and microseconds, and now to the same time in milliseconds.
+// scriptTime contains the first lines of each Lua script. They read the clock of the Redis server.
+// The variable t then has the time in seconds and microseconds, and the variable now has the same
+// time in milliseconds.
 const scriptTime = `
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)`

@@ -103,8 +103,8 @@ func (s *Secret) Sign(req *http.Request, epoch uint64) {
 		" "))
 }
 
-// Check returns an error if a response does not prove that the node that sent it knows the
-// cluster's token. If that node has sent a new challenge instead, retry is true. The caller must
+// Check returns an error if a response has no valid proof that its sender knows the cluster's
+// token. If the response has a new challenge instead of a proof, retry is true. The caller must
 // then sign and send the request again.
 func (s *Secret) Check(res *http.Response) (retry bool, err error) {
 	req := res.Request
@@ -124,8 +124,8 @@ func (s *Secret) Check(res *http.Response) (retry bool, err error) {
 	return false, nil
 }
 
-// note updates what s knows about another node. It calls change with the entry of that node, which
-// it adds if necessary. s.mu is held during the call.
+// note calls change to update the entry of another node. If there is no entry, note adds one first.
+// s.mu is held while change runs.
 func (s *Secret) note(node string, change func(n *knownNode)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -117,8 +117,8 @@ func newSegments(s store, log *slog.Logger) *Segments {
 	return k
 }
 
-// Close saves the waiting segments until ctx ends. Segments that are not saved by then are lost.
-// Segments that are passed to Save after Close are lost, too.
+// Close waits until all queued segments are saved. If ctx ends first, the remaining segments are
+// lost. Segments that are passed to Save after Close are lost as well.
 func (k *Segments) Close(ctx context.Context) error {
 	k.mu.Lock()
 	k.closed = true

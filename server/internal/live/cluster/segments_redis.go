@@ -14,7 +14,7 @@ import (
 // stream:
 //
 //	PREFIX{STREAM}OBJECT   the bytes of the object
-//	PREFIX{STREAM}hls      a hash with the field epoch, and with the state in the field facts
+//	PREFIX{STREAM}hls      a hash with the fields "epoch" and "facts" (the state)
 //
 // All keys expire. Their names must not change, because nodes of different versions share them.
 type redisStore struct {
@@ -46,8 +46,8 @@ func (s *redisStore) set(ctx context.Context, stream, object string, body *millr
 }
 
 const (
-	// stateName is the last part of the Redis key for the playlist state of a stream. The key
-	// cannot be equal to the key of an HLS object, because no object is named "hls".
+	// stateName is the last part of the Redis key for the playlist state of a stream. An HLS object
+	// cannot have the same key, because the names of objects end with ".mp4" or ".m4s".
 	stateName = "hls"
 	// stateField is the name of the hash field that holds the state of a stream.
 	stateField = "facts"

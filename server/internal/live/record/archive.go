@@ -53,9 +53,9 @@ type Archive struct {
 	store   store
 }
 
-// Open opens a directory of recordings. No other process may have it open. Open repairs files that
-// a crash left unfinished. It does not touch files with names that an archive would not choose. The
-// caller calls Close.
+// Open opens a directory of recordings. No other process may have it open. Open finishes the
+// recordings that a crash left unfinished. It ignores files that do not have the name of a
+// recording. The caller calls Close.
 //
 // If Config.Successor is set and another process holds the lock on the directory, Open succeeds
 // without the lock. The Archive then opens the directory when the other process has closed its own
@@ -192,7 +192,7 @@ func (a *Archive) openRecording(name string) (*Recording, error) {
 	return r, nil
 }
 
-// run is the writer goroutine of r. It returns when r is closed and written.
+// run is the writer goroutine of r. It returns when r is closed and its queue has been written.
 func (a *Archive) run(r *Recording) {
 	defer close(r.done)
 	<-a.ready
@@ -205,7 +205,7 @@ func (a *Archive) run(r *Recording) {
 	}
 }
 
-// leave removes r if r is closed and completely written. It reports whether it removed r.
+// leave removes r if r is closed and its queue has been written. It reports whether it removed r.
 func (a *Archive) leave(r *Recording) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -8,7 +8,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/streamname"
 )
 
-// The name of a file is the time when it begins (stampFormat), followed by one of these extensions.
+// The name of a file is the time at which the recording's first fragment arrived (stampFormat),
+// followed by one of these extensions.
 const (
 	mediaExt    = ".mp4"
 	listExt     = ".m3u8"

@@ -44,7 +44,7 @@ func hasEnded(root *os.Root, name string) (bool, error) {
 // finish completes a recording that is no longer written to, and returns the total size of its
 // files. name is the path without an extension.
 //   - finish truncates the media file after its last whole fragment.
-//   - It replaces the playlist by one that lists all segments and ends with EXT-X-ENDLIST.
+//   - It writes a new playlist that lists all segments and ends with EXT-X-ENDLIST.
 //   - If the media file has no whole fragment, finish deletes it and its playlist, and returns 0.
 //   - If this package did not write the file, finish leaves it unchanged, and returns an error.
 func finish(root *os.Root, name string) (int64, error) {
@@ -107,7 +107,8 @@ func remove(root *os.Root, name string) error {
 	return nil
 }
 
-// replaceList replaces the playlist of a recording by text.
+// replaceList writes text to a new file, and then renames the file to replace the playlist of a
+// recording.
 func replaceList(root *os.Root, name string, text []byte) error {
 	f, err := root.OpenFile(name+newListExt, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, fileMode)
 	if err != nil {

@@ -212,8 +212,8 @@ func (c *RTMP) Next() (*RTMPMessage, error) {
 	return &RTMPMessage{m, p}, nil
 }
 
-// await skips messages until match returns true, and returns that message. desc describes the
-// message in the error of a test.
+// await reads messages until match returns true, and returns that message. If a read fails, the
+// test fails with an error that contains desc, a description of the expected message.
 func (c *RTMP) await(desc string, match func(m *RTMPMessage) bool) *RTMPMessage {
 	c.t.Helper()
 	for {
@@ -227,8 +227,8 @@ func (c *RTMP) await(desc string, match func(m *RTMPMessage) bool) *RTMPMessage 
 	}
 }
 
-// Connect connects to the application app and creates a message stream. The connect command has the
-// additional properties props.
+// Connect connects to the application app and creates a message stream. It adds props to the
+// properties of the connect command.
 func (c *RTMP) Connect(app string, props ...rtmp.Property) {
 	c.t.Helper()
 	c.Call(0, "connect", append(rtmp.Object{{Name: "app", Value: app},
