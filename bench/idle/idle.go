@@ -1,8 +1,8 @@
-// Package idle measures the heap memory of an idle connection: a loopback connection, over TCP and
-// over TLS, on which nothing arrives, with a goroutine that waits for one byte.
+// Package idle measures the heap memory of idle connections over TCP and TLS. On each connection, a
+// goroutine waits for one byte, which never arrives.
 //
-// A second process holds the other ends, so that they share neither the limit of file descriptors
-// nor the heap.
+// A child process holds the other ends of the connections, so that their file descriptors and
+// memory do not count.
 package idle
 
 import (
@@ -88,8 +88,7 @@ type waiter struct {
 	wait func(net.Conn) error
 }
 
-// waiters has all contenders. The first one is the baseline: it needs no memory beyond the
-// connection and its goroutine.
+// The first waiter is the baseline. It needs no memory beyond the connection and its goroutine.
 var waiters = []waiter{
 	{"conn.Read of one byte", func(c net.Conn) error {
 		_, err := c.Read(make([]byte, 1))
@@ -116,7 +115,8 @@ var waiters = []waiter{
 	}},
 }
 
-// greet sends a byte and waits for one. w is in use as long as r.
+// greet sends a byte and waits for one. It flushes w again after the wait, so that the garbage
+// collector does not free w during the wait.
 func greet(w interface {
 	io.ByteWriter
 	Flush() error
@@ -198,8 +198,8 @@ func memory() usage {
 	return usage{int64(m.HeapAlloc), int64(m.StackInuse)}
 }
 
-// fit raises the limit of file descriptors to the allowed maximum. It returns n, or the number of
-// connections that the limit allows if that number is smaller.
+// fit raises the limit of file descriptors to the allowed maximum. It returns n, or fewer
+// connections if the limit does not allow n.
 func fit(n int) int {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
@@ -211,8 +211,8 @@ func fit(n int) int {
 	return min(n, int(limit.Cur)-spare)
 }
 
-// holder is a child process that opens args[2] connections of the protocol args[0] to args[1] and
-// holds them until its input ends.
+// holder is a child process that opens connections and holds them until its input ends. Its
+// arguments are the protocol (tcp or tls), the address and the number of connections.
 var holder = measure.RegisterChild("idle-holder", func(args []string) error {
 	n, err := strconv.Atoi(args[2])
 	if err != nil {

@@ -19,24 +19,24 @@ const (
 	// blobKeys is the number of blob keys on each server. It is small, so that blobs are replaced
 	// while they are read.
 	blobKeys = 12
-	// blobHead is the size in bytes of a blob's head: three numbers that identify the key, the
-	// write and the length of the blob.
+	// blobHead is the size in bytes of a blob's head. The head has three numbers: a hash of the
+	// key, the number of the write, and the size of the blob.
 	blobHead = 24
 	blobRest = 25 * time.Millisecond // pause after each request
-	// expirySlack is the time by which a store may expire a blob early or late, because the clock
-	// of a file system has coarse steps.
+	// A store may expire a blob up to expirySlack too early or too late, because the clock of a
+	// file system has coarse steps.
 	expirySlack = 50 * time.Millisecond
 )
 
-// A blob records which values a read of its key may return. Its writes are numbered from 1. A
-// deletion is also a write.
+// A blob records which values of a key are outdated. The writes to a key, including deletions, are
+// numbered from 1.
 type blob struct {
 	key     string
 	writing sync.Mutex // held while a write is in progress
 
 	mu      sync.Mutex
 	begun   uint64 // number of the newest write, which may be in progress
-	floor   uint64 // number of the oldest write whose value a new read may return
+	floor   uint64 // number of the oldest write that is not outdated
 	deleted uint64 // number of the newest deletion
 }
 
@@ -66,16 +66,17 @@ func (b *blob) confirm(write uint64) {
 	b.floor = max(b.floor, write)
 }
 
-// oldest returns the number of the oldest write whose value a new read may return.
+// oldest returns the number of the oldest write that is not outdated. A read that starts now must
+// not return the value of an earlier write.
 func (b *blob) oldest() uint64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.floor
 }
 
-// found checks that a read may return the value of the given write. Later reads must not return an
-// older value. oldest is the result of [blob.oldest] before the read.
-func (b *blob) found(oldest, write uint64) error {
+// checkFound returns an error if a read must not return the value of the given write. Otherwise,
+// all earlier writes become outdated. oldest is the result of [blob.oldest] before the read.
+func (b *blob) checkFound(oldest, write uint64) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if write < oldest || write > b.begun {
@@ -86,9 +87,9 @@ func (b *blob) found(oldest, write uint64) error {
 	return nil
 }
 
-// absent checks that a read may find no blob. oldest is the result of [blob.oldest] before the
-// read.
-func (b *blob) absent(oldest uint64) error {
+// checkAbsent returns an error if a read should have found the blob. oldest is the result of
+// [blob.oldest] before the read.
+func (b *blob) checkAbsent(oldest uint64) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.deleted < oldest {
@@ -132,8 +133,8 @@ func (c *cycle) blob(url string, _ context.Context, r *rand.Rand) error {
 	return err
 }
 
-// blobSize returns a random size. Most sizes are small; a few are larger than the part of a blob
-// that the server holds in memory at a time.
+// blobSize returns a random size. Most sizes are small. A few are so large that the server does not
+// hold the whole blob in memory.
 func blobSize(r *rand.Rand) int64 {
 	switch n := r.IntN(50); {
 	case n == 0:
@@ -144,16 +145,16 @@ func blobSize(r *rand.Rand) int64 {
 	return blobHead + 1 + r.Int64N(16<<10)
 }
 
-// blobBody returns the head of a blob, and the id of the content after the head.
+// blobBody returns the head of a blob, and the content id of the bytes after the head.
 func blobBody(key string, write uint64, size int64) (id uint64, head []byte) {
 	head = binary.BigEndian.AppendUint64(nil, contentOf(key))
 	head = binary.BigEndian.AppendUint64(head, write)
 	return contentOf(key) ^ mix(write), binary.BigEndian.AppendUint64(head, uint64(size))
 }
 
-// put sends the first n bytes of a value with size bytes. If n is less than size, it pauses and
-// then aborts the request. The pause gives the server time to respond if it wrongly accepts the
-// incomplete value.
+// put uploads a blob of the given size. If n is less than size, put sends only n bytes, pauses, and
+// aborts the request. The pause gives the server time to respond if it wrongly accepts the
+// incomplete blob.
 func (c *cycle) put(key string, write uint64, size, n int64, url string,
 	header ...string) error {
 	id, head := blobBody(key, write, size)
@@ -182,14 +183,14 @@ type readerFunc func() error
 
 func (f readerFunc) Read([]byte) (int, error) { return 0, f() }
 
-// missing reports whether err is the server's answer that the blob does not exist.
+// missing reports whether err says that the server has no such blob.
 func missing(err error) bool {
 	var status *statusError
 	return errors.As(err, &status) && status.status == http.StatusNotFound
 }
 
 func (c *cycle) remove(b *blob, url string) error {
-	absent := b.absent(b.oldest()) // the error if the server says that b is missing
+	absent := b.checkAbsent(b.oldest()) // the error if the server says that b is missing
 	write := b.begin(true)
 	res, err := c.do(http.MethodDelete, url, http.StatusNoContent)
 	if missing(err) {
@@ -208,15 +209,15 @@ func (c *cycle) get(b *blob, url string) error {
 	oldest := b.oldest()
 	write, err := c.read(b.key, url)
 	if missing(err) {
-		return b.absent(oldest)
+		return b.checkAbsent(oldest)
 	}
 	if err != nil {
 		return err
 	}
-	return b.found(oldest, write)
+	return b.checkFound(oldest, write)
 }
 
-// read reads a blob, checks all its bytes, and returns the number of the write that stored it.
+// read reads a blob and checks all its bytes. The result identifies the write that stored the blob.
 func (c *cycle) read(key, url string) (write uint64, err error) {
 	res, err := c.do(http.MethodGet, url, http.StatusOK)
 	if err != nil {

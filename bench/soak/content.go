@@ -22,7 +22,7 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// fill fills p with a part of the content that has the given id. The part begins at offset off.
+// fill fills p with the content of the given id, beginning at offset off.
 func fill(p []byte, id uint64, off int64) {
 	var word [8]byte
 	for at := uint64(off / 8); len(p) > 0; at++ {
@@ -32,8 +32,8 @@ func fill(p []byte, id uint64, off int64) {
 	}
 }
 
-// A content is an endless sequence of pseudorandom bytes, computed from an id. Read returns the
-// next bytes, and Write checks that it gets the next bytes.
+// A content generates and checks a sequence of pseudorandom bytes, which depends only on an id.
+// Read returns the next bytes of the sequence. Write compares its argument with the next bytes.
 type content struct {
 	what string // name for errors
 	id   uint64

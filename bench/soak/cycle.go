@@ -73,8 +73,8 @@ func (c *cycle) run(ctx context.Context, restart syscall.Signal) error {
 }
 
 // work repeats f until the cycle is over. f gets the server's address and a context that ends when
-// the server is being restarted. An error of f is a fault, unless a restart or the end of the cycle
-// excuses it.
+// the server is being restarted. An error of f is a fault. If the server was being restarted, only
+// a wrongError is a fault.
 func (c *cycle) work(what string, r *rand.Rand,
 	f func(url string, up context.Context, r *rand.Rand) error) {
 	for c.working.Err() == nil {

@@ -17,14 +17,14 @@ import (
 )
 
 const (
-	// warmUp is the number of points at the start of a process that steady and trend rules ignore.
-	// The caches and pools of a new process still grow.
+	// Steady and trend rules ignore the first warmUp points of a process, because the caches and
+	// pools of a new process still grow.
 	warmUp = 2
-	// pointsWanted is the number of points that a trend rule needs. Without the warm-up, there are
-	// six, so that each third has two.
+	// A trend rule needs at least pointsWanted points. It divides the points after the warm-up into
+	// thirds, and each third then has at least two points.
 	pointsWanted = warmUp + 6
-	// redisConns is the number by which the idle connections to Redis may grow. A server has up to
-	// 32 connections for values, and go-redis has a few of its own.
+	// A server may open up to redisConns connections to Redis: 32 to transfer blobs, and a few that
+	// go-redis opens for other commands.
 	redisConns = 48
 	// redisBuffers is the size in bytes of the buffers for one connection to Redis.
 	redisBuffers = 80 << 10
@@ -49,10 +49,10 @@ type point struct {
 
 // Kinds of rules.
 const (
-	capped = iota // no point may exceed slack
-	steady        // no point after the warm-up may exceed an earlier one by more than slack
-	// The median of the last third of the points must be at most slack above the median of the
-	// first third, or at most ratio times that median.
+	capped = iota // no point may exceed rule.slack
+	steady        // no point after the warm-up may exceed an earlier one by more than rule.slack
+	// The median of the last third of the points is compared with the median of the first third.
+	// Growth is a fault if it is more than rule.slack, and also more than the factor rule.ratio.
 	trend
 )
 
@@ -67,9 +67,9 @@ type rule struct {
 
 // rules returns the rules for a server with up to redisConns connections to Redis.
 //
-// A trend has two limits, slack and ratio, and is a fault only if it exceeds both. Normal
-// fluctuation may exceed one of them: a small heap may grow by a large ratio, from 3 MB to 4 MB,
-// and a heap of 1 GB by a large difference.
+// A trend is a fault only if it exceeds both slack and ratio, because normal fluctuation may exceed
+// one of them. A heap of 3 MB may grow to 4 MB, which is a large ratio. A heap of 1 GB may grow by
+// many megabytes, although the ratio is small.
 func rules(redisConns int64) []rule {
 	return []rule{
 		{"goroutines", func(p *point) int64 { return p.Goroutines }, steady, 0, 0},
@@ -161,12 +161,15 @@ func (t *target) quiet(ctx context.Context) error {
 }
 
 // settle takes samples until the server is idle and satisfies all capped and steady rules. It
-// returns the last sample. It waits because the goroutine of a closed connection may take a moment
-// to end, whereas a leaked goroutine never ends. After t.cfg.Settle, settle returns the last sample
-// even if a rule is broken, or an error if the server is not idle.
+// returns the last sample. It waits because the goroutines of closed connections may take a moment
+// to end.
 //
-// If there is no earlier point to compare with, settle takes at least ten samples. It then returns
-// the smallest number of goroutines and the smallest number of descriptors.
+// For the first points of a process, a steady rule has no earlier point to compare with. settle
+// then takes at least ten samples, and returns the smallest number of goroutines and of
+// descriptors.
+//
+// After t.cfg.Settle, settle stops waiting. If the server is still not idle, it returns an error.
+// If only a rule is broken, it returns the last sample.
 func (t *target) settle(ctx context.Context) (point, error) {
 	deadline := time.Now().Add(t.cfg.Settle)
 	var least point
@@ -267,9 +270,9 @@ func (t *target) sample(ctx context.Context) (point, error) {
 	return p, p.look(t.proc.Cmd.Process.Pid)
 }
 
-// look reads the resident memory and the number of descriptors of a process from /proc. It does not
-// use the server's metrics, because they would include the connection that they are sent on. On
-// systems without /proc, look does nothing.
+// look reads the resident memory and the number of descriptors of a process from /proc. The number
+// in the server's metrics would include the connection that sends the metrics. On systems without
+// /proc, look does nothing.
 func (p *point) look(pid int) error {
 	fs, err := procfs.NewDefaultFS()
 	if err != nil {
@@ -285,8 +288,8 @@ func (p *point) look(pid int) error {
 	return errors.Join(err, err2)
 }
 
-// readMetrics reads metrics in Prometheus' text format into m. The value of a metric is the sum
-// over all its labels.
+// readMetrics reads metrics in Prometheus' text format into m. If a metric has several values with
+// different labels, m has their sum.
 func readMetrics(r io.Reader, m map[string]int64) error {
 	lines := bufio.NewScanner(r)
 	for lines.Scan() {

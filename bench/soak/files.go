@@ -70,14 +70,14 @@ func (c *cycle) file(url string, _ context.Context, r *rand.Rand) error {
 	return c.download(name, url, "", 0, size-1)
 }
 
-// do sends a request without a body. The response must have the given status. The caller closes the
-// response's body. header has names and values in turn.
+// do sends a request without a body. header alternates names and values. A response with a
+// different status is an error. The caller must close the response body.
 func (c *cycle) do(method, url string, status int, header ...string) (*http.Response, error) {
 	return c.send(method, url, nil, 0, []int{status}, header...)
 }
 
-// send is like do, but sends a body and accepts several statuses. If length is -1, the body is sent
-// in chunks.
+// send is like do, but sends a body and accepts several statuses. If length is -1, the body has
+// chunked encoding.
 func (c *cycle) send(
 	method, url string, body io.Reader, length int64, status []int, header ...string,
 ) (*http.Response, error) {
@@ -116,8 +116,8 @@ func statusOf(what string, res *http.Response) error {
 	return &statusError{what, res.StatusCode, string(text)}
 }
 
-// download requests a file. If byteRange is not empty, it is sent as the Range header. The response
-// must have the bytes with the offsets first to last, inclusive.
+// download requests a file and checks the response, which must have the bytes at the offsets first
+// to last, inclusive. If byteRange is not empty, it is sent as the Range header.
 func (c *cycle) download(name, url, byteRange string, first, last int64) error {
 	status, header := http.StatusOK, []string(nil)
 	if byteRange != "" {

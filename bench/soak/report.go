@@ -18,16 +18,16 @@ type Report struct {
 	Took     time.Duration    `json:"took_ns"`
 	Seed     uint64           `json:"seed"`
 	Cycles   int              `json:"cycles"`
-	Done     map[string]int64 `json:"done"` // the number of the clients' operations, by name
+	Done     map[string]int64 `json:"done"` // number of client operations, by name
 	Servers  []Server         `json:"servers"`
 	Faults   []string         `json:"faults,omitempty"`
 	Unjudged []string         `json:"unjudged,omitempty"`
 }
 
-// A Server has the resource use of a server since its last restart.
+// A Server describes one of the millrace servers.
 type Server struct {
 	Name   string  `json:"name"`
-	Points []point `json:"quiet_points"`
+	Points []point `json:"quiet_points"` // resource use since the last restart
 }
 
 func (r *run) report(cutShort bool) *Report {

@@ -1,16 +1,16 @@
 // Package soak runs millrace servers for a long time under a load of streams, files and blobs at
 // once. It looks for wrong bytes and for growing resource use.
 //
-// The servers are child processes, so that their memory, goroutines and descriptors are separate
-// from the clients'. Every byte that a client sends follows from a few numbers that the data
-// carries, so that the receiver can check the byte.
+// The servers are child processes, so that their resource use does not include the clients. The
+// data contains a few numbers from which all its bytes can be computed, so that the receiver can
+// check every byte.
 //
 // Work is done in cycles. At the end of a cycle all clients disconnect. The moment when the server
 // reports that nothing is in progress is called the quiet point. The server's resource use is
 // measured at each quiet point, and compared with earlier quiet points of the same process.
 //
-// Most of the package computes the expected bytes: of FLV and MP4, of files and their ranges, and
-// of blobs that are replaced, lost or expired. The publishers and viewers are in internal/load.
+// Most of the package computes which bytes a client must receive: of streams as FLV and MP4, of
+// files and ranges of files, and of blobs. The publishers and viewers are in internal/load.
 package soak
 
 import (
@@ -72,8 +72,8 @@ func (c *Config) check() error {
 	return nil
 }
 
-// restartPart is the part of a run, from its beginning, during which servers are restarted. After
-// that, each server runs to the end, so that slow growth of its resource use can be detected.
+// Servers are restarted only in the first restartPart of a run. Then each server runs to the end,
+// so that slow growth of its resource use can be detected.
 const restartPart = 1.0 / 3
 
 type run struct {
@@ -192,8 +192,8 @@ func (r *run) open(ctx context.Context, dir string) (err error) {
 	return add("redis", rules(redisConns), "--redis", "unix://"+socket)
 }
 
-// over reports whether the run must end. On a busy machine, cycles take longer. The run may then
-// exceed its time, until there are enough points for the trend rules.
+// over reports whether the run must end. On a busy machine, a run may take longer than planned, so
+// that the trend rules have enough points.
 func (r *run) over() bool {
 	if r.passed() < 1 {
 		return false
@@ -278,8 +278,8 @@ func (r *run) finish() {
 	}
 }
 
-// A wrongError says that a server sent a wrong byte, tag or answer. Such an error is always a
-// fault. All other errors of clients are excused when the server was being restarted.
+// A wrongError says that a server sent a wrong byte, tag or answer, which is always a fault. Any
+// other error of a client is no fault if the server was being restarted.
 type wrongError struct{ text string }
 
 func (e *wrongError) Error() string { return e.text }

@@ -22,8 +22,7 @@ import (
 )
 
 const (
-	// timeout limits operations of processes and clients that take no time on an idle machine, such
-	// as connecting.
+	// timeout limits short operations, such as connecting. It is long enough for a busy machine.
 	timeout = time.Minute
 	// pollEvery is the interval at which a condition is polled.
 	pollEvery = 20 * time.Millisecond
@@ -92,9 +91,9 @@ func (t *target) hangUp() {
 	}
 }
 
-// start starts a process and returns when it listens. The server's timeouts are so long that they
-// do not expire on a busy machine. The lag limit is short, so that the server skips tags for
-// viewers that stall.
+// start starts a server process and waits until the server listens. The timeouts of the server are
+// long, so that they do not expire on a busy machine. Its lag limit is short, so that it skips tags
+// for viewers that stall.
 func (t *target) start(ctx context.Context) error {
 	args := []string{t.cfg.Program, "serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0",
 		"--log-format", "json",

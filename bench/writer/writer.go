@@ -1,6 +1,8 @@
-// Package writer compares millrace.Writer with bufio.Writer: messages of small writes, each of them
-// followed by a Flush. One column is for a destination that does nothing, and shows the difference
-// exactly. The others are for a TCP connection to another process, which discards the messages.
+// Package writer compares millrace.Writer with bufio.Writer. Both send messages of small writes and
+// call Flush after each message.
+//
+// The first comparison uses a destination that does nothing, and shows the difference exactly. The
+// second one uses a TCP connection to another process, which discards the messages.
 package writer
 
 import (
@@ -26,9 +28,10 @@ var Program = &measure.Program{
 	Run:   run,
 }
 
-// A message consists of a number of writes, and then a body that other code owns.
+// A message consists of several small writes, followed by a body.
 type message struct {
-	writes, body int
+	writes int // number of small writes
+	body   int // size of the body in bytes; 0 means no body
 }
 
 var messages = []message{{4, 0}, {16, 0}, {80, 0}, {4, 1 << 10}, {4, 64 << 10}}
@@ -45,11 +48,12 @@ var text = []byte("Content-Type: application/octet-stream\r\n")
 // A contender sends messages.
 type contender struct {
 	name string
-	// open returns a function that sends m to dst n times, and a function that ends its use.
+	// open prepares to send messages to dst. Each call of send sends m n times. The caller must
+	// call done at the end.
 	open func(dst io.Writer, m message) (send func(n int) error, done func())
 }
 
-// contenders are all contenders. Ratios are relative to the first.
+// The first contender is the baseline for the others.
 var contenders = []contender{
 	{"bufio.Writer", func(dst io.Writer, m message) (func(int) error, func()) {
 		w, body := bufio.NewWriter(dst), make([]byte, m.body)
@@ -88,7 +92,7 @@ var contenders = []contender{
 	}},
 }
 
-// check returns an error if c sends other bytes than those of m.
+// check returns an error if c does not send m correctly.
 func (c contender) check(m message) error {
 	var got bytes.Buffer
 	send, done := c.open(&got, m)
@@ -138,7 +142,8 @@ type nowhere struct{}
 func (nowhere) Write(p []byte) (int, error) { return len(p), nil }
 func (nowhere) Close() error                { return nil }
 
-// compare measures all contenders with destinations that open returns.
+// compare measures the cost of sending m for all contenders. It calls open for a new destination at
+// each turn.
 func compare(ctx context.Context, p *measure.Params, m message,
 	open func() (io.WriteCloser, error)) ([]measure.Cost, error) {
 	var all []measure.Contender
@@ -172,7 +177,7 @@ func (c contender) turn(dst io.Writer, m message, n int) (measure.Turn, error) {
 
 // receiveEvery is the interval at which the receiver reads. A receiver that waits for each message
 // would be woken by some writes and not by others. The time of a write would then vary by a factor
-// of nine, which hides the difference between the contenders.
+// of nine, which would hide the difference between the contenders.
 const receiveEvery = 200 * time.Microsecond
 
 // receiver is a child process that accepts connections and discards what arrives.

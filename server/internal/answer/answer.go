@@ -18,21 +18,21 @@ const (
 	// goroutine, the state of net/http, a buffer, and a short body.
 	RequestBytes = 32 << 10
 
-	// Until their clients have read the responses, the requests on one listener may together use
-	// 1/requestsShare of the server's memory budget.
+	// The requests on one listener may use at most 1/requestsShare of the server's memory budget. A
+	// request uses memory until its client has read the response.
 	requestsShare = 8
 
 	// If a request makes no progress for requestAfter, it may be ended to make room for a new one.
 	requestAfter = time.Second
 )
 
-// answerAfter is used when memory is short:
+// answerAfter is how long a client may use memory when memory is short:
 //
 //   - A request or a download may be ended if it makes no progress for answerAfter.
-//   - An HLS response may be ended if it takes longer than answerAfter. A player that is fast
-//     enough takes less time, because it receives a segment faster than the segment plays.
+//   - An HLS response may be ended if it takes longer than answerAfter. A player that keeps up with
+//     the stream usually needs less time.
 //
-// If memory is very short, the limit is a fifth of answerAfter.
+// When memory is very short, the limit is a fifth of answerAfter.
 const answerAfter = 5 * time.Second
 
 // A Budget counts and limits the memory of requests and transfers. It refuses requests that exceed
@@ -48,9 +48,9 @@ type Budget struct {
 	stall    time.Duration // time limit for a client that accepts no data
 }
 
-// New returns a Budget, which limits the memory of requests and transfers. m is the memory budget
-// of the whole server, or nil if there is no limit. stall is the time limit for a client that
-// accepts no data. refusals answers the requests that the Budget refuses.
+// New returns a Budget. m is the memory budget of the whole server, or nil if there is no limit.
+// stall is the time limit for a client that accepts no data. refusals counts and logs the requests
+// that the Budget refuses.
 func New(m *memory.Budget, stall time.Duration, refusals *access.Refusals) *Budget {
 	return &Budget{Memory: m, stall: stall, refusals: refusals}
 }
@@ -88,7 +88,7 @@ type Loan struct {
 
 type loanKey struct{}
 
-// Limit returns a handler that calls next, and limits the memory of requests with unread responses.
+// Limit returns a handler that calls h, and limits the memory of requests with unread responses.
 // Without this limit, HTTP/2 clients could make the server store thousands of unread responses.
 //
 // If a request makes no progress, it is ended when a new request needs its memory, or when the
@@ -96,7 +96,7 @@ type loanKey struct{}
 //
 // Limit counts the memory in loans. Each listener has its own [memory.Loans], so that viewers
 // cannot keep the operator from using the admin listener.
-func (b *Budget) Limit(loans *memory.Loans, next http.Handler) http.Handler {
+func (b *Budget) Limit(loans *memory.Loans, h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		control := http.NewResponseController(w)
 		end := func() { _ = control.SetWriteDeadline(time.Unix(1, 0)) }
@@ -106,7 +106,7 @@ func (b *Budget) Limit(loans *memory.Loans, next http.Handler) http.Handler {
 			b.RefuseFull(w, r, err)
 			return
 		}
-		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), loanKey{}, a)))
+		h.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), loanKey{}, a)))
 		if r.ProtoMajor == 2 { // otherwise net/http would wait for the client after this handler
 			if a.Resume(0) != nil {
 				panic(http.ErrAbortHandler)
@@ -116,15 +116,15 @@ func (b *Budget) Limit(loans *memory.Loans, next http.Handler) http.Handler {
 	})
 }
 
-// Of returns the Loan of a request, which counts the memory of the request. In tests that call a
-// handler directly, Of returns nil. A nil Loan has no limit.
+// Of returns the Loan of r. In tests that call a handler directly, it returns nil. A nil Loan has
+// no limit.
 func Of(r *http.Request) *Loan {
 	a, _ := r.Context().Value(loanKey{}).(*Loan)
 	return a
 }
 
 // GiveBack stops counting the memory of the request. A handler calls it when the request begins to
-// count towards a different limit: on viewers (live.Admission), on publishers (Hub.Open) or on
+// count toward a different limit: on viewers (live.Admission), on publishers (Hub.Open) or on
 // downloads (Budget.Downloads).
 func (a *Loan) GiveBack() {
 	if a != nil {
@@ -137,10 +137,9 @@ func (a *Loan) GiveBack() {
 // request was ended.
 func (a *Loan) Renew() bool { return a == nil || a.loan.Renew() }
 
-// Resume counts the memory that a response needs: extra bytes in addition to RequestBytes. If
-// GiveBack was called before, Resume also counts RequestBytes again. If there is not enough memory,
-// the error is a [refuse.Refusal].
-func (a *Loan) Resume(extra int) error {
+// Resume counts n bytes of memory for a response, in addition to RequestBytes. After GiveBack, it
+// also counts RequestBytes again. If there is not enough memory, the error is a [refuse.Refusal].
+func (a *Loan) Resume(n int) error {
 	if a == nil {
 		return nil
 	}
@@ -150,21 +149,21 @@ func (a *Loan) Resume(extra int) error {
 		// Count at most half of the memory limit for a response. Otherwise, a response that is
 		// longer than the limit would never be allowed. It is now allowed if there are few other
 		// requests.
-		extra = int(min(int64(extra), limit/2))
+		n = int(min(int64(n), limit/2))
 	}
 	switch {
 	case a.loan == nil:
-		a.loan, err = a.requests.AddWithin(limit, requestAfter, RequestBytes+int64(extra), a.end)
-	case extra > 0:
-		err = a.loan.Grow(limit, requestAfter, int64(extra))
+		a.loan, err = a.requests.AddWithin(limit, requestAfter, RequestBytes+int64(n), a.end)
+	case n > 0:
+		err = a.loan.Grow(limit, requestAfter, int64(n))
 	}
 	return err
 }
 
-// Lend counts memory for a response, which needs the given number of bytes in addition to
-// RequestBytes. If there is not enough memory, Lend refuses the request and returns false.
-func (b *Budget) Lend(w http.ResponseWriter, r *http.Request, bytes int) bool {
-	err := Of(r).Resume(bytes)
+// Lend counts n bytes of memory for the response to r, in addition to RequestBytes. If there is not
+// enough memory, Lend refuses the request and returns false.
+func (b *Budget) Lend(w http.ResponseWriter, r *http.Request, n int) bool {
+	err := Of(r).Resume(n)
 	if err != nil {
 		b.RefuseFull(w, r, err)
 	}

@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// reportFresh is how long the reports of other nodes are reused. A page requests them once a
+	// reportFresh is how long the reports of other nodes are cached. A page requests them once a
 	// second.
 	reportFresh = time.Second
 	// reportTimeout is how long another node may take to send its report. A slower node is listed
@@ -36,8 +36,8 @@ const (
 
 var errTooManyStreams = errors.New("too many streams in total to be listed here")
 
-// nodes requests a NodeReport from each of the other nodes of the cluster. It keeps and reuses the
-// reports for the time reportFresh.
+// nodes requests a NodeReport from each of the other nodes of the cluster, and caches the reports
+// for reportFresh.
 type nodes struct {
 	peers func() []string // returns the sorted addresses of the other nodes
 	from  func(node, path string) cluster.Fetch
@@ -51,9 +51,9 @@ type nodes struct {
 	failed map[string]failedReport
 }
 
-// failedPause is how long a node gets no request after a failed one. The pause does not apply to a
-// node that has proved that it knows the cluster's token. Without the pause, anyone who can use
-// PUBLISH in Redis could invent nodes and make this node send requests to them.
+// If a request to a node fails, the node gets no further request for failedPause. The pause does
+// not apply to a node that has proved that it knows the cluster's token. Without the pause, anyone
+// who can use PUBLISH in Redis could invent nodes and make this node send requests to them.
 const failedPause = 5 * time.Second
 
 type failedReport struct {
@@ -61,8 +61,8 @@ type failedReport struct {
 	reason string
 }
 
-// get returns a report for each of the other nodes, sorted by address. If a node does not answer
-// before ctx ends, its report has only an error. The caller must not modify the result.
+// get returns a report for each of the other nodes, sorted by address. If a node does not answer in
+// time, its report has only an error. The caller must not modify the result.
 func (n *nodes) get(ctx context.Context) []NodeReport {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -103,8 +103,7 @@ func (n *nodes) get(ctx context.Context) []NodeReport {
 	return list
 }
 
-// noteFailed sets n.failed to the nodes in list that have failed to send a report, with the times
-// of the failures. mu is held.
+// noteFailed sets n.failed to the reports in list that have an error. n.mu is held.
 func (n *nodes) noteFailed(list []NodeReport) {
 	failed := make(map[string]failedReport)
 	for _, r := range list {

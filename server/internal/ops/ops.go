@@ -63,9 +63,9 @@ type Cluster struct {
 	others   nodes
 }
 
-// NewCluster returns a Cluster that reports the state of the node n and of the other nodes in its
-// cluster. s is nil if HLS segments are not stored outside the node. secret knows which nodes have
-// proved that they know the cluster's token. NewCluster borrows its arguments.
+// NewCluster returns a Cluster for the node n. If HLS segments are not stored outside the node, s
+// is nil. secret records which nodes have proved that they know the cluster's token. NewCluster
+// borrows its arguments.
 func NewCluster(n *cluster.Node, o *cluster.Objects, s *cluster.Segments,
 	secret *cluster.Secret) *Cluster {
 	from := func(node, path string) cluster.Fetch { return o.From(node, path, 0, false) }

@@ -31,10 +31,10 @@ type connections struct {
 }
 
 const (
-	// evictAmong is how many connections are compared to choose the one to close. A map is iterated
-	// from a random entry, so the connection with the longest idle time among them has usually been
-	// idle for long. The number is limited because, in a flood of new connections, each new
-	// connection needs such a search.
+	// evictAmong is how many connections are compared to choose the one to close. The number is
+	// limited because, in a flood of new connections, each of them causes such a search. The
+	// compared connections are a random sample, because iteration over a map begins at a random
+	// entry.
 	evictAmong = 256
 	// shedAfter is how long a connection must have been idle before it may be closed to free
 	// memory.
@@ -44,8 +44,8 @@ const (
 	plainBytes, tlsBytes = 12 << 10, 36 << 10
 )
 
-// note records that net/http has changed the state of a connection. It is for
-// http.Server.ConnState.
+// note records that net/http has changed the state of a connection. It is an http.Server.ConnState
+// hook.
 func (c *connections) note(conn net.Conn, state http.ConnState) {
 	p := proxy.Of(conn)
 	if p == nil {
@@ -102,15 +102,15 @@ func (c *connections) add(p *proxy.Conn) {
 	}
 }
 
-// put adds the connection p, and counts it for the client address a. c.mu is held.
+// put adds p to c.all, and counts it for the client address a. c.mu is held.
 func (c *connections) put(p *proxy.Conn, a netip.Addr) {
 	c.all[p] = a
 	c.from[a]++
 	c.counts.Open.Add(1)
 }
 
-// remove removes the connection p, and no longer counts it for a client address. If p is not among
-// the connections, remove does nothing. c.mu is held.
+// remove removes p from c.all and from the counts. If p is not in c.all, remove does nothing. c.mu
+// is held.
 func (c *connections) remove(p *proxy.Conn) {
 	a, ok := c.all[p]
 	if !ok {
@@ -123,8 +123,8 @@ func (c *connections) remove(p *proxy.Conn) {
 	}
 }
 
-// identify makes a proxied connection count toward the limit of its client's address. Before, it
-// counts toward the limit of the proxy's address.
+// identify counts a proxied connection for its client's address. Until then, the connection is
+// counted for the proxy's address.
 func (c *connections) identify(p *proxy.Conn) {
 	client := proxy.KeyOf(p.RemoteAddr()) // the PROXY header has been read
 	c.mu.Lock()

@@ -18,8 +18,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/refuse"
 )
 
-// demoPause is the time between two checks whether another node of the cluster publishes the demo
-// stream.
+// demoPause is the interval at which a node checks whether any node of its cluster publishes the
+// demo stream.
 const demoPause = time.Second
 
 // A demoService publishes the sample, a video that is built into the binary, as a stream.
@@ -29,9 +29,12 @@ type demoService struct {
 	log  *slog.Logger
 }
 
-// run publishes the sample in a loop, until ctx ends or another publisher takes over the stream. In
-// a cluster, run checks every demoPause whether a node has the stream, and publishes only if no
-// node has it. It therefore never takes the stream from another publisher.
+// run publishes the sample in a loop until the stream ends, for example because another publisher
+// takes it over.
+//
+// In a cluster, run continues until ctx ends. Every demoPause, it checks whether a node has the
+// stream, and publishes only if no node has it. It therefore never takes the stream from another
+// publisher.
 func (s *demoService) run(ctx context.Context) {
 	if s.node == nil {
 		if err := s.publish(); err != nil {

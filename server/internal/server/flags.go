@@ -10,9 +10,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live"
 )
 
-// A Flag describes how an operator sets a field of a [Config]. The flags of the command, the --help
-// text, the configuration file, the checks of values and the manual's list of flags are all made
-// from it.
+// A Flag describes how an operator sets a field of a [Config]. The command line, the configuration
+// file, the --help text and the manual's list of flags all use this description.
 type Flag struct {
 	Name string
 	// Value is a pointer to the option that the flag sets, usually a field of the Config. It is a

@@ -64,11 +64,14 @@ func (s *Server) httpServer(h http.Handler, loans *memory.Loans) *http.Server {
 	}
 }
 
-// limitBodies returns a handler that limits the cost of a request body that next does not read.
-// Over HTTP/1, net/http reads a part of the body before it sends the response. limitBodies
-// therefore sets a read deadline, which next replaces if it reads the body. Over HTTP/2, net/http
-// keeps the body in memory, so limitBodies discards the body unless the method is POST or PUT.
-func (s *Server) limitBodies(next http.Handler) http.Handler {
+// limitBodies returns a handler that calls h. It limits the cost of request bodies that h does not
+// read:
+//
+//   - Over HTTP/1, net/http reads a part of the body before it sends the response. limitBodies
+//     therefore sets a read deadline. If h reads the body, it must replace this deadline.
+//   - Over HTTP/2, net/http keeps the body in memory. limitBodies therefore discards the body,
+//     unless the method is POST or PUT.
+func (s *Server) limitBodies(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case r.Body == http.NoBody:
@@ -77,7 +80,7 @@ func (s *Server) limitBodies(next http.Handler) http.Handler {
 		case r.Method != http.MethodPost && r.Method != http.MethodPut:
 			_ = r.Body.Close() // discards the body
 		}
-		next.ServeHTTP(w, r)
+		h.ServeHTTP(w, r)
 	})
 }
 

@@ -29,8 +29,8 @@ func (l *Listeners) close() {
 	}
 }
 
-// fields returns a pointer to each listener, by name. systemd, and a process that passes its
-// listeners to this one, use the same names.
+// fields returns pointers to the listeners by name. Inherited listeners, from systemd or from a
+// previous process, have the same names.
 func (l *Listeners) fields() map[string]*net.Listener {
 	return map[string]*net.Listener{"main": &l.Main, "admin": &l.Admin, "rtmp": &l.RTMP,
 		"rtmps": &l.RTMPS}
@@ -106,11 +106,10 @@ func network(address string) string {
 	return "tcp"
 }
 
-// listensAt reports whether a listener with the address a may have been opened at the configured
-// address.
-func listensAt(a net.Addr, address string) bool {
-	tcp, ok := a.(*net.TCPAddr)
-	host, port, err := net.SplitHostPort(address)
+// listensAt reports whether addr, the address of a listener, matches the configured address.
+func listensAt(addr net.Addr, configured string) bool {
+	tcp, ok := addr.(*net.TCPAddr)
+	host, port, err := net.SplitHostPort(configured)
 	if !ok || err != nil {
 		return !ok // a Unix socket from systemd, or no configured address
 	}
@@ -121,14 +120,14 @@ func listensAt(a net.Addr, address string) bool {
 	switch {
 	case host == "":
 		return tcp.IP.IsUnspecified()
-	case ip == nil: // a host name, which may resolve to a
+	case ip == nil: // a host name, which may resolve to addr
 		return host != "localhost" || tcp.IP.IsLoopback()
 	}
 	return ip.Equal(tcp.IP)
 }
 
-// listenError adds advice for the user to err, an error of net.Listen. flag is the flag that sets
-// the address.
+// listenError returns an error that wraps err and advises the user what to do. err is an error of
+// net.Listen, and flag is the name of the flag that sets the address.
 func listenError(flag, address string, err error) error {
 	host, port, _ := net.SplitHostPort(address)
 	n, notANumber := strconv.Atoi(port)

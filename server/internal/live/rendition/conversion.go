@@ -20,8 +20,7 @@ type conversion struct {
 	to *Rendition
 }
 
-// newConversion returns a conversion that makes the frames of r from the stream's FLV frames, which
-// are in live. r.mu is held.
+// newConversion returns a conversion from the FLV rendition live to r. r.mu is held.
 func newConversion(r, live *Rendition) conversion {
 	source := convert.Source{Facts: r.facts, Head: live.head, Cursor: live.source(),
 		MaxTag: r.cfg.MaxTag,

@@ -14,7 +14,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live/hlslive"
 )
 
-// ErrNotMade is returned by FragmentReader.Next if no MP4 can be made of the stream.
+// ErrNotMade is returned by FragmentReader.Next if the stream cannot be converted to MP4.
 var ErrNotMade = errors.New("the stream has nothing, or nothing any more, that MP4 is made of")
 
 // A FragmentReader reads a stream as MP4 fragments, for HLS and for recordings. If the codecs
@@ -31,8 +31,8 @@ type FragmentReader struct {
 	lost  bool           // fragments before the next one are missing
 }
 
-// Next appends the next fragment to dst, which owns it. It returns io.EOF at the end of the stream,
-// and ErrNotMade if no MP4 can be made of it.
+// Next appends the next fragment to dst, which owns it. At the end of the stream it returns io.EOF.
+// If the stream cannot be converted to MP4, it returns ErrNotMade.
 func (r *FragmentReader) Next(ctx context.Context, dst *millrace.Chain) (hlslive.Fragment, error) {
 	for {
 		if r.from == nil {
@@ -61,7 +61,8 @@ func (r *FragmentReader) Next(ctx context.Context, dst *millrace.Chain) (hlslive
 	}
 }
 
-// Fragments returns a reader of all later fragments. The caller calls Release on it.
+// Fragments returns a reader that starts at the newest keyframe, or at the next keyframe if none is
+// kept. The caller must call Release on the reader.
 func (s *Set) Fragments() *FragmentReader {
 	r := &FragmentReader{set: s}
 	r.begin()
@@ -94,7 +95,7 @@ func (r *FragmentReader) end() {
 	r.from = nil
 }
 
-// Release releases the memory that r holds.
+// Release stops reading, and releases the memory that r holds.
 func (r *FragmentReader) Release() {
 	r.end()
 	r.init.Release()
@@ -103,7 +104,7 @@ func (r *FragmentReader) Release() {
 // AppendInit appends a reference to the latest fragment's init segment to dst.
 func (r *FragmentReader) AppendInit(dst *millrace.Chain) { r.init.Clone(dst) }
 
-// KeyInterval returns the usual distance of keyframes, or 0 if that is unknown.
+// KeyInterval returns the usual time between two keyframes, or 0 if it is unknown.
 func (r *FragmentReader) KeyInterval() time.Duration {
 	return time.Duration(r.set.facts.UsualInterval.Load()) * time.Millisecond
 }

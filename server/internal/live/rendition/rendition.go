@@ -14,11 +14,11 @@ import (
 const (
 	// batchBytes limits the bytes that a viewer takes from the ring at a time. A stalled viewer
 	// keeps one batch in memory, in addition to the frames that the ring keeps. A larger batch has
-	// little use, because the kernel accepts less than 256 KiB at once: the number of unsent bytes
-	// that it buffers for a connection is limited.
+	// little use, because the kernel buffers only a limited number of unsent bytes for a
+	// connection, and accepts less than 256 KiB at once.
 	batchBytes = 256 << 10
-	// minMP4Frames is the least number of fragments that an MP4 rendition has room for, even if
-	// Config.KeepFrames is less. It is enough for 90 seconds of audio.
+	// An MP4 rendition has room for at least minMP4Frames fragments, even if Config.KeepFrames is
+	// less. This is enough for 90 seconds of audio.
 	minMP4Frames = 1 << 12
 )
 
@@ -90,11 +90,11 @@ func (r *Rendition) StateTracks(batch *millrace.Chain, offset int) {
 	}
 }
 
-// AwaitReady returns the next keyframe as the position at which a viewer begins. It is needed if
-// Set.Join has returned no position. After an error, the caller calls Set.Leave.
+// AwaitReady returns the position of the next keyframe for a new viewer. It is needed if Set.Join
+// has returned no position. After an error, the caller must call Set.Leave.
 //
-// A new conversion begins with the frames that the stream has kept. AwaitReady waits until they are
-// converted. Otherwise one of them could count as the next keyframe.
+// A new conversion first converts the frames that the stream has kept. AwaitReady waits for that,
+// so that the viewer does not start at an old keyframe.
 func (r *Rendition) AwaitReady(ctx context.Context) (fanout.Start, error) {
 	select {
 	case <-r.ready:
@@ -124,7 +124,7 @@ func (r *Rendition) AwaitTracks(ctx context.Context) error {
 	return nil
 }
 
-// startAtNextKey returns the next keyframe as the position at which a viewer begins. mu is held.
+// startAtNextKey returns the position of the next keyframe for a new viewer. mu is held.
 func (r *Rendition) startAtNextKey() fanout.Start {
 	return startAt(r.cursor(broadcast.FromNextKey()))
 }

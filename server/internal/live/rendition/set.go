@@ -32,13 +32,13 @@ type Set struct {
 	cuts  int64 // number of GOPs that noteCuts has counted
 }
 
-// New returns the Set of a new stream. f is the format that the publisher sends. Each viewer of
-// that format gets head before any frame. If f is FLV, head is the FLV header. memory is the Pool
-// that counts the memory of the stream. New borrows this Pool.
+// New returns the Set of a new stream, which the publisher sends in format f. Each viewer of that
+// format gets head before any frame. If f is FLV, head is the FLV header. pool counts the memory of
+// the stream. New borrows pool.
 //
 // The caller must call SetPublisher before it publishes, and Close at the end of the stream.
-func New(cfg *Config, log *slog.Logger, memory *millrace.Pool, f Format, head []byte) *Set {
-	b := &base{cfg: cfg, log: log, memory: memory, facts: flvstream.NewFacts()}
+func New(cfg *Config, log *slog.Logger, pool *millrace.Pool, f Format, head []byte) *Set {
+	b := &base{cfg: cfg, log: log, memory: pool, facts: flvstream.NewFacts()}
 	if f == FLV {
 		b.facts.Promised = uint32(head[4])
 	}
@@ -110,8 +110,8 @@ func (s *Set) Pause() {
 // during the first second of a publisher, and while there is no publisher.
 func (s *Set) Rate() int64 { return s.rate.Load() }
 
-// noteCuts counts how often new viewers could no longer start at the newest GOP. Usually the reason
-// is that the GOP is longer than the frames that the ring keeps.
+// noteCuts counts the GOPs at which new viewers can no longer start. Usually, such a GOP is too
+// long for the ring to keep it whole.
 func (s *Set) noteCuts() {
 	n := int64(s.Stats().GroupsCut)
 	if n == s.cuts {
@@ -175,7 +175,7 @@ func (s *Set) Leave(r *Rendition) {
 	s.stopUnused(r)
 }
 
-// Restart returns the newest keyframe as the position at which a viewer of r continues after a
+// Restart returns the position of the newest keyframe for a viewer of r that continues after a
 // pause.
 func (s *Set) Restart(r *Rendition) fanout.Start {
 	s.mu.Lock()
@@ -183,7 +183,7 @@ func (s *Set) Restart(r *Rendition) fanout.Start {
 	return s.startAtKey(r)
 }
 
-// startAtKey returns the newest keyframe as the position at which a viewer begins. mu is held.
+// startAtKey returns the position of the newest keyframe for a new viewer. mu is held.
 func (s *Set) startAtKey(r *Rendition) fanout.Start {
 	start := startAt(r.cursor())
 	start.Age = s.live.keyAge()

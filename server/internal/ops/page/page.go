@@ -20,9 +20,9 @@ import (
 //go:embed assets
 var files embed.FS
 
-// policy allows the page to load resources only from this server, and to run no inline scripts.
-// This matters because the page shows stream names, which publishers choose. Other sites may not
-// show the page in a frame.
+// policy is the Content-Security-Policy of the page. It blocks inline scripts and resources from
+// other servers, because the page shows stream names, which publishers choose. It also prevents the
+// page from being shown in a frame.
 const policy = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; object-src 'none'"
 
 type asset struct {
@@ -70,7 +70,7 @@ func handler(index, other string) http.Handler {
 	})
 }
 
-// types has the content types of the assets. Package mime is not used, because its types depend on
+// types has the content types of the assets. The results of mime.TypeByExtension would depend on
 // the machine.
 var types = map[string]string{
 	".html": "text/html",
