@@ -40,8 +40,8 @@ type block struct {
 
 	// used is the number of bytes in use at the start of buf.
 	//
-	//   - The Draft or Reader that writes the block sets used atomically, because another holder of
-	//     a reference to the block may read used at the same time.
+	//   - The Draft or Reader that writes the block sets used atomically, because other holders of
+	//     references may read it at the same time.
 	//   - Later, an owner that holds all references to the block may set used without an atomic
 	//     write.
 	used uint32
@@ -60,12 +60,12 @@ type fate struct {
 }
 
 const (
-	// cacheLine is the size of a cache line on x86-64 and on most ARM processors, in bytes. The
-	// allocator aligns an object of this size to it.
+	// cacheLine is the size in bytes of a cache line on x86-64 and most ARM processors. Go's
+	// allocator aligns objects of this size to cache lines.
 	cacheLine = 64
 
-	// stock is the number of references that are added to a block's reference count at once. A Ref,
-	// Draft or Reader that needs more references gets this many.
+	// stock is the reference count of a newly lent block. A Ref or Draft that needs further
+	// references also adds this number at once.
 	stock = 256
 
 	// countLimit is the number of references to one block at which the program panics. The
@@ -81,8 +81,8 @@ const oversize = -1
 func generation(state uint64) uint32 { return uint32(state >> 32) }
 func count(state uint64) uint32      { return uint32(state) }
 
-// lend prepares an unused block for a new owner, who may write to the whole block and holds all of
-// its references (see the constant stock). It returns the block's generation.
+// lend prepares an unused block for a new owner, and returns the block's generation. The reference
+// count is already set, and the owner holds all of these references.
 func (b *block) lend() uint32 {
 	b.used = 0
 	return generation(b.state.Load())
@@ -115,30 +115,28 @@ func (f *fate) collected() {
 	p.lost.Add(1)
 }
 
-// advice is the end of the panic messages for blocks that were released too often. The message
-// gives advice because the code that panics may be correct: the extra release may have happened in
-// other code.
-const advice = "; build with -tags invariants to see where it was taken and released"
+// invariantsHint ends the panic messages about misuse of a block. The code that panics may be
+// correct, because the mistake may be in other code.
+const invariantsHint = "; build with -tags invariants to see where it was taken and released"
 
-// check panics if the block has returned to its Pool since the caller got it. gen is the generation
-// that lend returned to the caller.
+// check panics if the block's generation is no longer gen, because the block has returned to its
+// Pool.
 func (b *block) check(gen uint32) {
 	if generation(b.state.Load()) != gen {
-		panic("millrace: use of a share after its block went back to the pool" + advice)
+		panic("millrace: use of a share after its block went back to the pool" + invariantsHint)
 	}
 }
 
-// buy adds n to the block's reference count. The caller must already hold a reference to the block.
-// buy panics if the count reaches countLimit.
+// buy adds n to the block's reference count. The caller must already hold a reference. buy panics
+// if the count reaches countLimit.
 func (b *block) buy(n uint32) {
 	if count(b.state.Add(uint64(n))) >= countLimit {
 		panic("millrace: more than 2147483648 shares of one block")
 	}
 }
 
-// rejoin adds n to the block's reference count, for a caller that holds no reference. gen is the
-// block's generation, which lend returned. If the block has returned to its Pool since lend was
-// called, rejoin returns false.
+// rejoin adds n to the block's reference count, for a caller that holds no reference. It returns
+// false if the block's generation is no longer gen, because the block has returned to its Pool.
 func (b *block) rejoin(gen, n uint32) bool {
 	for {
 		s := b.state.Load()
@@ -151,9 +149,8 @@ func (b *block) rejoin(gen, n uint32) bool {
 	}
 }
 
-// setUsed sets the number of bytes of the block that are in use. Only the block's writer calls it.
-// The number is set atomically, because other holders of references to the block may read it at the
-// same time.
+// setUsed sets b.used. Only the block's writer calls it. The write is atomic, because other holders
+// of references may read b.used at the same time.
 func (b *block) setUsed(n int) { atomic.StoreUint32(&b.used, uint32(n)) }
 
 // endsAt reports whether the bytes in use end at offset off. If they do, a caller that holds all
@@ -167,19 +164,19 @@ func (b *block) endsAt(off uint32) bool { return atomic.LoadUint32(&b.used) == o
 // sole reports whether the caller's n references are all the references to the block.
 func (b *block) sole(n uint32) bool { return count(b.state.Load()) == n }
 
-// release gives back n references to the block. When the last reference is given back, the block
-// returns to its Pool. gen is the block's generation, which lend returned. If the block has already
-// returned to its Pool since lend was called, release panics.
+// release gives up n references to the block. The last release returns the block to its Pool. If
+// the block's generation is no longer gen, or if the block has fewer than n references, a share was
+// released twice, and release panics.
 func (b *block) release(gen, n uint32) {
 	s := b.state.Load()
 	if generation(s) != gen {
-		panic("millrace: release of a share whose block already went back to the pool (released twice?)" + advice)
+		panic("millrace: release of a share whose block already went back to the pool (released twice?)" + invariantsHint)
 	}
 	idle := uint64(gen+1)<<32 | stock
 	if count(s) != n || !b.state.CompareAndSwap(s, idle) {
 		switch left := count(b.state.Add(-uint64(n))); {
 		case left >= countLimit:
-			panic("millrace: release of more shares of a block than were taken (released twice?)" + advice)
+			panic("millrace: release of more shares of a block than were taken (released twice?)" + invariantsHint)
 		case left > 0:
 			return
 		}

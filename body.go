@@ -12,13 +12,13 @@ import (
 // clients and S3 libraries expect.
 //
 // The Transport of net/http may read a request body after Do has returned, for example if the
-// server has answered early, and closes the body when it has finished. A Body therefore stays
-// valid until Close, whatever happens to the Chain.
+// server has answered early, and closes the body when it has finished. A Body therefore stays valid
+// until Close, whatever happens to the Chain.
 //
 // All methods may be called on any goroutine, and Close may be called during any of them. After
 // Close, the other methods return an error that wraps [fs.ErrClosed].
 type Body struct {
-	size int // bytes of the Chain that Body was called on
+	size int // length of the whole Body in bytes
 
 	mu     sync.Mutex
 	chain  Chain
@@ -42,7 +42,7 @@ func (c *Chain) Body() *Body {
 	return b
 }
 
-// Len returns the number of bytes of the whole Body, even after reads and after Close.
+// Len returns the length of the whole Body in bytes, even after reads and after Close.
 func (b *Body) Len() int { return b.size }
 
 // lock locks b for the operation op. If b is closed, it returns an error and does not lock b.
@@ -82,8 +82,8 @@ func (b *Body) Seek(offset int64, whence int) (int64, error) {
 	return b.reader.Seek(offset, whence)
 }
 
-// WriteTo writes the bytes that have not been read to w, as [ChainReader.WriteTo] does. If Close is
-// called meanwhile, WriteTo continues, and the bytes are released when it returns.
+// WriteTo writes the unread bytes to w, as [ChainReader.WriteTo] does. If Close is called
+// meanwhile, WriteTo continues, and releases the bytes when it returns.
 func (b *Body) WriteTo(w io.Writer) (int64, error) {
 	if err := b.lock("WriteTo"); err != nil {
 		return 0, err

@@ -11,8 +11,8 @@ const fewPieces = 4
 // use. A list of this capacity takes up 6 KiB.
 const keepPieces = 256
 
-// appendBlock is the size, in bytes, of the smallest block that AppendCopy allocates. A header that
-// is built from many small pieces therefore stays in one block.
+// appendBlock is the size of the smallest block that AppendCopy allocates, in bytes. The rest of
+// the block is for further small pieces, such as the next fields of a header.
 const appendBlock = 1 << 10
 
 // A Chain is a queue of Refs that reads as one sequence of bytes. It joins two consecutive Refs
@@ -166,16 +166,16 @@ func (c *Chain) AppendCopy(p []byte) {
 	c.push(d.Freeze(copy(d.Bytes(), p)))
 }
 
-// Write appends a copy of p, as [Chain.AppendCopy] does, and returns len(p) and nil. It makes a Chain
-// an io.Writer, for [fmt.Fprintf] and encoders. For many small writes to a connection, a [Writer]
-// costs less.
+// Write appends a copy of p, as [Chain.AppendCopy] does, and returns len(p) and nil. It makes a
+// Chain an io.Writer, for [fmt.Fprintf] and encoders. For many small writes to a connection, a
+// [Writer] costs less.
 func (c *Chain) Write(p []byte) (int, error) {
 	c.AppendCopy(p)
 	return len(p), nil
 }
 
-// room returns the last piece and the free memory after it, to which the caller may write. If
-// anything else uses the block of that piece, or if c is empty, room returns nil.
+// room returns the last piece and the free memory after it, to which the caller may write. It
+// returns nil if c is empty or anything else uses the block.
 func (c *Chain) room() (last *Ref, room []byte) {
 	pieces := c.pieces()
 	if len(pieces) == 0 {
@@ -189,8 +189,8 @@ func (c *Chain) room() (last *Ref, room []byte) {
 	return nil, nil
 }
 
-// extend makes the last piece n bytes longer. The caller has already written the n bytes to the
-// free memory after the piece, which c.room() returned.
+// extend makes the last piece n bytes longer. The caller has already written the bytes to the
+// memory that c.room() returned.
 func (c *Chain) extend(last *Ref, n int) {
 	last.blk.used += uint32(n)
 	last.n += uint32(n)
@@ -307,9 +307,9 @@ func (c *Chain) Release() {
 	c.rewind()
 }
 
-// find returns the index of the piece that contains the given offset of c, and the offset within
-// that piece. It requires 0 ≤ offset < c.size. find searches from the nearer end of c, because most
-// callers read near one end.
+// find returns the piece that contains the given offset of c, and the offset within that piece. It
+// requires 0 ≤ offset < c.size. find searches from the nearer end of c, because most callers read
+// near one end.
 func (c *Chain) find(offset int) (piece, off int) {
 	pieces := c.pieces()
 	if offset < c.size/2 {

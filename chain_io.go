@@ -41,8 +41,8 @@ func (c *Chain) All() iter.Seq[[]byte] {
 	}
 }
 
-// CopyTo copies the first bytes of c into p, as many as fit, and returns their number. It borrows p
-// and consumes nothing.
+// CopyTo copies bytes from the start of c into p, until p is full or c ends. It returns the number
+// of bytes copied. It borrows p and consumes nothing.
 func (c *Chain) CopyTo(p []byte) int { return c.copyAt(p, 0) }
 
 // AppendTo appends a copy of all bytes to p, and returns the extended slice. It consumes nothing.
@@ -148,18 +148,18 @@ func fillBlock(src io.Reader, p []byte) (n int, err error) {
 	return n, err
 }
 
-// WriteTo writes c to w and releases the bytes that w has written. It returns the number of written
-// bytes. After an error, c holds exactly the unwritten bytes, so a second WriteTo sends no byte
-// twice. w borrows the pieces for the time of each write.
+// WriteTo writes c to w and releases the bytes that w has written. It returns the number of bytes
+// written. After an error, c holds exactly the unwritten bytes, so that a second WriteTo sends no
+// byte twice. w must not keep the bytes after its Write returns.
 //
 // The number of writes depends on w:
 //
-//   - If w is a *net.TCPConn or *net.UnixConn, one writev sends up to 1024 pieces, the kernel's
-//     limit.
-//   - If w has a WriteByte method, as *bytes.Buffer and *bufio.Writer do, WriteTo calls Write once
-//     for each piece. Short writes cost such a writer little.
-//   - For any other writer, WriteTo copies pieces shorter than 8 KiB together with the next pieces,
-//     up to 16 KiB for each Write.
+//   - If w is a *net.TCPConn or *net.UnixConn, each writev system call sends up to 1024 pieces, the
+//     kernel's limit.
+//   - If w has a WriteByte method, like *bytes.Buffer and *bufio.Writer, WriteTo calls Write once
+//     for each piece. Short writes to such a writer are cheap.
+//   - For any other writer, WriteTo copies a piece shorter than 8 KiB and the next pieces into one
+//     Write of up to 16 KiB.
 func (c *Chain) WriteTo(w io.Writer) (int64, error) {
 	c.released.check()
 	switch w.(type) {
@@ -202,11 +202,10 @@ func (c *Chain) writePieces(w io.Writer, minLen int) (total int64, err error) {
 	return total, err
 }
 
-// A vector holds the slices of one writev, and is then reused. Buffers.WriteTo consumes rest. The
-// field all keeps the memory for the next writev.
+// A vector holds the slices that one writev sends. It is reused for later calls of writev.
 type vector struct {
-	all  [][]byte
-	rest net.Buffers
+	all  [][]byte    // all slices; its memory is reused
+	rest net.Buffers // the unsent slices; Buffers.WriteTo removes the sent ones
 }
 
 var vectors = sync.Pool{New: func() any { return &vector{all: make([][]byte, 0, 64)} }}

@@ -14,10 +14,10 @@ type ChainReader struct {
 
 	c  *Chain
 	at int64 // offset of the next byte to read
-	// The index of the piece at which the search for the next byte begins: the piece with that
-	// byte, or an earlier one. If the index is unknown, the search covers the whole Chain.
+	// piece is the index of the piece with the next byte, or of an earlier piece. The search for
+	// the next byte begins there. If piece is unknown, the search covers the whole Chain.
 	piece int
-	start int64 // offset in c of the piece's first byte
+	start int64 // offset of the piece in c
 }
 
 // unknown is the piece index of a ChainReader after a Seek. The next Read then searches for the
@@ -28,7 +28,7 @@ const unknown = -1
 // Reader allocates only if the ChainReader outlives the caller's function.
 func (c *Chain) Reader() *ChainReader { return &ChainReader{c: c} }
 
-// Len returns the number of bytes that have not been read.
+// Len returns the number of unread bytes.
 func (v *ChainReader) Len() int {
 	v.c.released.check()
 	return max(v.c.size-int(v.at), 0)
@@ -56,9 +56,8 @@ func (v *ChainReader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// WriteTo writes the bytes that have not been read to w. Like [Chain.WriteTo], it needs one writev
-// for a socket, and copies only short pieces. After an error, the next Read begins with the first
-// unwritten byte.
+// WriteTo writes the unread bytes to w, with as few writes and copies as [Chain.WriteTo]. After an
+// error, the next Read begins with the first unwritten byte.
 func (v *ChainReader) WriteTo(w io.Writer) (int64, error) {
 	if v.Len() == 0 {
 		return 0, nil
@@ -72,7 +71,7 @@ func (v *ChainReader) WriteTo(w io.Writer) (int64, error) {
 	return n, err
 }
 
-// ReadAt copies the bytes from offset off into p. If there are fewer than len(p), it returns
+// ReadAt copies the bytes from offset off into p. If the Chain ends before p is full, it returns
 // io.EOF.
 func (v *ChainReader) ReadAt(p []byte, off int64) (int, error) {
 	if off < 0 {

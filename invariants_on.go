@@ -26,8 +26,8 @@ type record struct {
 	released []uintptr
 }
 
-// records holds a record of every Draft or Ref that is not released, and of the last closedKept
-// released ones. The panic of a second release can therefore show the stack of the first release.
+// records describes all unreleased Drafts and Refs, and also the last released ones. The panic
+// message about a second release can therefore show the stack of the first release.
 var records = struct {
 	mu     sync.Mutex
 	last   uint64
@@ -37,16 +37,15 @@ var records = struct {
 }{open: map[uint64]*record{}, closed: map[uint64]*record{}}
 
 const (
-	// closedKept is the number of released Drafts and Refs whose stack traces are kept for the text
-	// of a panic. The limit keeps the traces at about 2 MB, so that a soak test does not take them
-	// for a leak.
-	closedKept = 1 << 12
+	// maxClosed limits the records of released Drafts and Refs. Their stack traces use up to about
+	// 2 MB. Without a limit, a soak test would report the growing memory as a leak.
+	maxClosed  = 1 << 12
 	stackDepth = 24
 	poisonByte = 0xDB
 )
 
-// open gives the token of a new Draft or Ref an id, and records the stack of its creation. b is the
-// block of the Draft or Ref. skip is the number of calls to leave out at the top of the stack.
+// open records the creation of a Draft or Ref in block b, and sets t.id. The recorded stack omits
+// open, its caller, and skip further calls.
 func (t *token) open(b *block, skip int) {
 	pcs := make([]uintptr, stackDepth)
 	pcs = pcs[:runtime.Callers(skip+3, pcs)]
@@ -72,7 +71,7 @@ func (t *token) close() {
 	delete(records.open, t.id)
 	records.closed[t.id] = l
 	records.order = append(records.order, t.id)
-	if len(records.order) > closedKept {
+	if len(records.order) > maxClosed {
 		delete(records.closed, records.order[0])
 		records.order = records.order[1:]
 	}
@@ -91,9 +90,9 @@ func (t *token) check() {
 	}
 }
 
-type released struct{ at []uintptr } // the stack of the call of Release
+type released struct{ at []uintptr } // stack of the call to Release
 
-// note records the stack of the call of Release.
+// note records the stack of the call to Release.
 func (r *released) note() {
 	r.at = make([]uintptr, stackDepth)
 	r.at = r.at[:runtime.Callers(3, r.at)]
@@ -109,12 +108,12 @@ func (r *released) check() {
 	}
 }
 
-// history describes a released Draft or Ref for a panic: the stack traces of its creation and its
-// release. The caller holds records.mu.
+// history returns the stack traces of the creation and the release of a Draft or Ref, for a panic
+// message. The caller holds records.mu.
 func history(id uint64) string {
 	l := records.closed[id]
 	if l == nil {
-		return fmt.Sprintf(" (released more than %d releases ago)\n", closedKept)
+		return fmt.Sprintf(" (released more than %d releases ago)\n", maxClosed)
 	}
 	return "\ntaken at:\n" + stack(l.taken) + "first released at:\n" + stack(l.released)
 }
@@ -131,8 +130,7 @@ func stack(pcs []uintptr) string {
 	}
 }
 
-// poison overwrites memory that has no reader any more, so that a late use of a slice shows obvious
-// garbage.
+// poison overwrites released memory, so that a late use of a slice shows obvious garbage.
 func poison(p []byte) {
 	for i := range p {
 		p[i] = poisonByte

@@ -22,7 +22,7 @@ const (
 	numClasses   = maxClassBits - minClassBits + 1
 
 	// defaultIdleLimit is the default of IdleLimit. It is enough for the 64 KiB blocks of a
-	// thousand connections. A machine that serves a thousand connections has far more memory.
+	// thousand connections. A machine with a thousand connections has far more memory.
 	defaultIdleLimit = 64 << 20
 
 	// A trim drops the blocks that have been idle since the previous trim. trimEvery is the minimum
@@ -73,7 +73,7 @@ type Pool struct {
 	// idle is the sum of the bytes of all idle blocks and of class.spare. Because of the spare
 	// room, most calls change only their class. While no call is running, 0 ≤ idle ≤ idleLimit.
 	idle    atomic.Int64
-	refused atomic.Int64 // bytes of blocks that put did not keep since the last trim
+	refused atomic.Int64 // bytes of released blocks dropped since the last trim
 
 	trimming sync.Mutex // locked before the mutex of a class
 	lastTrim time.Time  // guarded by trimming
@@ -161,8 +161,8 @@ func (p *Pool) Get(n int) Draft {
 	return d
 }
 
-// take returns an unused block of at least n bytes. Before the caller uses the block, it must call
-// the block's method lend.
+// take returns an unused block of at least n bytes. The caller must call the block's lend method
+// before it uses the block.
 func (p *Pool) take(n int) *block {
 	if n < 0 || uint64(n) > math.MaxUint32 {
 		panic(fmt.Sprintf("millrace: Get of %d bytes; a block has 0 to %d", n,
@@ -206,7 +206,7 @@ func (p *Pool) put(b *block) {
 		return
 	}
 	if !p.classes[b.class].put(p, b, size) {
-		p.refuse(size)
+		p.countDropped(size)
 	}
 }
 
@@ -224,14 +224,14 @@ func (p *Pool) reserve(n int64) bool {
 // limit.
 func (p *Pool) spare() int64 { return p.idleLimit / spareShare }
 
-// refuse counts the bytes of a released block that the Pool drops because of the idle limit. When
-// the count since the last trim reaches a quarter of the limit, but at least minTrimBytes, refuse
-// trims the Pool.
+// countDropped counts the bytes of a released block that the Pool dropped because of its idle
+// limit. When the dropped bytes since the last trim reach both minTrimBytes and a quarter of the
+// limit, countDropped trims the Pool.
 //
-// More frequent trims would also drop blocks of sizes that are needed only now and then. If the
-// program stops using a block size, the second trim drops the blocks of that size. The first trim
-// keeps them, because they were in use since the previous trim.
-func (p *Pool) refuse(size int64) {
+// A trim keeps blocks that were in use since the previous trim. If the program stops using a block
+// size, the second trim drops the blocks of that size. More frequent trims would also drop blocks
+// of sizes that are needed only now and then.
+func (p *Pool) countDropped(size int64) {
 	threshold := max(p.idleLimit/4, minTrimBytes)
 	if p.refused.Add(size) < threshold || !p.trimming.TryLock() {
 		return
@@ -314,7 +314,8 @@ func (c *class) forget() {
 	c.mu.Unlock()
 }
 
-// drop removes the n blocks that have been idle the longest and returns the number removed.
+// drop removes the n blocks that have been idle the longest, or all if there are fewer, and returns
+// the number removed.
 func (c *class) drop(n int) int {
 	n = min(n, len(c.free))
 	if n == 0 {
@@ -390,10 +391,10 @@ func trimAfterGC(p *Pool) {
 
 // PoolStats describes the blocks that a Pool has lent or keeps idle.
 type PoolStats struct {
-	InUse       int64  // bytes lent now, by block size
+	InUse       int64  // bytes of the blocks lent now
 	InUseBlocks int64  // blocks lent now
 	Idle        int64  // bytes of the idle blocks
-	HighWater   int64  // sum of the peaks of lent bytes of all size classes
+	HighWater   int64  // sum, over all size classes, of the most bytes lent at once
 	Taken       uint64 // blocks lent since NewPool
 	Reused      uint64 // blocks of Taken that had been idle
 	Oversize    uint64 // blocks of Taken that were above the largest size class
@@ -433,9 +434,10 @@ func (p *Pool) Stats() PoolStats {
 	return s
 }
 
-// Leaks describes the shares of p's blocks that have not been released: the size of the block and
-// the stack of the call that took the share. Only a program built with -tags invariants records
-// stacks. In any other build Leaks returns nil, and [Pool.Stats] shows how much memory is lent.
+// Leaks describes the shares of p's blocks that have not been released. Each string has the size of
+// the block and the stack of the call that took the share. Only a program built with -tags
+// invariants records stacks. In any other build Leaks returns nil, and [Pool.Stats] shows how much
+// memory is lent.
 func (p *Pool) Leaks() []string { return leaks(p) }
 
 // classFor returns the index of the smallest size class with room for n bytes, or oversize if there

@@ -23,22 +23,25 @@ const (
 	firstBlock = 4 << 10
 	mostBlock  = 64 << 10
 
-	// A block has room for blockReads reads of average size. If the caller keeps parts of the
-	// blocks, it must handle and send each block separately. A block then has room for keptReads
-	// reads, so that there are fewer blocks. Even larger blocks would hold too much memory for a
-	// slow stream.
+	// blockReads is the number of reads of average size that fit into a block.
 	blockReads = 8
-	keptReads  = 16
 
-	// minTail is the minimum room, in bytes, at the end of a block that is also in use outside the
-	// Reader. With less room, the Reader takes a new block.
+	// keptReads replaces blockReads if the caller keeps parts of the blocks. The caller then sends
+	// each block separately, and larger blocks make fewer pieces. Even larger blocks would hold too
+	// much memory for a slow stream.
+	keptReads = 16
+
+	// minTail is the minimum number of free bytes at the end of a block whose other bytes are in
+	// use. If fewer bytes are free, a Reader or Chain.ReadFrom takes a new block.
 	minTail = 512
 
-	// The Reader adds readerStock references to a block's count at once. ReadChain gives handOut of
-	// them to each piece. The caller can then clone the piece a few times without changing the
-	// count.
-	handOut     = 32
+	// readerStock is the number of references that a Reader adds to a block's reference count at
+	// once.
 	readerStock = 1 << 16
+
+	// pieceStock is the number of these references that the Reader passes on with each piece of a
+	// block. The owner of the piece can then clone it a few times without changing the count.
+	pieceStock = 32
 
 	// maxEmptyReads is the number of consecutive reads that may return neither bytes nor an error.
 	// Then the read fails with io.ErrNoProgress, as in bufio.
@@ -108,10 +111,11 @@ type Reader struct {
 	arrived int    // bytes that src has returned since want was last set
 	reads   uint32 // number of reads that returned them
 
-	// src is wrapped around a connection, as a *tls.Conn is. The Reader waits for its first byte
-	// without a block. probed is set after that byte, because more bytes usually follow at once.
+	// wrapped is set if src wraps a connection, as a *tls.Conn does. The Reader then waits for one
+	// byte without a block. After that byte it sets probed and uses a block, because more bytes
+	// usually follow at once.
 	wrapped, probed bool
-	first           [1]byte // memory for that byte
+	first           [1]byte // buffer for that byte
 
 	src  io.Reader
 	sock *socket // src, if the Reader can wait for it without a block; else nil
@@ -313,7 +317,7 @@ func (b *Reader) readPart(dst *Chain, n int) error {
 }
 
 // giveRange moves the next n bytes to dst. If the source fails, it returns the error and the number
-// of bytes that are missing.
+// of missing bytes.
 func (b *Reader) giveRange(dst *Chain, n int) (left int, err error) {
 	for left = n; left > 0; {
 		if b.w-b.r < left {
@@ -376,8 +380,8 @@ func (e *DelimError) Error() string {
 	return fmt.Sprintf("millrace: no delimiter %q within the limit of %d bytes", e.Delim, e.Limit)
 }
 
-// takeBack moves all bytes of dst after the first n back to b, which returns them again. They must
-// have come from b, and buf must be empty.
+// takeBack shortens dst to n bytes and makes the removed bytes the next bytes that b returns. These
+// bytes must have come from b, and buf must be empty.
 func (b *Reader) takeBack(dst *Chain, n int) {
 	var kept Chain
 	dst.Cut(&kept, n)
@@ -406,32 +410,29 @@ func (b *Reader) ReadRef(n int) (Ref, error) {
 	return b.share(n), nil
 }
 
-// give moves the next n bytes of buf to dst. n must be at least 1, and buf must have n bytes that
-// have not been read.
+// give moves the next n bytes of buf to dst. It requires 1 ≤ n ≤ b.w-b.r.
 func (b *Reader) give(dst *Chain, n int) { dst.push(b.share(n)) }
 
-// share moves the next n bytes of buf to a Ref. n must be at least 1, and buf must have n bytes
-// that have not been read.
+// share moves the next n bytes of buf to a Ref. It requires 1 ≤ n ≤ b.w-b.r.
 func (b *Reader) share(n int) Ref {
 	off := b.base + uint32(b.r)
 	if b.window && b.r+n == b.w {
-		// The Reader hands out the rest of a Ref that was filled outside the Reader, so it does not
-		// need the Ref's block any more. It passes all its shares of the block (its rights to use
-		// the block) to the returned Ref.
+		// This is the rest of a Ref that was filled outside the Reader. The Reader does not need
+		// the block any more, and passes all its references to the returned Ref.
 		r := Ref{blk: b.blk, loan: loan{b.gen, b.stock}, span: span{off, uint32(n)}}
 		b.token.close()
 		b.forget()
 		r.token.open(r.blk, 1)
 		return r
 	}
-	if b.stock <= handOut {
+	if b.stock <= pieceStock {
 		b.blk.buy(readerStock)
 		b.stock += readerStock
 	}
-	b.stock -= handOut
+	b.stock -= pieceStock
 	b.lent = true
 	b.r += n
-	r := Ref{blk: b.blk, loan: loan{b.gen, handOut}, span: span{off, uint32(n)}}
+	r := Ref{blk: b.blk, loan: loan{b.gen, pieceStock}, span: span{off, uint32(n)}}
 	r.token.open(r.blk, 1)
 	return r
 }
@@ -476,8 +477,8 @@ func (b *Reader) Skip(n int) error {
 	return midway(err, got)
 }
 
-// midway returns io.ErrUnexpectedEOF if err is io.EOF and n bytes came before it, with n > 0.
-// Otherwise it returns err.
+// midway returns io.ErrUnexpectedEOF if err is io.EOF and n is positive. Otherwise it returns err.
+// n is the number of bytes that came before err.
 func midway(err error, n int) error {
 	if err == io.EOF && n > 0 {
 		return io.ErrUnexpectedEOF
@@ -511,9 +512,8 @@ func (b *Reader) retire() {
 	}
 }
 
-// forget clears the fields that describe the Reader's block. It does not release the block. The
-// caller must release the Reader's shares of the block (its rights to use the block), unless it has
-// passed them on.
+// forget clears the fields that describe the Reader's block. The caller must release the Reader's
+// references to the block, unless it has passed them on.
 func (b *Reader) forget() {
 	b.blk, b.buf, b.r, b.w = nil, nil, 0, 0
 	b.base, b.stock = 0, 0

@@ -118,9 +118,9 @@ func (b *Reader) ReadByte() (byte, error) {
 	return c, nil
 }
 
-// UnreadByte makes the last byte that was read the next one to be read. It returns
-// bufio.ErrInvalidUnreadByte if the last call did not read a byte, and after Peek, Discard,
-// WriteTo, ReadRange and ReadChain.
+// UnreadByte unreads the last byte, so that the next read returns it again. If there is no byte to
+// unread, it returns bufio.ErrInvalidUnreadByte. Peek, Discard, Skip, WriteTo, ReadRange, ReadRef,
+// ReadChain and ReadChainDelim leave no byte to unread.
 func (b *Reader) UnreadByte() error {
 	if b.lastByte < 0 {
 		return bufio.ErrInvalidUnreadByte
@@ -135,8 +135,8 @@ func (b *Reader) UnreadByte() error {
 	return nil
 }
 
-// prepend puts c before the buffered bytes. UnreadByte calls it when the block does not contain c,
-// because c was read directly into the caller's memory or its block has been returned.
+// prepend puts c before the buffered bytes. UnreadByte calls it if c is not in the buffer, because
+// c was read directly into the caller's memory or its block has been returned.
 func (b *Reader) prepend(c byte) {
 	d := b.pool.Get(1 + b.w - b.r)
 	p := d.Bytes()
@@ -165,8 +165,8 @@ func (b *Reader) ReadRune() (r rune, size int, err error) {
 	return r, size, nil
 }
 
-// UnreadRune makes the last rune the next one to be read. It returns bufio.ErrInvalidUnreadRune
-// when the last call was not ReadRune.
+// UnreadRune unreads the last rune, so that the next read returns it again. If the last call was
+// not ReadRune, it returns bufio.ErrInvalidUnreadRune.
 func (b *Reader) UnreadRune() error {
 	if b.lastRuneSize < 0 || b.r < int(b.lastRuneSize) || b.parked {
 		return bufio.ErrInvalidUnreadRune

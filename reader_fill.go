@@ -63,8 +63,7 @@ func (b *Reader) fillOnce() {
 	}
 }
 
-// advance makes the next piece of b.more.ahead the Reader's buffer. b.more.ahead is a Chain of
-// bytes that have arrived but have not been read. advance releases the memory block of the previous
+// advance releases the block of the buffer and makes the first piece of b.more.ahead the new
 // buffer.
 func (b *Reader) advance() {
 	b.retire()
@@ -115,10 +114,10 @@ func (b *Reader) readInto(p []byte) {
 	b.received(n, len(p), err)
 }
 
-// received records the result of one read into buf[w:]. n is the number of bytes that were read,
-// and room is the maximum number. If n is impossible, received panics.
-func (b *Reader) received(n, room int, err error) {
-	if n < 0 || n > room {
+// received records that a read of up to size bytes into buf[w:] returned n and err. It panics if n
+// is impossible.
+func (b *Reader) received(n, size int, err error) {
+	if n < 0 || n > size {
 		panic(errBadCount)
 	}
 	b.w += n
@@ -185,9 +184,9 @@ func (b *Reader) rejoin() {
 	b.token.open(b.blk, 1)
 }
 
-// extend makes at least one more byte available in buf, or sets b.err. n is the number of
-// contiguous bytes that the caller needs. It must be called only if fewer than n bytes are in buf,
-// and if no error comes before the next byte.
+// extend makes at least one more byte available in buf, or sets b.err. The caller needs n
+// contiguous bytes in total. It must have checked that buf has fewer, and that b.err is nil or
+// b.behind() is true.
 func (b *Reader) extend(n int) {
 	for range maxEmptyReads {
 		before := b.w - b.r
@@ -232,8 +231,8 @@ func (b *Reader) ensure(n int) error {
 	return nil
 }
 
-// gather moves bytes that have already arrived, from b.more.ahead to the end of the buffer. It
-// stops when the buffer holds n bytes, or when no more bytes have arrived.
+// gather moves bytes from b.more.ahead to the end of the buffer, until the buffer holds n bytes or
+// b.more.ahead is empty.
 func (b *Reader) gather(n int) {
 	m := min(n-(b.w-b.r), b.more.ahead.Len())
 	b.contiguous(n)
@@ -243,8 +242,7 @@ func (b *Reader) gather(n int) {
 }
 
 // contiguous makes room in the block for n bytes, including the buffered bytes. If necessary, it
-// moves the buffered bytes to the block's start or to another block. The caller must have at least
-// one and fewer than n bytes buffered.
+// moves the buffered bytes to the block's start or to another block. It requires 0 < b.w-b.r < n.
 func (b *Reader) contiguous(n int) {
 	if !b.window && len(b.buf)-b.r >= n {
 		return

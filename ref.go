@@ -61,8 +61,7 @@ func (d *Draft) Freeze(n int) Ref {
 	return r
 }
 
-// inRange panics if d has fewer than n bytes. method is the calling method, for the text of the
-// panic.
+// inRange panics if d has fewer than n bytes. The message names the calling method.
 func (d *Draft) inRange(method string, n int) {
 	d.token.check()
 	if d.blk == nil {
@@ -214,19 +213,18 @@ func (r *Ref) Release() {
 	blk.release(gen, shares)
 }
 
-// join appends the bytes of next to r, if they directly follow the bytes of r in the same block. It
-// reports whether it has appended them. After join has returned true, next must not be used any
-// more.
+// join appends next to r if the bytes of next directly follow the bytes of r in the same block. It
+// reports whether it did. If join returns true, next must not be used any more.
 //
-// Each Ref holds shares (rights to use the block). join moves the shares of next to r, which later
-// releases all of its shares together. The block's count of shares therefore stays the same.
+// join moves the shares of next to r, which later releases all of its shares together. The block's
+// count of shares therefore stays the same.
 func (r *Ref) join(next Ref) bool {
 	if r.blk != next.blk || r.off+r.n != next.off || r.gen != next.gen {
 		return false
 	}
 	if r.shares > countLimit-next.shares {
-		// The two Refs together have too many shares (rights to use the block) for one Ref. This
-		// happens only if a caller clones a Ref billions of times and joins the clones.
+		// The two Refs together have too many shares for one Ref. This happens only if a caller
+		// clones a Ref billions of times and joins the clones.
 		return false
 	}
 	next.token.close()

@@ -5,12 +5,11 @@ package millrace
 const slabBlock = 4 << 10
 
 // A Slab copies small pieces of memory into shared blocks. Use it to keep a few small messages of a
-// stream: each message that [Reader.ReadChain] or [Reader.ReadRef] keeps pins its whole block of up
-// to 64 KiB, even if nothing else of that block is kept. If most messages are kept, ReadChain costs
-// less.
+// stream. Without a copy, a message from [Reader.ReadChain] or [Reader.ReadRef] keeps its whole
+// block of up to 64 KiB in use. If the program keeps most messages, ReadChain costs less.
 //
-// A block of 4 KiB returns to its Pool when all copies in it are released. Copies that are kept for
-// very different times therefore belong in different Slabs.
+// A block of 4 KiB returns to its Pool when all copies in it are released. Use separate Slabs for
+// copies with very different lifetimes.
 //
 // The zero Slab uses [DefaultPool]. A Slab is for one goroutine at a time; the Refs may be used on
 // any goroutine.

@@ -5,8 +5,9 @@ import (
 	"fmt"
 )
 
-// A Spool divides streams of unknown length into parts, and limits the memory of all parts. An
-// upload to S3 needs such parts: each of its requests states its length, and may be repeated.
+// A Spool divides streams of unknown length into parts, and limits the memory of all parts. For
+// example, an upload to S3 needs parts, because each request must state its length and may have to
+// be repeated.
 //
 // Several goroutines may use one Spool, each with its own Reader. They share the limit.
 type Spool struct {
@@ -14,23 +15,23 @@ type Spool struct {
 	slots chan struct{} // one value for each part in memory
 }
 
-// NewSpool returns a Spool whose parts have up to size bytes. At most the given number of parts is
-// in memory at the same time, for all streams together. It panics if a number is not positive.
-func NewSpool(size, parts int) *Spool {
-	if size <= 0 || parts <= 0 {
-		panic(fmt.Sprintf("millrace: NewSpool(%d, %d): both numbers are positive", size, parts))
+// NewSpool returns a Spool whose parts have up to size bytes. At most maxParts parts are in memory
+// at the same time, for all streams together. NewSpool panics if size or maxParts is not positive.
+func NewSpool(size, maxParts int) *Spool {
+	if size <= 0 || maxParts <= 0 {
+		panic(fmt.Sprintf("millrace: NewSpool(%d, %d): both numbers are positive", size, maxParts))
 	}
-	return &Spool{size, make(chan struct{}, parts)}
+	return &Spool{size, make(chan struct{}, maxParts)}
 }
 
-// Next returns the next part of the stream that src reads. Only the last part of a stream is
-// shorter than the Spool's size. The caller owns the Body. The part counts until Body.Close.
+// Next returns the next part of the stream from src. Only the last part of a stream may be shorter
+// than the Spool's size. The caller owns the Body and must close it.
 //
-// Next first waits until src has a byte. If too many parts are in memory, Next then waits until one
-// of them is closed, or until ctx ends.
+// Next first waits until src has a byte. If the maximum number of parts is in memory, Next then
+// waits until one of them is closed or ctx ends.
 //
-// At the end of the stream, the error is io.EOF. After any other error, the bytes of the part that
-// have arrived stay in src, for another call of Next.
+// At the end of the stream, Next returns io.EOF. After any other error, the bytes that have arrived
+// stay in src for the next call.
 func (s *Spool) Next(ctx context.Context, src *Reader) (*Body, error) {
 	if _, err := src.Peek(1); err != nil {
 		return nil, err

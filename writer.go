@@ -10,8 +10,8 @@ var errWriterReleased = errors.New("millrace: Writer used after Release")
 
 // A Writer is a buffered writer that holds memory only while it has bytes to send. It has all
 // methods of [bufio.Writer] with the same meaning and the same errors, so that NewWriter can
-// replace bufio.NewWriter without another change. It adds [Writer.WriteChain], which sends the
-// bytes of a [Chain] in order with the bytes written before, without copying them.
+// replace bufio.NewWriter without another change. It adds [Writer.WriteChain], which sends a
+// [Chain] after the bytes written before, and copies only short Chains.
 //
 // The Writer takes a block of memory from its [Pool] at the first byte, and returns the block in
 // [Writer.Flush]. An idle connection therefore holds no buffer for its Writer.
@@ -19,9 +19,9 @@ var errWriterReleased = errors.New("millrace: Writer used after Release")
 // A Flush to a *net.TCPConn or *net.UnixConn sends buffered bytes and Chains with one writev. For
 // other destinations see [Chain.WriteTo].
 //
-// After a write to the destination has failed, the Writer accepts no more bytes: all later writes
-// and Flush return the same error, until Reset. The Writer holds no memory then, because the bytes
-// that were not sent can never be sent.
+// After a write to the destination has failed, the Writer accepts no more bytes. All later writes
+// and Flush return the same error, until Reset. The Writer then holds no memory, because it can
+// never send the remaining bytes.
 //
 // A Writer is for one goroutine at a time. A Writer that is dropped with unsent bytes must be
 // released (see [Writer.Release]).
@@ -30,7 +30,7 @@ type Writer struct {
 	//
 	//   - If the Writer has no block, buf is nil. Otherwise buf has the bytes of draft that the
 	//     Writer may use, and len(buf) = size − queued().
-	//   - The unsent bytes are those of queue, and then buf[:n].
+	//   - The unsent bytes are the bytes of queue, followed by buf[:n].
 	//   - If err is nil, 0 ≤ n ≤ len(buf) and Buffered() ≤ size.
 	//   - If err is not nil, the Writer has no block and no queue, and n is the number of bytes
 	//     that were not sent.
@@ -45,8 +45,8 @@ type Writer struct {
 	pool  *Pool
 }
 
-// queues holds empty Chains for the field queue, so that an idle Writer does not hold a Chain.
-var queues = sync.Pool{New: func() any { return new(Chain) }}
+// chainPool holds empty Chains for Writer.queue, so that an idle Writer does not hold a Chain.
+var chainPool = sync.Pool{New: func() any { return new(Chain) }}
 
 // NewWriter returns a Writer to dst that buffers up to 4096 bytes. It borrows dst until the Writer
 // is released or reset; the caller closes dst.
@@ -99,7 +99,7 @@ func (w *Writer) drop() {
 	w.draft.Release()
 	if w.queue != nil {
 		w.queue.Release()
-		queues.Put(w.queue)
+		chainPool.Put(w.queue)
 		w.queue = nil
 	}
 }
@@ -112,7 +112,7 @@ func (w *Writer) queued() int {
 	return w.queue.Len()
 }
 
-// reserve takes a block, if the Writer has none and can accept bytes.
+// reserve takes a block if the Writer has none and has not failed.
 func (w *Writer) reserve() {
 	if w.buf == nil && w.err == nil {
 		w.draft = w.pool.Get(w.size)
@@ -148,8 +148,8 @@ func (w *Writer) send(p []byte) (int, error) {
 	return n, checkCount(n, len(p), err)
 }
 
-// checkCount returns the error of a write of size bytes that returned n and err. It panics if n is
-// impossible.
+// checkCount checks the results n and err of a write of size bytes. It returns err, or
+// io.ErrShortWrite if the write was short without an error. It panics if n is impossible.
 func checkCount(n, size int, err error) error {
 	if n < 0 || n > size {
 		panic(errNegativeWrite)
@@ -163,7 +163,7 @@ func checkCount(n, size int, err error) error {
 // seal moves the bytes of buf to the queue.
 func (w *Writer) seal() {
 	if w.queue == nil {
-		w.queue = queues.Get().(*Chain)
+		w.queue = chainPool.Get().(*Chain)
 	}
 	if w.n > 0 {
 		r := w.draft.Cut(w.n)
@@ -172,15 +172,15 @@ func (w *Writer) seal() {
 	}
 }
 
-// copyMost is the length in bytes up to which WriteChain copies a Chain. A copy of 2 KiB costs about
-// 100 ns, and each piece that writev sends separately at least as much.
+// WriteChain copies a Chain of up to copyMost bytes. A copy of 2 KiB costs about 100 ns. Each
+// separate piece in a writev costs at least as much.
 const copyMost = 2 << 10
 
-// WriteChain writes the bytes of c after the bytes written before. It takes ownership of the bytes,
-// and leaves c empty. The bytes are released when they have been sent or a write has failed.
+// WriteChain writes c after the bytes written before. It takes ownership of the bytes, and leaves c
+// empty. The bytes are released when they have been sent or a write has failed.
 //
-// WriteChain copies no bytes, except those of a Chain of up to 2 KiB that fits into the buffer: to
-// copy it costs less than to send it separately.
+// WriteChain copies a Chain of up to 2 KiB if it fits into the buffer, because sending it
+// separately would cost more. It does not copy other Chains.
 //
 // If the Writer then has at least [Writer.Size] unsent bytes, WriteChain flushes it.
 func (w *Writer) WriteChain(c *Chain) error {

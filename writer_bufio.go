@@ -11,10 +11,10 @@ import (
 // Size returns the maximum number of buffered bytes.
 func (w *Writer) Size() int { return w.size }
 
-// Buffered returns the number of bytes that were accepted and not sent.
+// Buffered returns the number of accepted bytes that have not been sent.
 func (w *Writer) Buffered() int { return w.queued() + w.n }
 
-// Available returns the number of bytes that can be written without a write to the destination.
+// Available returns the number of bytes that fit into the buffer.
 func (w *Writer) Available() int { return w.size - w.Buffered() }
 
 // AvailableBuffer returns an empty slice with a capacity of [Writer.Available] bytes. Append to it
@@ -53,7 +53,8 @@ func (w *Writer) Write(p []byte) (n int, err error) {
 	return n + buffer(w, p), nil
 }
 
-// buffer copies the first bytes of p to the block, as many as fit, and returns their number.
+// buffer copies bytes from the start of p to the block, until the block is full or p ends, and
+// returns the number of bytes copied.
 func buffer[T string | []byte](w *Writer, p T) int {
 	w.reserve()
 	n := copy(w.buf[w.n:], p)
@@ -61,8 +62,8 @@ func buffer[T string | []byte](w *Writer, p T) int {
 	return n
 }
 
-// WriteString writes the bytes of s, like Write. If nothing is buffered and s does not fit, s is
-// written directly to a destination with a method WriteString.
+// WriteString writes the bytes of s, like Write. If nothing is buffered and s does not fit,
+// WriteString calls the destination's WriteString method, if there is one.
 func (w *Writer) WriteString(s string) (n int, err error) {
 	if len(s) < len(w.buf)-w.n {
 		w.n += copy(w.buf[w.n:], s)
@@ -162,7 +163,7 @@ func (w *Writer) ReadFrom(src io.Reader) (total int64, err error) {
 	return total, err
 }
 
-// dropEmpty returns the Writer's memory if it has no unsent bytes or can send none.
+// dropEmpty calls drop if there are no unsent bytes or a write has failed.
 func (w *Writer) dropEmpty() {
 	if w.err != nil || w.Buffered() == 0 {
 		w.drop()

@@ -97,7 +97,7 @@ func (f *frame) SetStart(i int) {
 	f.start = i
 }
 
-// body returns the part of the frame that Seal and Open process. Its capacity extends to f.limit.
+// body returns the part of the frame that Seal and Open process. Its capacity ends at f.limit.
 func (f *frame) body() []byte { return f.mem[f.begin+f.start : f.end : f.limit] }
 
 // Open decrypts the frame in place, except for the bytes that SetStart excludes, and removes the
@@ -111,20 +111,20 @@ func (f *frame) Open(aead cipher.AEAD, nonce, additionalData []byte) error {
 }
 
 // seal encrypts the frame from f.start on and appends the AEAD's tag. The caller must first make
-// the frame sealRoom(aead) bytes longer. seal removes the bytes that the tag does not use. If the
-// AEAD panics, it removes all of them.
+// the frame sealRoom(aead) bytes longer. seal shortens the frame again to the end of the tag. If
+// the AEAD panics, the frame has the length that it had before.
 func (f *frame) seal(aead cipher.AEAD, nonce, additionalData []byte) {
 	f.end -= sealRoom(aead)
 	plain := f.body()
 	f.end = f.begin + f.start + len(aead.Seal(plain[:0], nonce, plain, additionalData))
 }
 
-// minTagRoom is the minimum number of bytes that seal needs after the plain text. AES-GCM may write
+// minTagRoom is the minimum number of bytes that seal needs after the plaintext. AES-GCM may write
 // 16 bytes there, even if its tag is shorter (golang/go#80288). In a Pool, the bytes after a
 // shorter tag may belong to another frame.
 const minTagRoom = 16
 
-// sealRoom returns the number of bytes that seal needs after the plain text.
+// sealRoom returns the number of bytes that seal needs after the plaintext.
 func sealRoom(aead cipher.AEAD) int {
 	if n := aead.Overhead(); n > 0 {
 		return max(n, minTagRoom)

@@ -37,15 +37,15 @@ type Pool struct {
 	// edge marks the place where the ring of slots begins and ends. It holds no frame and is never
 	// released.
 	edge slot
-	// prev is the slot directly before the frame that is being written. Between two frames, it is
-	// the slot of the last frame.
+	// prev is the slot directly before the current frame. Between two frames, it is the slot of the
+	// last frame.
 	prev *slot
 	free *slot // slots that are not in the ring, linked by next
 	mode Mode
 
 	noHeap       bool
 	promoteAfter time.Duration
-	taken        uint32 // number of frames that Take returned
+	taken        uint32 // number of frames that Take has returned
 	stats        Stats
 
 	// Invariants:
@@ -108,12 +108,12 @@ func NewPool(capacity int, opts ...Option) *Pool {
 	return p
 }
 
-// Mode returns the place of the frame that is being written: Front, Back or Alloc. If that frame is
-// still empty, Mode returns the place of the frame before it.
+// Mode returns the place of the current frame: Front, Back or Alloc. If that frame is still empty,
+// Mode returns the place of the frame before it.
 func (p *Pool) Mode() Mode { return p.mode }
 
-// placed reports whether the frame that is being written has memory. A new frame gets its memory at
-// the first call of Writable, Write or Seal that needs at least one byte.
+// placed reports whether the current frame has memory. A new frame gets its memory at the first
+// call of Writable, Write or Seal that needs at least one byte.
 func (p *Pool) placed() bool { return p.begin < p.limit }
 
 func (p *Pool) allocated() bool { return p.mode == Alloc && p.placed() }
@@ -130,8 +130,8 @@ func (p *Pool) Writable(n int) []byte {
 	return p.mem[from:p.end:p.end]
 }
 
-// place finds memory for the frame that is being written and n more bytes, in the Pool's memory or
-// on the heap, and moves the frame there. It reports whether it found memory.
+// place moves the current frame to memory with room for n more bytes, in the Pool's memory or on
+// the heap. It reports whether it found memory.
 func (p *Pool) place(n int) bool {
 	if n < 0 {
 		panic(fmt.Sprintf("arena: Writable(%d)", n))
@@ -192,8 +192,8 @@ func (p *Pool) findGap(n int) bool {
 	}
 }
 
-// clearGap unlinks the released slots after s until there are n free bytes after s and a free slot.
-// It reports whether it succeeded.
+// clearGap unlinks released slots after s until n bytes are free there and p.free is not empty. It
+// returns false if a slot that is not released comes first.
 func (p *Pool) clearGap(s *slot, n int) bool {
 	for p.free == nil || n > p.gapEnd(s)-s.end() {
 		if !s.next.released() {
@@ -241,7 +241,7 @@ func (p *Pool) Take() Slice {
 	return frame
 }
 
-// takeSlot stores the frame that is being written in a free slot, and returns it as a Slice.
+// takeSlot stores the current frame in a free slot, and returns it as a Slice.
 func (p *Pool) takeSlot() Slice {
 	s, before := p.free, p.prev
 	after := before.next
@@ -256,7 +256,7 @@ func (p *Pool) takeSlot() Slice {
 	return Slice{s, s.gen}
 }
 
-// abandon forgets the frame that is being written, so that the next write begins a new frame.
+// abandon forgets the current frame, so that the next write begins a new frame.
 func (p *Pool) abandon() {
 	p.begin, p.end, p.limit, p.start = 0, 0, 0, 0
 	if p.mode == Alloc {
@@ -267,7 +267,7 @@ func (p *Pool) abandon() {
 // Write appends a copy of b to the frame. It borrows b, which may be bytes of the frame. If there
 // is no room, Write appends nothing and returns ErrFull.
 func (p *Pool) Write(b []byte) (int, error) {
-	b = p.aside(b, len(b))
+	b = p.protect(b, len(b))
 	to := p.Writable(len(b))
 	if to == nil {
 		return 0, ErrFull
@@ -281,7 +281,7 @@ func (p *Pool) Write(b []byte) (int, error) {
 // returns ErrFull and leaves the frame unchanged.
 func (p *Pool) Seal(aead cipher.AEAD, nonce, additionalData []byte) error {
 	room := sealRoom(aead)
-	nonce, additionalData = p.aside(nonce, room), p.aside(additionalData, room)
+	nonce, additionalData = p.protect(nonce, room), p.protect(additionalData, room)
 	if p.Writable(room) == nil {
 		return ErrFull
 	}
@@ -289,9 +289,9 @@ func (p *Pool) Seal(aead cipher.AEAD, nonce, additionalData []byte) error {
 	return nil
 }
 
-// aside returns b. If the frame may have to move when it grows by n bytes, aside returns a copy of
-// b, because the moved frame could overwrite b.
-func (p *Pool) aside(b []byte, n int) []byte {
+// protect returns b, or a copy of b if the frame may move when it grows by n bytes. The moved frame
+// could overwrite b.
+func (p *Pool) protect(b []byte, n int) []byte {
 	if p.placed() && p.mode != Alloc && n > p.limit-p.end {
 		return bytes.Clone(b)
 	}
@@ -300,8 +300,8 @@ func (p *Pool) aside(b []byte, n int) []byte {
 
 // Truncate shortens the frame to n bytes. It panics if the frame is shorter than n.
 //
-// After Truncate(0), a frame on the heap returns to the Pool's memory with its next byte, if there
-// is room.
+// Truncate(0) also gives up memory on the heap. The next bytes are then written to the Pool's
+// memory, if there is room.
 func (p *Pool) Truncate(n int) {
 	p.frame.Truncate(n)
 	if n == 0 && p.allocated() {

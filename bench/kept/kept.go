@@ -69,19 +69,21 @@ func run(ctx context.Context, p *measure.Params) error {
 	return p.Add(t)
 }
 
-// A contender is a way to share packets. Its functions pass the given number of batches to the
-// subscribers.
+// A contender is a way to share packets.
 type contender struct {
-	name    string
-	run     func(batches int, audit func(subscriber int, p []byte))
-	handOff func(batches int) // the same without packets, to measure the channels
+	name string
+	// run passes batches of batchPackets packets to all subscribers. If audit is not nil, each
+	// subscriber calls it with the bytes that it receives.
+	run func(batches int, audit func(subscriber int, p []byte))
+	// handOff does the same without packets, to measure the channels.
+	handOff func(batches int)
 }
 
-// A sharer makes values of type T and shares them with the subscribers. A T is one packet or one
-// batch. The subscribers call bytes, look and drop from their own goroutines.
+// A sharer makes values of type T and shares them with the subscribers. A value contains one packet
+// or one batch. Each subscriber calls the functions bytes, look and drop on its own goroutine.
 type sharer[T any] struct {
-	packets int // number of packets in a T
-	next    func() T
+	packets int                    // number of packets in a value
+	next    func() T               // returns the next value
 	share   func(*T) T             // returns another share, for one subscriber
 	bytes   func(*T, func([]byte)) // passes all bytes to a function, for a check
 	look    func(*T) uint64        // reads one byte of each packet
@@ -112,8 +114,8 @@ func newContender[T any](name string, newSharer func() sharer[T]) contender {
 }
 
 // run passes batches of packets to the subscribers, and returns when they have dropped all packets.
-// Each channel operation passes batchPackets packets, even if they are shared one by one. With one
-// packet per operation, the channels would cost several times as much as the measured work.
+// Each channel operation passes a whole batch, even if a value has only one packet. With one packet
+// per operation, the channels would cost several times as much as the measured work.
 func (s sharer[T]) run(batches int, audit func(int, []byte)) {
 	var wg sync.WaitGroup
 	subs := make([]subscriber[T], subscribers)
@@ -151,7 +153,7 @@ func (s sharer[T]) run(batches int, audit func(int, []byte)) {
 	s.close()
 }
 
-// A subscriber has the channels of one subscriber goroutine.
+// A subscriber has the channels of one subscriber's goroutine.
 type subscriber[T any] struct {
 	full    chan []T // filled slices for the goroutine
 	empty   chan []T // slices that the goroutine returns, so that none is allocated
@@ -168,7 +170,7 @@ func newSubscriber[T any](shares int) subscriber[T] {
 	return s
 }
 
-// subscribe receives packets and keeps the last keepPackets of them. It drops all of them before it
+// subscribe receives packets and keeps the last keepPackets of them. It drops all packets before it
 // returns.
 func (s sharer[T]) subscribe(sub *subscriber[T], look func(*T) uint64) {
 	ring := make([]T, keepPackets/s.packets)

@@ -33,39 +33,39 @@ const (
 // transferred.
 type mixedLoad struct {
 	name string
-	move func(*site) (get, set call) // calls for large values; nil: no large values
+	move func(*fixture) (get, set call) // calls for large values; nil: no large values
 
 	p50, p99 measure.Series // latencies of small GETs, in nanoseconds
-	moved    measure.Series // bytes of large values per second
+	moved    measure.Series // bytes of large values transferred per second
 	cpu      measure.Series // CPU seconds of this process per second, in user and system mode
 }
 
 func mixedLoads() []*mixedLoad {
-	value, buf := (&site{size: largeSize}).value(), bufferFor(largeSize)
+	value, buf := (&fixture{size: largeSize}).value(), bufferFor(largeSize)
 	return []*mixedLoad{
 		{name: "no large values"},
-		{name: "redisbuf, its own connections", move: func(s *site) (get, set call) {
+		{name: "redisbuf, its own connections", move: func(f *fixture) (get, set call) {
 			get = func(ctx context.Context) error {
-				_, err := s.redisbuf.GetToBuffer(ctx, key, buf)
+				_, err := f.redisbuf.GetToBuffer(ctx, key, buf)
 				return err
 			}
 			return get, func(ctx context.Context) error {
-				return s.redisbuf.SetFromBuffer(ctx, setKey, value)
+				return f.redisbuf.SetFromBuffer(ctx, setKey, value)
 			}
 		}},
 		{name: "go-redis GetToBuffer, SetFromBuffer, the same client",
-			move: func(s *site) (get, set call) {
+			move: func(f *fixture) (get, set call) {
 				get = func(ctx context.Context) error {
-					return s.goredis.GetToBuffer(ctx, key, buf).Err()
+					return f.goredis.GetToBuffer(ctx, key, buf).Err()
 				}
 				return get, func(ctx context.Context) error {
-					return s.goredis.SetFromBuffer(ctx, setKey, value).Err()
+					return f.goredis.SetFromBuffer(ctx, setKey, value).Err()
 				}
 			}},
-		{name: "go-redis Get, Set, the same client", move: func(s *site) (get, set call) {
-			get = func(ctx context.Context) error { return s.goredis.Get(ctx, key).Err() }
+		{name: "go-redis Get, Set, the same client", move: func(f *fixture) (get, set call) {
+			get = func(ctx context.Context) error { return f.goredis.Get(ctx, key).Err() }
 			return get, func(ctx context.Context) error {
-				return s.goredis.Set(ctx, setKey, value, 0).Err()
+				return f.goredis.Set(ctx, setKey, value, 0).Err()
 			}
 		}},
 	}
@@ -74,18 +74,18 @@ func mixedLoads() []*mixedLoad {
 const smallKey = "bench:small"
 
 func runBeside(ctx context.Context, p *measure.Params, srv *server) error {
-	site, err := srv.site(ctx, largeSize)
+	f, err := srv.newFixture(ctx, largeSize)
 	if err != nil {
 		return err
 	}
-	defer site.close()
-	if err := site.goredis.Set(ctx, smallKey, make([]byte, smallSize), 0).Err(); err != nil {
+	defer f.close()
+	if err := f.goredis.Set(ctx, smallKey, make([]byte, smallSize), 0).Err(); err != nil {
 		return err
 	}
 	all, rounds := mixedLoads(), max(1, p.Rounds/4)
 	err = measure.Rounds(ctx, len(all), rounds, func(round, i int) error {
 		p.Logf("redis: round %d, small GETs beside: %s", round+1, all[i].name)
-		return all[i].turn(ctx, site, options.beside)
+		return all[i].turn(ctx, f, options.beside)
 	})
 	if err != nil {
 		return err
@@ -106,7 +106,7 @@ func runBeside(ctx context.Context, p *measure.Params, srv *server) error {
 }
 
 // turn gets small values and transfers large values at the same time, for the duration d.
-func (b *mixedLoad) turn(ctx context.Context, s *site, d time.Duration) error {
+func (b *mixedLoad) turn(ctx context.Context, f *fixture, d time.Duration) error {
 	cpu, began := measure.CPU(), time.Now()
 	ctx, stop := context.WithTimeout(ctx, d)
 	defer stop()
@@ -114,16 +114,16 @@ func (b *mixedLoad) turn(ctx context.Context, s *site, d time.Duration) error {
 	var moved atomic.Int64
 	errs := make(chan error, smallCallers+2)
 	if b.move != nil {
-		get, set := b.move(s)
-		for _, f := range []call{get, set} {
-			all.Go(func() { errs <- pace(ctx, largeInterval, f, &moved) })
+		get, set := b.move(f)
+		for _, c := range []call{get, set} {
+			all.Go(func() { errs <- pace(ctx, largeInterval, c, &moved) })
 		}
 	}
 	var mu sync.Mutex
 	var took []time.Duration
 	for range smallCallers {
 		all.Go(func() {
-			mine, err := smallGets(ctx, s.goredis)
+			mine, err := smallGets(ctx, f.goredis)
 			mu.Lock()
 			took = append(took, mine...)
 			mu.Unlock()
@@ -148,8 +148,8 @@ func (b *mixedLoad) turn(ctx context.Context, s *site, d time.Duration) error {
 	return nil
 }
 
-// smallGets gets small values until ctx ends, and returns the latency of each request. The request
-// that ctx interrupts is left out.
+// smallGets gets small values until ctx ends, and returns the latency of each request. It leaves
+// out the request that ctx interrupts.
 func smallGets(ctx context.Context, rdb *goredis.Client) (took []time.Duration, err error) {
 	for {
 		began := time.Now()

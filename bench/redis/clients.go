@@ -9,68 +9,68 @@ import (
 	"github.com/millrace-io/millrace"
 )
 
-func goRedisGet(s *site) (call, error) {
+func goRedisGet(f *fixture) (call, error) {
 	return func(ctx context.Context) error {
-		p, err := s.goredis.Get(ctx, key).Bytes()
-		s.saw(p)
+		p, err := f.goredis.Get(ctx, key).Bytes()
+		f.observe(p)
 		return err
 	}, nil
 }
 
-// bufferFor returns a buffer for a value of the given size. It also has room for the CRLF after the
-// value, which saves go-redis a read.
+// bufferFor returns a buffer for a value of the given size. It has room for the CRLF after the
+// value, so that go-redis needs one read less.
 func bufferFor(size int) []byte { return make([]byte, size+2) }
 
-func goRedisGetToBuffer(s *site) (call, error) {
-	buf := bufferFor(s.size)
+func goRedisGetToBuffer(f *fixture) (call, error) {
+	buf := bufferFor(f.size)
 	return func(ctx context.Context) error {
-		cmd := s.goredis.GetToBuffer(ctx, key, buf)
-		s.saw(cmd.Bytes())
+		cmd := f.goredis.GetToBuffer(ctx, key, buf)
+		f.observe(cmd.Bytes())
 		return cmd.Err()
 	}, nil
 }
 
-func goRedisSet(s *site) (call, error) {
-	value := s.value()
-	return func(ctx context.Context) error { return s.goredis.Set(ctx, setKey, value, 0).Err() },
+func goRedisSet(f *fixture) (call, error) {
+	value := f.value()
+	return func(ctx context.Context) error { return f.goredis.Set(ctx, setKey, value, 0).Err() },
 		nil
 }
 
-func goRedisSetFromBuffer(s *site) (call, error) {
-	value := s.value()
+func goRedisSetFromBuffer(f *fixture) (call, error) {
+	value := f.value()
 	return func(ctx context.Context) error {
-		return s.goredis.SetFromBuffer(ctx, setKey, value).Err()
+		return f.goredis.SetFromBuffer(ctx, setKey, value).Err()
 	}, nil
 }
 
-func rueidisGet(s *site) (call, error) {
-	r := s.rueidis
+func rueidisGet(f *fixture) (call, error) {
+	r := f.rueidis
 	return func(ctx context.Context) error {
 		p, err := r.Do(ctx, r.B().Get().Key(key).Build()).AsBytes()
-		s.saw(p)
+		f.observe(p)
 		return err
 	}, nil
 }
 
-func rueidisSet(s *site) (call, error) {
-	r, value := s.rueidis, s.value()
+func rueidisSet(f *fixture) (call, error) {
+	r, value := f.rueidis, f.value()
 	return func(ctx context.Context) error {
 		return r.Do(ctx, r.B().Set().Key(setKey).Value(rueidis.BinaryString(value)).Build()).Error()
 	}, nil
 }
 
-// An auditor is an io.Writer that passes the received bytes to the site's audit.
-type auditor struct{ s *site }
+// An auditor is an io.Writer that passes the received bytes to the fixture's audit.
+type auditor struct{ f *fixture }
 
 func (a auditor) Write(p []byte) (int, error) {
-	a.s.saw(p)
+	a.f.observe(p)
 	return len(p), nil
 }
 
-func rueidisStream(s *site) (call, error) {
-	r, w := s.rueidis, io.Writer(io.Discard)
-	if s.audit != nil {
-		w = auditor{s}
+func rueidisStream(f *fixture) (call, error) {
+	r, w := f.rueidis, io.Writer(io.Discard)
+	if f.audit != nil {
+		w = auditor{f}
 	}
 	return func(ctx context.Context) error {
 		values := r.DoStream(ctx, r.B().Get().Key(key).Build())
@@ -86,43 +86,44 @@ func rueidisStream(s *site) (call, error) {
 	}, nil
 }
 
-func redisbufGetToBuffer(s *site) (call, error) {
-	buf := make([]byte, s.size)
+func redisbufGetToBuffer(f *fixture) (call, error) {
+	buf := make([]byte, f.size)
 	return func(ctx context.Context) error {
-		n, err := s.redisbuf.GetToBuffer(ctx, key, buf)
-		s.saw(buf[:n])
+		n, err := f.redisbuf.GetToBuffer(ctx, key, buf)
+		f.observe(buf[:n])
 		return err
 	}, nil
 }
 
-// redisbufGetChain reads values into a chain. The values are much smaller than its size limit.
-func redisbufGetChain(s *site) (call, error) {
+// redisbufGetChain reads the value into a Chain. maxSize is Redis' limit for a value.
+func redisbufGetChain(f *fixture) (call, error) {
 	const maxSize = 512 << 20
 	chain := new(millrace.Chain)
 	return func(ctx context.Context) error {
-		if err := s.redisbuf.GetChain(ctx, key, chain, maxSize); err != nil {
+		if err := f.redisbuf.GetChain(ctx, key, chain, maxSize); err != nil {
 			return err
 		}
 		for p := range chain.All() {
-			s.saw(p)
+			f.observe(p)
 		}
 		chain.Release()
 		return nil
 	}, nil
 }
 
-func redisbufSetFromBuffer(s *site) (call, error) {
-	value := s.value()
-	return func(ctx context.Context) error { return s.redisbuf.SetFromBuffer(ctx, setKey, value) },
+func redisbufSetFromBuffer(f *fixture) (call, error) {
+	value := f.value()
+	return func(ctx context.Context) error { return f.redisbuf.SetFromBuffer(ctx, setKey, value) },
 		nil
 }
 
-// redisbufSetChain sets a chain of blocks. They are as large as the largest blocks of a Reader.
-func redisbufSetChain(s *site) (call, error) {
+// redisbufSetChain sets the value from a Chain. Its blocks have 64 KiB, like the largest blocks of
+// a Reader.
+func redisbufSetChain(f *fixture) (call, error) {
 	const block = 64 << 10
 	chain, pool := new(millrace.Chain), millrace.NewPool()
-	s.add(closeFunc(chain.Release))
-	for left := s.value(); len(left) > 0; {
+	f.add(closeFunc(chain.Release))
+	for left := f.value(); len(left) > 0; {
 		n := min(len(left), block)
 		d := pool.Get(n)
 		copy(d.Bytes(), left[:n])
@@ -130,5 +131,5 @@ func redisbufSetChain(s *site) (call, error) {
 		chain.Append(&ref)
 		left = left[n:]
 	}
-	return func(ctx context.Context) error { return s.redisbuf.SetChain(ctx, setKey, chain) }, nil
+	return func(ctx context.Context) error { return f.redisbuf.SetChain(ctx, setKey, chain) }, nil
 }

@@ -2,17 +2,17 @@ package redis
 
 import "context"
 
-// A crew is a group of goroutines that make calls. They run until dismiss is called, so that a turn
-// does not include their start.
+// A crew is a group of goroutines that make calls. They run until dismiss is called. The measured
+// time therefore does not include starting them.
 type crew struct {
-	orders []chan int // number of calls to make, with one channel for each goroutine
+	orders []chan int // one channel for each goroutine; a value is the number of calls to make
 	done   chan error // one result from each goroutine
 }
 
-func assemble(ctx context.Context, c contender, s *site, goroutines int) (*crew, error) {
+func assemble(ctx context.Context, c contender, f *fixture, goroutines int) (*crew, error) {
 	w := &crew{done: make(chan error, goroutines)}
 	for range goroutines {
-		f, err := c.worker(s)
+		do, err := c.worker(f)
 		if err != nil {
 			w.dismiss()
 			return nil, err
@@ -21,7 +21,7 @@ func assemble(ctx context.Context, c contender, s *site, goroutines int) (*crew,
 		w.orders = append(w.orders, calls)
 		go func() {
 			for n := range calls {
-				w.done <- repeat(ctx, f, n)
+				w.done <- repeat(ctx, do, n)
 			}
 		}()
 	}

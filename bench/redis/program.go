@@ -12,8 +12,8 @@ import (
 	"github.com/millrace-io/millrace/bench/measure"
 )
 
-// Program is the Redis benchmark. It has a table for each task and number of goroutines, and a
-// table of small GETs while large values are transferred.
+// Program is the Redis benchmark. It makes one table for each task and each number of goroutines.
+// Another table shows the latency of small GETs while large values are transferred.
 var Program = &measure.Program{
 	Name: "redis", What: "large values in and out of Redis", Rounds: 15,
 	Turn:  40 * time.Millisecond,
@@ -83,12 +83,12 @@ func (t task) run(ctx context.Context, p *measure.Params, srv *server, sizes []i
 	var costs []measure.Cost
 	for _, size := range sizes {
 		p.Logf("redis: %s, %s, %d goroutines", t.what, measure.SizeName(size), goroutines)
-		site, err := srv.site(ctx, size)
+		f, err := srv.newFixture(ctx, size)
 		if err != nil {
 			return err
 		}
-		costs, err = t.measure(ctx, p, site, goroutines)
-		site.close()
+		costs, err = t.measure(ctx, p, f, goroutines)
+		f.close()
 		if err != nil {
 			return fmt.Errorf("%s, %s: %w", t.what, measure.SizeName(size), err)
 		}
@@ -121,11 +121,11 @@ func goroutineNames(n int) string {
 	return fmt.Sprintf("%d goroutines", n)
 }
 
-func (t task) measure(ctx context.Context, p *measure.Params, s *site,
+func (t task) measure(ctx context.Context, p *measure.Params, f *fixture,
 	goroutines int) ([]measure.Cost, error) {
 	var all []measure.Contender
 	for _, c := range t.contenders {
-		w, err := assemble(ctx, c, s, goroutines)
+		w, err := assemble(ctx, c, f, goroutines)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", c.name, err)
 		}
@@ -146,17 +146,17 @@ func (t task) measure(ctx context.Context, p *measure.Params, s *site,
 // check makes a contender do two calls, and returns an error if a call does not transfer the value.
 func (c contender) check(ctx context.Context, srv *server, t task, size int) error {
 	const calls = 2
-	site, err := srv.site(ctx, size)
+	f, err := srv.newFixture(ctx, size)
 	if err != nil {
 		return err
 	}
-	defer site.close()
+	defer f.close()
 	var seen bytes.Buffer
-	site.audit = func(p []byte) { seen.Write(p) }
-	if err := site.goredis.Del(ctx, setKey).Err(); err != nil {
+	f.audit = func(p []byte) { seen.Write(p) }
+	if err := f.goredis.Del(ctx, setKey).Err(); err != nil {
 		return err
 	}
-	w, err := assemble(ctx, c, site, 1)
+	w, err := assemble(ctx, c, f, 1)
 	if err != nil {
 		return err
 	}
@@ -165,10 +165,10 @@ func (c contender) check(ctx context.Context, srv *server, t task, size int) err
 	if err != nil {
 		return err
 	}
-	want := bytes.Repeat(site.value(), calls)
+	want := bytes.Repeat(f.value(), calls)
 	if t.key == "set" {
-		want = site.value()
-		value, err := site.goredis.Get(ctx, setKey).Bytes()
+		want = f.value()
+		value, err := f.goredis.Get(ctx, setKey).Bytes()
 		if err != nil {
 			return err
 		}

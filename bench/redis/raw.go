@@ -11,22 +11,22 @@ import (
 // bytes. It knows the length of each reply, and waits for it without a deadline. It is not a
 // client, but shows the minimum cost of a client.
 
-func (s *site) dial() (net.Conn, error) {
-	conn, err := net.Dial("tcp", s.addr)
+func (f *fixture) dial() (net.Conn, error) {
+	conn, err := net.Dial("tcp", f.addr)
 	if err == nil {
-		s.add(conn)
+		f.add(conn)
 	}
 	return conn, err
 }
 
-func rawGet(s *site) (call, error) {
-	conn, err := s.dial()
+func rawGet(f *fixture) (call, error) {
+	conn, err := f.dial()
 	if err != nil {
 		return nil, err
 	}
-	header := len(fmt.Sprintf("$%d\r\n", s.size)) // length of the reply before the value
+	header := len(fmt.Sprintf("$%d\r\n", f.size)) // length of the reply before the value
 	request := fmt.Appendf(nil, "*2\r\n$3\r\nGET\r\n$%d\r\n%s\r\n", len(key), key)
-	reply := make([]byte, header+s.size+len("\r\n"))
+	reply := make([]byte, header+f.size+len("\r\n"))
 	return func(context.Context) error {
 		if _, err := conn.Write(request); err != nil {
 			return err
@@ -34,20 +34,20 @@ func rawGet(s *site) (call, error) {
 		if _, err := io.ReadFull(conn, reply); err != nil {
 			return err
 		}
-		s.saw(reply[header : header+s.size])
+		f.observe(reply[header : header+f.size])
 		return nil
 	}, nil
 }
 
-func rawSet(s *site) (call, error) {
-	conn, err := s.dial()
+func rawSet(f *fixture) (call, error) {
+	conn, err := f.dial()
 	if err != nil {
 		return nil, err
 	}
 	const ok = "+OK\r\n"
 	header := fmt.Appendf(nil, "*3\r\n$3\r\nSET\r\n$%d\r\n%s\r\n$%d\r\n", len(setKey), setKey,
-		s.size)
-	value, end, reply := s.value(), []byte("\r\n"), make([]byte, len(ok))
+		f.size)
+	value, end, reply := f.value(), []byte("\r\n"), make([]byte, len(ok))
 	var pieces [3][]byte
 	var rest net.Buffers
 	return func(context.Context) error {

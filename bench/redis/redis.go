@@ -52,15 +52,16 @@ type contender struct {
 	name string
 	// worker returns the function that one goroutine calls repeatedly. It is called once for each
 	// goroutine.
-	worker func(*site) (call, error)
+	worker func(*fixture) (call, error)
 }
 
-// A call transfers a value once. A call that reads the value passes it to site.saw, and then drops
-// it.
+// A call transfers a value once. A call that reads the value passes it to fixture.observe, and then
+// drops it.
 type call func(context.Context) error
 
-// A site has the clients that all contenders share, and the size of their values.
-type site struct {
+// A fixture holds the Redis clients, which all contenders share, and the size of the values that
+// they transfer.
+type fixture struct {
 	addr string // address of the server
 	size int    // size of every value, in bytes
 
@@ -73,27 +74,27 @@ type site struct {
 }
 
 // open creates the clients as their documentation describes.
-func (s *site) open() (err error) {
-	s.goredis = goredis.NewClient(&goredis.Options{Addr: s.addr})
-	s.add(s.goredis)
-	if s.redisbuf, err = redisbuf.New(s.goredis); err != nil {
+func (f *fixture) open() (err error) {
+	f.goredis = goredis.NewClient(&goredis.Options{Addr: f.addr})
+	f.add(f.goredis)
+	if f.redisbuf, err = redisbuf.New(f.goredis); err != nil {
 		return err
 	}
-	s.add(s.redisbuf)
-	s.rueidis, err = rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{s.addr},
+	f.add(f.redisbuf)
+	f.rueidis, err = rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{f.addr},
 		DisableCache: true})
 	if err != nil {
 		return err
 	}
-	s.add(closeFunc(s.rueidis.Close))
+	f.add(closeFunc(f.rueidis.Close))
 	return nil
 }
 
-func (s *site) add(c io.Closer) { s.closers = append(s.closers, c) }
+func (f *fixture) add(c io.Closer) { f.closers = append(f.closers, c) }
 
-func (s *site) close() {
-	for i := range s.closers {
-		s.closers[len(s.closers)-1-i].Close()
+func (f *fixture) close() {
+	for i := range f.closers {
+		f.closers[len(f.closers)-1-i].Close()
 	}
 }
 
@@ -106,16 +107,16 @@ const (
 	setKey = "bench:set"   // the key that contenders set
 )
 
-// value returns s.size random bytes. They are the same at each call.
-func (s *site) value() []byte {
-	p := make([]byte, s.size)
+// value returns f.size random bytes, which are the same at each call.
+func (f *fixture) value() []byte {
+	p := make([]byte, f.size)
 	rand.NewChaCha8([32]byte{}).Read(p)
 	return p
 }
 
-// saw passes a value, or a piece of it, to audit.
-func (s *site) saw(piece []byte) {
-	if s.audit != nil {
-		s.audit(piece)
+// observe passes a value, or a piece of it, to f.audit. It does nothing if f.audit is nil.
+func (f *fixture) observe(piece []byte) {
+	if f.audit != nil {
+		f.audit(piece)
 	}
 }

@@ -40,11 +40,11 @@ func TestContendersDeliver(t *testing.T) {
 // TestCheckSeesOtherBytes uses contenders that move nothing, or too little.
 func TestCheckSeesOtherBytes(t *testing.T) {
 	srv := start(t)
-	idle := contender{"idle", func(*site) (call, error) {
+	idle := contender{"idle", func(*fixture) (call, error) {
 		return func(context.Context) error { return nil }, nil
 	}}
-	short := contender{"short", func(s *site) (call, error) {
-		less := *s
+	short := contender{"short", func(f *fixture) (call, error) {
+		less := *f
 		less.size--
 		return goRedisSet(&less)
 	}}
@@ -84,7 +84,7 @@ func TestProgram(t *testing.T) {
 func TestServerIsGone(t *testing.T) {
 	srv := start(t)
 	srv.Stop()
-	if _, err := srv.site(t.Context(), 1); err == nil {
+	if _, err := srv.newFixture(t.Context(), 1); err == nil {
 		t.Error("clients find a server that has ended")
 	}
 }

@@ -55,17 +55,17 @@ func version(path string) string {
 	return "redis-server"
 }
 
-// site stores a value of the given size on the server and returns a site for it. The caller must
-// call close.
-func (s *server) site(ctx context.Context, size int) (*site, error) {
-	site := &site{addr: s.Addr, size: size}
-	err := site.open()
+// newFixture stores a value of the given size on the server and connects the clients. The caller
+// must close the fixture.
+func (s *server) newFixture(ctx context.Context, size int) (*fixture, error) {
+	f := &fixture{addr: s.Addr, size: size}
+	err := f.open()
 	if err == nil {
-		err = site.goredis.Set(ctx, key, site.value(), 0).Err()
+		err = f.goredis.Set(ctx, key, f.value(), 0).Err()
 	}
 	if err != nil {
-		site.close()
+		f.close()
 		return nil, err
 	}
-	return site, nil
+	return f, nil
 }

@@ -16,8 +16,8 @@ import (
 // A check examines one setting of the machine.
 type check struct {
 	group, name string
-	// look examines one setting of the machine, and returns a Finding without Group and Name. If
-	// look cannot read the setting, it sets err of the host, and the Finding is ignored.
+	// look returns a Finding without Group and Name. If it cannot read the setting, it sets the err
+	// field of the host, and the Finding is ignored.
 	look func(*host, Plan) Finding
 	why  string // added to the Why of the Finding
 }
@@ -72,16 +72,16 @@ const (
 	// uploadFiles is the number of file descriptors for an upload: its connection, its file, and
 	// both ends of the pipe between them.
 	uploadFiles = 4
-	// viewerBytes is the memory in bytes of a viewer in the server. It does not include the
-	// kernel's memory.
+	// viewerBytes is the memory that the server needs for each viewer, in bytes. It does not
+	// include the kernel's memory.
 	viewerBytes = 4 << 10
 	// spareThreads is the number of threads that the Go runtime needs in addition to the threads
 	// for goroutines.
 	spareThreads = 32
 )
 
-// sockets returns the memory in bytes that the kernel needs for unsent data in the worst case, when
-// all viewers are slow. It does not include data in flight.
+// sockets returns the number of bytes of unsent data that the kernel holds if all viewers are slow.
+// It does not include data in flight.
 func (p Plan) sockets() int64 { return int64(p.Viewers) * p.Unsent }
 
 func openFiles(h *host, p Plan) Finding {
@@ -247,18 +247,18 @@ func conntrack(h *host, p Plan) Finding {
 	return f
 }
 
-// tcpBuffer returns the look function of a check. name is the name of a kernel setting,
-// net.ipv4.tcp_wmem or net.ipv4.tcp_rmem. It consists of the minimum, default and maximum size of a
-// connection's buffer. If the setting is bad, the check recommends advised, the kernel's default.
-func tcpBuffer(name, advised string) func(*host, Plan) Finding {
-	command := fmt.Sprintf("sysctl -w %s=%q", name, advised)
+// tcpBuffer returns a function that checks the kernel setting net.ipv4.tcp_wmem or
+// net.ipv4.tcp_rmem. The setting consists of the minimum, default and maximum size of a
+// connection's buffer. If it is bad, the check recommends the kernel's defaults.
+func tcpBuffer(name, defaults string) func(*host, Plan) Finding {
+	command := fmt.Sprintf("sysctl -w %s=%q", name, defaults)
 	return func(h *host, _ Plan) Finding { return tcpRange(h.sysctl(name, 3), command) }
 }
 
 func tcpRange(n []int64, command string) Finding {
-	// least is the size in bytes that the kernel must allow for a connection's buffer. With a
-	// buffer of 1 MiB, a client with a round-trip time of 100 ms gets up to 5 MB/s, because only
-	// about half of the buffer holds payload.
+	// least is the minimum, in bytes, for the maximum size of a connection's buffer. With a buffer
+	// of 1 MiB, a client with a round-trip time of 100 ms gets up to 5 MB/s, because only about
+	// half of the buffer holds payload.
 	const least = 1 << 20
 	f := Finding{
 		Value: fmt.Sprintf("%d %d %d", n[0], n[1], n[2]),
@@ -296,16 +296,16 @@ func tcpMemory(h *host, p Plan) Finding {
 	return f
 }
 
-// directory checks whether the server can read a directory, and whether it is on a local disk. flag
-// is the command-line flag that names the directory.
+// directory checks whether the server can read dir, which is the value of a command-line flag, and
+// whether dir is on a local disk. It returns the Finding and the mount that contains dir.
 //
-// If mount is nil, f is complete. Otherwise mount contains the directory, and the caller may add
-// the results of further checks to f.
-func (h *host) directory(flag, name string) (mount *procfs.MountInfo, f Finding) {
-	if name == "" {
+// If mount is nil, the Finding is complete. Otherwise the caller may check the mount further and
+// add to the Finding.
+func (h *host) directory(flag, dir string) (mount *procfs.MountInfo, f Finding) {
+	if dir == "" {
 		return nil, Finding{Value: "none", Why: "No --" + flag + " was given."}
 	}
-	path, err := filepath.Abs(name)
+	path, err := filepath.Abs(dir)
 	if err == nil {
 		path, err = filepath.EvalSymlinks(path)
 	}
@@ -314,13 +314,13 @@ func (h *host) directory(flag, name string) (mount *procfs.MountInfo, f Finding)
 	}
 	if err != nil {
 		f = Finding{Value: err.Error(), Why: "The server does not start without it."}
-		f.advise(Bad, "create the directory, or let this user read it", "mkdir -p "+quote(name))
+		f.advise(Bad, "create the directory, or let this user read it", "mkdir -p "+quote(dir))
 		return nil, f
 	}
 	if mount = h.mountOf(path); mount == nil {
 		return nil, Finding{}
 	}
-	f = Finding{Value: fmt.Sprintf("%s: %s on %s", name, mount.FSType, mount.MountPoint),
+	f = Finding{Value: fmt.Sprintf("%s: %s on %s", dir, mount.FSType, mount.MountPoint),
 		Why: "Files leave from the page cache."}
 	remote := []string{"nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "virtiofs"}
 	if slices.Contains(remote, mount.FSType) || strings.HasPrefix(mount.FSType, "fuse") {

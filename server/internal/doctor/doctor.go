@@ -61,8 +61,8 @@ func (f *Finding) advise(s State, advice, command string) {
 	f.State, f.Advice, f.Command = s, advice, command
 }
 
-// schema is the version of the JSON form of a Report. The version stays the same if fields or
-// findings are added, or if findings are removed.
+// schema is the version of the JSON form of a Report. Adding fields, or adding or removing
+// findings, does not change the version.
 const schema = 2
 
 // A Report has the findings of all checks.
@@ -78,7 +78,7 @@ type Report struct {
 	Findings []Finding     `json:"findings"`
 }
 
-// Examine runs all checks on this machine. The worst findings come first in the result.
+// Examine runs all checks on this machine. It returns the worst findings first.
 func Examine(p Plan) Report { return examine(thisHost(), p) }
 
 func examine(h *host, p Plan) Report {
@@ -135,8 +135,7 @@ func size(n int64) string {
 		" " + []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB"}[i]
 }
 
-// count formats a number. If the number is so large that it means "no limit" in the kernel, the
-// result is "unlimited".
+// count formats a number. If the number means "no limit" in the kernel, the result is "unlimited".
 func count(n int64) string {
 	if n >= unlimited {
 		return "unlimited"

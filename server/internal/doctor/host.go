@@ -16,8 +16,8 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// unlimited is the smallest number that means "no limit". No machine has as many bytes of memory.
-// It can be multiplied by the page size without overflow.
+// unlimited is the smallest number that means "no limit". As a number of bytes, it exceeds the
+// memory of any machine. It can be multiplied by the page size without overflow.
 const unlimited = 1 << 50
 
 // A host reads the properties and limits of this machine and this process, such as the size of the
@@ -32,8 +32,8 @@ type host struct {
 	err error // first error of a method
 }
 
-// thisHost returns a host for this machine. It reads no files itself. The methods of the host read
-// files such as /proc/meminfo when they are called.
+// thisHost returns a host for this machine. Only the methods of the host read files, such as
+// /proc/meminfo.
 func thisHost() *host {
 	return &host{
 		dir: "/", cpus: runtime.NumCPU(), procs: runtime.GOMAXPROCS(0),
@@ -62,8 +62,7 @@ func (h *host) read(name string) string {
 	return strings.TrimSpace(string(b))
 }
 
-// sysctl returns the numbers in the value of a sysctl(8) setting. want is how many numbers there
-// must be.
+// sysctl returns the value of a sysctl(8) setting, which must consist of want numbers.
 func (h *host) sysctl(name string, want int) []int64 {
 	s := h.read("proc/sys/" + strings.ReplaceAll(name, ".", "/"))
 	all := make([]int64, want)
@@ -98,7 +97,7 @@ func (h *host) self() procfs.Proc {
 	return self
 }
 
-// openFiles returns the limit on open files of this process.
+// openFiles returns this process's limit on open files.
 func (h *host) openFiles() int64 {
 	limits, err := h.self().Limits()
 	if err != nil {
@@ -121,8 +120,8 @@ func (h *host) memory() int64 {
 	return 0
 }
 
-// MemoryCap returns how many bytes this process may use at most, or 0 if that is unknown. It is the
-// limit of the process's control group, or the memory of the machine.
+// MemoryCap returns the number of bytes that this process may use: the limit of its control group,
+// or the memory of the machine. It returns 0 if the number is unknown.
 func MemoryCap() int64 {
 	h := thisHost()
 	most, _ := h.memoryCap()
@@ -132,8 +131,8 @@ func MemoryCap() int64 {
 	return most
 }
 
-// memoryCap returns how many bytes this process may use at most. group is true if that is the limit
-// of a control group, and false if it is the memory of the machine.
+// memoryCap returns the number of bytes that this process may use. If group is true, the number is
+// the limit of a control group. Otherwise it is the memory of the machine.
 func (h *host) memoryCap() (most int64, group bool) {
 	limit, set := h.groupLimit("", "memory.max", parseLimit)
 	if old, oldSet := h.groupLimit("memory", "memory.limit_in_bytes", parseLimit); oldSet {

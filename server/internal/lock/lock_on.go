@@ -28,8 +28,9 @@ func add(id uint64, n int) {
 	}
 }
 
-// goroutine returns the ID of the calling goroutine. Only the stack trace contains the ID.
-func goroutine() uint64 {
+// goroutineID returns the ID of the calling goroutine. It parses a stack trace, because package
+// runtime does not provide the ID in any other way.
+func goroutineID() uint64 {
 	var b [64]byte
 	text := b[:runtime.Stack(b[:], false)] // "goroutine 7 [running]: ..."
 	id, err := strconv.ParseUint(string(bytes.Fields(text)[1]), 10, 64)
@@ -59,7 +60,7 @@ func (m *Mutex) TryLock() bool {
 }
 
 func (m *Mutex) locked() {
-	m.holder = goroutine()
+	m.holder = goroutineID()
 	add(m.holder, 1)
 }
 
@@ -75,8 +76,8 @@ var fail = func(report string) {
 	select {}
 }
 
-// Logger returns a logger that writes to l, and aborts the process if the calling goroutine holds a
-// mutex of this package. It does so for messages of all levels.
+// Logger returns a logger that writes to l. If a goroutine uses it while it holds a mutex of this
+// package, the logger aborts the process, even if the level of the message is disabled.
 func Logger(l *slog.Logger) *slog.Logger {
 	if l == nil {
 		return nil
@@ -93,7 +94,7 @@ type handler struct{ slog.Handler }
 // Enabled aborts the process if the calling goroutine holds a mutex. A Logger calls Enabled first
 // for each message, even if the level of the message is disabled.
 func (h handler) Enabled(ctx context.Context, level slog.Level) bool {
-	id := goroutine()
+	id := goroutineID()
 	held.mu.Lock()
 	n := held.by[id]
 	held.mu.Unlock()

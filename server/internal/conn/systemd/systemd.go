@@ -32,19 +32,18 @@ const (
 	readyName = "successor"
 )
 
-// Inherited has the listeners that this process has inherited from systemd or from the process that
-// it replaces.
+// Inherited has the listeners that this process has inherited, from systemd or from the process
+// that it replaces.
 type Inherited struct {
-	// Listeners has the inherited listeners by name. The names come from systemd's units, or from
-	// the process that this process replaces. The caller owns the listeners.
+	// Listeners has the listeners by name. The names come from systemd's units or from the process
+	// that this process replaces. The caller owns the listeners.
 	Listeners map[string]net.Listener
 
 	ready *os.File // nil if this process does not replace another one
 }
 
-// Inherit returns the listeners that this process has inherited, if any. If this process replaces
-// another one, the result also contains a pipe, on which Ready reports to that process. Inherit
-// must be called only once.
+// Inherit returns the inherited listeners, if any. If this process replaces another one, Inherit
+// also takes over a pipe, on which Ready reports to that process. Inherit must be called only once.
 func Inherit() (*Inherited, error) {
 	in := &Inherited{Listeners: make(map[string]net.Listener)}
 	// Only systemd sets LISTEN_PID. A process that starts its successor cannot set it, because it
@@ -79,11 +78,11 @@ func Inherit() (*Inherited, error) {
 	return in, nil
 }
 
-// Succeeds reports whether this process replaces another one.
+// Succeeds reports whether this process is the successor of another process.
 func (in *Inherited) Succeeds() bool { return in.ready != nil }
 
-// Ready reports that this process is serving. If this process replaces another one, Ready reports
-// it to that process, and otherwise to systemd.
+// Ready reports that this process is serving. A successor reports to the process that it replaces.
+// Any other process reports to systemd.
 func (in *Inherited) Ready() error {
 	if in.ready == nil {
 		return Notify("READY=1")
