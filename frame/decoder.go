@@ -9,8 +9,8 @@ import (
 	"github.com/millrace-io/millrace/arena"
 )
 
-// defaultMaxPayload is the default of MaxPayload: 1 MiB. A thousand peers that each send a payload
-// of this size at the same time fill 1 GiB.
+// defaultMaxPayload is the default of MaxPayload: 1 MiB. With this limit, the payloads of a
+// thousand peers need at most 1 GiB at the same time.
 const defaultMaxPayload = 1 << 20
 
 const (
@@ -24,8 +24,8 @@ const (
 	// When the memory is full, the Decoder allocates as much again.
 	firstGrant = 4 << 10
 
-	// maxEmptyReads is the number of consecutive reads that may return neither bytes nor an error.
-	// Then the read fails with io.ErrNoProgress, as in bufio.
+	// After maxEmptyReads consecutive reads without bytes and without an error, the Decoder returns
+	// io.ErrNoProgress, like bufio.
 	maxEmptyReads = 100
 
 	// maxKept is the maximum capacity, in bytes, of a buffer that a Decoder keeps for its next
@@ -88,10 +88,11 @@ func Deadlines(conn interface{ SetReadDeadline(time.Time) error }, header,
 // A Decoder splits a stream into frames. It belongs to one goroutine at a time. Next and NextInto
 // may be mixed.
 //
-// After a *LimitError, a *TimeoutError or an error of the Format, the stream is over, and every
-// later call returns the same error. After an error of the source, such as a deadline that the
-// caller has set, and after arena.ErrFull, Next or NextInto may be called again. Nothing is lost
-// then, even inside a frame.
+// A *LimitError, a *TimeoutError or an error of the Format ends the stream. Every later call
+// returns the same error.
+//
+// After any other error, such as arena.ErrFull or an expired deadline of the caller, Next or
+// NextInto may be called again. No bytes are lost, even inside a frame.
 type Decoder struct {
 	r          *millrace.Reader
 	f          Format    // nil if v is set
@@ -118,9 +119,9 @@ type Decoder struct {
 }
 
 // NewDecoder returns a Decoder of the frames in r. The Decoder borrows r and f while it is used;
-// there is nothing to close. When Next or NextInto returns a frame, the next byte of r is the first
-// one after the frame. After a failed call, r may be within a frame. NewDecoder panics if a header
-// is larger than the Reader's Size.
+// there is nothing to close. After Next or NextInto has returned a frame, the next byte of r is the
+// first byte after the frame. After an error, r may be inside a frame. NewDecoder panics if a
+// header is larger than the Reader's Size.
 func NewDecoder(r *millrace.Reader, f Format, opts ...Option) *Decoder {
 	size := f.HeaderSize()
 	d := newDecoder(r, size, size, opts)
@@ -199,11 +200,11 @@ func (d *Decoder) readChain(dst *millrace.Chain, n int) error {
 // implements [Sealed], NextInto decrypts the frame.
 //
 // The error is io.EOF if the stream ends between two frames, io.ErrUnexpectedEOF if it ends inside
-// one, and arena.ErrFull if buf has no room. [Decoder] describes the other errors, and the errors
-// after which the stream is over.
+// one, and arena.ErrFull if buf has no room. [Decoder] says which errors end the stream.
 //
-// After any error, buf is unchanged. If the stream is not over, the Decoder keeps the part of the
-// frame that has arrived. The next call continues with that part, in the same Buffer or another.
+// After any error, buf is unchanged. Unless the error ends the stream, the Decoder keeps the part
+// of the frame that has arrived. The next call continues with that part, in the same Buffer or
+// another.
 //
 // If buf is a Pool with NoHeap, set MaxPayload below the Pool's capacity, because a larger frame
 // never fits.
@@ -252,8 +253,8 @@ func (d *Decoder) assemble(buf arena.Buffer, base int) error {
 }
 
 // gather reads until buf has n bytes of the frame. base is the number of bytes in buf before the
-// frame. gather requests memory from buf in steps: 4 KiB first (firstGrant), and then each time as
-// much as has already arrived.
+// frame. gather requests memory from buf in steps, because the peer may never send the whole frame.
+// Usually, the first step is firstGrant bytes, and each further step doubles the memory.
 func (d *Decoder) gather(buf arena.Buffer, base, n int) error {
 	for have := buf.Len() - base; have < n; {
 		if err := d.await(n - have); err != nil {
@@ -386,8 +387,7 @@ func (d *Decoder) peekHeader(n int) ([]byte, error) {
 	return nil, d.interrupted(err)
 }
 
-// await sets the deadline for the payload if fewer than n bytes are buffered. The caller is about
-// to read n bytes of the payload.
+// await sets the deadline for the payload before a read of n bytes, if the read may have to wait.
 func (d *Decoder) await(n int) error {
 	if d.deadline.limits[InPayload] > 0 && !d.deadline.armed && d.r.Buffered() < n {
 		return d.deadline.arm(InPayload)

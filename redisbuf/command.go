@@ -30,12 +30,13 @@ type commandInfo struct {
 
 func (i *commandInfo) info() *commandInfo { return i }
 
-// minUnknownWeight is the minimum weight of a value of unknown length, in bytes. Most values are
-// shorter.
+// minUnknownWeight is the minimum number of bytes that a value of unknown length counts towards the
+// InFlight limit. Most values have fewer bytes.
 const minUnknownWeight = 1 << 20
 
-// weightOf returns the number of bytes of cmd that count towards the InFlight limit. A value of
-// unknown length counts as much as the last such value, but at least minUnknownWeight.
+// weightOf returns the number of bytes of cmd that count towards the InFlight limit. If the length
+// of the value is unknown, weightOf assumes the length of the last value that GetChain or GetTo has
+// read, but at least minUnknownWeight.
 func (c *Client) weightOf(cmd command) int64 {
 	w := cmd.weight(max(c.lastLen.Load(), minUnknownWeight))
 	return int64(len(cmd.info().key)) + max(min(w, c.settings.inFlight), 0)

@@ -68,7 +68,8 @@ func newConn(netConn net.Conn, readTimeout, writeTimeout time.Duration) *conn {
 }
 
 // rawSocket returns access to the descriptor of a TCP or Unix stream socket. It returns nil for any
-// other type, even one that embeds a socket, because such a type may encrypt or count the data.
+// other connection. It also returns nil for a type that embeds a socket, because the type may
+// encrypt or count the data.
 func rawSocket(netConn net.Conn) syscall.RawConn {
 	var raw syscall.RawConn
 	var err error
@@ -87,8 +88,8 @@ func rawSocket(netConn net.Conn) syscall.RawConn {
 	return raw
 }
 
-// close closes a connection that no call uses. It returns at once, although closing a TLS
-// connection may wait for the peer.
+// close closes a connection that no call uses. It does this in a new goroutine, because closing a
+// TLS connection may wait for the peer.
 func (c *conn) close() {
 	c.watcher.stop()
 	go c.net.Close()
@@ -146,7 +147,7 @@ func (c *conn) finish(ctx context.Context, err error) error {
 	if isRejection(err) {
 		c.broken = true
 	}
-	if !c.behindReply() {
+	if c.hasStrayBytes() {
 		c.broken = true
 	}
 	return err
@@ -171,9 +172,9 @@ func isRejection(err error) bool {
 	return redis.HasErrorPrefix(err, "max number of clients") || redis.HasErrorPrefix(err, "DENIED")
 }
 
-// pendingError returns the error to report if a request could not be sent because of err. If the
-// server sent an error reply before it closed the connection, pendingError returns that reply.
-// Otherwise it returns err.
+// pendingError returns the error to report for a request that could not be sent. err is the write
+// error. If the server sent an error reply before it closed the connection, pendingError returns
+// the reply. Otherwise it returns err.
 func (c *conn) pendingError(err error) error {
 	if !closedByServer(err) {
 		return err

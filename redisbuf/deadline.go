@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// An ioDeadline gives each read, or each write, of a connection at least the timeout. Setting a
+// An ioDeadline applies a timeout to the reads, or to the writes, of a connection. Setting a
 // deadline costs nearly as much as a short read. The ioDeadline therefore sets a deadline that is a
-// quarter longer than the timeout, and moves it only when less than the timeout is left.
+// quarter later than necessary, and moves it only when less than the timeout is left.
 type ioDeadline struct {
 	set     func(time.Time) error // sets the deadline of the connection
 	watcher *watcher              // sets a deadline, too, when the context ends
@@ -17,9 +17,8 @@ type ioDeadline struct {
 	until   time.Time             // zero if no deadline is set
 }
 
-// renew moves the deadline of the connection to at least d.timeout from now. It must be called
-// before each read or write. If the deadline is already that late, renew does not change it. If the
-// context has ended, renew returns the context's error.
+// renew gives the next read or write at least d.timeout. It must be called before each read or
+// write. If the context has ended, renew returns the context's error.
 func (d *ioDeadline) renew() error {
 	if d.timeout > 0 {
 		if now := time.Now(); d.until.Sub(now) < d.timeout {
@@ -99,9 +98,9 @@ func (w *watcher) end() (fired bool) {
 	return w.fired
 }
 
-// err returns the error of the call's context if the context has ended. It must be called after
-// each change of the connection's deadline. When the context ends, the watcher sets a deadline that
-// ends reads and writes, and the change may have replaced this deadline.
+// err returns the context's error if the context of the call has ended. Call it after each change
+// of the connection's deadline, because the change may undo the work of fire. (fire ends reads and
+// writes by setting a deadline in the past.)
 func (w *watcher) err() error {
 	if w.ctx == nil {
 		return nil
@@ -109,7 +108,7 @@ func (w *watcher) err() error {
 	return w.ctx.Err()
 }
 
-// stop unregisters the watcher from the context with which it is registered, if any.
+// stop unregisters the watcher from its context, if it is registered.
 func (w *watcher) stop() {
 	if w.unregister != nil {
 		w.unregister()
@@ -117,12 +116,12 @@ func (w *watcher) stop() {
 	}
 }
 
-// fire is called when a context with the Done channel done has ended. If the current call uses this
-// context, fire ends the connection's reads and writes.
-func (w *watcher) fire(done <-chan struct{}) {
+// fire is called when a context has ended. If the current call uses the context, fire ends the
+// connection's reads and writes. ctxDone is the context's Done channel.
+func (w *watcher) fire(ctxDone <-chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.calling == done {
+	if w.calling == ctxDone {
 		_ = w.conn.SetDeadline(longAgo)
 		w.fired = true
 	}

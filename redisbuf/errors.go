@@ -13,8 +13,8 @@ var ErrClosed = redis.ErrClosed
 
 var (
 	// ErrConnLost is returned by the methods of a Conn after the Conn has lost its connection, or
-	// after the Sentinel has chosen another master. A call of a Pipeline gets it if an earlier call
-	// has made the connection unusable.
+	// after the Sentinel has chosen another master. In a Pipeline, it is the error of a call if an
+	// earlier call has made the connection unusable.
 	ErrConnLost = errors.New("redisbuf: the connection was lost in an earlier call")
 
 	// ErrConnBusy is returned by the methods of a Conn while another call of the Conn is running.
@@ -94,7 +94,7 @@ func (e serverError) Error() string { return string(e) }
 func (serverError) RedisError() {}
 
 // isServerError reports whether err is an error reply of the server. It returns false for a
-// ReaderError or WriterError, even if that wraps the reply of another server.
+// ReaderError or WriterError, even if it wraps the reply of another server.
 func isServerError(err error) bool {
 	switch err.(type) {
 	case *ReaderError, *WriterError:

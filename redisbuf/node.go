@@ -107,7 +107,7 @@ func (n *node) takeIdle() (*conn, error) {
 }
 
 // popIdle removes and returns the most recently used idle connection, or nil if there is none.
-// suspect reports whether another connection was lost after this one was last used.
+// suspect reports whether another connection was lost after c was last used.
 func (n *node) popIdle() (c *conn, suspect bool, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -135,10 +135,9 @@ func (n *node) add(c *conn) error {
 	return nil
 }
 
-// discard closes a connection that was removed from the idle connections. It does not set lostAt
-// (the time of the last loss), so the remaining idle connections are not suspected to be lost, too.
-// The remaining idle connections have been idle for longer than c, and the node checks them before
-// use anyway.
+// discard closes a connection that was removed from the idle connections. Unlike release, it does
+// not set n.lostAt, which would make takeIdle check the other idle connections. If c was lost,
+// takeIdle checks them anyway, because they have been idle for longer than c.
 func (n *node) discard(c *conn) {
 	n.mu.Lock()
 	delete(n.live, c)

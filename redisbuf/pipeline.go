@@ -34,14 +34,14 @@ type Result struct {
 	err  error
 	done bool // Exec has finished the call
 
-	end int64 // value of the connection's queued after this request
+	end int64 // value of conn.queued after this request
 }
 
 // Len returns the length of the value that was read.
 func (r *Result) Len() int64 { return r.n }
 
-// Err returns the error of the call, or nil. The same method of a Client returns the same errors.
-// Before Exec, Err returns an error that says that the call was not executed.
+// Err returns the error of the call, or nil. The methods of Client describe the errors, for example
+// [Client.GetToBuffer]. Before Exec, the error says that the call was not executed.
 func (r *Result) Err() error {
 	if !r.done {
 		return errNotExecuted

@@ -42,8 +42,8 @@ func (g *group) run(ctx context.Context) {
 	}
 }
 
-// batch returns how many of the next calls can be sent together within the InFlight limit, at least
-// one. weight is the number of their bytes that count towards the limit.
+// batch returns the number of calls that can be sent together, and their total weight. The weight
+// stays within the InFlight limit, unless the first call alone exceeds it.
 func (g *group) batch(calls []*Result) (n int, weight int64) {
 	limit := g.client.settings.inFlight
 	for i, r := range calls {
@@ -121,8 +121,8 @@ func (c *conn) runAll(ctx context.Context, calls []*Result) {
 	_ = c.finish(ctx, err)
 }
 
-// sendAll writes calls to the connection. If it returns an error, queued is the number of calls
-// that were queued completely. Some of these calls may have been sent.
+// sendAll queues calls and sends the queue. If it returns an error, queued is the number of
+// completely queued calls. Some of them may have been sent.
 func (c *conn) sendAll(calls []*Result) (queued int, err error) {
 	for i, r := range calls {
 		if err := r.cmd.compose(c); err != nil {
@@ -133,7 +133,7 @@ func (c *conn) sendAll(calls []*Result) (queued int, err error) {
 	return len(calls), c.flush()
 }
 
-// sentOf returns how many calls were sent completely. sendAll must have queued all of them.
+// sentOf returns the number of completely sent calls. sendAll must have queued all of them.
 func (c *conn) sentOf(calls []*Result) int {
 	n := len(calls)
 	for n > 0 && calls[n-1].end > c.written {
@@ -207,13 +207,13 @@ type failedCall struct {
 	call   call
 }
 
-// retryable returns the failed calls that may be retried, and whether to pause first. It leaves out
-// a failed call if a later call of the same key may have been executed, and a retry would have a
-// wrong result:
+// retryable returns the failed calls that may be retried, and whether to pause first. A retry may
+// change the order of the calls. retryable therefore leaves out a call in two cases:
 //
-//   - After a later SET, a retried SET would undo it, and a retried read would return its value.
-//   - After a later read, a retried SET would come too late, because the read has returned the old
-//     value.
+//   - A later SET of the same key may have been executed. A retried SET would undo it, and a
+//     retried read would return its value.
+//   - The call is a SET, and a later read of the same key may have been executed. The read has
+//     returned the old value, so a retried SET would come too late.
 func (g *group) retryable(ctx context.Context, calls []*Result) (failed []failedCall, pause bool) {
 	// The loop goes through the calls from the last to the first. For each key, later records
 	// whether a call after the current call may have been executed.

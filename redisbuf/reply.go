@@ -109,7 +109,7 @@ func (c *conn) readPart(p []byte) error {
 	return err
 }
 
-// nextHeader returns the next header, even if that is the header of a push or an attribute.
+// nextHeader returns the next header, even if it belongs to a push or an attribute.
 func (c *conn) nextHeader() (header, error) {
 	line, err := c.readLine()
 	if err != nil {
@@ -297,7 +297,7 @@ func (c *conn) skipValue(n int64) error {
 // arrived, it returns a *ProtocolError.
 func (c *conn) skipPushes() error {
 	for c.in.Buffered() > 0 {
-		if !c.behindReply() {
+		if c.hasStrayBytes() {
 			return badReply("%.40q before the request", c.unread())
 		}
 		if err := c.skipElement(maxNesting + 1); err != nil {
@@ -313,10 +313,9 @@ func (c *conn) unread() []byte {
 	return p
 }
 
-// behindReply reports whether the unread bytes after the last reply of a call are valid. They are
-// valid if there are none, or if they begin with a push (a message that the server sends without a
-// request).
-func (c *conn) behindReply() bool {
+// hasStrayBytes reports whether there are unread bytes that do not begin with a push. After the
+// last reply of a call, the server may send only pushes, which need no request.
+func (c *conn) hasStrayBytes() bool {
 	p := c.unread()
-	return len(p) == 0 || p[0] == kindPush
+	return len(p) > 0 && p[0] != kindPush
 }

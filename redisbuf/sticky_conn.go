@@ -105,7 +105,7 @@ func (s *stickyConn) use(ctx context.Context, n *node) (c *conn, err error) {
 // leave ends a call's use of the Conn's connection, so that the next call may use it.
 func (s *stickyConn) leave() { s.busy.Store(false) }
 
-// take makes c, a connection to n, the connection of the Conn.
+// take sets the connection of the Conn. c must lead to n.
 func (s *stickyConn) take(n *node, c *conn) {
 	s.node, s.conn = n, c
 	c.keep = true

@@ -39,9 +39,9 @@ var options struct {
 	seconds, longSeconds int
 }
 
-// longFrom is the file size, in bytes, from which a measurement lasts options.longSeconds. In a
-// shorter time, some connections might not complete a single file.
-const longFrom = 64 << 20
+// longFileSize is the minimum size of a long file, in bytes. Long files are measured for
+// options.longSeconds. In a shorter time, some connections might not complete a single file.
+const longFileSize = 64 << 20
 
 func run(ctx context.Context, p *measure.Params) error {
 	if err := checkWrk(); err != nil {
@@ -126,7 +126,7 @@ func takeTurn(ctx context.Context, who contender, c testCase, root string) (t tu
 		return t, err
 	}
 	seconds := options.seconds
-	if c.size >= longFrom {
+	if c.size >= longFileSize {
 		seconds = options.longSeconds
 	}
 	if t.wrkResult, err = runWrk(ctx, dir, url, c.conns, seconds); err != nil {
@@ -137,9 +137,9 @@ func takeTurn(ctx context.Context, who contender, c testCase, root string) (t tu
 	return t, err
 }
 
-// table returns the table of the results. It compares the CPU time of each contender with the first
-// contender and with chunk.FileServer. For a contender behind a middleware, chunk.FileServer is
-// behind the same middleware.
+// table returns the table of the results. It shows each contender's CPU time relative to the first
+// contender, and relative to chunk.FileServer. A contender behind a middleware is compared with
+// chunk.FileServer behind the same middleware.
 func table(c testCase, all []contender, turns [][]turn, rounds int) *measure.Table {
 	get := func(i int, f func(turn) float64) (s measure.Series) {
 		for _, t := range turns[i] {
@@ -218,7 +218,8 @@ func makeFile(dir string, size int) (root string, err error) {
 // content returns a reader of random bytes. All readers return the same bytes.
 func content() io.Reader { return rand.NewChaCha8([32]byte{}) }
 
-// warmUp requests the file for a short time, and returns an error unless each response is the file.
+// warmUp requests the file for a short time. It returns an error if a response differs from the
+// file.
 func warmUp(ctx context.Context, url string, size int) error {
 	want := crc32.NewIEEE()
 	io.CopyN(want, content(), int64(size))

@@ -15,9 +15,9 @@ import (
 	"github.com/millrace-io/millrace/bench/measure"
 )
 
-// wrkDone is a script that makes wrk print exact instead of rounded numbers. It runs after the last
-// request.
-const wrkDone = `done = function(summary, latency, requests)
+// wrkScript makes wrk print exact numbers after the last request. Without it, wrk prints rounded
+// numbers.
+const wrkScript = `done = function(summary, latency, requests)
   io.write(string.format(
     '\nMEASURED {"requests":%d,"bytes":%d,"micros":%d,"connect":%d,"read":%d,"write":%d,"status":%d,"timeout":%d,"p99":%d}\n',
     summary.requests, summary.bytes, summary.duration, summary.errors.connect, summary.errors.read,
@@ -29,7 +29,7 @@ end
 // share a slow server, each needs most of a minute for 256 MiB.
 const wrkTimeout = 2 * time.Minute
 
-// A wrkResult is what wrk reports about one run.
+// A wrkResult is wrk's report about one run.
 type wrkResult struct {
 	Requests int64 // completed requests
 	Bytes    int64 // received bytes of all requests
@@ -49,11 +49,10 @@ func checkWrk() error {
 	return err
 }
 
-// runWrk runs wrk, which requests url on conns connections for the given seconds. It writes the
-// script to dir.
+// runWrk runs wrk against url. It writes wrkScript to dir.
 func runWrk(ctx context.Context, dir, url string, conns, seconds int) (wrkResult, error) {
 	script := filepath.Join(dir, "done.lua")
-	if err := os.WriteFile(script, []byte(wrkDone), 0o644); err != nil {
+	if err := os.WriteFile(script, []byte(wrkScript), 0o644); err != nil {
 		return wrkResult{}, err
 	}
 	cmd := exec.CommandContext(ctx, "wrk", fmt.Sprintf("-t%d", min(runtime.NumCPU(), conns)),
@@ -69,7 +68,7 @@ func runWrk(ctx context.Context, dir, url string, conns, seconds int) (wrkResult
 	return l, err
 }
 
-// parseWrk parses the line that the script has printed.
+// parseWrk parses the line that wrkScript has printed.
 func parseWrk(out []byte) (l wrkResult, err error) {
 	_, line, ok := bytes.Cut(out, []byte("MEASURED "))
 	if !ok {

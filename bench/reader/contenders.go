@@ -26,8 +26,8 @@ var (
 	readChain = contender{"millrace ReadChain, released", openChain}
 )
 
-// onGenerator has the contenders that read from a Source. onTCP has the contenders that read from a
-// TCP connection. The tables compare each contender with the first two.
+// onGenerator lists the contenders for a Source. onTCP lists the contenders for a TCP connection.
+// In each list, the first two contenders are the baselines of the comparison.
 var (
 	onGenerator = []contender{
 		naive, peek, readRange, readChain,

@@ -22,7 +22,7 @@ const (
 )
 
 // check starts a contender and publishes a stream through it. It returns an error unless a viewer
-// receives tags with the published payloads, in their order and without a gap.
+// receives the published payloads in order and without a gap.
 func (c contender) check(ctx context.Context) error {
 	dir, err := os.MkdirTemp("", "bench-relay-")
 	if err != nil {
@@ -52,7 +52,7 @@ func (c contender) checkRunning(ctx context.Context, r *instance) error {
 		if err != nil {
 			return err
 		}
-		return sent.contain(got, true)
+		return sent.checkPart(got, true)
 	}
 	publishing, stop := context.WithCancel(ctx)
 	defer stop()
@@ -78,7 +78,7 @@ func (c contender) checkRunning(ctx context.Context, r *instance) error {
 	if err != nil {
 		return err
 	}
-	return sent.contain(got, false)
+	return sent.checkPart(got, false)
 }
 
 // sums holds the checksums of payloads, in order. Audio and video are separate, because RTMP does
@@ -97,13 +97,14 @@ func (s *sums) add(kind byte, payload []byte) {
 	s.all[kind] = append(s.all[kind], crc32.ChecksumIEEE(payload))
 }
 
-// contain returns an error unless got is a contiguous part of s, for each kind of tag. If repeats
-// is set, s is a loop: its first payload also follows its last.
-func (s *sums) contain(got *sums, repeats bool) error {
+// checkPart returns an error if got is not a contiguous part of s. It checks each kind of tag
+// separately. If loop is set, the sender repeats its tags, so the part may continue from the end of
+// s to the start.
+func (s *sums) checkPart(got *sums, loop bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for kind, part := range got.all {
-		if !contains(s.all[kind], part, repeats) {
+		if !contains(s.all[kind], part, loop) {
 			return fmt.Errorf(
 				"%d tags of kind %d that the viewer got are not those that were published, in their order", len(part), kind)
 		}
@@ -111,10 +112,10 @@ func (s *sums) contain(got *sums, repeats bool) error {
 	return nil
 }
 
-func contains(all, part []uint32, repeats bool) bool {
+func contains(all, part []uint32, loop bool) bool {
 	for from := range all {
 		n := 0
-		for n < len(part) && (repeats || from+n < len(all)) && all[(from+n)%len(all)] == part[n] {
+		for n < len(part) && (loop || from+n < len(all)) && all[(from+n)%len(all)] == part[n] {
 			n++
 		}
 		if n == len(part) {
@@ -124,7 +125,8 @@ func contains(all, part []uint32, repeats bool) bool {
 	return false
 }
 
-// protocol returns the relay's protocol, with an HTTP-FLV client that receives whole payloads.
+// protocol returns the relay's protocol. For HTTP-FLV, it uses the client of package httpflv, which
+// receives whole payloads.
 func (r *instance) protocol() load.Protocol {
 	whole := httpflv.Server{URL: r.config.URL}
 	switch p := r.config.Protocol.(type) {
@@ -137,11 +139,11 @@ func (r *instance) protocol() load.Protocol {
 	}
 }
 
-// publish publishes a synthetic stream in real time until ctx ends. It adds the payload of each
-// frame to sum.
-func publish(ctx context.Context, to load.Protocol, stream string, bitRate int,
-	keyInterval time.Duration, sum *sums) error {
-	p, err := to.Publish(ctx, stream)
+// publish publishes a synthetic stream in real time until ctx ends. It adds the checksum of each
+// frame to sent.
+func publish(ctx context.Context, proto load.Protocol, stream string, bitRate int,
+	keyInterval time.Duration, sent *sums) error {
+	p, err := proto.Publish(ctx, stream)
 	if err != nil {
 		return err
 	}
@@ -155,7 +157,7 @@ func publish(ctx context.Context, to load.Protocol, stream string, bitRate int,
 	for began := time.Now(); ctx.Err() == nil; {
 		time.Sleep(synth.Due() - time.Since(began))
 		t := synth.Next(time.Now())
-		sum.add(t.Kind, t.Payload)
+		sent.add(t.Kind, t.Payload)
 		if err := p.WriteTag(t); err != nil && ctx.Err() == nil {
 			return err
 		}

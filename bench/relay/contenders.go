@@ -24,15 +24,15 @@ type contender struct {
 	prepare func(ctx context.Context) error
 	// start runs the server. It writes the files that the server needs to dir.
 	start func(ctx context.Context, dir string, c load.Config) (*instance, error)
-	// sends returns the tags that a contender repeats if it makes the stream itself. If the
-	// contender relays a stream, sends is nil.
+	// sends is set if the contender makes the stream itself. It returns the tags that the contender
+	// repeats.
 	sends func(bitRate int) []load.Tag
 }
 
-// An instance is a running relay, with the configuration of a load for it.
+// An instance is a running relay.
 type instance struct {
 	*measure.Server
-	config load.Config
+	config load.Config // for a load test of this relay
 }
 
 // defaultLatency is the default of the flag --latency of millrace serve.
@@ -111,9 +111,12 @@ func parseContender(spec string, dir string) (contender, error) {
 	return contender{}, fmt.Errorf("unknown")
 }
 
-// built returns a contender that runs the Go program pkg, which is built in dir. args returns the
-// program's arguments. The program must listen on addr, after all its other addresses. For a
-// protocol other than HTTP-FLV, args may change the configuration of the load.
+// built returns a contender that runs a Go program, which it builds in dir. args returns the
+// program's arguments. It may also change the configuration of the load test, for example to use a
+// protocol other than HTTP-FLV.
+//
+// The program counts as ready when it accepts connections on addr. If it listens on several
+// addresses, it must therefore listen on addr last.
 func built(dir string, name, pkg string, args func(addr string, c *load.Config) ([]string,
 	error)) contender {
 	return contender{
@@ -143,8 +146,8 @@ func built(dir string, name, pkg string, args func(addr string, c *load.Config) 
 }
 
 // millrace returns a contender that runs "millrace serve" with the given latency. pub is the
-// protocol of publishers, and sub is the protocol of viewers. If pub is HTTP-FLV, sub is also
-// HTTP-FLV.
+// protocol of publishers, and sub is the protocol of viewers. If pub is HTTP-FLV, sub must be
+// HTTP-FLV, too.
 func millrace(dir string, pub, sub string, latency time.Duration) contender {
 	by := ""
 	switch {
@@ -173,7 +176,8 @@ func millrace(dir string, pub, sub string, latency time.Duration) contender {
 	return c
 }
 
-// A crossProtocol publishes with the embedded Protocol, and watches with out.
+// A crossProtocol is for a relay that converts streams. Its publishers use the embedded Protocol,
+// and its viewers use the Protocol out.
 type crossProtocol struct {
 	load.Protocol
 	out load.Protocol

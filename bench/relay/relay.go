@@ -103,8 +103,8 @@ func run(ctx context.Context, p *measure.Params) error {
 	return nil
 }
 
-// ready returns the contenders of a list that are installed. It fails if one of them does not
-// deliver the published stream. Programs are built in dir.
+// ready parses a list of contenders, and returns the installed ones. It returns an error if an
+// installed contender does not deliver the published stream. It builds programs in dir.
 func ready(ctx context.Context, p *measure.Params, list, dir string) ([]contender, error) {
 	all, err := parseContenders(list, dir)
 	if err != nil {
@@ -152,7 +152,7 @@ func takeTurn(ctx context.Context, who contender, c testCase) (load.Report, erro
 	return r, err
 }
 
-// usage returns the server's resource use. It is zero if the system does not report it.
+// usage returns the server's resource use, or the zero Usage if the system does not report it.
 func usage(r load.Report) load.Usage {
 	if r.Server == nil {
 		return load.Usage{}
@@ -178,8 +178,8 @@ func tableName(c testCase) string {
 	return "relay-" + c.String()
 }
 
-// table returns the table of the results. Its ratios compare CPU time with up to four contenders:
-// the first one, nginx@65536, millrace, and millrace-rtmp.
+// table returns the table of the results. It shows each contender's CPU time relative to the first
+// contender, and relative to nginx@65536, millrace and millrace-rtmp if they have run.
 func table(c testCase, all []contender, reports [][]load.Report, rounds int) *measure.Table {
 	get := func(i int, f func(load.Report) float64) (s measure.Series) {
 		for _, r := range reports[i] {

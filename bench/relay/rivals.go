@@ -15,7 +15,7 @@ import (
 	"github.com/millrace-io/millrace/internal/load"
 )
 
-// Versions of the relays that npm and cargo install, once, in the user's cache directory.
+// The versions of the relays that npm and cargo install.
 const (
 	nodeVersion = "4.4.3"
 	xiuVersion  = "0.14.0"
@@ -32,9 +32,9 @@ func cached(pkg, file string) (string, error) {
 	return filepath.Join(cache, "millrace-bench", pkg, file), nil
 }
 
-// install installs a package in the cache directory, unless the package's file is already there.
-// command returns the command that installs the package into dir. If the command fails, the error
-// is a measure.ErrMissing, because the network may be down.
+// install installs a package in the user's cache directory, unless file is already there. command
+// returns the command that installs the package into dir. If the command fails, for example without
+// a network, the error is a measure.ErrMissing.
 func install(ctx context.Context, pkg, file string, command func(dir string) []string) error {
 	path, err := cached(pkg, file)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/millrace-io/millrace/internal/load"
 )
 
-// Start measures the time until viewers who wait for a publisher see its first video frame.
+// Start measures how fast the first video frame of a new publisher reaches a waiting viewer.
 var Start = &measure.Program{
 	Name: "start", What: "from a publisher's first byte to the first picture at a viewer that waits", Rounds: 31,
 	Brief: []string{"-rounds", "21"},
@@ -27,15 +27,15 @@ var Start = &measure.Program{
 
 var startContenders string
 
-// A trial measures one publisher of a new stream with one viewer.
+// A trial is a measurement with one publisher and one viewer. Each call of take needs a stream name
+// that was not used on the server before.
 type trial struct {
 	column string
 	take   func(ctx context.Context, p load.Protocol, stream string) (time.Duration, error)
 }
 
-// trials are the trials of each contender in each round. Each trial uses a stream name that was not
-// used before.
-var trials = []trial{{"first picture ms", firstPicture}, {"longer pause ms", pauseOfReturn}}
+// trials lists the measurements. Each has its own column in the table.
+var trials = []trial{{"first picture ms", firstPicture}, {"longer pause ms", reconnectPause}}
 
 const (
 	startBitRate     = 2_150_000
@@ -53,7 +53,8 @@ func runStart(ctx context.Context, p *measure.Params) error {
 	if err != nil {
 		return err
 	}
-	servers := make([]*instance, len(all)) // all servers run; those without a turn are idle
+	// All servers run all the time. Between their turns they are idle.
+	servers := make([]*instance, len(all))
 	for i, c := range all {
 		home, err := os.MkdirTemp(dir, "")
 		if err != nil {
@@ -144,7 +145,8 @@ type sender struct {
 	done  chan error
 }
 
-// send starts a sender. If publishing ends before cut is called, it calls cancelWatch.
+// send starts to publish a stream. If publishing fails, it calls cancelWatch, which ends the
+// viewer's wait.
 func send(ctx context.Context, p load.Protocol, stream string, cancelWatch context.CancelFunc) *sender {
 	ctx, stop := context.WithCancel(ctx)
 	s := &sender{began: time.Now(), stop: stop, done: make(chan error, 1)}
@@ -167,9 +169,9 @@ func (s *sender) cut() error {
 	return nil
 }
 
-// irregularly waits for a random time from d to 2d, so that the measurement is not in step with
-// anything that a server does at intervals.
-func irregularly(d time.Duration) { time.Sleep(d + rand.N(d)) }
+// sleepRandomly sleeps for a random time from d to 2d. The measurement is then not in step with a
+// server's periodic work.
+func sleepRandomly(d time.Duration) { time.Sleep(d + rand.N(d)) }
 
 // firstPicture returns the time from the start of a publisher's connection to the first video frame
 // at a waiting viewer.
@@ -177,19 +179,19 @@ func firstPicture(ctx context.Context, p load.Protocol, stream string) (time.Dur
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	viewer := watchPictures(ctx, p, stream)
-	irregularly(100 * time.Millisecond) // until the viewer waits, which no server reports
+	sleepRandomly(100 * time.Millisecond) // time for the viewer to connect; no server reports this
 	publisher := send(ctx, p, stream, cancel)
 	first, err := viewer.next()
 	return first.Sub(publisher.began), errors.Join(err, publisher.cut())
 }
 
-// pauseOfReturn cuts a publisher's connection and publishes again. It returns the viewer's pause in
-// video minus the time without a publisher.
-func pauseOfReturn(ctx context.Context, p load.Protocol, stream string) (time.Duration, error) {
+// reconnectPause cuts a publisher's connection and publishes again. The viewer's video pauses for
+// longer than the publisher is away. reconnectPause returns the difference.
+func reconnectPause(ctx context.Context, p load.Protocol, stream string) (time.Duration, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	viewer := watchPictures(ctx, p, stream)
-	irregularly(100 * time.Millisecond)
+	sleepRandomly(100 * time.Millisecond)
 	publisher := send(ctx, p, stream, cancel)
 	var last time.Time
 	var err error
@@ -202,7 +204,7 @@ func pauseOfReturn(ctx context.Context, p load.Protocol, stream string) (time.Du
 		return 0, err
 	}
 	cut := time.Now()
-	irregularly(300 * time.Millisecond)
+	sleepRandomly(300 * time.Millisecond)
 	for len(viewer.pictures) > 0 { // skip frames that were in flight
 		last, err = viewer.next()
 		if err != nil {

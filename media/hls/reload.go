@@ -21,8 +21,8 @@ var (
 )
 
 // ParseReload parses a query. blocking is true if the query names a segment or part, so that the
-// request may have to wait; see [Window.Status]. It ignores values of _HLS_skip other than YES and
-// v2. If ParseReload returns an error, answer the request with 400 Bad Request.
+// request may have to wait; see [Window.Status]. Values of _HLS_skip other than YES and v2 are
+// ignored. If ParseReload returns an error, answer the request with 400 Bad Request.
 func ParseReload(q url.Values) (r Reload, blocking bool, err error) {
 	r.Part = -1
 	skip := q.Get("_HLS_skip")
@@ -45,11 +45,11 @@ func ParseReload(q url.Values) (r Reload, blocking bool, err error) {
 	return r, blocking, nil
 }
 
-// number parses the query parameter with the name key, which is a decimal integer. It returns limit
-// for a number above limit. No stream reaches limit, so the exact number does not matter. If the
-// query does not have the parameter, ok is false.
-func number(q url.Values, key string, limit uint64) (n uint64, ok bool, err error) {
-	values := q[key]
+// number parses a query parameter, which is a decimal integer. If the query does not have the
+// parameter, ok is false. If the integer is above limit, number returns limit, because no stream
+// reaches either of them.
+func number(q url.Values, name string, limit uint64) (n uint64, ok bool, err error) {
+	values := q[name]
 	if len(values) == 0 {
 		return 0, false, nil
 	}

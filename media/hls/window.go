@@ -283,12 +283,12 @@ func round(d time.Duration) int64 { return d.Round(time.Millisecond).Millisecond
 // Init sets the init segment for the fragments that follow. It takes ownership of body. If there
 // are fragments already, Init ends the open media segment, and the next media segment begins with a
 // DISCONTINUITY and a new MAP. Init reports whether the playlist has changed.
-func (w *Window) Init(body *millrace.Chain) (news bool) {
+func (w *Window) Init(body *millrace.Chain) (changed bool) {
 	defer body.Release()
 	if w.ended {
 		return false
 	}
-	news = w.Flush()
+	changed = w.Flush()
 	if w.open.msn > w.config.FirstMSN {
 		w.pendingDiscontinuity = true
 	}
@@ -296,25 +296,25 @@ func (w *Window) Init(body *millrace.Chain) (news bool) {
 	if n := len(w.inits); n > 0 {
 		next.number = w.inits[n-1].number + 1
 	} else {
-		news = true // the playlist now has a PRELOAD-HINT
+		changed = true // the playlist now has a PRELOAD-HINT
 	}
 	w.bytes += int64(body.Len())
 	next.body.Merge(body)
 	w.inits = append(w.inits, next)
-	return w.trim() || news
+	return w.trim() || changed
 }
 
 // Break announces that the next fragment does not continue the previous one. It ends the segment,
 // and the next segment begins with a DISCONTINUITY. Break reports whether the playlist has changed.
-func (w *Window) Break() (news bool) {
-	news = w.Flush()
+func (w *Window) Break() (changed bool) {
+	changed = w.Flush()
 	w.pendingDiscontinuity = w.pendingDiscontinuity || !w.ended
-	return news
+	return changed
 }
 
 // Flush ends the segment, even without a keyframe. Call it when no fragment arrives for a while.
 // Flush reports whether the playlist has changed.
-func (w *Window) Flush() (news bool) {
+func (w *Window) Flush() (changed bool) {
 	if w.ended || w.open.empty() {
 		return false
 	}
@@ -326,7 +326,7 @@ func (w *Window) Flush() (news bool) {
 // End ends the segment and the stream, and adds ENDLIST to the playlist. From then on the Window
 // ignores fragments and releases them. The first call returns true, because the playlist has
 // changed. Later calls return false.
-func (w *Window) End() (news bool) {
+func (w *Window) End() (changed bool) {
 	if w.ended {
 		return false
 	}
@@ -335,11 +335,11 @@ func (w *Window) End() (news bool) {
 	return true
 }
 
-// Add adds a fragment. It takes ownership of body. It reports whether the playlist has changed.
+// Add adds a fragment, and takes ownership of body. It reports whether the playlist has changed.
 // Before the first Init, Add ignores the fragment and releases it.
 //
-// A part usually ends when another fragment as long as this one would make it longer than
-// Config.Part. There are two exceptions:
+// A part usually ends when the next fragment would make it longer than Config.Part. Add assumes
+// that the next fragment has the same duration as f. There are two exceptions:
 //
 //   - A part may end earlier, so that the parts of a segment have similar durations. Add assumes
 //     that the segment will last as long as the previous segment.
@@ -349,14 +349,15 @@ func (w *Window) End() (news bool) {
 // A segment usually ends at the first keyframe after the duration Config.Segment. There are two
 // exceptions:
 //
-//   - The segment ends at an earlier keyframe if another GOP as long as the last one would make it
-//     longer than Config.Target. (A GOP is the frames from one keyframe to the next.)
-//   - If no keyframe arrives before Config.Target, the segment ends without a keyframe. The next
-//     segment then ends at the first keyframe.
+//   - A segment ends at an earlier keyframe if the next GOP would make it longer than
+//     Config.Target. (A GOP is the frames from one keyframe to the next.) Add assumes that the next
+//     GOP has the same duration as the last GOP.
+//   - If no keyframe arrives before Config.Target, the segment ends anyway. The next segment then
+//     ends at the first keyframe.
 //
-// A fragment longer than Config.Part is put into a segment without parts. If the fragment is longer
-// than Config.Target, the playlist lists it with the maximum duration that the target allows.
-func (w *Window) Add(f Fragment, body *millrace.Chain) (news bool) {
+// A fragment longer than Config.Part is put into a segment without parts. If the fragment is even
+// longer than a segment may be, the playlist shows the maximum duration of a segment.
+func (w *Window) Add(f Fragment, body *millrace.Chain) (changed bool) {
 	defer body.Release()
 	if w.ended || len(w.inits) == 0 || body.Len() == 0 {
 		return false
@@ -367,13 +368,13 @@ func (w *Window) Add(f Fragment, body *millrace.Chain) (news bool) {
 	s := w.open
 	if !s.empty() && (whole != s.whole || f.Key && w.endsAtKey() || round(s.duration+d) > w.limit) {
 		w.closeSegment()
-		s, news = w.open, true
+		s, changed = w.open, true
 	}
 	if s.empty() {
 		w.begin(f)
 		s.whole = whole
 	} else if round(s.duration+d)-s.partStart > w.part {
-		news = w.closePart() || news
+		changed = w.closePart() || changed
 	}
 	if f.Key {
 		s.lastKey, s.independent = s.duration, true
@@ -385,14 +386,14 @@ func (w *Window) Add(f Fragment, body *millrace.Chain) (news bool) {
 	duration, extended := round(s.duration)-s.partStart, round(s.duration+d)-s.partStart
 	if duration == w.part || extended > w.part && (100*duration >= 85*w.part || s.independent) ||
 		w.endsEarly(duration, extended) {
-		news = w.closePart() || news
+		changed = w.closePart() || changed
 	}
 	if f.KeyNext && w.endsAtKey() || round(s.duration+d) > w.limit ||
 		2*s.cost >= w.config.MaxBytes {
 		w.closeSegment()
-		news = true
+		changed = true
 	}
-	return w.trim() || news
+	return w.trim() || changed
 }
 
 // endsEarly reports whether the open part should end before it is full. The parts of a segment then
@@ -490,20 +491,21 @@ func (w *Window) unlist() {
 
 // Shorten reduces the memory of the Window in two ways:
 //
-//   - The playlist keeps only the newest segments that together last three times Target, even if
-//     Segments is larger.
-//   - MaxBytes is lowered to limit, but not below 64 KiB. It is never raised.
+//   - The playlist becomes as short as HLS allows: it keeps the newest segments, with a total
+//     duration of at least three times Target. Segments no longer applies.
+//   - MaxBytes is lowered to limit, but not below 64 KiB. If it is already lower, it does not
+//     change.
 //
-// A segment that leaves the playlist is kept as long as players may request it. Shorten reports
-// whether the playlist has changed.
-func (w *Window) Shorten(limit int64) (news bool) {
+// The Window keeps a removed segment while players may still request it, unless MaxBytes is
+// exceeded. Shorten reports whether the playlist has changed.
+func (w *Window) Shorten(limit int64) (changed bool) {
 	before := w.listed
 	w.config.Segments, w.config.MaxBytes = 1, min(w.config.MaxBytes, max(limit, minMaxBytes))
 	w.unlist()
 	if len(w.inits) > 0 {
-		news = w.trim()
+		changed = w.trim()
 	}
-	return news || w.listed != before
+	return changed || w.listed != before
 }
 
 // listedFor returns the total duration of the playlist's segments, in ms.
@@ -523,9 +525,9 @@ func (s *segment) extinf() int64 { return round(s.duration) }
 // trim drops segments that no player needs any more. If MaxBytes is exceeded, trim also drops the
 // oldest segments. It then drops the init segments that no segment needs. It reports whether it has
 // dropped a segment of the playlist.
-func (w *Window) trim() (news bool) {
+func (w *Window) trim() (changed bool) {
 	for len(w.segs) > 0 && (w.bytes > w.config.MaxBytes || w.listed > 0 && w.expired(w.segs[0])) {
-		news = news || w.listed == 0
+		changed = changed || w.listed == 0
 		w.drop()
 	}
 	need := w.inits[len(w.inits)-1].number
@@ -539,7 +541,7 @@ func (w *Window) trim() (news bool) {
 		w.inits[n] = initSegment{}
 		w.inits = w.inits[:n]
 	}
-	return news
+	return changed
 }
 
 // expired reports whether players no longer need s, a complete segment that has left the playlist.

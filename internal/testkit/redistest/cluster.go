@@ -38,7 +38,7 @@ func StartCluster(t testing.TB, masters, replicas int) *Cluster {
 }
 
 // SharedCluster returns a cluster of three masters and three replicas that all tests of a package
-// share. The first call starts the cluster. It ends with the test binary, like the server of
+// share. The first call starts the cluster, which ends with the test binary, like the server of
 // [Shared]. Tests must use different keys, and must not change the nodes or their slots.
 func SharedCluster(t testing.TB) *Cluster {
 	t.Helper()
@@ -111,12 +111,12 @@ func (c *Cluster) form(t testing.TB, masters int) {
 	}
 }
 
-// A view lists the ranges of hash slots in a Redis cluster, each with its master and its replicas,
-// as one node reports them.
+// A view is one node's description of the cluster: the ranges of hash slots, each with its master
+// and its replicas.
 type view []owned
 
-// owned is a range of slots, both ends included, with the ids of the master and of its live
-// replicas.
+// owned is the range of slots from first to last (inclusive), with the ids of its master and its
+// live replicas.
 type owned struct {
 	first, last int
 	master      string
@@ -133,8 +133,8 @@ func (v view) owner(slot int) string {
 	return ""
 }
 
-// view returns the cluster as s reports it. It returns an error if s reports that not all slots are
-// served.
+// view returns the cluster as s reports it. It returns an error if s reports a cluster state other
+// than ok.
 func (s *Server) view(ctx context.Context) (v view, err error) {
 	info, err := s.fields(ctx, "CLUSTER", "INFO")
 	if err != nil {
@@ -182,8 +182,9 @@ func dict(reply any) map[string]any {
 	return m
 }
 
-// awaitView waits until all running nodes report the same view, and ok returns true for it.
-func (c *Cluster) awaitView(t testing.TB, what string, ok func(view) bool) (v view) {
+// awaitView waits until all running nodes report the same view, which must satisfy cond. It returns
+// this view.
+func (c *Cluster) awaitView(t testing.TB, what string, cond func(view) bool) (v view) {
 	t.Helper()
 	await(t, "the cluster "+what, func(ctx context.Context) error {
 		for i, s := range c.nodes {
@@ -194,7 +195,7 @@ func (c *Cluster) awaitView(t testing.TB, what string, ok func(view) bool) (v vi
 			if i == 0 {
 				v = other
 			}
-			if !reflect.DeepEqual(other, v) || !ok(other) {
+			if !reflect.DeepEqual(other, v) || !cond(other) {
 				return fmt.Errorf("%s sees %v", s, other)
 			}
 		}
@@ -260,7 +261,7 @@ func (c *Cluster) Kill(t testing.TB, master *Server) {
 // sent again.
 const manualFailover = 5 * time.Second
 
-// Failover makes a replica the master and its master the replica, without ending either of them. It
+// Failover swaps the roles of the master and one of its replicas. Both continue to run. Failover
 // waits until all nodes know the new roles and the old master is in sync.
 func (c *Cluster) Failover(t testing.TB, master *Server) {
 	t.Helper()
@@ -286,9 +287,9 @@ func (c *Cluster) Failover(t testing.TB, master *Server) {
 // migrateTimeout is the time limit of MIGRATE for one key, in milliseconds.
 const migrateTimeout = 20000
 
-// A Migration moves a hash slot from one master, the old owner, to another. Until Finish, clients
-// are redirected: the old owner answers ASK for a key of the slot that it does not have, because
-// the key was moved or does not exist. All other nodes answer MOVED.
+// A Migration moves a hash slot from one master, the old owner, to another. Until Finish, the old
+// owner serves the keys that have not been moved. For any other key of the slot, it answers ASK.
+// All other nodes answer MOVED.
 type Migration struct {
 	c        *Cluster
 	slot     int
@@ -366,10 +367,11 @@ func crc16(s string) uint16 {
 	return crc
 }
 
-// KeyIn returns a key in the given slot that ends with name. The same arguments give the same key.
-func KeyIn(slot int, name string) string {
+// KeyIn returns a key that ends with suffix and hashes to slot. The same arguments give the same
+// key.
+func KeyIn(slot int, suffix string) string {
 	for i := 0; ; i++ {
-		if key := fmt.Sprintf("{%d}%s", i, name); Slot(key) == slot {
+		if key := fmt.Sprintf("{%d}%s", i, suffix); Slot(key) == slot {
 			return key
 		}
 	}

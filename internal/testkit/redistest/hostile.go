@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// An Answer is what a [Hostile] server does after a request: it sends some bytes, which need not be
-// a valid reply, and may then close the connection.
+// An Answer is the reaction of a [Hostile] server to a request. The server sends some bytes, which
+// need not be a valid reply. It may then close the connection.
 type Answer struct {
 	bytes string
 	close bool
@@ -61,7 +61,7 @@ func (h *Hostile) Script(script ...Answer) {
 	h.script, h.always = slices.Clone(script), nil
 }
 
-// Always replaces the script: the server sends the same Answer to all requests.
+// Always is like [Hostile.Script], but the server sends the same Answer to all requests.
 func (h *Hostile) Always(a Answer) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -134,8 +134,8 @@ func greeting(words []string) (a Answer, ok bool) {
 	return Answer{}, false
 }
 
-// keptBytes is how many bytes of each word of a request are kept. The words are the command and its
-// arguments.
+// keptBytes is the maximum number of bytes that Hostile keeps of each word. The words of a request
+// are the command and its arguments.
 const keptBytes = 64
 
 // readRequest reads a request, which is an array of bulk strings. It returns the first keptBytes

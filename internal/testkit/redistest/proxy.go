@@ -14,12 +14,12 @@ const (
 	toClient                  // from the server to the client
 )
 
-// A Rule makes a [Proxy] change a connection, for example cut it, after n bytes in one direction. n
-// is the argument of [CutRequest], [CutReply] and similar functions. If n is 0, the Proxy acts
-// before the first byte. Each Rule acts once on each connection.
+// A Rule makes a [Proxy] act on a connection after n bytes in one direction. For example,
+// CutRequest(n) ends the connection. If n is 0, the Proxy acts before the first byte. Each Rule
+// acts once on each connection.
 //
-// The Proxy counts the bytes from the start of the connection. [Proxy.Set] makes the count start
-// again on open connections. [Rule.On] makes it start later.
+// The Proxy counts bytes from the start of the connection. [Rule.On] starts the count later.
+// [Proxy.Set] restarts the count on open connections.
 type Rule struct {
 	dir   direction
 	at    int64
@@ -68,8 +68,8 @@ func (r Rule) On(marker string) Rule {
 	return r
 }
 
-// Once returns a Rule that cuts one connection only: the first connection on which enough bytes
-// have passed (see [Rule]). The client's next try then succeeds.
+// Once returns a Rule that acts on one connection only: the first connection on which n bytes have
+// passed. The client's next try then succeeds.
 //
 // Do not use Once if the client may abandon a call. The Proxy also counts the bytes of the
 // abandoned call, so the Rule may act too early.
@@ -127,8 +127,8 @@ func (p *Proxy) Set(rules ...Rule) {
 	}
 }
 
-// Release releases the bytes that HoldRequest and HoldReply have delayed. From then on until the
-// next Set, HoldRequest and HoldReply have no effect.
+// Release releases the bytes that HoldRequest and HoldReply have delayed. These Rules then have no
+// effect until the next Set.
 func (p *Proxy) Release() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -307,12 +307,11 @@ func (l *link) arm(p []byte) {
 	}
 }
 
-// next returns the next rule to apply in a direction, and n, the number of bytes to forward before
-// the rule is applied. size is the number of bytes that have arrived. next adds n to the byte
-// counts of the direction's rules.
+// next is called when size bytes have arrived in a direction. The caller forwards n of them, and
+// then applies rule. next counts the n bytes for the rules of the direction.
 //
-// If no rule applies to the bytes that have arrived, next returns nil and size. If the direction is
-// muted (its bytes are dropped), next returns nil and 0.
+// If no rule applies, rule is nil and n is size. If the direction is muted, the bytes are dropped:
+// rule is nil and n is 0.
 func (l *link) next(dir direction, size int) (rule *proxyRule, n int) {
 	l.p.mu.Lock()
 	defer l.p.mu.Unlock()

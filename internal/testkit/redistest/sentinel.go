@@ -87,8 +87,8 @@ func (s *Sentinel) Promote(t testing.TB) {
 	s.master, s.replica = s.replica, s.master
 }
 
-// Failover makes the sentinel exchange master and replica, and waits until the old master is in
-// sync.
+// Failover makes the sentinel swap the roles of the master and the replica. It waits until the old
+// master is in sync.
 func (s *Sentinel) Failover(t testing.TB) {
 	t.Helper()
 	s.Promote(t)

@@ -63,8 +63,8 @@ type lastFrame struct {
 	at    int64  // when it arrived: monotonic, in ns
 }
 
-// New returns a Feed that publishes to out. The Pool counts the memory of the stream. The Feed
-// borrows the Pool. The caller calls Release on the Feed.
+// New returns a Feed that publishes to out. The caller must call Release. The Feed borrows the
+// Pool, which counts the memory of the stream.
 func New(out *rendition.Set, log *slog.Logger, memory *millrace.Pool) *Feed {
 	return &Feed{out: out, facts: out.Facts(), log: log, memory: memory}
 }
@@ -79,7 +79,7 @@ func (f *Feed) Release() {
 type Publisher struct {
 	Address string
 	// Epoch is 0 for a publisher that is connected to this node. If another node sends the stream,
-	// Epoch is the number that identifies that node's ownership of the stream.
+	// Epoch is the number of that node's ownership (see live.Lease).
 	Epoch   uint64
 	Skipped int // bytes that came before the first tag
 }
@@ -92,28 +92,26 @@ func (f *Feed) Begin(p Publisher) {
 	f.out.SetPublisher(p.Address)
 }
 
-// Resume prepares f for a later publisher of the stream. For the first publisher, Begin is called
-// instead. at is the current monotonic time, in ns. pause is the time since the last frame, or 0 if
-// there was none.
-func (f *Feed) Resume(p Publisher, at int64) (pause time.Duration) {
+// Resume prepares f for a further publisher of the stream. It is called instead of Begin. now is
+// the current monotonic time, in ns. pause is the time since the last frame, or 0 if there was
+// none.
+func (f *Feed) Resume(p Publisher, now int64) (pause time.Duration) {
 	f.keys.Pause()
 	f.farLogged = false // the time between two publishers does not count as a GOP
 	f.starts.ForgetTracks()
 	f.presence, f.tracks = flvstream.Presence{}, nil
 	f.facts.Further.Store(0)
 	if f.last.timed {
-		pause = time.Duration(at - f.last.at)
+		pause = time.Duration(now - f.last.at)
 	}
 	f.continues = f.newContinuation()
 	f.Begin(p)
 	return pause
 }
 
-// follow prepares f for the tags of a new publisher.
-//   - If the publisher is connected to this node, epoch is 0.
-//   - If another node sends the stream, epoch is the number that identifies that node's ownership
-//     of the stream. If the previous publisher had the same epoch, f drops the frames that the
-//     stream already has.
+// follow prepares f for the tags of a new publisher. epoch is its Publisher.Epoch. If epoch is not
+// 0 and has not changed since the previous publisher, this node has a new connection to the same
+// owner of the stream. f then drops the frames that the stream already has.
 func (f *Feed) follow(epoch uint64) {
 	switch o := f.overlap; {
 	case epoch == 0:
@@ -139,9 +137,9 @@ func (f *Feed) newContinuation() *flvstream.Continuation {
 // the caller also counts the bytes of the next frame, before it passes the frame to Write.
 func (f *Feed) Skip(n int) { f.unkept += n }
 
-// Write publishes a tag, unless the stream already has it. at is when the tag arrived. Write takes
-// ownership of c, which holds the whole tag.
-func (f *Feed) Write(t flv.Tag, c *millrace.Chain, at int64) error {
+// Write publishes a tag, unless the stream already has it. It takes ownership of c, which holds the
+// whole tag. now is the current monotonic time, in ns.
+func (f *Feed) Write(t flv.Tag, c *millrace.Chain, now int64) error {
 	f.starts.Note(t)
 	f.presence.Note(t)
 	f.noteTracks(t, c)
@@ -158,11 +156,11 @@ func (f *Feed) Write(t flv.Tag, c *millrace.Chain, at int64) error {
 			f.facts.Resumed.Store(&last)
 		}
 	}
-	if n := f.continues; n != nil && n.Begin(t, at) {
+	if n := f.continues; n != nil && n.Begin(t, now) {
 		last := n.Last()
 		f.facts.Resumed.Store(&last)
 	}
-	if f.continues != nil && !f.continues.Fit(&t, c, at, &f.starts, &f.preamble, &f.enc) {
+	if f.continues != nil && !f.continues.Fit(&t, c, now, &f.starts, &f.preamble, &f.enc) {
 		f.leave(c)
 		return nil
 	}
@@ -173,7 +171,7 @@ func (f *Feed) Write(t flv.Tag, c *millrace.Chain, at int64) error {
 		c.Merge(&frame)
 	}
 	f.unkept = 0
-	return f.write(t, c, at)
+	return f.write(t, c, now)
 }
 
 // leave releases a tag that is not published, and counts its bytes.
@@ -196,9 +194,9 @@ func (f *Feed) warnOfCodecs() {
 	}
 }
 
-// write publishes a tag. at is when the tag arrived, in ns of the monotonic clock. write takes
-// ownership of c, which holds the whole tag.
-func (f *Feed) write(t flv.Tag, c *millrace.Chain, at int64) error {
+// write publishes a tag. It takes ownership of c, which holds the whole tag. now is the current
+// monotonic time, in ns.
+func (f *Feed) write(t flv.Tag, c *millrace.Chain, now int64) error {
 	switch {
 	case f.starts.Secondary(t): // players and MP4 use the default track
 	case t.Codec == 0: // no codec, or several
@@ -213,7 +211,7 @@ func (f *Feed) write(t flv.Tag, c *millrace.Chain, at int64) error {
 	if t.Packet == flv.PacketFrame {
 		if ahead := int32(t.Timestamp - f.last.time); !f.last.timed || ahead >= 0 ||
 			ahead < -flvstream.Interleave {
-			f.last = lastFrame{true, t.Timestamp, at}
+			f.last = lastFrame{true, t.Timestamp, now}
 		}
 		if f.trackTime.Passed(t.Timestamp) && !f.facts.Settled.Load() {
 			f.facts.Settled.Store(true)
@@ -274,9 +272,9 @@ func (f *Feed) leaveOut(t flv.Type, without *bool, known *atomic.Pointer[flvstre
 	}
 }
 
-// publishTracks publishes the frame in c after the set of tracks has changed. It also sets the
-// headers that later viewers get, which are now the headers of the changed tracks. start says
-// whether viewers can start at the frame. It takes ownership of c.
+// publishTracks publishes the frame in c after the set of tracks has changed. Later viewers get the
+// headers of the changed tracks. start says whether viewers can start at the frame. publishTracks
+// takes ownership of c.
 func (f *Feed) publishTracks(c *millrace.Chain, start bool) error {
 	f.log.Info("the tracks of the stream changed", "video", f.facts.Video.Load().String(), "audio",
 		f.facts.Audio.Load().String())
@@ -324,8 +322,8 @@ const farKeys = 4 * time.Second
 
 // noteKeys records the timestamp of a video frame. It warns once per publisher if keyframes are far
 // apart.
-func (f *Feed) noteKeys(at uint32, key bool) {
-	group := f.keys.Group(at)
+func (f *Feed) noteKeys(timestamp uint32, key bool) {
+	group := f.keys.Group(timestamp)
 	// Warn only if two video frames in a row are more than farKeys after the latest keyframe,
 	// because a single timestamp may be wrong.
 	if far := farKeys.Milliseconds(); group > far && f.facts.GOP.Load() > far && !f.farLogged {
@@ -338,7 +336,7 @@ func (f *Feed) noteKeys(at uint32, key bool) {
 			farKeys)
 	}
 	if key {
-		f.keys.Note(at)
+		f.keys.Note(timestamp)
 		f.facts.KeyInterval.Store(f.keys.Longest())
 		f.facts.UsualInterval.Store(f.keys.Usual())
 		group = 0

@@ -8,9 +8,9 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live/flvstream"
 )
 
-// An overlap finds repeated frames in a stream that this node reads from its owner, another node.
-// If the connection to the owner is cut, the next connection begins with the owner's newest GOP.
-// The stream may already have a part of that GOP.
+// An overlap finds repeated frames in a stream that another node, the owner, sends to this node. If
+// the connection to the owner is cut, the next connection begins with the owner's newest GOP. This
+// node may already have a part of that GOP.
 type overlap struct {
 	epoch     uint64
 	continues *flvstream.Continuation // adjusts to earlier publishers; nil if there were none
@@ -32,8 +32,7 @@ type frameID struct {
 	sum  uint32
 }
 
-// identify returns the size and the checksum of a frame, which together distinguish it from other
-// frames of its stream. It borrows c.
+// identify returns the frameID of the frame in c. It borrows c.
 func identify(c *millrace.Chain) frameID {
 	id := frameID{size: c.Len()}
 	for piece := range c.All() {
@@ -42,7 +41,7 @@ func identify(c *millrace.Chain) frameID {
 	return id
 }
 
-// A verdict says whether a tag that the stream's owner has sent is new to the stream at this node.
+// A verdict says whether a tag from the owner is new to this node.
 type verdict int
 
 const (
@@ -52,9 +51,9 @@ const (
 	afterGap          // fresh, and frames before it were lost
 )
 
-// take compares the tag t, which the stream's owner has sent to this node, with the tags that the
-// stream already has. The verdict says whether t is new. c holds the bytes of t; take borrows c.
-// startIsKept reports whether the stream still keeps a frame at which viewers can start.
+// take compares the tag t from the owner with the tags that this node already has. It borrows c,
+// which holds the tag. startIsKept reports whether the stream still keeps a frame at which viewers
+// can start.
 func (o *overlap) take(t flv.Tag, c *millrace.Chain, startIsKept func() bool) (v verdict) {
 	frame := t.Packet == flv.PacketFrame
 	o.starts.Note(t)
