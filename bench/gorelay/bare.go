@@ -30,14 +30,15 @@ type batch struct {
 }
 
 // NewBare returns a Bare with the tags of a stream of bitRate bits per second. Tags that are due
-// within wait are sent together.
-func NewBare(bitRate int, keyInterval, wait time.Duration) *Bare {
-	b := &Bare{wait: wait, keyTime: keyInterval, streams: make(map[string]*bareStream)}
+// within batchTime are sent together.
+func NewBare(bitRate int, keyInterval, batchTime time.Duration) *Bare {
+	b := &Bare{wait: batchTime, keyTime: keyInterval, streams: make(map[string]*bareStream)}
 	synth := load.NewSynth(0, bitRate, keyInterval)
 	for synth.Due() < keyInterval {
 		due := synth.Due()
 		tag := flvTag(synth.Next(time.Time{}))
-		if last := len(b.batches) - 1; wait > 0 && last >= 0 && due <= b.batches[last].due+wait {
+		if last := len(b.batches) - 1; batchTime > 0 && last >= 0 &&
+			due <= b.batches[last].due+batchTime {
 			b.batches[last].tags = append(b.batches[last].tags, tag)
 		} else {
 			b.batches = append(b.batches, batch{due, [][]byte{tag}})
@@ -57,8 +58,8 @@ func (b *Bare) Tags() (all []load.Tag) {
 	return all
 }
 
-// flvTag encodes a tag without its timestamp. It overwrites the sequence number and the sending
-// time in the payload, which would be wrong when the tag is sent again.
+// flvTag encodes a tag with the timestamp 0. It overwrites the sequence number and the sending time
+// in the payload, because the tag is sent repeatedly.
 func flvTag(t load.Tag) []byte {
 	b := httpflv.AppendTag(nil, load.Tag{Kind: t.Kind, Payload: t.Payload})
 	from := tagHeader + 12

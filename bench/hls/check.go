@@ -29,12 +29,11 @@ type contents struct {
 	picture uint64 // number of the last video tag
 }
 
-// edge is the number of tags that the observer may miss when it starts, and again when it ends.
-// They may be in parts that it did not fetch.
+// edge is the number of tags that missing ignores at the start and at the end of the observation.
+// The observer may not have fetched the parts with these tags.
 const edge = 100
 
-// missing returns the number of tags that did not arrive. It ignores tags near the first and the
-// last tag; see edge.
+// missing returns the number of tags that did not arrive; see edge.
 func (c *checker) missing() (n int) {
 	highest := max(c.last[load.Video], c.last[load.Audio])
 	for seq := c.lowest + edge; seq+edge < highest; seq++ {
@@ -268,8 +267,9 @@ func (c *checker) packet(dst *contents, p []byte) error {
 	return nil
 }
 
-// picture converts a video frame from Annex B to the form of its tag, and checks it. It does not
-// handle emulation prevention, because the published NAL units contain no zero bytes.
+// picture checks a video frame in Annex B format. It first converts the frame to the format of an
+// FLV tag. It does not handle emulation prevention, because the published NAL units contain no zero
+// bytes.
 func (c *checker) picture(dst *contents, data []byte) error {
 	payload := []byte{0x27, 1, 0, 0, 0}
 	for nal := range bytes.SplitSeq(data, []byte{0, 0, 1}) {

@@ -166,8 +166,8 @@ http {
 }
 `
 
-// nginx returns the contender nginx with the rtmp module, which writes MPEG-TS segments to files
-// and serves the files.
+// nginx returns a contender that runs nginx with the rtmp module. The module writes MPEG-TS
+// segments to files, and nginx serves the files.
 func nginx() contender {
 	return contender{
 		name: "nginx-rtmp, and nginx with sendfile", in: "RTMP",

@@ -45,7 +45,7 @@ type result struct {
 	late       []time.Duration // delays of the publisher, sorted
 }
 
-// startTime limits the wait for the first playlist. It is the time of several segments.
+// startTime limits the wait for the first playlist. It is much longer than a segment.
 const startTime = 30 * time.Second
 
 // take starts a contender, applies the load of case c to it and returns the result.

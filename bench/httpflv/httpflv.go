@@ -197,8 +197,8 @@ func (s *Subscription) Read(n int) ([]byte, error) {
 // Close implements load.Subscription.
 func (s *Subscription) Close() error { return s.body.Close() }
 
-// A Server implements load.Protocol for an HTTP server. The URL of a stream is URL, "/live/", the
-// stream's name and Ending.
+// A Server implements load.Protocol for an HTTP server. The address of a stream is URL + "/live/" +
+// name + Ending.
 type Server struct{ URL, Ending string }
 
 // String implements load.Protocol.

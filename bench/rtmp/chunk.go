@@ -164,8 +164,8 @@ func (r *reader) restOfChunk(format byte, id int) (*message, error) {
 	return m, err
 }
 
-// header reads the message header that follows the chunk stream number. It begins a new message,
-// unless the previous one of the chunk stream is incomplete.
+// header reads the message header that follows the chunk stream number. If the chunk stream has no
+// incomplete message, a new message begins.
 func (r *reader) header(m *message, format byte) error {
 	if !m.whole && format != 3 {
 		return errProtocol
@@ -227,8 +227,8 @@ const (
 	csData    = 8
 )
 
-// extended is the value of the timestamp field which means that the timestamp does not fit into 24
-// bits, and follows in four more bytes.
+// extended is the value of the 24-bit timestamp field if the timestamp is too large for the field.
+// Four more bytes with the timestamp then follow the header.
 const extended = 0xffffff
 
 // writer splits messages into chunks. It sends each message with one Write call.

@@ -49,8 +49,8 @@ const ChunkSize = 4096
 // has announced its own window.
 const defaultWindow = 2_500_000
 
-// Server is an RTMP server as the target of a load. It implements load.Protocol. For viewers,
-// Arrival.Head is the whole payload.
+// Server implements load.Protocol for an RTMP server. Viewers get the whole payload of each tag in
+// Arrival.Head.
 type Server struct {
 	Addr string // host:port
 }
@@ -224,7 +224,7 @@ func (p *publication) listen() {
 	}
 }
 
-// setDataFrame is the command name that precedes metadata which the server must keep.
+// setDataFrame is the command before metadata. It tells the server to keep the metadata.
 var setDataFrame = appendAMF(nil, "@setDataFrame")
 
 func (p *publication) WriteTag(t load.Tag) error {

@@ -21,9 +21,9 @@ type logState struct {
 	stuck   []string      // messages that have waited
 }
 
-// NewBlockingLog returns a BlockingLog that passes records to another handler.
-func NewBlockingLog(to slog.Handler) *BlockingLog {
-	return &BlockingLog{Handler: to, logState: new(logState)}
+// NewBlockingLog returns a BlockingLog that passes records to h.
+func NewBlockingLog(h slog.Handler) *BlockingLog {
+	return &BlockingLog{Handler: h, logState: new(logState)}
 }
 
 func (b *BlockingLog) Handle(ctx context.Context, r slog.Record) error {
@@ -47,8 +47,8 @@ func (b *BlockingLog) WithGroup(name string) slog.Handler {
 	return &BlockingLog{b.Handler.WithGroup(name), b.logState}
 }
 
-// Block makes the log block until the returned function is called.
-func (b *BlockingLog) Block() (goOn func()) {
+// Block makes the log block until unblock is called.
+func (b *BlockingLog) Block() (unblock func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	blocked := make(chan struct{})
@@ -61,13 +61,12 @@ func (b *BlockingLog) Block() (goOn func()) {
 	})
 }
 
-// Holds reports whether a log message that contains the string text had to wait because the log was
-// blocked.
-func (b *BlockingLog) Holds(text string) bool {
+// Holds reports whether the log has blocked a message that contains substr.
+func (b *BlockingLog) Holds(substr string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, line := range b.stuck {
-		if strings.Contains(line, text) {
+		if strings.Contains(line, substr) {
 			return true
 		}
 	}

@@ -2,8 +2,8 @@
 
 package nettest
 
-// reserve reports whether a port of 127.0.0.1 is free. It reserves nothing, because a server can
-// listen on a reserved port only on Linux. release does nothing.
+// reserve only reports whether a port of 127.0.0.1 is free. On systems other than Linux, a server
+// could not listen on a reserved port. The function release does nothing.
 func reserve(port int) (release func(), ok bool) {
 	return func() {}, canListen(port)
 }

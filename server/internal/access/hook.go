@@ -14,8 +14,8 @@ import (
 // HasHook reports whether there is a hook.
 func (g *Gate) HasHook() bool { return g.hook != nil }
 
-// Question returns the question to the operator's hook about a client that requests to publish or
-// play the stream called name. r is the request.
+// Question returns a request to the operator's hook. It asks whether the client that sent r may
+// publish or play the stream called name.
 func (g *Gate) Question(event hook.Event, r *http.Request, name, protocol string) *hook.Request {
 	return &hook.Request{Event: event, Stream: name, Protocol: protocol, Address: r.RemoteAddr,
 		Agent: r.UserAgent(), Query: r.URL.RawQuery, Token: g.Policy().requestToken(r)}
@@ -67,11 +67,12 @@ func (g *Gate) askPlay(ctx context.Context, q *hook.Request) (string, live.Terms
 	return name, live.Terms{MaxTime: a.MaxTime, Ended: p.End}, nil
 }
 
-// publicName returns the stream name in the hook's answer, or requested if the answer has no name.
-// If the name is invalid, the error is a [refuse.Refusal].
-func publicName(requested string, answer *hook.Answer) (string, error) {
+// publicName returns the stream name in the hook's answer. If the answer has none, it returns name,
+// the name that the client requested. If the answer's name is invalid, the error is a
+// [refuse.Refusal].
+func publicName(name string, answer *hook.Answer) (string, error) {
 	if answer.Name == "" {
-		return requested, nil
+		return name, nil
 	}
 	if err := streamname.Check(answer.Name); err != nil {
 		return "", refuse.New(http.StatusServiceUnavailable,

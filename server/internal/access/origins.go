@@ -35,8 +35,8 @@ func ParseOrigins(list string) ([]string, error) {
 // Set replaces the list of origins. It takes ownership of list.
 func (o *Origins) Set(list []string) { o.list.Store(&list) }
 
-// Allow sets the CORS headers of the response to r in h. It reports whether the page that sent r
-// may read the response. If the page may not, the request may still be served.
+// Allow sets the CORS headers in h, the header of the response to r. It reports whether the page
+// that sent r may read the response. The caller may serve the request in any case.
 func (o *Origins) Allow(h http.Header, r *http.Request) bool {
 	var list []string
 	if set := o.list.Load(); set != nil {

@@ -52,16 +52,17 @@ func (g *Gate) AskPlayer(r *http.Request, name string) (*http.Request, string, e
 	return r.WithContext(context.WithValue(r.Context(), playerKey{}, p)), name, nil
 }
 
-// NoteServed counts n HLS bytes as sent to the player of r, if the hook was asked about r.
+// NoteServed records that n bytes of HLS were sent to the player that made the request r. If
+// AskPlayer has not asked the hook about r, NoteServed does nothing.
 func NoteServed(r *http.Request, n int) {
 	if p := playerOf(r); p != nil {
 		p.Served(n)
 	}
 }
 
-// Shown returns a text that distinguishes HLS players with the same address. The text contains the
-// token of the request. If there is a hook, it also contains the query, because the hook is asked
-// about each query.
+// Shown returns a string that distinguishes HLS players with the same address. The string contains
+// the token of the request. If there is a hook, it also contains the query, because the hook is
+// asked about each query.
 func (g *Gate) Shown(r *http.Request) string {
 	text := g.Policy().requestToken(r)
 	if g.hook != nil {
@@ -95,8 +96,8 @@ func (g *Gate) AddedQuery(r *http.Request) string {
 	return ""
 }
 
-// IsPublic reports whether a shared cache may store the response to a request. It may if the server
-// has no read token and no hook, and the request has no token.
+// IsPublic reports whether a shared cache may store the response to a request. This requires that
+// the server has no read token and no hook, and that the request has no token.
 func (g *Gate) IsPublic(r *http.Request) bool {
 	p := g.Policy()
 	return p.Read == "" && p.requestToken(r) == "" && g.hook == nil

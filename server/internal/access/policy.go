@@ -30,7 +30,8 @@ import (
 //
 // A page of another site may never publish or write.
 //
-// Reading means to receive streams, files, blobs, the page, the API or the metrics:
+// These rules apply to reading, that is, to requests for streams, files, blobs, the page, the API
+// and the metrics:
 //
 //   - If Read is set, a client needs the read token, the publish token, or a signed token for the
 //     requested stream.
@@ -39,13 +40,12 @@ import (
 //     the requested stream.
 //
 // A browser that opens a page with ?token=TOKEN gets a cookie. The requests, players and links of
-// the page then need no token. The cookie grants the right to read. On the admin listener, the page
-// may therefore also end streams, viewers and the server. The cookie never allows the browser to
-// publish or write.
+// the page then need no token. The cookie grants the right to read, but never the right to publish
+// or write.
 //
-// A client of the admin listener that may read may also end streams, viewers and the server. If
-// there is no admin token, the listener must be a loopback listener. A page of another site may
-// never end anything.
+// On the admin listener, every client that may read may also end streams, viewers and the server.
+// This includes browsers with the cookie. If there is no admin token, the admin listener must be a
+// loopback listener. A page of another site may never end anything.
 type Policy struct {
 	Publish, Read string // tokens; may be empty
 	Keys          token.Keys

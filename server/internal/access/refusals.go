@@ -92,9 +92,9 @@ type lineLimit struct {
 	lines, muted int       // muted is the number of refusals since the last warning
 }
 
-// NewRefusals returns Refusals that log to log. origins has the web sites that are allowed to read
-// the reason of a refusal. NewRefusals borrows origins. If secretNames is set, the log does not
-// contain the stream names that clients request.
+// NewRefusals returns Refusals that write to log. Pages of the sites in origins may read why a
+// request was refused. The Refusals borrow origins. If secretNames is set, the log does not contain
+// the stream names that clients request.
 func NewRefusals(log *slog.Logger, origins *Origins, secretNames bool) *Refusals {
 	r := &Refusals{
 		log: log, origins: origins, secretNames: secretNames,
@@ -131,12 +131,12 @@ func (f *Refusals) Note(client Kind, err error, attrs ...any) {
 	f.log.Log(context.Background(), level, message, attrs...)
 }
 
-// count counts a refusal, and returns the level at which to log it. In each refusalPeriod, the
-// first refusalLines refusals of a kind of client have the level Warn. Later ones, and routine
-// refusals, have the level Debug.
+// count counts a refusal, and returns its log level. A routine refusal has the level Debug. Other
+// refusals have the level Warn, until their kind of client has reached the limit of refusalLines
+// warnings in a refusalPeriod. Then they also have the level Debug.
 //
-// If the level is Warn, muted is the number of refusals of this kind of client that exceeded
-// refusalLines since the previous warning. Otherwise, muted is 0.
+// At the level Warn, muted is the number of refusals that exceeded the limit since the previous
+// warning about this kind of client. At the level Debug, muted is 0.
 func (f *Refusals) count(key Refused, now time.Time) (level slog.Level, muted int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -199,25 +199,26 @@ func KindOf(r *http.Request) Kind {
 	return Reader
 }
 
-// Only wraps h in a handler that refuses requests whose method is not allowed. allowed is a list,
-// such as "GET, HEAD".
-func (f *Refusals) Only(allowed string, h http.HandlerFunc) http.HandlerFunc {
-	methods := strings.Split(allowed, ", ")
+// Only returns a handler that calls h for requests with one of the methods, and refuses all other
+// requests. methods is a list such as "GET, HEAD".
+func (f *Refusals) Only(methods string, h http.HandlerFunc) http.HandlerFunc {
+	list := strings.Split(methods, ", ")
 	return func(w http.ResponseWriter, r *http.Request) {
-		if !slices.Contains(methods, r.Method) {
-			f.RefuseMethod(w, r, allowed)
+		if !slices.Contains(list, r.Method) {
+			f.RefuseMethod(w, r, methods)
 			return
 		}
 		h(w, r)
 	}
 }
 
-// RefuseMethod refuses a request with a method that is not in allowed, a list such as "GET, HEAD".
-func (f *Refusals) RefuseMethod(w http.ResponseWriter, r *http.Request, allowed string) {
-	w.Header().Set("Allow", allowed)
+// RefuseMethod refuses a request because of its method. methods lists the allowed methods, as in
+// "GET, HEAD".
+func (f *Refusals) RefuseMethod(w http.ResponseWriter, r *http.Request, methods string) {
+	w.Header().Set("Allow", methods)
 	f.Refuse(KindOf(r), w, r,
 		refuse.New(http.StatusMethodNotAllowed, "method %.20q is not allowed here: %s", r.Method,
-			allowed))
+			methods))
 }
 
 // loggedPath returns the path to log for a request. If stream names may be secret, it hides the
@@ -234,8 +235,8 @@ func (f *Refusals) loggedPath(client Kind, path string) string {
 	return path
 }
 
-// WithoutName returns the error to log for a refusal. If stream names may be secret, it removes
-// name, the name that the client requested, from the text of err.
+// WithoutName returns the error to log for a refusal with err. If stream names may be secret, it
+// hides name, which is the stream name that the client requested.
 func (f *Refusals) WithoutName(err error, name string) error {
 	refused := refuse.Of(err)
 	if refused == nil || !f.secretNames || name == "" {

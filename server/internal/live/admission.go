@@ -54,9 +54,8 @@ func (a Admission) Admit(ctx context.Context, want WatchRequest) (*Viewer, error
 	return v, nil
 }
 
-// awaitStream waits for the named stream, until ctx ends or the time to wait is over. When the
-// stream exists, awaitStream calls enter with it, and returns the result of enter. Hub.mu is held
-// during that call.
+// awaitStream waits for the named stream as long as Config and ctx allow. When the stream exists,
+// awaitStream calls enter with Hub.mu held, and returns the result of enter.
 func (a Admission) awaitStream(ctx context.Context, name string,
 	enter func(s *stream) error) error {
 	h := a.hub
@@ -126,7 +125,7 @@ func (a Admission) newViewer(s *stream, want WatchRequest) (*Viewer, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	v := &Viewer{hub: a.hub, stream: s, remote: want.Remote, since: now(), terms: want.Terms}
+	v := &Viewer{hub: a.hub, stream: s, remote: want.Remote, since: nanotime(), terms: want.Terms}
 	next := want.Next
 	if peer {
 		v.node, v.lease = want.Node, s.lease
@@ -146,8 +145,8 @@ func (v *Viewer) Decline() {
 	v.hub.admitted.Release()
 }
 
-// awaitReady waits until the position at which the viewer v begins is known. If it returns an
-// error, v is removed from its stream.
+// awaitReady waits until v.start is known. If it returns an error, it has removed v from its
+// stream.
 func (v *Viewer) awaitReady(ctx context.Context) error {
 	if v.start.Cursor != nil {
 		return nil
@@ -162,8 +161,8 @@ func (v *Viewer) awaitReady(ctx context.Context) error {
 }
 
 // awaitTracks waits until the tracks of the stream are known, because the head of v's response
-// announces them. If v is another node, awaitTracks returns at once, because that node determines
-// the tracks for its own viewers.
+// announces them. It does not wait if v is another node, which determines the tracks for its own
+// viewers. If awaitTracks returns an error, it has removed v from its stream.
 func (v *Viewer) awaitTracks(ctx context.Context) error {
 	if v.node != "" {
 		return nil
@@ -189,10 +188,10 @@ func (a Admission) Format(want WatchRequest) (rendition.Format, error) {
 }
 
 // Start begins to serve v, and returns at once. The caller must call Viewer.Connect first. Start
-// runs read in a goroutine. read must read from the client until the client hangs up.
-func (a Admission) Start(v *Viewer, read func()) {
+// runs readLoop in a goroutine. readLoop must read from the client until the client hangs up.
+func (a Admission) Start(v *Viewer, readLoop func()) {
 	a.enter(v)
-	v.rendition.Fanout().Start(v.transport, read)
+	v.rendition.Fanout().Start(v.transport, readLoop)
 }
 
 // Serve serves v, after Viewer.Connect, and returns when v has ended. It reports whether v received
@@ -203,8 +202,8 @@ func (a Admission) Serve(v *Viewer) (complete bool) {
 	return v.transport.Reason().Complete() && v.Complete()
 }
 
-// enter adds v to the Hub's served viewers, logs it, and starts its time limit. It is called before
-// v is served.
+// enter prepares to serve v: it adds v to the Hub's served viewers, logs v, and starts v's time
+// limit.
 func (a Admission) enter(v *Viewer) {
 	a.noteServed(v)
 	v.stream.log.Info("viewer started", append(v.attrs(), "path", v.transport.Path())...)
@@ -213,9 +212,9 @@ func (a Admission) enter(v *Viewer) {
 	}
 }
 
-// noteServed adds v to the Hub's list of served viewers. If the server has already ended all
-// viewers, it ends v. If v is a request of another node, and this node's lease of the stream has
-// been replaced since v was admitted, it ends v, too.
+// noteServed adds v to the Hub's served viewers. It ends v at once in two cases:
+//   - The server has already ended all viewers.
+//   - v is another node, and this node's lease of the stream has changed since v was admitted.
 func (a Admission) noteServed(v *Viewer) {
 	a.hub.mu.Lock()
 	defer a.hub.mu.Unlock()

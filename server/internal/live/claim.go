@@ -14,8 +14,8 @@ type claim struct {
 	cancel  context.CancelCauseFunc
 
 	granted   chan *stream // receives the stream once, when granted; has a buffer of one
-	since     int64        // time of the grant; see now
-	lastInput atomic.Int64 // time of the last input; see now
+	since     int64        // time of the grant; see nanotime
+	lastInput atomic.Int64 // time of the last input; see nanotime
 
 	lease Lease  // this node's ownership of the stream; nil for a pull or without a cluster
 	epoch uint64 // for a pull, the epoch of the stream's owner; otherwise 0
@@ -34,12 +34,11 @@ func newClaim(ends context.Context, address string) *claim {
 // isPull reports whether the frames come from another node instead of a client of this node.
 func (c *claim) isPull() bool { return c.epoch != 0 }
 
-// replace ends the publisher c with errTakenOver, because another publisher takes over the stream.
-// If c got the stream less than LeastStay ago, replace ends c when that time has passed. c must
-// already have the stream. Hub.mu is held.
+// replace ends the publisher c with errTakenOver, but not before c has had the stream for
+// LeastStay. c must have the stream already. Hub.mu is held.
 func (c *claim) replace() {
 	end := func() { c.cancel(errTakenOver) }
-	if left := LeastStay - time.Duration(now()-c.since); left > 0 {
+	if left := LeastStay - time.Duration(nanotime()-c.since); left > 0 {
 		time.AfterFunc(left, end)
 		return
 	}

@@ -2,8 +2,8 @@ package live
 
 import "time"
 
-// start is the zero point of the times that now() returns.
+// start is the time from which nanotime counts.
 var start = time.Now()
 
-// now returns the time since the package was initialized, in nanoseconds of the monotonic clock.
-func now() int64 { return int64(time.Since(start)) }
+// nanotime returns the time since start, in ns of the monotonic clock.
+func nanotime() int64 { return int64(time.Since(start)) }

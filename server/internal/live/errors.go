@@ -62,7 +62,8 @@ func PublishStatus(err error) int {
 	return http.StatusBadRequest
 }
 
-// Explain returns the reason for a stream's end as a text.
+// Explain returns a message about err, the error with which a stream ended. If the stream exceeded
+// --max-tag-bytes, the message names this flag. If err is nil, the stream ended normally.
 func Explain(err error) string {
 	if err == nil {
 		return "end of the stream"

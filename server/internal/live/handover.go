@@ -117,7 +117,7 @@ func (h registrar) checkTakeover(s *stream) error {
 		return refuse.New(http.StatusConflict,
 			"this name has a publisher already (--takeover never)")
 	case TakeoverStalled:
-		if s.successor != nil || now()-s.publisher.lastInput.Load() < int64(StalledAfter) {
+		if s.successor != nil || nanotime()-s.publisher.lastInput.Load() < int64(StalledAfter) {
 			return refuse.New(http.StatusConflict,
 				"this name has a publisher already, which sent something in the last %v (--takeover stalled)", StalledAfter)
 		}
@@ -163,7 +163,7 @@ func (h registrar) grant(s *stream, c *claim) {
 	returns := s.pause != nil
 	h.endPause(s)
 	s.publisher = c
-	c.since = now()
+	c.since = nanotime()
 	c.lastInput.Store(c.since)
 	c.granted <- s
 	s.epoch = max(s.epoch, c.epoch)
@@ -187,19 +187,19 @@ func (h registrar) endPause(s *stream) {
 		return
 	}
 	s.pause.timer.Stop()
-	h.counters.waited.Add(now() - s.pause.since)
+	h.counters.waited.Add(nanotime() - s.pause.since)
 	s.pause = nil
 }
 
 // handOver decides what happens to s after its publisher c has ended with err. It gives s to the
-// successor, makes s wait for a publisher, or ends s. It returns how long s waits, or 0. frames is
-// the number of frames that c has sent.
+// successor, makes s wait for a publisher, or ends s. It returns how long s waits, or 0 if s does
+// not wait. frames is the number of frames that c has sent.
 func (h registrar) handOver(s *stream, c *claim, frames int64, err error) time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	next := s.successor
 	s.successor = nil
-	left := h.left(s, frames, err)
+	left := h.waitLeft(s, frames, err)
 	stays := s.feed != nil && err != ErrPanic && h.ends.Err() == nil && !s.ended
 	if !stays || left <= 0 && next == nil {
 		if next != nil && next.lease == s.lease {
@@ -220,7 +220,7 @@ func (h registrar) handOver(s *stream, c *claim, frames int64, err error) time.D
 		}
 		h.grant(s, next)
 	case stays && left > 0:
-		w := &pause{since: now()}
+		w := &pause{since: nanotime()}
 		w.timer = time.AfterFunc(left, func() { h.expire(s, w) })
 		s.pause = w
 		s.tell()
@@ -229,27 +229,27 @@ func (h registrar) handOver(s *stream, c *claim, frames int64, err error) time.D
 	return 0
 }
 
-// left returns how long s may wait for its next publisher. frames is the number of frames that the
-// last publisher has sent, and err is the reason why it ended. mu is held.
+// waitLeft returns how long s may wait for its next publisher. The last publisher has sent the
+// given number of frames, and has ended with err. mu is held.
 //
 // The wait is counted from the end of the last publisher that sent a frame. If the last publisher
-// read the stream from another node, and ended because the stream has no viewers, left returns 0.
-func (h registrar) left(s *stream, frames int64, err error) time.Duration {
+// was a pull that ended because the stream has no viewers, waitLeft returns 0.
+func (h registrar) waitLeft(s *stream, frames int64, err error) time.Duration {
 	if err == errUnwatched && h.unwatched(s) > 0 {
 		return 0
 	}
-	if at := now(); frames > 0 || s.until == 0 {
+	if at := nanotime(); frames > 0 || s.until == 0 {
 		wait := h.cfg.PublisherReturn
 		if err == nil || err == errOwnerEnded {
 			wait = min(wait, h.cleanEndWait)
 		}
 		s.until = at + int64(wait)
 	}
-	return time.Duration(s.until - now())
+	return time.Duration(s.until - nanotime())
 }
 
-// expire ends s, because its pause w is over. If a publisher has come since the pause began, expire
-// does nothing.
+// expire is called when the pause w of s is over. It ends s, unless a publisher has come in the
+// meantime.
 func (h registrar) expire(s *stream, w *pause) {
 	h.mu.Lock()
 	over := s.pause == w

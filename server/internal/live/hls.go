@@ -70,8 +70,7 @@ func (l HLS) Object(ctx context.Context, name string, o hls.Object, dst *millrac
 	return w.Object(ctx, o, dst)
 }
 
-// ended returns the liveHLS that made the given playlist file of a stream, if that liveHLS has
-// ended. Otherwise it returns nil; see hlsSet.ended.
+// ended returns the result of hlsSet.ended for the named stream, and records a request for it.
 func (l HLS) ended(name, file string) *liveHLS {
 	l.hub.mu.Lock()
 	defer l.hub.mu.Unlock()

@@ -35,7 +35,7 @@ func (set *hlsSet) init(cfg *Config, limiter *limit.Limiter) {
 	set.byName, set.numbers = make(map[string]*liveHLS), make(map[string]hlslive.SequenceStart)
 }
 
-// get returns the HLS of s, or nil.
+// get returns the liveHLS of s, or nil.
 func (set *hlsSet) get(s *stream) *liveHLS {
 	if w := set.byName[s.name]; w != nil && w.stream == s {
 		return w
@@ -43,11 +43,11 @@ func (set *hlsSet) get(s *stream) *liveHLS {
 	return nil
 }
 
-// ended returns the HLS of s that made the given playlist file, if that HLS has ended. Otherwise it
-// returns nil.
+// ended returns the liveHLS of s that made the given playlist file and has ended. If there is none,
+// it returns nil.
 //
-// When the tracks of s change, its HLS ends and a new one begins. Players must still see the end of
-// the old playlist.
+// When the tracks of s change, its liveHLS ends and a new one begins. Players must still see the
+// end of the old playlist.
 func (set *hlsSet) ended(s *stream, file string) *liveHLS {
 	w := set.get(s)
 	if w == nil {
@@ -65,8 +65,8 @@ func (set *hlsSet) ended(s *stream, file string) *liveHLS {
 	return nil
 }
 
-// add adds a new HLS for s. The caller must call Run of the returned liveHLS. Each earlier HLS of a
-// stream with the same name must have ended.
+// add adds a new liveHLS for s. The caller must call its Run method. All earlier liveHLS of the
+// same stream name must have ended.
 func (set *hlsSet) add(s *stream) *liveHLS {
 	first := s.hls.After(set.numbers[s.name])
 	delete(set.numbers, s.name)
@@ -104,21 +104,19 @@ func (set *hlsSet) end(w *liveHLS) {
 // maxHLSNumbers limits the number of stream names for which an hlsSet keeps HLS sequence numbers.
 const maxHLSNumbers = 1 << 10
 
-// keep stores n, the smallest sequence numbers that the next HLS window of the named stream may
-// use. They stay stored after the stream has ended.
+// keep stores seq, the earliest start of the named stream's next HLS window. seq stays stored after
+// the stream has ended.
 //
-// A new window usually begins at a number that is made from the current time; see
-// [hlslive.Config.FirstMSN]. keep stores n only if n.MSN is greater than this number. That happens
-// if the stream was sent faster than real time. keep also deletes stored numbers that are no longer
-// needed.
-func (set *hlsSet) keep(name string, n hlslive.SequenceStart) {
+// Usually nothing needs to be stored, because a new window begins at [hlslive.Config.FirstMSN],
+// which grows with time. keep stores seq only if seq.MSN is greater. That happens if the stream was
+// sent faster than real time. keep also deletes the stored values that FirstMSN has reached.
+func (set *hlsSet) keep(name string, seq hlslive.SequenceStart) {
 	first := set.shared.Config.FirstMSN(time.Now())
-	maps.DeleteFunc(set.numbers, func(_ string,
-		n hlslive.SequenceStart) bool {
-		return n.MSN <= first
+	maps.DeleteFunc(set.numbers, func(_ string, old hlslive.SequenceStart) bool {
+		return old.MSN <= first
 	})
-	if n.MSN > first && len(set.numbers) < maxHLSNumbers {
-		set.numbers[name] = n
+	if seq.MSN > first && len(set.numbers) < maxHLSNumbers {
+		set.numbers[name] = seq
 	}
 }
 

@@ -21,9 +21,9 @@ import (
 //
 // A goroutine that holds Hub.mu, stream.mu or rendition.Set.mu must follow these rules:
 //   - It does not log.
-//   - It may take the lock of a fanout.Conn, which Viewer.End does.
+//   - It may call fanout.Viewer.End, which takes the lock of a fanout.Conn.
 //   - It takes no other lock of package fanout. A fanout loop holds its own lock while it calls
-//     methods of a viewer, which take stream.mu and rendition.Set.mu.
+//     methods of a viewer, and these methods take stream.mu and rendition.Set.mu.
 type Hub struct {
 	cfg  Config // MaxStreams and MaxStreamViewers are guarded by mu; the rest does not change
 	log  *slog.Logger
@@ -59,7 +59,7 @@ type waiter struct {
 	done  chan struct{}         // closed when enter has returned, or err was set
 	err   error
 
-	unreached bool // the last pull did not reach the owner; guarded by Hub.mu
+	unreached bool // set by Peers.pullFailed; guarded by Hub.mu
 }
 
 // NewHub returns a Hub without streams. Drain ends it.
@@ -86,7 +86,7 @@ func NewHub(cfg Config) *Hub {
 // Config returns the configuration of h. Only the limits that SetLimits replaces can change.
 func (h *Hub) Config() *Config { return &h.cfg }
 
-// Closing returns a context that ends when h refuses new publishers and viewers.
+// Closing returns a context that ends when Close is called.
 func (h *Hub) Closing() context.Context { return h.ends }
 
 // SetLimits replaces the limits of Config. Existing streams and viewers stay, even if there are
@@ -98,13 +98,14 @@ func (h *Hub) SetLimits(streams, viewers, streamViewers int) {
 	h.cfg.MaxStreams, h.cfg.MaxStreamViewers = streams, streamViewers
 }
 
-// newStream adds a stream without a publisher. The caller must grant it to one. mu is held.
+// newStream adds a stream without a publisher. The caller must call registrar.grant before it
+// releases mu. mu is held.
 func (h *Hub) newStream(name string) *stream {
 	s := &stream{name: name, started: time.Now(), log: h.log.With("stream", name),
 		memory: millrace.DefaultPool().Account()}
 	s.peers = make(map[*fanout.Viewer]string)
-	s.leftAt = now() - int64(h.pullIdle)
-	s.frameAt.Store(now())
+	s.leftAt = nanotime() - int64(h.pullIdle)
+	s.frameAt.Store(nanotime())
 	h.streams[name] = s
 	return s
 }
@@ -139,7 +140,7 @@ func (h *Hub) unwatched(s *stream) time.Duration {
 	if s.viewers+len(h.waiting[s.name]) > 0 {
 		return 0
 	}
-	return time.Duration(now() - s.leftAt)
+	return time.Duration(nanotime() - s.leftAt)
 }
 
 // leave removes the viewer v, which has ended, from the Hub.

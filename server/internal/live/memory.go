@@ -21,31 +21,31 @@ const (
 	// disconnected. A new viewer with a slow connection takes about this long to receive its first
 	// frames.
 	evictAfter = 2 * time.Second
-	// blockedAfter replaces evictAfter for the viewers of the largest streams if memory is still
-	// short.
+	// blockedAfter is the limit that cutLargest uses instead of evictAfter. It is shorter, because
+	// cutLargest runs only if the other steps have not freed enough memory.
 	blockedAfter = 250 * time.Millisecond
 )
 
 type shedder struct{ hub *Hub }
 
 // MemorySteps returns the steps that free memory of h when memory is short, in order. Each step
-// stops when it has freed enough. The first step, "idle", ends the HLS of streams without HLS
+// stops when it has freed enough. The first step, "idle", stops making HLS for streams without HLS
 // players. Each later step starts with the largest streams, so that smaller streams are spared.
 func MemorySteps(h *Hub) []memory.Step {
 	s := shedder{h}
 	return []memory.Step{
 		{Name: "idle", Above: 8, Free: NewHLS(h).endIdle},
 		{Name: "groups", Above: 10, Free: s.evictGroups},
-		{Name: "laggards", Above: 12, Free: func(excess int64) int64 {
-			return s.dropLaggards(excess, nil, evictAfter)
+		{Name: "laggards", Above: 12, Free: func(n int64) int64 {
+			return s.dropLaggards(n, nil, evictAfter)
 		}},
 		{Name: "streams", Above: 14, Free: s.cutLargest},
 	}
 }
 
-// endIdle ends the HLS of streams without HLS players until it has freed excess bytes. A stream has
-// no HLS players if the time since its last HLS request is longer than its playlist.
-func (l HLS) endIdle(excess int64) (freed int64) {
+// endIdle frees n bytes, if possible. It stops making HLS for streams without HLS players. A stream
+// has no HLS players if its last HLS request was longer ago than the length of its playlist.
+func (l HLS) endIdle(n int64) (freed int64) {
 	l.hub.mu.Lock()
 	defer l.hub.mu.Unlock()
 	for _, w := range l.hub.hls.byName {
@@ -53,16 +53,16 @@ func (l HLS) endIdle(excess int64) (freed int64) {
 			freed += w.Stats().Bytes
 			l.hub.hls.end(w)
 		}
-		if freed >= excess {
+		if freed >= n {
 			break
 		}
 	}
 	return freed
 }
 
-// evictGroups shortens HLS windows to the minimum length that the standard requires, and drops old
-// GOPs.
-func (d shedder) evictGroups(excess int64) (freed int64) {
+// evictGroups frees n bytes, if possible. It shortens HLS windows to the minimum length that the
+// standard requires, and drops old GOPs.
+func (d shedder) evictGroups(n int64) (freed int64) {
 	for _, s := range d.hub.holders() {
 		if s.window != nil {
 			freed += s.window.Shorten(d.hub.cfg.HLS.MaxBytes)
@@ -70,20 +70,19 @@ func (d shedder) evictGroups(excess int64) (freed int64) {
 		for _, r := range s.made() {
 			freed += r.Evict(lateAfter, false)
 		}
-		if freed >= excess {
+		if freed >= n {
 			break
 		}
 	}
 	return freed
 }
 
-// dropLaggards disconnects viewers with slow connections until it has freed excess bytes. It
-// disconnects only viewers whose current write has taken longer than timeout. If s is not nil, it
-// disconnects only viewers of s.
+// dropLaggards frees n bytes, if possible. It disconnects viewers whose current write has taken
+// longer than timeout. If s is not nil, it disconnects only viewers of s.
 //
 // dropLaggards starts with the viewers of the largest streams. Within a stream, it starts with the
 // viewer with the longest write.
-func (d shedder) dropLaggards(excess int64, s *stream, timeout time.Duration) (freed int64) {
+func (d shedder) dropLaggards(n int64, s *stream, timeout time.Duration) (freed int64) {
 	type slowViewer struct {
 		*Viewer
 		bytes int64
@@ -107,7 +106,7 @@ func (d shedder) dropLaggards(excess int64, s *stream, timeout time.Duration) (f
 			cmp.Compare(b.since, a.since))
 	})
 	for _, l := range list {
-		if freed >= excess {
+		if freed >= n {
 			break
 		}
 		freed += l.transport.Batch()
@@ -119,21 +118,21 @@ func (d shedder) dropLaggards(excess int64, s *stream, timeout time.Duration) (f
 // errLargest is the error for the publisher of a stream that uses too much memory.
 var errLargest = memory.Short("memory is short, and this stream holds the most")
 
-// cutLargest frees excess bytes of memory from the largest streams, one after the other. It takes
-// these steps for each stream, and stops as soon as enough memory is freed:
+// cutLargest frees n bytes, if possible, from the largest streams, one after the other. It takes
+// these steps for each stream, and stops when it has freed enough:
 //   - It disconnects the viewers that have been blocked in a write for longer than blockedAfter.
 //   - It shortens the HLS playlist, and drops all frames that the stream keeps for viewers.
 //   - It ends the stream's publisher and the stream's HLS.
 //
 // cutLargest spares small streams, because they are not the cause. A stream is small if it holds
 // less than a quarter of the memory budget divided by the number of streams.
-func (d shedder) cutLargest(excess int64) (freed int64) {
+func (d shedder) cutLargest(n int64) (freed int64) {
 	list := d.hub.holders()
 	for _, s := range list {
-		if freed >= excess || s.bytes < d.hub.cfg.Memory.Limit()/int64(4*len(list)) {
+		if freed >= n || s.bytes < d.hub.cfg.Memory.Limit()/int64(4*len(list)) {
 			break
 		}
-		if freed += d.dropLaggards(excess-freed, s.stream, blockedAfter); freed >= excess {
+		if freed += d.dropLaggards(n-freed, s.stream, blockedAfter); freed >= n {
 			break
 		}
 		if s.window != nil {
@@ -143,7 +142,7 @@ func (d shedder) cutLargest(excess int64) (freed int64) {
 			r.Evict(0, true)
 		}
 		left := s.memory.Stats().InUse
-		if freed += s.bytes - left; freed >= excess {
+		if freed += s.bytes - left; freed >= n {
 			break
 		}
 		freed += left // freed soon

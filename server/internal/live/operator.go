@@ -101,7 +101,7 @@ func (o Operator) Viewers(name string, lastID uint64, limit int) (list []ViewerI
 	o.hub.mu.Unlock()
 	slices.SortFunc(viewers, func(a, b *Viewer) int { return cmp.Compare(a.id, b.id) })
 	list = []ViewerInfo{} // encoded as [] instead of null
-	at := now()
+	at := nanotime()
 	for _, v := range viewers[:min(limit, len(viewers))] {
 		list = append(list, v.info(at))
 	}
@@ -143,7 +143,7 @@ func (o Operator) EndViewer(id uint64) (info ViewerInfo, ok bool) {
 	if found == nil {
 		return ViewerInfo{}, false
 	}
-	info = found.info(now())
+	info = found.info(nanotime())
 	found.transport.End(fanout.ByOperator)
 	return info, true
 }

@@ -23,18 +23,17 @@ func (e Peers) Silent(name string) (d time.Duration, waiting bool) {
 	if s == nil || s.lease == nil {
 		return 0, false
 	}
-	return time.Duration(now() - s.publisher.lastInput.Load()), s.pause != nil
+	return time.Duration(nanotime() - s.publisher.lastInput.Load()), s.pause != nil
 }
 
 // Wanted reports whether a stream that this node does not own has viewers here, or had some lately.
 func (e Peers) Wanted(name string) bool { return e.hub.wanted(name) }
 
-// Lost ends this node's ownership of a stream, because another node owns the stream now. epoch
-// identifies the lost ownership. If this node has a different ownership of the stream by now, Lost
-// does nothing.
+// Lost tells this node that another node has become the owner of a stream. epoch identifies the
+// lost ownership. If this node has since become the owner again, Lost does nothing.
 //
-// The stream's publisher ends at once, and other nodes no longer get the stream. The viewers stay,
-// and wait until this node pulls the stream from the new owner.
+// The stream's publisher ends at once, and other nodes no longer get the stream from this node. The
+// viewers stay, and wait until this node pulls the stream from the new owner.
 func (e Peers) Lost(name string, epoch uint64) {
 	e.hub.mu.Lock()
 	s := e.hub.streams[name]
@@ -61,8 +60,8 @@ func (e Peers) CheckOwned(name string) error {
 }
 
 // AdmitRequest admits a player's request for a stream that another node owns. The request counts as
-// a viewer until the caller calls release. The caller must call release once. The returned context
-// ends when ctx ends, or when the Hub closes.
+// a viewer until the caller calls release. The returned context ends when ctx ends, when the Hub
+// closes, or when release is called.
 func (e Peers) AdmitRequest(ctx context.Context) (admitted context.Context, release func(),
 	err error) {
 	if err := e.hub.admitted.Acquire(); err != nil {

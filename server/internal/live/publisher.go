@@ -42,7 +42,7 @@ type Publisher struct {
 
 type received struct {
 	bytes, frames int64
-	framed        int64 // time of the last complete frame; see now
+	framed        int64 // time of the last complete frame; see nanotime
 	unchecked     int   // bytes since the memory in use was last checked
 }
 
@@ -130,8 +130,8 @@ func (p *Publisher) Close(err error) {
 // End ends the publisher. The context of Lifetime ends with the given cause.
 func (p *Publisher) End(cause error) { p.cancel(cause) }
 
-// Memory returns the Pool that provides memory for the bytes that the publisher sends. The Pool
-// counts the memory that the stream uses.
+// Memory returns the Pool for the bytes that the publisher sends. The Pool counts the stream's
+// memory.
 func (p *Publisher) Memory() *millrace.Pool { return p.s.memory }
 
 // SetReconnects sets whether the client can be asked to connect again.
@@ -164,7 +164,7 @@ func (p *Publisher) Answered() { p.hub.publishers.Done() }
 func (p *Publisher) Begin(h flv.Header) {
 	as := feed.Publisher{Address: p.address, Epoch: p.epoch, Skipped: p.skipped}
 	if p.s.feed != nil {
-		p.noteResumed(p.s.feed.Resume(as, now()))
+		p.noteResumed(p.s.feed.Resume(as, nanotime()))
 	} else {
 		var head millrace.Chain
 		flv.AppendHeader(&head, h)
@@ -341,7 +341,7 @@ func (p *Publisher) Ingest(conn net.Conn) ingest.Conn {
 
 // Received records n bytes that were read from the connection.
 func (p *Publisher) Received(n int) {
-	at := now()
+	at := nanotime()
 	p.lastInput.Store(at)
 	if limit := p.hub.cfg.PublishTimeout; p.r != nil && at-max(p.since, p.framed) > int64(limit) {
 		p.cancel(ErrSlowMessage(limit)) // over RTMP, the connection checks this
@@ -352,9 +352,9 @@ func (p *Publisher) Received(n int) {
 	}
 }
 
-// count records that a frame of n bytes was received. It returns the current time; see now.
+// count records that a frame of n bytes was received. It returns the current nanotime.
 func (p *Publisher) count(n int) int64 {
-	at := now()
+	at := nanotime()
 	p.lastInput.Store(at)
 	p.s.frameAt.Store(at)
 	p.framed = at

@@ -32,7 +32,7 @@ type Owner struct {
 type Proof interface {
 	Sign(req *http.Request, epoch uint64)
 	// Check returns an error if the answer does not prove that the other node belongs to the
-	// cluster. again reports whether the request must be signed and sent again.
+	// cluster. If again is true, the request must be signed and sent again.
 	Check(res *http.Response) (again bool, err error)
 }
 
@@ -41,7 +41,7 @@ const (
 	// because nodes are near each other.
 	DialTimeout = 3 * time.Second
 	// bodyBuffer is how many bytes of a stream are read at a time from the node that owns the
-	// stream. At 5 Mbit/s, this many bytes arrive in 50 ms.
+	// stream. A stream of 5 Mbit/s fills it in 50 ms.
 	bodyBuffer = 32 << 10
 	// maxAnswer is the maximum size in bytes of the response header from the node that owns the
 	// stream. A usual header has a few hundred bytes.
@@ -63,14 +63,14 @@ var (
 //
 // If the stream has had no viewer for a while, Pull ends and returns nil. If the owner answered
 // with a status other than 200, the error is a *[refuse.Refusal] with that status.
-func (e Peers) Pull(ctx context.Context, name string, from Owner) error {
+func (e Peers) Pull(ctx context.Context, name string, owner Owner) error {
 	if err := cmp.Or(streamname.Check(name), registrar{e.hub}.checkRoom(name)); err != nil {
 		return err
 	}
-	p := e.hub.newPublisher(from.Node)
+	p := e.hub.newPublisher(owner.Node)
 	defer p.cancel(nil)
 	defer context.AfterFunc(ctx, func() { p.cancel(context.Cause(ctx)) })()
-	conn, early, err := e.ask(p, name, from)
+	conn, early, err := e.ask(p, name, owner)
 	if err == nil {
 		if p.s, err = e.claimPull(p.claim, name); err != nil {
 			_ = conn.Close()
@@ -98,9 +98,9 @@ func (e Peers) Pull(ctx context.Context, name string, from Owner) error {
 	return err
 }
 
-// pullFailed records, for the viewers that wait for the stream, whether a failed pull has reached
-// the owner. If it has not, and the stream does not come in time, they get an error that says so. A
-// node that answers that it does not own the stream counts as reached.
+// pullFailed records the error of a pull, for the viewers that wait for the stream. If the stream
+// does not come in time, they get the error that its node does not answer. If the node answered
+// that it does not own the stream, they get the error of Config.absent instead.
 func (e Peers) pullFailed(name string, err error) {
 	var refused *refuse.Refusal
 	ok := errors.As(err, &refused) && refused.Status == http.StatusMisdirectedRequest
@@ -111,32 +111,31 @@ func (e Peers) pullFailed(name string, err error) {
 	}
 }
 
-// ask requests the named stream from the node that owns it. It returns the connection, and the
-// bytes of the body that have arrived already. It sets p.epoch to the epoch in the response, the
-// number that identifies the ownership of the stream.
-func (e Peers) ask(p *Publisher, name string, from Owner) (conn net.Conn, early []byte, err error) {
-	if conn, early, err = e.askOnce(p, name, from); err == errAskAgain {
-		conn, early, err = e.askOnce(p, name, from)
+// ask requests the named stream from its owner. It returns the connection, and the bytes of the
+// body that have arrived already. It sets p.epoch to the epoch in the response.
+func (e Peers) ask(p *Publisher, name string, owner Owner) (conn net.Conn, early []byte,
+	err error) {
+	if conn, early, err = e.askOnce(p, name, owner); err == errAskAgain {
+		conn, early, err = e.askOnce(p, name, owner)
 	}
 	return conn, early, err
 }
 
-// errAskAgain reports that the node that owns the stream wants the request to be signed and sent
-// again.
+// errAskAgain means that the request must be signed and sent again.
 var errAskAgain = errors.New("the owner wants another proof")
 
-func (e Peers) askOnce(p *Publisher, name string, from Owner) (net.Conn, []byte, error) {
-	req, err := http.NewRequest(http.MethodGet, from.Node+"/live/"+name, nil)
+func (e Peers) askOnce(p *Publisher, name string, owner Owner) (net.Conn, []byte, error) {
+	req, err := http.NewRequest(http.MethodGet, owner.Node+"/live/"+name, nil)
 	if err != nil {
 		return nil, nil, err
 	}
-	if from.Proof != nil {
-		from.Proof.Sign(req, from.Epoch)
+	if owner.Proof != nil {
+		owner.Proof.Sign(req, owner.Epoch)
 	}
 	dialer := &net.Dialer{Timeout: DialTimeout}
 	var conn net.Conn
 	if req.URL.Scheme == "https" {
-		conn, err = (&tls.Dialer{NetDialer: dialer, Config: from.TLS}).DialContext(p.ctx, "tcp",
+		conn, err = (&tls.Dialer{NetDialer: dialer, Config: owner.TLS}).DialContext(p.ctx, "tcp",
 			req.URL.Host)
 	} else {
 		conn, err = dialer.DialContext(p.ctx, "tcp", req.URL.Host)
@@ -146,7 +145,7 @@ func (e Peers) askOnce(p *Publisher, name string, from Owner) (net.Conn, []byte,
 	}
 	_ = conn.SetDeadline(time.Now().Add(e.hub.cfg.PublishTimeout))
 	uncut := context.AfterFunc(p.ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
-	early, err := p.readAnswer(conn, req, from)
+	early, err := p.readAnswer(conn, req, owner)
 	if !uncut() { // the function above may still use conn
 		err = context.Cause(p.ctx)
 	}
@@ -160,7 +159,7 @@ func (e Peers) askOnce(p *Publisher, name string, from Owner) (net.Conn, []byte,
 
 // readAnswer sends a request and reads the head of the response. It also returns the bytes that
 // arrived together with the head but belong to the body.
-func (p *Publisher) readAnswer(conn net.Conn, req *http.Request, from Owner) (early []byte,
+func (p *Publisher) readAnswer(conn net.Conn, req *http.Request, owner Owner) (early []byte,
 	err error) {
 	if err := req.Write(conn); err != nil {
 		return nil, err
@@ -170,8 +169,8 @@ func (p *Publisher) readAnswer(conn net.Conn, req *http.Request, from Owner) (ea
 	if err != nil {
 		return nil, fmt.Errorf("the owner's answer: %w", err)
 	}
-	if from.Proof != nil {
-		if again, err := from.Proof.Check(res); again {
+	if owner.Proof != nil {
+		if again, err := owner.Proof.Check(res); again {
 			return nil, errAskAgain
 		} else if err != nil {
 			return nil, fmt.Errorf("the owner's answer: %w", err)
@@ -184,7 +183,7 @@ func (p *Publisher) readAnswer(conn net.Conn, req *http.Request, from Owner) (ea
 	case err != nil || p.epoch == 0 || !slices.Equal(res.TransferEncoding, []string{"chunked"}):
 		return nil, fmt.Errorf("the owner's answer is not that of a node: %s %.40q", EpochHeader,
 			res.Header.Get(EpochHeader))
-	case p.epoch < from.Epoch:
+	case p.epoch < owner.Epoch:
 		return nil, errStale
 	}
 	early, _ = r.Peek(r.Buffered())

@@ -201,7 +201,7 @@ func (h *Hub) info(s *stream) StreamInfo {
 	}
 	mem := s.memory.Stats()
 	i.Memory, i.MemoryHigh = mem.InUse, mem.HighWater
-	silent := time.Duration(now() - s.frameAt.Load())
+	silent := time.Duration(nanotime() - s.frameAt.Load())
 	if i.Silent = silent.Seconds(); silent < rateFresh {
 		i.BitRate = s.forms.Rate()
 	}
@@ -217,7 +217,7 @@ func (h *Hub) info(s *stream) StreamInfo {
 	h.mu.Lock()
 	if i.Publisher = s.publisher.address; s.pause != nil {
 		i.waiting = true
-		i.Waiting = time.Duration(now() - s.pause.since).Seconds()
+		i.Waiting = time.Duration(nanotime() - s.pause.since).Seconds()
 	}
 	if i.Edges = s.edges(); s.lease != nil {
 		i.Epoch = s.lease.Epoch()

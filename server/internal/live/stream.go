@@ -46,7 +46,7 @@ type stream struct {
 	ownership                        // guarded by Hub.mu
 	hls        hlslive.SequenceStart // start of the next HLS window; guarded by Hub.mu
 
-	frameAt   atomic.Int64 // time of the last frame; see now
+	frameAt   atomic.Int64 // time of the last frame; see nanotime
 	returns   atomic.Int64 // number of publishers that came while the stream waited
 	takeovers atomic.Int64
 
@@ -60,12 +60,12 @@ type succession struct {
 	successor *claim // takes over from publisher; nil while the stream waits
 	pause     *pause // nil while there is a publisher
 	ended     bool   // ended by the operator: the stream ends when its publisher has left
-	until     int64  // time at which a pause ends; see registrar.left
+	until     int64  // time at which a pause ends; see registrar.waitLeft
 }
 
 // A pause is a time in which a stream has no publisher.
 type pause struct {
-	since int64 // the start of the pause; see now
+	since int64 // the start of the pause; see nanotime
 	timer *time.Timer
 }
 
@@ -106,7 +106,7 @@ func (o *ownership) edges() []string {
 // A viewerCount counts the viewers of a stream. It does not count other nodes that read the stream.
 type viewerCount struct {
 	viewers    int   // number of viewers, of all renditions
-	leftAt     int64 // time when the last one left; see now
+	leftAt     int64 // time when the last one left; see nanotime
 	maxViewers int   // the publisher's own limit; 0: none
 }
 
@@ -129,7 +129,7 @@ func (a *viewerCount) join(limit int) error {
 
 func (a *viewerCount) leave() {
 	a.viewers--
-	a.leftAt = now()
+	a.leftAt = nanotime()
 }
 
 // format returns the format in which a viewer with the request req gets s. It returns an error if s

@@ -19,7 +19,7 @@ type Viewer struct {
 	rendition *rendition.Rendition
 	remote    string
 	account   *address.Account // of the viewer's address
-	since     int64            // time of the viewer's arrival; see now
+	since     int64            // time of the viewer's arrival; see nanotime
 	id        uint64           // number among all viewers; set by Admission.noteServed
 
 	// If the viewer is another node of the cluster, node is its address, and lease is this node's
@@ -92,9 +92,9 @@ func (v *Viewer) Complete() bool { return v.lease == nil || v.hub.ends.Err() == 
 
 // Begin corrects the FLV metadata at the start of batch to match the FLV header that the viewer
 // got.
-func (v *Viewer) Begin(batch *millrace.Chain, from int) {
+func (v *Viewer) Begin(batch *millrace.Chain, offset int) {
 	if v.node == "" { // another node does this for its own viewers
-		v.rendition.StateTracks(batch, from)
+		v.rendition.StateTracks(batch, offset)
 	}
 }
 
@@ -120,7 +120,7 @@ func (v *Viewer) Sent(n int) {
 // Ended logs the end of v, and removes v from its stream and its Hub.
 func (v *Viewer) Ended(why fanout.Reason, sent int64, missed broadcast.Missed) {
 	attrs := append(v.attrs(), "reason", why.String(), "bytes", sent,
-		"time", time.Duration(now()-v.since).Round(time.Millisecond))
+		"time", time.Duration(nanotime()-v.since).Round(time.Millisecond))
 	if missed.Why != broadcast.NotMissed {
 		attrs = append(attrs, "missed", missed.String())
 	}

@@ -33,7 +33,7 @@ type mp4Maker struct {
 
 	gap     flvstream.VideoGap
 	placed  bool    // the file has a frame
-	resumed *uint32 // the value of Facts.Resumed that frames have passed last
+	resumed *uint32 // the latest value of Facts.Resumed that a frame has passed
 	shift   uint32  // total length of the gaps, in ms, which is subtracted from all later times
 	last    uint32  // time of the last frame in the file
 }
@@ -46,7 +46,7 @@ var ErrNewInit = errors.New(
 // errNoHeader is reported for frames that MP4 leaves out because their sequence header is missing.
 var errNoHeader = errors.New("frames without the sequence header of their codec")
 
-// errNoMP4 means that an MP4 file can contain none of the stream's codecs.
+// errNoMP4 is the error for a stream without a codec that MP4 files can contain.
 var errNoMP4 = errors.New("the stream has nothing that MP4 is made of: H.264, H.265, AAC")
 
 // errNoTrack is the error for an MP4 file that would have nothing to play.

@@ -22,9 +22,9 @@ type rtmpMaker struct {
 
 // RTMP returns a Conversion that converts source to RTMP messages and publishes them to out.
 //
-// The chunk size is source.MaxTag, or rtmp.MaxAnnounced if that is less. An [rtmp.ServerConn]
-// announces the same chunk size to its client if its maxMessage is source.MaxTag. It can then send
-// the chunks unchanged.
+// The chunk size is source.MaxTag, or rtmp.MaxAnnounced if that is less. If source.MaxTag is also
+// the maximum message size of an [rtmp.ServerConn], the ServerConn announces the same chunk size,
+// and can send the chunks unchanged.
 func RTMP(source Source, report Reporter, out *broadcast.Ring) *Conversion {
 	m := &rtmpMaker{Conversion: newConversion(source, report, out),
 		tracks: source.Facts.TrackSet.Load()}
@@ -73,7 +73,7 @@ func (m *rtmpMaker) write(t flv.Tag, tag *millrace.Chain, _ bool) error {
 	return m.publish(&m.message, broadcast.Frame{Key: start})
 }
 
-// finish does nothing, because no message waits.
+// finish does nothing, because write holds no messages back.
 func (m *rtmpMaker) finish() error { return nil }
 
 func (m *rtmpMaker) release() {

@@ -35,9 +35,9 @@ func Continue(timed bool, last uint32, lastAt int64) *Continuation {
 	return &Continuation{timed: timed, last: last, lastAt: lastAt, needsKey: true}
 }
 
-// Begin reports whether earlier publishers have sent frames and t is the first frame of the new
-// publisher. A tag is a frame if its Packet is flv.PacketFrame. The caller must call Begin with
-// each tag before it calls Fit. now is the current time, in ns of the monotonic clock.
+// Begin must be called with each tag before Fit. It returns true if t is the first frame of the new
+// publisher, and earlier publishers have also sent frames. A tag is a frame if its Packet is
+// flv.PacketFrame. now is the current time, in ns of the monotonic clock.
 func (n *Continuation) Begin(t flv.Tag, now int64) bool {
 	if t.Packet != flv.PacketFrame || !n.timed || n.begun {
 		return false
@@ -46,14 +46,18 @@ func (n *Continuation) Begin(t flv.Tag, now int64) bool {
 	return true
 }
 
-// Last returns the timestamp of the last frame before this publisher, in ms. It must not be called
-// after Fit was called with the publisher's second frame.
+// Last returns the timestamp of the earlier publishers' last frame, in ms. It must be called before
+// Fit is called with the new publisher's second frame.
 func (n *Continuation) Last() uint32 { return n.last }
 
-// Fit changes the timestamp of t so that t continues the tags of earlier publishers. It returns
-// false if t must be dropped: a header or metadata that the stream already has, or video before the
-// first keyframe. The caller must call Begin with t before.
-//   - c holds the whole tag. If the timestamp changes, Fit writes the new one with enc.
+// Fit changes the timestamp of t so that t continues the tags of earlier publishers. The caller
+// must have called Begin with t.
+//
+// Fit returns false if the caller must drop the tag. The tag is then a header or metadata that the
+// stream already has, or video before the first keyframe.
+//
+// The arguments are:
+//   - c holds the whole tag. Fit uses enc to change the timestamp in c.
 //   - now is the current time, in ns of the monotonic clock.
 //   - starts knows the keyframes at which viewers can start.
 //   - preamble has the headers of the stream.
@@ -84,18 +88,18 @@ func (n *Continuation) Fit(
 // streamTime converts now, in ns of the monotonic clock, to a timestamp of the stream.
 func (n *Continuation) streamTime(now int64) uint32 { return n.last + uint32((now-n.lastAt)/1e6) }
 
-// time returns the new timestamp of t. now is the current time, in ns of the monotonic clock.
-//
-// Usually, the result is the publisher's timestamp plus n.shift. There are exceptions:
+// time returns the new timestamp of t. Usually this is the publisher's timestamp plus n.shift.
+// There are four exceptions:
 //   - If the stream had no frames before this publisher, the timestamp does not change.
-//   - Before the publisher's first frame, a tag gets the current time of the stream. Encoders send
+//   - A tag before the publisher's first frame gets the current time of the stream. Encoders send
 //     the timestamp 0 there, which says nothing about their clock.
-//   - If a frame would be more than 5 seconds (Interleave) before n.last, the encoder's clock has
-//     stepped back. The frame gets the current time of the stream, and later timestamps continue
-//     from there.
-//   - Any other tag that would be before n.last gets n.last.
+//   - If the sum for a frame is more than 5 seconds (Interleave) before n.last, the encoder's clock
+//     has stepped back. The frame then gets the current time of the stream, and later timestamps
+//     continue from there.
+//   - Otherwise, if the sum is before n.last, the tag gets n.last.
 //
-// Once n.past is set, the last two rules no longer apply to frames.
+// If n.past is set, the last two exceptions do not apply to frames. now is the current time, in ns
+// of the monotonic clock.
 func (n *Continuation) time(t *flv.Tag, now int64) uint32 {
 	ts, frame := t.Timestamp+n.shift, t.Packet == flv.PacketFrame
 	ahead := int32(ts - n.last)

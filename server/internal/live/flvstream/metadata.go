@@ -25,9 +25,10 @@ var trackNames = [...]struct {
 // than 1 KiB.
 const maxMetadata = 16 << 10
 
-// StateTracks corrects hasVideo and hasAudio in an onMetaData tag, so that they match tracks, the
-// flags of an FLV header. If it changes a value, it replaces tag by a copy in a block of p.
-func StateTracks(p *millrace.Pool, tag *millrace.Chain, tracks uint32) {
+// StateTracks corrects the values of hasVideo and hasAudio in an onMetaData tag. flags contains
+// VideoFlag if there is video, and AudioFlag if there is audio. If a value changes, StateTracks
+// replaces the content of tag with a copy in a block of p.
+func StateTracks(p *millrace.Pool, tag *millrace.Chain, flags uint32) {
 	if tag.Len() > maxMetadata {
 		return
 	}
@@ -35,7 +36,7 @@ func StateTracks(p *millrace.Pool, tag *millrace.Chain, tracks uint32) {
 		text := tag.Bytes()
 		at := bytes.Index(text, []byte(n.name)) + len(n.name)
 		want := byte(0)
-		if tracks&n.flag != 0 {
+		if flags&n.flag != 0 {
 			want = 1
 		}
 		if at < len(n.name) || at >= len(text) || text[at] == want {
@@ -54,11 +55,9 @@ func StateTracks(p *millrace.Pool, tag *millrace.Chain, tracks uint32) {
 // or together with the sequence headers.
 const maxFirstTags = 16
 
-// StateAll corrects hasVideo and hasAudio in the first tags that a viewer gets, so that they match
-// tracks, the flags of an FLV header.
-//   - batch holds the tags, which must be complete. The first tag begins at offset.
-//   - p is the Pool for the corrected metadata.
-func StateAll(p *millrace.Pool, batch *millrace.Chain, offset int, tracks uint32) {
+// StateAll calls StateTracks for the metadata at the start of batch, which holds the first tags
+// that a viewer gets. The first tag begins at offset. All tags must be complete.
+func StateAll(p *millrace.Pool, batch *millrace.Chain, offset int, flags uint32) {
 	var done millrace.Chain
 	batch.Cut(&done, offset)
 	for i := 0; i < maxFirstTags && batch.Len() > 0; i++ {
@@ -68,7 +67,7 @@ func StateAll(p *millrace.Pool, batch *millrace.Chain, offset int, tracks uint32
 		var tag millrace.Chain
 		batch.Cut(&tag, min(batch.Len(), head+int(h[1])<<16+int(h[2])<<8+int(h[3])+4))
 		if flv.Type(h[0]) == flv.TypeScript {
-			StateTracks(p, &tag, tracks)
+			StateTracks(p, &tag, flags)
 		}
 		done.Merge(&tag)
 	}

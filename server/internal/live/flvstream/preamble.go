@@ -65,9 +65,9 @@ func placeOf(t flv.Tag) int {
 // most MaxPart bytes.
 func InPreamble(t flv.Tag) bool { return placeOf(t) >= 0 }
 
-// Part returns the Chain for t in p. It may hold an older tag of the same kind and track, which t
-// replaces. p keeps ownership of the Chain. If InPreamble(t) is false, or if p has no room for t,
-// Part returns nil.
+// Part returns the Chain in which p keeps tags of the same kind and track as t. The Chain holds the
+// previous tag, or is empty. p keeps ownership of the Chain. If InPreamble(t) is false, or if p has
+// no room for t, Part returns nil.
 func (p *Preamble) Part(t flv.Tag) *millrace.Chain {
 	place := placeOf(t)
 	if place < 0 {
@@ -113,8 +113,8 @@ func (p *part) kind() flv.Type {
 	return flv.TypeVideo
 }
 
-// RetimeHeaders appends the sequence headers and metadata that have the type of t, video or audio,
-// to dst. They get the timestamp of t. dst owns them.
+// RetimeHeaders appends the sequence headers and metadata of all video tracks to dst if t is video,
+// or of all audio tracks if t is audio. They get the timestamp of t. dst owns them.
 func (p *Preamble) RetimeHeaders(dst *millrace.Chain, enc *flv.Encoder, t flv.Tag) {
 	for i := range p.parts {
 		if p.parts[i].kind() == t.Type {
@@ -130,18 +130,19 @@ func (p *Preamble) Release() {
 	}
 }
 
-// MaxUnkept limits the bytes that a stream drops between two frames. If it drops more than
-// MaxUnkept plus twice the size of the second frame, it copies that frame.
+// MaxUnkept determines which frames a stream copies. A frame is copied if the stream has dropped
+// more than MaxUnkept bytes plus twice the frame's size since the previous frame.
 //
-// Without the copy, the stream could use several times as much memory as its limit KeepBytes
-// allows: the dropped bytes may share a block of memory with the frame, and the block stays in
-// memory as long as the frame.
+// The dropped bytes may share a block of memory with the frame, and the block stays in memory as
+// long as the frame. Without the copy, the stream could use several times as much memory as
+// KeepBytes allows.
 const MaxUnkept = 1 << 10
 
-// Keep releases the content of part, and replaces it by a copy of c in a block of p. It borrows c.
-func Keep(p *millrace.Pool, part, c *millrace.Chain) {
-	part.Release()
-	d := p.Get(c.Len())
-	r := d.Freeze(c.CopyTo(d.Bytes()))
-	part.Append(&r)
+// Keep replaces the content of dst with a copy of src. The copy is in a block of p. Keep borrows
+// src.
+func Keep(p *millrace.Pool, dst, src *millrace.Chain) {
+	dst.Release()
+	d := p.Get(src.Len())
+	r := d.Freeze(src.CopyTo(d.Bytes()))
+	dst.Append(&r)
 }

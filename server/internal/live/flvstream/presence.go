@@ -11,8 +11,8 @@ const (
 	// headerAbsentAfter is the limit, in ms, for a track that has sent a sequence header, but no
 	// frames.
 	headerAbsentAfter = 5_000
-	// longestStep limits, in ms, how much a frame of one track adds to the absence of the other
-	// track. A single wrong timestamp therefore has little effect.
+	// longestStep is the maximum time, in ms, that one frame adds to trackPresence.without of the
+	// other track. A single wrong timestamp therefore has little effect.
 	longestStep = 500
 )
 
