@@ -24,7 +24,7 @@ import (
 	"github.com/millrace-io/millrace/bench/measure"
 )
 
-// Program compares ways to read a source, and chunk.Copy with io.Copy.
+// Program is the benchmark of chunk.Reader and chunk.Copy.
 var Program = &measure.Program{
 	Name: "chunk", What: "a source read in chunks; chunk.Copy beside io.Copy", Rounds: 9,
 	Turn:  60 * time.Millisecond,
@@ -71,11 +71,12 @@ func (s *site) runCase(ctx context.Context, p *measure.Params, c testCase) error
 	return p.Add(t)
 }
 
-// rate converts times, in nanoseconds for n bytes, to megabytes per second.
-func rate(n int, nanos measure.Series) measure.Series {
+// rate converts nanoseconds per operation to megabytes per second. Each operation processes size
+// bytes.
+func rate(size int, nanos measure.Series) measure.Series {
 	v := make(measure.Series, len(nanos))
 	for i := range v {
-		v[i] = float64(n) * 1e3 / nanos[i]
+		v[i] = float64(size) * 1e3 / nanos[i]
 	}
 	return v
 }
@@ -117,7 +118,7 @@ func caseKeys() (keys []string) {
 	return keys
 }
 
-// errOtherBytes is the error if bytes were lost, changed or reordered.
+// errOtherBytes means that bytes were lost, changed or reordered.
 var errOtherBytes = errors.New("other bytes than those of the source")
 
 // A contender is one of the compared ways to read a source.
@@ -140,8 +141,8 @@ var text = func() (b [256 * kib]byte) {
 	return b
 }()
 
-// writeLine writes a line to the beginning of p and returns its length. The line is made from x, a
-// random number.
+// writeLine writes a line to the beginning of p and returns its length. It derives the line from x,
+// a random number.
 func writeLine(p []byte, x uint64) int {
 	const least, spread = 20, 181
 	n := least + int((x>>32)*spread>>32)
@@ -161,7 +162,8 @@ type site struct {
 	compress *flate.Writer
 }
 
-// newSite returns a site with a file of size bytes, which is then in the page cache.
+// newSite returns a site with a file of the given size. The file is in the page cache, because it
+// was just written.
 func newSite(size int) (*site, error) {
 	f, err := os.CreateTemp("", "bench-chunk-")
 	if err != nil {
@@ -189,8 +191,8 @@ func newSite(size int) (*site, error) {
 
 func (s *site) close() { s.file.Close() }
 
-// source returns the case's source, positioned at its start. The file is passed without a wrapper,
-// because contenders check its type.
+// source returns the source of case c, positioned at its start. It does not wrap the file, because
+// chunk.Reader reads a regular file without a goroutine.
 func (s *site) source(c testCase) (io.Reader, error) {
 	if c.waits {
 		return &slowSource{left: c.size}, nil
@@ -229,7 +231,7 @@ func (w *processor) do(p []byte) {
 	}
 }
 
-// checksum returns the checksum of the bytes that the source of case c contains.
+// checksum returns the checksum of the source of case c.
 func (c testCase) checksum() uint32 {
 	w := new(processor)
 	for range c.size / len(text) {
@@ -253,8 +255,8 @@ func (s *site) run(c testCase, by contender) (crc uint32, err error) {
 	return w.crc, err
 }
 
-// contenders returns the contenders of a case. A turn fails with errOtherBytes if a contender loses
-// or reorders bytes.
+// contenders returns the contenders of case c in the form that measure.Compare expects. Their Turn
+// functions return errOtherBytes if bytes were lost, changed or reordered.
 func (s *site) contenders(c testCase) (all []measure.Contender) {
 	want := c.checksum()
 	for _, by := range c.contenders {
@@ -271,8 +273,8 @@ func (s *site) contenders(c testCase) (all []measure.Contender) {
 	return all
 }
 
-// repeat calls f n times and returns the cost. An additional call, before the clock starts, refills
-// pools that the garbage collector has emptied.
+// repeat calls f n times and returns the cost. Before it starts the clock, it calls f once more to
+// refill pools that the garbage collector has emptied.
 func repeat(n int, f func() error) (t measure.Turn, err error) {
 	if err := f(); err != nil {
 		return t, err

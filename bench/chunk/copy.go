@@ -170,7 +170,7 @@ func textFile(c *closers, size int) (*os.File, error) {
 	return f, f.Sync()
 }
 
-// connect returns both ends of a TCP connection on loopback.
+// connect returns both ends of a TCP connection on the loopback interface.
 func connect(c *closers) (near, far *net.TCPConn, err error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -190,9 +190,9 @@ func connect(c *closers) (near, far *net.TCPConn, err error) {
 	return n.(*net.TCPConn), f.(*net.TCPConn), nil
 }
 
-// checkedCopies is the number of copies that are compared by checksum, for each pair and size.
-// These are the first copies, half of them by io.Copy and half by chunk.Copy. Checking all copies
-// would cost more than many of the copies themselves.
+// checkedCopies is the number of copies before each measurement, half of them by io.Copy and half
+// by chunk.Copy. Only their bytes are checked. During the measurement, a checksum could take longer
+// than the copy.
 const checkedCopies = 4
 
 // withReceiver starts a goroutine that reads from r. It returns a function that calls send, and

@@ -5,9 +5,8 @@ import (
 	"time"
 )
 
-// wait blocks in the kernel, like a read from a disk. It does not use a timer of the Go runtime. If
-// nothing else runs, such a timer takes twice as long to fire, and contenders that read ahead gain
-// from the delay.
+// wait blocks in the kernel, like a read from a disk. time.Sleep can take twice as long if no other
+// goroutine runs, and contenders that read ahead would gain from this delay.
 func wait(d time.Duration) {
 	left := syscall.NsecToTimespec(int64(d))
 	for syscall.Nanosleep(&left, &left) == syscall.EINTR {

@@ -5,12 +5,13 @@ import (
 	"slices"
 )
 
-// Order returns the order of the contenders' turns in a round. Rounds and contenders are numbered
-// from 0. The order changes from round to round, because a contender that always follows the same
-// neighbour always pays for that neighbour's garbage or gains from its warm caches. After as many
-// rounds as there are contenders, each contender has followed each other contender equally often,
-// and each has been first equally often. If the number of contenders is odd, that takes twice as
-// many rounds.
+// Order returns the order in which the contenders run in the given round. Rounds and contenders are
+// numbered from 0.
+//
+// The order changes from round to round. If A always ran directly after B, A would always pay for
+// B's garbage or gain from B's warm caches. If the number of contenders n is even, each contender
+// runs first once in n rounds, and directly after each other contender once. If n is odd, both
+// happen twice in 2n rounds.
 //
 // The order is a row of a balanced Latin square: E. J. Williams, Experimental designs balanced for
 // the estimation of residual effects of treatments, Australian Journal of Scientific Research A 2
@@ -32,16 +33,16 @@ func Order(contenders, round int) []int {
 	return order
 }
 
-// Rounds calls turn once for each contender in each round, in the sequence that Order returns,
-// until ctx ends or a turn fails.
+// Rounds calls f for each contender in each round, in the order that Order returns. It stops at the
+// first error, or when ctx ends.
 func Rounds(ctx context.Context, contenders, rounds int,
-	turn func(round, contender int) error) error {
+	f func(round, contender int) error) error {
 	for round := range rounds {
 		for _, i := range Order(contenders, round) {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			if err := turn(round, i); err != nil {
+			if err := f(round, i); err != nil {
 				return err
 			}
 		}

@@ -117,8 +117,9 @@ func (p *Params) Add(t *Table) error {
 // there.
 func (p *Params) Dir() string { return p.report.Dir }
 
-// All runs each program with its Brief arguments, followed by args. If a program fails, All still
-// runs the others. An [ErrMissing] is logged and not returned.
+// All executes the programs one after the other. Each gets its Brief arguments, followed by args.
+// If a program fails, All continues with the next one, and returns the error at the end. An
+// [ErrMissing] is only logged.
 func All(ctx context.Context, programs []*Program, args []string) error {
 	var failed error
 	for _, p := range programs {

@@ -40,7 +40,7 @@ type Decoder struct {
 	//	1 ≤ chunk ≤ maxBody
 	//	unfinished = sum of the lengths of the streams' bodies ≤ maxUnfinished
 	//	len(streams) ≤ maxStreams
-	//	current == nil, or the header of its next chunk has been read, and left bytes of the payload have not
+	//	current == nil, or its next chunk's header has been read, and left bytes of payload have not
 
 	r             *millrace.Reader
 	pool          *millrace.Pool // pool of the blocks for copies
@@ -72,7 +72,7 @@ type chunkStream struct {
 	unfinished bool // some chunks of the message have arrived, but not all
 	begun      time.Time
 	body       millrace.Chain
-	room       millrace.Draft // free memory for more copies
+	room       millrace.Draft // unused memory for further copies
 }
 
 // A header holds the fields of a chunk header, including fields that the chunk inherits from the
@@ -186,13 +186,13 @@ func (s *chunkStream) release() {
 	s.releaseRoom()
 }
 
-// releaseRoom releases the free memory for more copies.
+// releaseRoom releases the unused memory in s.room.
 func (s *chunkStream) releaseRoom() {
 	s.room.Release()
 	s.room = millrace.Draft{}
 }
 
-// appendCopy appends a copy of p to dst. The copy goes into the free memory in room. If room is
+// appendCopy appends a copy of p to dst. The copy goes into the unused memory in room. If room is
 // full, a new block from pool replaces it.
 func appendCopy(dst *millrace.Chain, room *millrace.Draft, pool *millrace.Pool, p []byte) {
 	for len(p) > 0 {

@@ -11,13 +11,12 @@ import (
 )
 
 const (
-	// maxCommand limits the unfinished messages, in bytes, before the client requests to publish or
-	// play. The longest message until then is the connect command. It has a few hundred bytes, or
-	// more if its addresses contain tokens.
+	// maxCommand limits the total size of unfinished messages, in bytes, until the client requests
+	// to publish or play. The longest message in this phase is the connect command. It has a few
+	// hundred bytes, or more if its URLs contain tokens.
 	maxCommand = 16 << 10
 
-	// maxPlayer limits the unfinished messages, in bytes, of a client that plays. Such a client
-	// only pauses and pings.
+	// maxPlayer is this limit for a client that plays. The client then only pauses and pings.
 	maxPlayer = 4 << 10
 
 	// windowSize is the size of the acknowledgement window, in bytes, until the client sets another
@@ -47,7 +46,7 @@ type ServerConn struct {
 	out        millrace.Chain // output that has not been sent; empty between calls
 	body       millrace.Chain // body of the message being processed; empty between calls
 
-	window, acknowledged uint64 // bytes per acknowledgement window; number last acknowledged
+	window, acknowledged uint64 // size of the acknowledgement window; bytes acknowledged so far
 	connect              Object // the object of the command connect
 	request              *Request
 	streamName           string // stream name of the request, without parameters
@@ -78,13 +77,13 @@ func NewServerConn(r *millrace.Reader, w io.Writer, maxMessage int) *ServerConn 
 // SetPool sets the Pool for the blocks of later messages.
 func (c *ServerConn) SetPool(p *millrace.Pool) { c.dec.setPool(p) }
 
-// SetMessageTimeout limits the time from a message's first byte to its last, even if the client
-// sends other messages meanwhile. After that time, the ServerConn calls expired on another
-// goroutine, perhaps more than once. The function expired must end the connection. Release stops
-// the timer.
-func (c *ServerConn) SetMessageTimeout(limit time.Duration, expired func()) {
+// SetMessageTimeout limits the time between the first and the last byte of a message. This includes
+// the time in which the client sends other messages. If a message takes longer, onTimeout is called
+// on another goroutine, perhaps more than once. It must end the connection. Release stops the
+// timer.
+func (c *ServerConn) SetMessageTimeout(limit time.Duration, onTimeout func()) {
 	c.dec.clock.stop()
-	c.dec.clock = &messageClock{limit: limit, expired: expired}
+	c.dec.clock = &messageClock{limit: limit, expired: onTimeout}
 	c.dec.countOldest()
 }
 
@@ -170,8 +169,7 @@ func (c *ServerConn) Refuse(code, reason string) error {
 	return c.flush()
 }
 
-// capsReconnect is the bit of capsEx with which a client declares that it supports
-// RequestReconnect.
+// capsReconnect is a bit of capsEx. It means that the client supports RequestReconnect.
 const capsReconnect = 1
 
 // CanReconnect reports whether the client supports RequestReconnect.

@@ -19,6 +19,5 @@ func (*Guard) Start(cmd *exec.Cmd) error {
 	return cmd.Start()
 }
 
-// Release releases the resources of the Guard. Call it when the process that Start started has
-// ended. On Linux, a Guard has no resources, so Release does nothing.
+// Release does nothing on Linux. On other systems, it must be called when the child has ended.
 func (*Guard) Release() {}

@@ -16,8 +16,8 @@ type Guard struct {
 	pipe  io.Closer
 }
 
-// Start starts cmd, and a shell that will kill cmd when this process ends. Call Release when cmd's
-// process has ended.
+// Start starts cmd as the child process, and a shell that kills the child when this process ends.
+// Call Release when the child has ended.
 func (g *Guard) Start(cmd *exec.Cmd) error {
 	if err := cmd.Start(); err != nil {
 		return err
@@ -36,10 +36,8 @@ func (g *Guard) Start(cmd *exec.Cmd) error {
 	return err
 }
 
-// Release ends the Guard's shell. Call it when the process that Start started has ended.
-//
-// Without Release, the shell still waits for the end of this process, and then kills the child by
-// its process ID. Another process may have that ID by then.
+// Release ends the shell. Call it when the child has ended. Without Release, the shell would later
+// kill the process ID of the child, which another process may have by then.
 func (g *Guard) Release() {
 	_ = g.shell.Process.Kill()
 	_ = g.shell.Wait()

@@ -26,8 +26,8 @@ type Client struct {
 	FromStart bool
 	Timing    bool // check the arrival times of parts
 
-	// If Verify is n > 0, the Client fetches each n-th object twice, and compares each n-th segment
-	// with its parts.
+	// The Client fetches every Nth object twice, and compares every Nth segment with its parts,
+	// where N is Verify. If Verify is 0, it does neither.
 	Verify int
 
 	// If Output is not nil, the Client writes initialization sections and media to it, in order. If
@@ -339,16 +339,16 @@ func (f *follower) consumeParts(ctx context.Context, s *Segment) error {
 	return nil
 }
 
-// arrived records the latency of a part or segment, which is the time from the end of its media
-// until now. The media ends at offset in the segment s. If s has no date, arrived does nothing.
+// arrived records the latency of a part or segment: the time since the end of its media. The media
+// ends at offset in s. If s has no date, arrived does nothing.
 func (f *follower) arrived(s *Segment, offset time.Duration) {
 	if !s.Date.IsZero() {
 		f.stats.Latency.add(time.Since(s.Date.Add(offset)))
 	}
 }
 
-// finishSegment fetches a complete segment if some of its parts are missing, or to compare it with
-// its parts.
+// finishSegment is called when the playlist lists s as a complete segment. It fetches s if the
+// playlist lacks some of its parts, or if Client.Verify selects s for a comparison with its parts.
 func (f *follower) finishSegment(ctx context.Context, s *Segment, parts bool) error {
 	if s.Gap {
 		return nil
@@ -439,8 +439,8 @@ func (f *follower) fetch(ctx context.Context, uri string) ([]byte, error) {
 	return data, nil
 }
 
-// remember counts the fetched objects. If Verify is n > 0, it stores the checksum of each n-th
-// object for fetchAgain.
+// remember counts a fetched object. If Client.Verify selects the object, remember stores its
+// checksum for fetchAgain, unless another checksum is still stored.
 func (f *follower) remember(uri string, data []byte) {
 	f.fetched++
 	if f.Verify > 0 && f.fetched%f.Verify == 0 && f.again.uri == "" {
@@ -448,8 +448,8 @@ func (f *follower) remember(uri string, data []byte) {
 	}
 }
 
-// fetchAgain fetches an object a second time, when the client has read a few more playlists. It
-// reports a problem if the object's checksum has changed.
+// fetchAgain fetches an object a second time, when the Client has read a few more playlists. It
+// reports a problem if the checksum has changed.
 func (f *follower) fetchAgain(ctx context.Context) error {
 	if f.again.after--; f.again.uri == "" || f.again.after > 0 {
 		return nil
@@ -518,9 +518,8 @@ func (f *follower) startHint(ctx context.Context, uri string) {
 	}()
 }
 
-// takeHint returns the part at uri if the Client has requested it early, because a playlist
-// announced it with a preload hint. takeHint waits for the part. If there is no such request, or if
-// the server did not send the part, takeHint returns nil.
+// takeHint waits for the part at uri, if startHint has requested it. It returns nil if there is no
+// such request, or if the server did not send the part.
 func (f *follower) takeHint(uri string) ([]byte, error) {
 	h := f.hint
 	if h == nil || h.uri != uri {
@@ -540,7 +539,7 @@ func (f *follower) takeHint(uri string) ([]byte, error) {
 	return h.data, nil
 }
 
-// dropHint cancels the request for an announced part, if there is one, and waits for its end.
+// dropHint cancels the request of startHint, if there is one, and waits for its end.
 func (f *follower) dropHint() {
 	if f.hint != nil {
 		f.hint.cancel()

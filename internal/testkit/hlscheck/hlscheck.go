@@ -42,20 +42,18 @@ func (p Problem) String() string {
 	return s + ": " + p.Text
 }
 
-// Must returns the problems that violate a requirement. It leaves out the problems that violate
-// only a recommendation.
-func Must(ps []Problem) []Problem {
-	return slices.DeleteFunc(slices.Clone(ps), func(p Problem) bool { return p.Should })
+// Must filters problems. It returns the violations of requirements, but not of recommendations.
+func Must(problems []Problem) []Problem {
+	return slices.DeleteFunc(slices.Clone(problems), func(p Problem) bool { return p.Should })
 }
 
-// Without returns ps without the problems of the given rules.
-func Without(ps []Problem, rules ...string) []Problem {
-	return slices.DeleteFunc(slices.Clone(ps),
+// Without filters problems. It returns the problems whose Rule is not in rules.
+func Without(problems []Problem, rules ...string) []Problem {
+	return slices.DeleteFunc(slices.Clone(problems),
 		func(p Problem) bool { return slices.Contains(rules, p.Rule) })
 }
 
-// A Rule is a requirement or recommendation for a playlist or a server, which a Checker or a Client
-// checks.
+// A Rule is a requirement or recommendation that a Checker or a Client checks.
 type Rule struct {
 	Section string // section of draft-pantos-hls-rfc8216bis
 	Should  bool

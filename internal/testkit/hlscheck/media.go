@@ -67,10 +67,10 @@ func (m *Media) Segment(msn uint64) *Segment {
 	return nil
 }
 
-// maker returns the prefix of the playlist's URIs, up to the first "-". Each run of the server uses
-// a different prefix. maker reads it from the preload hint, or from the last segment if the
-// playlist has ended. Without either, maker returns "", because the next run of the server may
-// continue the playlist.
+// maker identifies the run of the server that made m. It returns the prefix of the URIs, up to the
+// first "-". The URI is from the preload hint, or from the last segment if the playlist has ended.
+// If a live playlist has no hint, maker returns "", because another run of the server may continue
+// the playlist.
 func (m *Media) maker() string {
 	name := m.Hint
 	if m.Ended && len(m.Segments) > 0 {
@@ -84,8 +84,8 @@ func makerOf(name string) string {
 	return maker
 }
 
-// maker returns the prefix of the segment's URIs, up to the first "-". Each run of the server uses
-// a different prefix. The segment must have a URI or a part.
+// maker identifies the run of the server that made s, like Media.maker. The segment must have a URI
+// or a part.
 func (s *Segment) maker() string {
 	if s.URI == "" {
 		return makerOf(s.Parts[0].URI)
@@ -96,8 +96,7 @@ func (s *Segment) maker() string {
 // Duration returns the total duration of the complete segments.
 func (m *Media) Duration() time.Duration { return segmentsDuration(m.Segments) }
 
-// toEnd returns the time from the start of the segment with media sequence number msn to the end of
-// the last part.
+// toEnd returns the time from the start of segment msn to the end of the last part.
 func (m *Media) toEnd(msn uint64) time.Duration {
 	return segmentsDuration(m.Segments[msn-m.first():]) + partsDuration(m.Open.Parts)
 }
@@ -120,8 +119,8 @@ func partsDuration(parts []Part) (d time.Duration) {
 // of their segment. Each duration is rounded to a millisecond.
 func partsTolerance(n int) time.Duration { return time.Duration(n+1) * time.Millisecond }
 
-// hasAllParts reports whether the total duration of the listed parts is the duration of the
-// segment. Otherwise the playlist does not list all parts of the segment.
+// hasAllParts reports whether the playlist lists all parts of s. It compares their total duration
+// with the duration of s.
 func (s *Segment) hasAllParts() bool {
 	return s.Duration-partsDuration(s.Parts) <= partsTolerance(len(s.Parts))
 }
@@ -293,9 +292,9 @@ func (m *Media) check(r *report) {
 	}
 }
 
-// checkParts checks the parts of a segment. toEnd is the time from the end of this segment to the
-// end of the last complete segment. trimmed is set if the previous segment has no parts. Because a
-// server removes old parts, the oldest first, this segment may then lack its first parts.
+// checkParts checks the parts of s. toEnd is the time from the end of s to the end of the last
+// complete segment. If trimmed is set, s may lack its first parts, because the server removes the
+// oldest parts.
 func (m *Media) checkParts(s *Segment, toEnd time.Duration, trimmed bool, r *report) {
 	if len(s.Parts) == 0 {
 		return

@@ -64,9 +64,9 @@ type Session interface {
 	Complete() bool
 
 	// Begin is called with the first batch, and with each later batch that begins with the ring's
-	// preamble. Begin borrows the batch, and may change it. The frames of the batch, which are
-	// whole, begin at the offset from.
-	Begin(batch *millrace.Chain, from int)
+	// preamble. Begin borrows the batch, and may change it. The batch has whole frames, which begin
+	// at offset.
+	Begin(batch *millrace.Chain, offset int)
 
 	// Missed is called when the viewer has lost frames, because the ring has moved it forward. It
 	// is not called if Config.Drop ends the viewer. It returns the age of the next frame.

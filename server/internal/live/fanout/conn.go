@@ -12,8 +12,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/lock"
 )
 
-// A path says how the frames are written to a viewer's connection: with writev, with Write, or
-// through an HTTP response.
+// A path is a way to write frames to a viewer: with writev, with Write, or through an HTTP
+// response.
 type path uint8
 
 const (
@@ -34,8 +34,8 @@ type Conn interface {
 	// c. full is true if the connection accepts no more at present. Only a Conn with the path
 	// pathWritev supports tryWrite.
 	tryWrite(line *[]byte, c *millrace.Chain, out *vector) (full bool, err error)
-	// write writes all of line and then c. If necessary, it waits. If the path is pathWritev, write
-	// stores the current time in progress each time that the connection has accepted some bytes.
+	// write writes all of line and then c. It waits if necessary. With the path pathWritev, it
+	// stores the current time in progress whenever the connection has accepted some bytes.
 	write(line *[]byte, c *millrace.Chain, out *tally, progress *atomic.Int64) error
 	// finish ends the connection after the last byte was written.
 	finish()
@@ -98,7 +98,8 @@ func (c *streamConn) abort(reset bool) {
 	_ = c.conn.Close()
 }
 
-// A plainConn uses ordinary Write calls: over TLS, and on systems where this package has no writev.
+// A plainConn calls Write. NewConn returns it for TLS connections, and for all connections on
+// systems other than Linux.
 type plainConn struct {
 	streamConn
 	w io.Writer
@@ -115,7 +116,7 @@ func (c *plainConn) write(line *[]byte, body *millrace.Chain, out *tally, _ *ato
 }
 
 // writeThrough writes line and then c with ordinary Write calls. line is the line before an HTTP
-// chunk. The number of bytes is added to out.
+// chunk. writeThrough adds the number of written bytes to out.
 func writeThrough(w io.Writer, line *[]byte, c *millrace.Chain, out *tally) error {
 	if len(*line) > 0 {
 		n, err := w.Write(*line)
@@ -130,8 +131,7 @@ func writeThrough(w io.Writer, line *[]byte, c *millrace.Chain, out *tally) erro
 	return err
 }
 
-// A ResponseConn writes to a viewer through an http.ResponseWriter. The handler must call Release
-// before it returns.
+// A ResponseConn writes to a viewer through an http.ResponseWriter.
 type ResponseConn struct {
 	w       http.ResponseWriter
 	control *http.ResponseController

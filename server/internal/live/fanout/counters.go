@@ -25,7 +25,7 @@ type Stats struct {
 	Dropped     map[string]int64 // viewers that the server disconnected, by reason
 }
 
-// PathStats counts the viewers that the server writes to with the same call, such as writev.
+// PathStats counts the viewers of one path, such as "writev"; see Stats.Paths.
 type PathStats struct {
 	Viewers  int64 // current viewers
 	Came     int64 // all viewers so far
@@ -54,17 +54,17 @@ func (c *Counters) Stats() Stats {
 	return st
 }
 
-// enter counts a new viewer.
-func (c *Counters) enter(p path) {
+// addViewer counts a new viewer.
+func (c *Counters) addViewer(p path) {
 	c.came[p].Add(1)
 	c.viewers[p].Add(1)
 }
 
-// leave counts a viewer that has ended.
-func (c *Counters) leave(p path, why Reason) {
+// removeViewer counts the end of a viewer.
+func (c *Counters) removeViewer(p path, reason Reason) {
 	c.viewers[p].Add(-1)
-	if why.byServer() {
-		c.dropped[why].Add(1)
+	if reason.byServer() {
+		c.dropped[reason].Add(1)
 	}
 }
 

@@ -69,12 +69,12 @@ func (f *Fanout) Reason() Reason { return f.src.reason() }
 // the cursor and the Conn.
 func (f *Fanout) NewViewer(cfg ViewerConfig) *Viewer { return newViewer(&f.src, cfg) }
 
-// Start serves v, and returns at once. It calls read in a goroutine. read must read from the
-// connection until the client hangs up. While there are no frames to write, only a read can detect
-// that the client has hung up.
-func (f *Fanout) Start(v *Viewer, read func()) {
+// Start serves v, and returns at once. It calls readInput in a goroutine. readInput must read from
+// the connection until the client hangs up. While there are no frames to write, only a read can
+// detect that the client has hung up.
+func (f *Fanout) Start(v *Viewer, readInput func()) {
 	f.add(v)
-	go v.loop.readInput(v, read)
+	go v.loop.readInput(v, readInput)
 	go v.loop.serve(v)
 }
 
@@ -87,7 +87,7 @@ func (f *Fanout) Serve(v *Viewer) {
 // add assigns v to the loop v.loop. The caller must then call v.loop.serve.
 func (f *Fanout) add(v *Viewer) {
 	v.loop = f.pick()
-	f.src.Counters.enter(v.conn.path())
+	f.src.Counters.addViewer(v.conn.path())
 	v.loop.add(v)
 }
 

@@ -9,7 +9,7 @@ import (
 
 // A LagReport summarizes the lag of viewers.
 type LagReport struct {
-	Blocked int // viewers with a write that waits
+	Blocked int // viewers with a blocked write
 	// Viewers that have exceeded a limit of Config.Allowance, and have not caught up since then.
 	Behind int
 	Most   time.Duration // the largest lag
@@ -76,8 +76,8 @@ func (l *lagMeter) keepUp() {
 // is already recorded.
 func (l *lagMeter) fallBehind() bool { return l.behind.CompareAndSwap(false, true) }
 
-// total returns the lag of a viewer: the batch that is being written, plus ringLag, the frames that
-// are still in the ring. If the lag has any frames, its Time is the time since the write began.
+// total adds the batch that is being written to ringLag, the lag of the viewer in the ring. If the
+// sum has any frames, its Time is the time since the write began.
 func (l *lagMeter) total(ringLag broadcast.Lag, now int64) broadcast.Lag {
 	ringLag.Frames += int(l.frames.Load())
 	ringLag.Bytes += l.bytes.Load()
@@ -87,21 +87,21 @@ func (l *lagMeter) total(ringLag broadcast.Lag, now int64) broadcast.Lag {
 	return ringLag
 }
 
-// exceeds compares a viewer's lag with the limits in allowed. It returns the reason for the first
-// limit that is exceeded, or Connected if there is none. Until the viewer has caught up for the
-// first time, the lag that it had at its start does not count. Viewer.mu is held.
-func (l *lagMeter) exceeds(allowed, lag broadcast.Lag) Reason {
+// exceeds returns the Reason for the first field of limit that lag exceeds, or Connected if there
+// is none. Until the viewer has caught up for the first time, its lag at the start does not count.
+// Viewer.mu is held.
+func (l *lagMeter) exceeds(limit, lag broadcast.Lag) Reason {
 	if !l.arrived.Load() {
 		lag.Bytes -= l.start.Bytes
 		lag.Frames -= l.start.Frames
 		lag.Time -= l.start.Time
 	}
 	switch {
-	case allowed.Bytes > 0 && lag.Bytes > allowed.Bytes:
+	case limit.Bytes > 0 && lag.Bytes > limit.Bytes:
 		return LagBytes
-	case allowed.Frames > 0 && lag.Frames > allowed.Frames:
+	case limit.Frames > 0 && lag.Frames > limit.Frames:
 		return LagFrames
-	case allowed.Time > 0 && lag.Time > allowed.Time:
+	case limit.Time > 0 && lag.Time > limit.Time:
 		return LagTime
 	}
 	return Connected
@@ -112,12 +112,11 @@ func (l *lagMeter) stalledFor(now int64) time.Duration {
 	return time.Duration(now - l.progress.Load())
 }
 
-// setLive records the age of the frame that the player shows: the time since the publisher sent the
-// frame.
+// setLive records the age of the frame that the player shows.
 func (l *lagMeter) setLive(age time.Duration) { l.live.Store(int64(age)) }
 
-// raiseLive records that the player is behind the publisher by at least lag. If lag is longer than
-// the recorded time, the player has run out of frames.
+// raiseLive raises the recorded age to lag, unless it is already greater. If lag is greater, the
+// player has run out of frames.
 func (l *lagMeter) raiseLive(lag time.Duration) {
 	if int64(lag) > l.live.Load() {
 		l.live.Store(int64(lag))

@@ -33,7 +33,7 @@ type loop struct {
 
 	mu       lock.Mutex // held while healthy viewers are written to
 	running  bool       // the goroutine runs
-	healthy  []*Viewer  // viewers that the loop writes to
+	healthy  []*Viewer  // viewers that the loop's goroutine writes to
 	detached []*Viewer  // viewers that have their own goroutines
 	out      vector
 
@@ -42,16 +42,16 @@ type loop struct {
 
 func newLoop(src *source) *loop { return &loop{src: src, wake: make(chan struct{}, 1)} }
 
-// add adds v to the viewers that have their own goroutines. The caller must then call serve in that
-// goroutine.
+// add adds v as a detached viewer. The caller must then call l.serve(v), in a goroutine for v
+// alone.
 func (l *loop) add(v *Viewer) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.addDetached(v)
 }
 
-// addDetached adds v to the viewers that have their own goroutines, and starts the loop's goroutine
-// if it is not running. l.mu is held.
+// addDetached adds v to l.detached, and starts the loop's goroutine if it is not running. l.mu is
+// held.
 func (l *loop) addDetached(v *Viewer) {
 	l.detached = append(l.detached, v)
 	switch {
@@ -81,7 +81,7 @@ func (l *loop) run(news *broadcast.Watcher) {
 			ticking = false
 			l.inspect()
 		}
-		detached, ended := l.rest()
+		detached, ended := l.checkViewers()
 		if ended {
 			return
 		}
@@ -92,10 +92,10 @@ func (l *loop) run(news *broadcast.Watcher) {
 	}
 }
 
-// rest reports whether any viewers of the loop have their own goroutines. If the loop has no
-// viewers at all, rest sets l.running to false and returns ended = true. The loop's goroutine must
-// then end.
-func (l *loop) rest() (detached, ended bool) {
+// checkViewers reports whether the loop has detached viewers. If the loop has no viewers at all,
+// checkViewers sets l.running to false and returns ended = true. The loop's goroutine must then
+// end.
+func (l *loop) checkViewers() (detached, ended bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.running = len(l.healthy)+len(l.detached) > 0; !l.running {
@@ -126,9 +126,8 @@ func (l *loop) round() {
 	l.out.flush(l.src.Counters, pathWritev)
 }
 
-// nudge is called when v has a reply to send, or when v was paused or resumed. If the loop writes
-// to v, nudge starts a goroutine for v, which notices the change. If v already has its own
-// goroutine, nudge wakes it.
+// nudge is called when v has a reply to send, or was paused or resumed. A goroutine for v alone
+// must handle this. If v is detached, nudge wakes this goroutine. If v is healthy, nudge starts it.
 func (l *loop) nudge(v *Viewer) {
 	v.signal()
 	l.mu.Lock()
@@ -140,8 +139,8 @@ func (l *loop) nudge(v *Viewer) {
 	}
 }
 
-// serve writes the stream to v, in a goroutine for v alone. It returns when v has ended, or when
-// the loop has taken over v (see adopt).
+// serve writes the stream to the detached viewer v, in a goroutine for v alone. It returns when v
+// has ended, or when v has become healthy (see adopt).
 func (l *loop) serve(v *Viewer) {
 	defer l.containOne(v)
 	for v.catchUp() {
@@ -160,8 +159,8 @@ func (l *loop) serve(v *Viewer) {
 	v.finish()
 }
 
-// adopt takes over v from its own goroutine: from now on, the loop writes to v. If the socket
-// accepts no more at present, or if v has ended, adopt does not take over v, and returns false.
+// adopt makes the detached viewer v healthy: from now on, the loop's goroutine writes to v. If the
+// socket accepts no more at present, or if v has ended, v stays detached and adopt returns false.
 func (l *loop) adopt(v *Viewer) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -179,15 +178,15 @@ func (l *loop) adopt(v *Viewer) bool {
 	return true
 }
 
-// leave removes v from the viewers that have their own goroutines.
+// leave removes v from l.detached.
 func (l *loop) leave(v *Viewer) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.detached = deleteViewer(l.detached, v)
 }
 
-// remove calls v.finish if the loop writes to v. v must have ended. If v has its own goroutine,
-// remove does nothing, because that goroutine calls v.finish.
+// remove removes v, which has ended, from l.healthy, and calls v.finish. If v is detached, remove
+// does nothing, because the goroutine of v calls v.finish.
 func (l *loop) remove(v *Viewer) {
 	l.mu.Lock()
 	found := slices.Contains(l.healthy, v)
@@ -200,10 +199,10 @@ func (l *loop) remove(v *Viewer) {
 	}
 }
 
-// readInput calls read, and ends v when read returns. read returns when the client of v has hung
-// up.
-func (l *loop) readInput(v *Viewer, read func()) {
-	read()
+// readInput calls f, which reads from the client of v until the client hangs up. readInput then
+// ends v.
+func (l *loop) readInput(v *Viewer, f func()) {
+	f()
 	v.End(HungUp)
 	v.conn.abort(false) // if v had ended before, its connection may still be open
 	l.remove(v)
@@ -216,8 +215,8 @@ func (l *loop) finish(v *Viewer) {
 	v.finish()
 }
 
-// inspect checks the lag of the viewers that have their own goroutines, and ends viewers that are
-// too slow. It stores the combined lag of the viewers in l.seen.
+// inspect checks the lag of the detached viewers, and ends viewers that are too slow. It stores the
+// combined lag in l.seen.
 func (l *loop) inspect() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -228,8 +227,8 @@ func (l *loop) inspect() {
 	}
 }
 
-// report returns the combined lag of the loop's viewers. Other nodes do not count for the field
-// Live, because they have no player.
+// report returns the combined lag of the loop's viewers. A viewer that is another node does not
+// change LagReport.Live, because a node has no player.
 func (l *loop) report() LagReport {
 	l.mu.Lock()
 	defer l.mu.Unlock()

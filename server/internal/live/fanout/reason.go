@@ -15,8 +15,8 @@ const (
 	LagFrames                   // dropped by policy: the lag exceeds the allowance in frames
 	LagTime                     // dropped by policy: the lag exceeds the allowance in time
 	Evicted                     // dropped by policy: the ring no longer has the next frame
-	// dropped: the viewer has accepted no data for longer than the stall timeout, or accepts no
-	// replies.
+	// dropped: the client accepted no data for longer than the stall timeout, did not read its
+	// replies, or took too long to send a message.
 	Stalled
 	Drained          // dropped: the time to drain is over
 	Crowded          // dropped: memory was short, and the viewer was behind
@@ -29,8 +29,8 @@ const (
 	reasons // the number of reasons
 )
 
-// reasonNames has the text of each reason for the log. Reasons for which the server disconnects
-// viewers also have a label for metrics.
+// reasonNames has the names of each reason: text is for the log, and label is for metrics. label is
+// empty if the server does not disconnect viewers for this reason.
 var reasonNames = [reasons]struct{ text, label string }{
 	Connected:        {"connected", ""},
 	HungUp:           {"viewer left", ""},
@@ -56,8 +56,7 @@ func (r Reason) String() string { return reasonNames[r].text }
 // complete, the client must be able to detect this.
 func (r Reason) Complete() bool { return r == StreamEnded || r == CodecsChanged }
 
-// label returns the label of r in metrics. It returns "" if the server does not disconnect viewers
-// for the reason r.
+// label returns the label of r in metrics, or "" if the server does not disconnect viewers for r.
 func (r Reason) label() string { return reasonNames[r].label }
 
 // byServer reports whether r is a reason for the server to disconnect a viewer.

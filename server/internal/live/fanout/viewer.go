@@ -175,7 +175,7 @@ func (v *Viewer) finish() {
 	}
 	v.loop.viewers.Add(-1)
 	why := v.Reason()
-	v.src.Counters.leave(v.conn.path(), why)
+	v.src.Counters.removeViewer(v.conn.path(), why)
 	v.session.Ended(why, v.sent.Load(), v.missed)
 }
 

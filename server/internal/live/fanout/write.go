@@ -44,8 +44,9 @@ func (v *Viewer) writeNow(out *vector) writeState {
 	return ended
 }
 
-// catchUp writes to v until v has received every frame, and returns true. It returns false if v
-// ends before that. If the connection accepts nothing for longer than Config.Stall, v.loop ends v.
+// catchUp writes to v until v has received every frame, and then returns true. If v ends before
+// that, catchUp returns false. If the connection accepts nothing for longer than Config.Stall,
+// v.loop ends v.
 func (v *Viewer) catchUp() bool {
 	for !v.hasEnded() {
 		if err := v.writePending(); err != nil {
@@ -85,9 +86,11 @@ func (v *Viewer) noteSent(n int) {
 	v.session.Sent(n)
 }
 
-// take moves the queued replies and the next batch of the ring to v.out.pending, which must be
-// empty. At the end of the ring, it returns io.EOF. If a proper end of the response needs further
-// bytes, take first appends these bytes and returns nil. The next call of take then returns io.EOF.
+// take appends the queued replies and the next batch of the ring to v.out.pending, which must be
+// empty.
+//
+// At the end of the ring, take returns io.EOF. If the response ends with additional bytes, such as
+// a last chunk, take first appends them and returns nil. The next call returns io.EOF.
 func (v *Viewer) take() error {
 	v.takeReplies()
 	if v.holds() || v.peer && !v.session.Owned() && v.src.reason() == Connected {
@@ -123,8 +126,8 @@ func (v *Viewer) endsProperly() bool {
 	return v.src.reason().Complete() && (!v.peer || v.session.Complete())
 }
 
-// holds reports whether v is paused. If v was paused and is not any more, holds first moves v to
-// the position that v.session.Restart returns.
+// holds reports whether v is paused. If v has been resumed, holds first moves v to the position
+// that v.session.Restart returns.
 func (v *Viewer) holds() bool {
 	// Even a paused viewer gets the end of the stream.
 	if v.paused.Load() && v.src.reason() == Connected {

@@ -23,14 +23,15 @@ type mediaClock struct {
 }
 
 const (
-	// A fragment is late if it arrives more than clockSlack after its end, by the dates in the
-	// playlist. If all fragments are late for at least clockSlack, there was a pause:
+	// The delay of a fragment is its arrival time minus the date of its end in the playlist. A
+	// fragment is late if its delay exceeds clockSlack. If all fragments are late for at least
+	// clockSlack, there was a pause:
 	//   - If they arrive at up to twice the speed of playback, the publisher has paused. The date
 	//     of the next fragment is then moved forward.
 	//   - If they arrive faster, the network has paused, and the stream catches up. The dates stay
 	//     as they are.
 	//
-	// If no fragment arrives for more than clockSlack, the earlier fragments no longer count.
+	// If no fragment arrives for longer than clockSlack, the earlier fragments no longer count.
 	clockSlack = time.Second
 	// clockTime is the time between two small corrections of the dates in a playlist. clockStep is
 	// the maximum of each correction. The corrections are needed because the publisher's clock and
@@ -49,9 +50,8 @@ func (c *mediaClock) begin(date time.Time) {
 // compare restarts the measurement of how late fragments arrive. It forgets all earlier fragments.
 func (c *mediaClock) compare() { c.seen, c.least = 0, math.MaxInt64 }
 
-// add returns the duration of the fragment f, but at most maxDuration, and its date in the
-// playlist. arrival is the time when f arrived. restart is true if f does not continue the previous
-// fragment.
+// add returns the duration of f, limited to maxDuration, and its date in the playlist. arrival is
+// the time when f arrived. restart is true if f does not continue the previous fragment.
 //
 // If f is longer than maxDuration, the date of the next fragment is date+maxDuration or arrival,
 // whichever is later.

@@ -30,8 +30,7 @@ type Config struct {
 	MaxBytes int64         // limits the memory of a stream's segments
 }
 
-// Shared has the configuration, the store and the counters for the HLS of all streams. All Windows
-// of a server share it.
+// Shared has the configuration, the store and the counters that all Windows of a server share.
 type Shared struct {
 	Config   *Config
 	Store    SegmentStore   // nil: segments are in this process only
@@ -95,8 +94,8 @@ type Source interface {
 // A Fragment describes a fragment of MP4.
 type Fragment struct {
 	mp4.FragmentInfo
-	Movie     *mp4.Movie // of the init segment
-	NewInit   bool       // the init segment differs from that of the previous fragment
+	Movie     *mp4.Movie // describes the init segment
+	NewInit   bool       // the init segment has changed since the previous fragment
 	KeyNext   bool       // the next fragment is known to begin with a keyframe
 	Early     bool       // audio before the first video frame, which is a keyframe
 	AfterLoss bool       // fragments before this one are missing
@@ -131,27 +130,26 @@ var ErrElsewhere = errors.New("the stream is at another node")
 // playlist.
 var errTracksChanged = errors.New("the tracks of the stream changed")
 
-// A SequenceStart has the least epoch, media sequence number and discontinuity sequence number that
-// a window may use. Earlier windows of the same stream name have used smaller numbers.
+// A SequenceStart has the smallest numbers that a window may use: the epoch, the media sequence
+// number and the discontinuity sequence number. Earlier windows of the same stream name have used
+// smaller numbers.
 type SequenceStart struct{ Epoch, MSN, Discontinuity uint64 }
 
-// After returns a SequenceStart with the greater epoch and the greater sequence numbers of n and m.
+// After returns the maximum of n and m, field by field.
 func (n SequenceStart) After(m SequenceStart) SequenceStart {
 	return SequenceStart{max(n.Epoch, m.Epoch), max(n.MSN, m.MSN),
 		max(n.Discontinuity, m.Discontinuity)}
 }
 
-// FirstMSN returns the media sequence number of the first segment, for a window that begins at the
-// given time. The number grows by one for each Config.Segment of wall time. Segments usually last
-// at least Config.Segment, so the number is usually greater than all numbers of earlier windows of
-// the same stream name.
-func (c *Config) FirstMSN(at time.Time) uint64 {
-	return uint64(at.Unix() / int64(max(1, c.Segment/time.Second)))
+// FirstMSN returns the media sequence number of the first segment of a window that begins at t. The
+// number grows by one for each Config.Segment of wall time. Most segments last at least
+// Config.Segment, so an earlier window of the same stream name usually has only smaller numbers.
+func (c *Config) FirstMSN(t time.Time) uint64 {
+	return uint64(t.Unix() / int64(max(1, c.Segment/time.Second)))
 }
 
-// start is approximately the start of the process. The function now counts from it.
+// start is the zero point of nanotime.
 var start = time.Now()
 
-// now returns the time since start in nanoseconds. It is monotonic: changes of the system clock do
-// not affect it.
-func now() int64 { return int64(time.Since(start)) }
+// nanotime returns the monotonic time since start, in nanoseconds.
+func nanotime() int64 { return int64(time.Since(start)) }

@@ -2,8 +2,8 @@ package hlslive
 
 import "time"
 
-// silentTargets is the number of target durations without a new part or segment after which waiting
-// requests may time out. See RFC 8216bis, 6.2.5.2.
+// silentTargets is a number of target durations. If no part or segment is added for that long,
+// waiting requests may time out. See RFC 8216bis, 6.2.5.2.
 const silentTargets = 3
 
 // news wakes the requests of a Window that wait for something new. It is guarded by Window.mu.
@@ -14,7 +14,8 @@ type news struct {
 	waiting int           // number of requests that wait
 }
 
-// tell wakes the HTTP requests that wait for a new part or segment, because one has been added.
+// tell wakes the waiting requests, and restarts the timer. It is called when a part or segment has
+// been added.
 func (n *news) tell(target time.Duration) {
 	n.silent = false
 	n.silence.Reset(max(silentTargets*target, time.Second))
@@ -26,9 +27,8 @@ func (n *news) wake() {
 	n.changed = make(chan struct{})
 }
 
-// timedOut reports whether a request must stop waiting. This is the case if n.silent is set and the
-// request has waited for at least one target duration. arrival is the time when the request
-// arrived; see the function now.
+// timedOut reports whether n.silent is set and the request has waited for at least one target
+// duration. The request must then stop waiting. arrival is when the request arrived; see nanotime.
 func (n *news) timedOut(arrival int64, target time.Duration) bool {
-	return n.silent && time.Duration(now()-arrival) >= target
+	return n.silent && time.Duration(nanotime()-arrival) >= target
 }

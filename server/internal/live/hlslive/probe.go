@@ -89,13 +89,12 @@ const (
 	videoPart = 282 * time.Millisecond
 	// jitter is how much the rounding of timestamps may add to the duration of a part.
 	jitter = 2 * time.Millisecond
-	// minRest is the minimum duration of the second segment of a playlist, which ends at the next
-	// keyframe. If keyframes come often, the minimum is lower: a quarter of the distance between
-	// two keyframes.
+	// minRest is the minimum duration of the second segment; see firstEnd. If the distance between
+	// two keyframes is less than four times minRest, the minimum is a quarter of the distance.
 	minRest = 500 * time.Millisecond
 	// earlyKey is how much shorter than Config.Segment a segment may be, because a keyframe may
-	// come a little early. Otherwise the segment would end at the keyframe after that, and would be
-	// twice as long, which would double the delay of players.
+	// come a little early. Otherwise the segment would end at the next keyframe. It would be twice
+	// as long, and would double the delay of players.
 	earlyKey = 50 * time.Millisecond
 	// evenSlack is how much the durations of fragments may differ and still count as equal. They
 	// differ because timestamps are in whole milliseconds, and clocks are corrected.
@@ -111,9 +110,8 @@ func (p *probe) interval() time.Duration {
 }
 
 // enough reports whether the fragments suffice for choosing the durations of segments and parts,
-// and for making a first segment. If the stream has video, enough waits until the distance between
-// two keyframes is known, but not longer than a segment may last. It waits less if the stream seems
-// to have no keyframes.
+// and for making a first segment. If the stream has video, the distance between two keyframes must
+// be known, too. If no keyframe arrives for a long time, the fragments suffice anyway.
 func (p *probe) enough() bool {
 	if len(p.list) == 0 {
 		return false
@@ -135,9 +133,9 @@ func (p *probe) enough() bool {
 	return known && !few && p.length() >= minParts*p.cfg.Part
 }
 
-// firstEnd returns the latest time at which the first segment of the playlist may end. The second
-// segment lasts from the end of the first segment to the next keyframe. firstEnd therefore leaves
-// some time before that keyframe, so that the second segment is not very short.
+// firstEnd returns the latest time at which the first segment may end. The second segment ends at
+// the next keyframe. If the first segment ended just before this keyframe, the second segment would
+// be very short.
 func (p *probe) firstEnd() time.Duration {
 	interval := p.interval()
 	if end := p.keyAt + interval; p.keys > 0 && p.length() < end {
@@ -172,18 +170,18 @@ func (p *probe) config() hls.Config {
 	}
 }
 
-// part returns the maximum duration of a part, in whole milliseconds. It is chosen so that each
-// part can last at least 85% of the maximum.
+// part returns the maximum duration of a part, in whole milliseconds. A part consists of whole
+// fragments, and must last at least 85% of the maximum.
 //
-// The maximum is at least Config.Part. If the stream has video, the maximum is also at least
-// videoPart, which suits every rate of at least 23.9 frames per second.
+// The maximum is at least Config.Part. If the stream has video, it is also at least videoPart,
+// which suits every rate of at least 23.9 frames per second.
 //
-// If the stream has both video and audio, this is enough: while a video frame is late, short
+// If the stream has both video and audio, this is enough: when a video frame is late, short
 // fragments of audio fill the part. If the stream has only one track, the maximum is increased
-// where necessary:
-//   - If the fragments are equally long, a whole number of them must last at least 85% of the
+// until it meets a condition:
+//   - If the fragments are equally long, a whole number of them must last from 85% to 100% of the
 //     maximum.
-//   - If the fragments differ in length, no fragment may be longer than 15% of the maximum.
+//   - Otherwise, each fragment must last at most 15% of the maximum.
 func (p *probe) part() time.Duration {
 	video := p.movie().Video
 	least, most := time.Hour, time.Duration(0) // durations of the fragments that parts consist of

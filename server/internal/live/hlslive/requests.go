@@ -28,7 +28,7 @@ func (w *Window) Master(ctx context.Context) (list *Playlist, err error) {
 // node does not own the stream.
 func (w *Window) Playlist(ctx context.Context, object string, query hls.Reload,
 	block bool) (list *Playlist, err error) {
-	arrival, late := now(), false
+	arrival, late := nanotime(), false
 	err = w.await(ctx, func() (bool, error) {
 		if w.window == nil {
 			return false, nil
@@ -52,7 +52,7 @@ func (w *Window) Playlist(ctx context.Context, object string, query hls.Reload,
 		if block {
 			lasts = w.cfg.Part
 		}
-		w.players.add(now(), w.cfg.Target, lasts)
+		w.players.add(nanotime(), w.cfg.Target, lasts)
 		list = w.render(query.Skip)
 		if late {
 			list = &Playlist{Text: list.Text, Gzip: list.Gzip, Target: list.Target, Late: true}
@@ -67,7 +67,7 @@ func (w *Window) Playlist(ctx context.Context, object string, query hls.Reload,
 // o is the next part to be made, Object waits for it. An error is a [refuse.Refusal], the error of
 // ctx, or ErrElsewhere, which means that this node does not own the stream.
 func (w *Window) Object(ctx context.Context, o hls.Object, dst *millrace.Chain) error {
-	arrival := now()
+	arrival := nanotime()
 	return w.await(ctx, func() (bool, error) {
 		switch {
 		case w.window == nil:

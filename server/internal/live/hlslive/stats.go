@@ -8,10 +8,10 @@ type rates struct {
 	lasts         time.Duration
 }
 
-func (r *rates) add(f Fragment, lasts time.Duration, bytes int) {
+func (r *rates) add(f Fragment, duration time.Duration, bytes int) {
 	r.frames += f.Pictures
 	r.bytes += bytes
-	r.lasts += lasts
+	r.lasts += duration
 }
 
 func (r *rates) frameRate() float64 { return float64(r.frames) / max(r.lasts.Seconds(), 1e-3) }
@@ -25,14 +25,13 @@ func (r *rates) bandwidth() int64 {
 // of players is therefore the duration of all media sent in a period, divided by the length of the
 // period.
 //
-// The parameters of the methods are t, which is the current time from the function now, and the
-// length of a period.
+// Callers pass the current time t, from nanotime, and the length of a period.
 type playerEstimate struct {
-	since    int64         // when the current period began; see now
+	since    int64         // when the current period began; see nanotime
 	sum, was time.Duration // total duration sent in this period, and in the previous one
 }
 
-// add counts a request. duration is the duration of the media that was sent in response.
+// add counts a response with media of the given duration.
 func (e *playerEstimate) add(t int64, period, duration time.Duration) {
 	e.turn(t, period)
 	e.sum += duration
@@ -56,8 +55,8 @@ func (e *playerEstimate) size(t int64, period time.Duration) int {
 
 // Stats has the number of viewers and the counters of one Window, or the sums for all Windows.
 type Stats struct {
-	Windows int   // streams of which HLS is made
-	Bytes   int64 // in the windows of these streams
+	Windows int   // streams that have HLS
+	Bytes   int64 // bytes in the windows of these streams
 	Waiting int   // requests that wait for the next part
 	Viewers int   // players, estimated from their requests
 

@@ -15,9 +15,9 @@ const (
 	// loadTimeout limits the time to load the stored state of a playlist. It is short, because
 	// players wait in that time, too.
 	loadTimeout = time.Second
-	// lastStateWait is how long a new owner of the stream waits until the previous owner has stored
-	// the final state of the playlist. The previous owner does so when it learns that it is no
-	// longer the owner.
+	// lastStateWait is how long a new owner of the stream waits for the previous owner to store the
+	// final state of the playlist. The previous owner does so when it learns that it is no longer
+	// the owner.
 	lastStateWait = 500 * time.Millisecond
 	// lastStateEvery is the time between two reads of the state during lastStateWait.
 	lastStateEvery = 100 * time.Millisecond
@@ -29,11 +29,11 @@ const (
 type playlistState struct {
 	Target, Part time.Duration
 	Segments     []hls.Listed
-	Next         hls.Listed // the next segment; its duration is that of its parts
+	Next         hls.Listed // the next segment; its duration is the sum of its parts
 	Open         bool       // Next was still being made
 	Ended        bool
 	Master       string // the multivariant playlist
-	Media        string // name of the media playlist, by its tracks; "" from an older node
+	Media        string // name of the media playlist; "" if an older version stored the state
 }
 
 // maxStateSegments limits the number of segments in a playlistState, to some minutes of media. The
@@ -110,14 +110,14 @@ func parseState(text []byte) (*playlistState, error) {
 	return s, json.Unmarshal(text, s)
 }
 
-// precede changes cfg, the configuration of a new window, so that the window continues the stored
-// playlist s. It returns the date of the window's first fragment in the playlist. This date is
-// localDate, or the end of the stored playlist if that is later. localDate is when the fragment
-// began, by the clock of this machine. minMSN is the smallest segment number that the window may
-// use.
+// precede changes cfg so that a new window continues the stored playlist s. localDate is when the
+// first fragment of the window began, by the clock of this machine. precede returns the date of
+// this fragment in the playlist: localDate, or the end of s if that is later. minMSN is the
+// smallest media sequence number that the window may use.
 //
-// If the stored playlist has ended, or is too old for players to continue, precede changes cfg only
-// so that the window uses greater numbers than the stored playlist. It then returns localDate.
+// If players cannot continue s, precede only raises the numbers in cfg above the numbers of s, and
+// returns localDate. This is the case if s is empty or has ended, if its end is too far from
+// localDate, or if segments would be missing between s and minMSN.
 func (s *playlistState) precede(cfg *hls.Config, minMSN uint64,
 	localDate time.Time) (date time.Time) {
 	cfg.Epoch = max(cfg.Epoch, s.Next.Epoch+1)
@@ -146,7 +146,7 @@ func (s *playlistState) precede(cfg *hls.Config, minMSN uint64,
 		cfg.FirstMSN++
 		end = end.Add(gap.Duration)
 	}
-	if localDate.Before(end) { // end is by the clock of another machine
+	if localDate.Before(end) { // end is from the clock of another machine
 		localDate = end
 	}
 	return localDate

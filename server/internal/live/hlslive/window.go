@@ -31,7 +31,7 @@ type Window struct {
 	name   string // of the stream
 	log    *slog.Logger
 	first  SequenceStart
-	asked  atomic.Int64 // when the latest request arrived; see now
+	asked  atomic.Int64 // when the latest request arrived; see nanotime
 
 	mu lock.Mutex
 	// Nil without a cluster, and after Disown.
@@ -49,14 +49,14 @@ type Window struct {
 	players     playerEstimate
 }
 
-// New returns a Window that makes the HLS of one stream. The caller must call Run.
+// New returns a Window for the stream with the given name. The caller must call Run.
 //
-// The Window reads the stream from source, and takes ownership of source. It keeps a reference to
-// owner, which reports whether this node owns the stream. owner is nil without a cluster. start has
-// the smallest epoch and the smallest sequence numbers that the Window may use.
+// The Window takes ownership of source. It keeps a reference to owner, which reports whether this
+// node owns the stream. owner is nil without a cluster. first has the smallest numbers that the
+// Window may use.
 func New(shared *Shared, name string, log *slog.Logger, source Source, owner Owner,
-	start SequenceStart) *Window {
-	w := &Window{shared: shared, source: source, name: name, log: log, owner: owner, first: start}
+	first SequenceStart) *Window {
+	w := &Window{shared: shared, source: source, name: name, log: log, owner: owner, first: first}
 	w.saver.store, w.saver.stream = shared.Store, name
 	w.news.changed = make(chan struct{})
 	w.Touch()
@@ -65,7 +65,7 @@ func New(shared *Shared, name string, log *slog.Logger, source Source, owner Own
 }
 
 // Touch records a request. A window without requests becomes idle after a while; see IdleIn.
-func (w *Window) Touch() { w.asked.Store(now()) }
+func (w *Window) Touch() { w.asked.Store(nanotime()) }
 
 // Run adds fragments until the stream ends or its tracks change. It then ends the playlist, waits
 // until players have had time to fetch the rest of it, and returns nil. If there is no playlist
@@ -110,8 +110,8 @@ func (w *Window) Close(err error) {
 func (w *Window) Fail(err error) { w.update(func() { w.err = err }) }
 
 // Disown lets w answer requests even if this node no longer owns the stream. It is called when the
-// stream has ended properly, shortly before w receives the end of the stream. If this node gives up
-// the stream before w has received the end, requests must not fail.
+// stream has ended properly. This node may then give up the stream before w has received the end.
+// Players must still get the end.
 func (w *Window) Disown() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -150,8 +150,7 @@ func (w *Window) Has(epoch uint64) bool {
 	return w.window != nil && w.cfg.Epoch == epoch
 }
 
-// NextStart returns the least epoch, media sequence number and discontinuity sequence number that
-// the window after w may use.
+// NextStart returns the smallest numbers that the window after w may use.
 func (w *Window) NextStart() SequenceStart {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -162,9 +161,8 @@ func (w *Window) NextStart() SequenceStart {
 	return SequenceStart{w.cfg.Epoch + 1, msn + 1, w.window.Discontinuity() + 1}
 }
 
-// IdleIn returns the time until w is idle. w becomes idle if no request arrives for n times the
-// length of the playlist. If there is no playlist yet, w becomes idle if no request arrives for
-// firstIdle.
+// IdleIn returns the time until w is idle. w is idle if no request has arrived for n times the
+// length of the playlist, or for firstIdle if there is no playlist yet.
 func (w *Window) IdleIn(n int) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -175,7 +173,7 @@ func (w *Window) IdleIn(n int) time.Duration {
 	if w.news.waiting > 0 {
 		return keep
 	}
-	return keep - time.Duration(now()-w.asked.Load())
+	return keep - time.Duration(nanotime()-w.asked.Load())
 }
 
 // length returns the approximate length of the playlist.
@@ -189,15 +187,14 @@ func (w *Window) Stats() Stats {
 	defer w.mu.Unlock()
 	st := Stats{Windows: 1, Waiting: w.news.waiting}
 	if w.window != nil {
-		st.Viewers, st.Bytes = w.players.size(now(), w.cfg.Target), w.window.Bytes()
+		st.Viewers, st.Bytes = w.players.size(nanotime(), w.cfg.Target), w.window.Bytes()
 	}
 	return st
 }
 
 // Shorten reduces the playlist to the minimum length that the standard requires, and reduces its
-// memory to maxBytes. It returns the number of bytes that are already free when it returns. More
-// memory may become free later, because players may still request segments that have left the
-// playlist.
+// memory to maxBytes. It returns the number of freed bytes. More memory may become free later,
+// because players may still request segments that have left the playlist.
 func (w *Window) Shorten(maxBytes int64) (freed int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -278,22 +275,21 @@ func (w *Window) open(ctx context.Context, p *probe, clock *mediaClock) error {
 	return nil
 }
 
-// resume makes an hls.Window for the playlist with the file name media. It returns the hls.Window,
-// its configuration, and the date of the first fragment in the playlist.
-//
-// If the store has a state of the playlist, the hls.Window continues from the state. Otherwise it
-// begins with the configuration cfg.
+// resume makes the hls.Window for the media playlist with the given file name. If the store has a
+// state of the playlist, the hls.Window continues from the state. Otherwise it begins with cfg.
+// resume also returns the configuration of the hls.Window, and the date of the first fragment in
+// the playlist.
 //
 // localDate is when the first fragment began, by the clock of this machine. The returned date may
 // be later than localDate, because the dates in a playlist must not go back.
-func (w *Window) resume(ctx context.Context, cfg hls.Config, media string, localDate time.Time) (
+func (w *Window) resume(ctx context.Context, cfg hls.Config, file string, localDate time.Time) (
 	window *hls.Window, _ hls.Config, date time.Time, err error,
 ) {
 	state, err := w.saver.load(ctx)
 	if err == nil && state != nil {
 		next := cfg
 		// If the stored playlist has other tracks, its players cannot continue with this playlist.
-		state.Ended = state.Ended || state.Media != "" && state.Media != media
+		state.Ended = state.Ended || state.Media != "" && state.Media != file
 		date = state.precede(&next, w.first.MSN, localDate)
 		if window, err = hls.NewWindow(next); err == nil {
 			return window, next, date, nil

@@ -203,7 +203,7 @@ func TestIdleIn(t *testing.T) {
 			_, _ = w.Playlist(ctx, MediaName, hls.Reload{MSN: part.MSN, Part: part.Part}, true)
 		}()
 		synctest.Wait()
-		w.asked.Store(now() - int64(time.Hour))
+		w.asked.Store(nanotime() - int64(time.Hour))
 		if left := w.IdleIn(1); left != 12*time.Second {
 			t.Errorf("while a request waits: %v", left)
 		}

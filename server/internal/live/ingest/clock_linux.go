@@ -24,14 +24,14 @@ const (
 	// floodPause is the maximum time to wait until the next read if more than gatherBytes bytes
 	// have arrived since the previous wait.
 	floodPause = time.Millisecond
-	// flushBytes is how many bytes may be read without a pause before Session.Flush is called. The
-	// live stream of an encoder always pauses before that.
+	// If a publisher sends without a pause, Session.Flush is called after every flushBytes bytes.
+	// The live stream of an encoder pauses more often.
 	flushBytes = 64 << 10
 )
 
 // ByClock reports whether plain TCP and Unix connections are read at regular intervals. beat is the
-// time between two reads. If beat is too short, the connections are read as bytes arrive. All other
-// connections are always read as bytes arrive.
+// interval. If it is too short, the connections are read as bytes arrive. All other connections are
+// always read as bytes arrive.
 func ByClock(beat time.Duration) bool { return beat >= minBeat }
 
 // A clockConn reads a connection at regular intervals instead of when packets arrive, because it
@@ -77,8 +77,8 @@ func newClockConn(conn net.Conn, s Session, cfg Config) Conn {
 	return &clockConn{session: s, fd: fd, cfg: cfg, lastInput: sinceStart()}
 }
 
-// start is about the time when the process started. All connections are read at multiples of the
-// read interval, counted from start.
+// start is the zero point of sinceStart. All connections are read at multiples of the read interval
+// after start.
 var start = time.Now()
 
 func sinceStart() time.Duration { return time.Since(start) }
