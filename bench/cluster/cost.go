@@ -13,7 +13,7 @@ import (
 // A placement says which node the viewers of a load connect to. The publishers connect to node 0.
 type placement struct {
 	name    string
-	nodes   int // number of nodes of the cluster; 0: a single server
+	nodes   int // number of nodes in the cluster; 0: a single server
 	viewers int // index of the viewers' node; -1: no viewers
 }
 
@@ -75,8 +75,8 @@ func together(loads []func() (*result, error)) ([]*result, error) {
 	return results, errors.Join(errs...)
 }
 
-// rounds calls f, which applies several loads, once in each round. It returns a slice for each
-// load, with one result for each round.
+// rounds calls f once per round, and groups the results by load. In the returned slice, the first
+// index is the load, and the second is the round.
 func (b *bench) rounds(ctx context.Context, c testCase,
 	f func(context.Context, testCase) ([]*result, error)) (
 	[][]*result, error,
@@ -121,7 +121,7 @@ func (b *bench) cost(ctx context.Context) error {
 	return nil
 }
 
-// cpuPerStream returns the CPU time that a probe has measured for each stream, in ms per second.
+// cpuPerStream returns the CPU time per stream that a probe has measured, in ms per second.
 func cpuPerStream(c testCase, results []*result, probe int) measure.Series {
 	return series(results,
 		func(r *result) float64 {
@@ -250,7 +250,7 @@ func capacityTable(c testCase, results [][]*result) *measure.Table {
 	return t
 }
 
-// copies measures how often the bytes of a stream are sent between nodes.
+// copies measures how often each byte of a stream is sent between nodes.
 func (b *bench) copies(ctx context.Context) error {
 	t := measure.NewTable("cluster-copies",
 		fmt.Sprintf("Bytes between nodes, a stream of %.2f Mbit/s", bitRate/1e6),
@@ -276,8 +276,8 @@ func (b *bench) copies(ctx context.Context) error {
 	return b.Add(t)
 }
 
-// count counts the bytes that the owner of a stream sends to edges. Each edge has the given number
-// of viewers.
+// count counts the bytes that the owner of a stream sends to the edges. viewers is the number of
+// viewers at each edge.
 func (b *bench) count(ctx context.Context, edges, viewers int) (*result, error) {
 	s, err := b.nodes(ctx, 1+edges, true)
 	if err != nil {

@@ -34,7 +34,7 @@ func encode(ctx context.Context, to *node, stream string) *encoder {
 	return e
 }
 
-// retryDelay is how long an encoder waits after a refusal.
+// retryDelay is the time between two attempts of an encoder to connect.
 const retryDelay = 100 * time.Millisecond
 
 func (e *encoder) run(ctx context.Context, to *node, stream string) error {
@@ -78,13 +78,13 @@ func (e *encoder) stop() {
 
 // A frame describes a frame that a viewer received.
 type frame struct {
-	seq      uint64 // tag number, which its encoder counts
+	seq      uint64 // tag number, counted by the encoder
 	sent, at time.Time
 	picture  bool
 }
 
-// A watcher watches a stream until close is called, and compares every byte with the bytes of the
-// encoders.
+// A watcher watches a stream until close is called. It checks that the stream has the bytes that
+// the encoders have sent.
 type watcher struct {
 	frames chan frame // closed when watching ends
 	err    error      // why watching ended; set before frames is closed
@@ -164,8 +164,8 @@ const checkedFrames = 40
 // trialTime limits the time of a check or a trial.
 const trialTime = time.Minute
 
-// checkDelivery publishes a stream at the node origin, and returns an error if a viewer at the node
-// edge does not receive it. Both may be the same node.
+// checkDelivery checks that a stream published at the origin reaches a viewer at the edge. Both may
+// be the same node.
 func checkDelivery(ctx context.Context, origin, edge *node) error {
 	ctx, cancel := context.WithTimeout(ctx, trialTime)
 	defer cancel()

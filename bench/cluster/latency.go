@@ -16,11 +16,11 @@ type ages struct {
 	p50, p99, max measure.Series
 }
 
-func (a *ages) add(of []time.Duration) {
-	slices.Sort(of)
-	a.p50 = append(a.p50, milliseconds(of[len(of)/2]))
-	a.p99 = append(a.p99, milliseconds(of[len(of)*99/100]))
-	a.max = append(a.max, milliseconds(of[len(of)-1]))
+func (a *ages) add(d []time.Duration) {
+	slices.Sort(d)
+	a.p50 = append(a.p50, milliseconds(d[len(d)/2]))
+	a.p99 = append(a.p99, milliseconds(d[len(d)*99/100]))
+	a.max = append(a.max, milliseconds(d[len(d)-1]))
 }
 
 // latency compares the times at which the same frames arrive at viewers of two nodes.
@@ -35,8 +35,9 @@ func (b *bench) latency(ctx context.Context) error {
 	return b.Add(latencyTable(rows))
 }
 
-// latencyTrial starts two nodes and adds the results of one trial to the three rows. The rows have
-// the age of frames at a viewer of the owner, the age at a viewer of the edge, and the difference.
+// latencyTrial starts two nodes, an owner and an edge, and measures how old each frame is when it
+// arrives at a viewer of each node. It adds the ages at the owner to rows[0], the ages at the edge
+// to rows[1], and the differences to rows[2].
 func (b *bench) latencyTrial(ctx context.Context, rows []*ages) error {
 	s, err := b.nodes(ctx, 2, false)
 	if err != nil {
@@ -78,8 +79,8 @@ func (b *bench) latencyTrial(ctx context.Context, rows []*ages) error {
 		return fmt.Errorf("%d frames came to the owner's viewer, and %d of them to the edge's",
 			len(all[0]), len(all[1]))
 	}
-	for i, of := range all {
-		rows[i].add(of)
+	for i, d := range all {
+		rows[i].add(d)
 	}
 	b.Logf("cluster: an edge adds %.1f ms (p50), %.1f ms (p99), %.1f ms (most)",
 		rows[2].p50[len(rows[2].p50)-1],

@@ -14,8 +14,7 @@ import (
 type costs struct {
 	stream float64 // CPU ms per second of a node for each stream that it receives
 	sent   float64 // CPU s of a node for each 10⁹ bytes that it sends
-	// CPU µs of Redis for each operation. heard is the cost of one event for each node that
-	// receives it.
+	// CPU µs of Redis for each operation. heard is the cost of delivering a heartbeat to one node.
 	claim, renew, lookup, heard float64
 }
 
@@ -36,9 +35,12 @@ func newEdgeLoad(c testCase, edge []*result) edgeLoad {
 	}
 }
 
-// learn computes c.stream and c.sent. It solves cpu = streams*stream + gb*sent for the first and
-// the last load. If there is no unique positive solution, learn leaves c unchanged. There is none,
-// for example, if both loads have the same number of viewers per stream.
+// learn computes c.stream and c.sent from the first and the last load, which should have different
+// numbers of viewers per stream. Each of the two loads gives an equation:
+//
+//	cpu = streams*stream + gb*sent
+//
+// If the equations have no unique positive solution, learn leaves c unchanged.
 func (c *costs) learn(loads []edgeLoad) {
 	a, b := loads[0], loads[len(loads)-1]
 	det := a.streams*b.gb - b.streams*a.gb
@@ -80,17 +82,17 @@ func (m *model) flags(f *flag.FlagSet) {
 		"CPU µs of Redis for a heartbeat that a node hears, unless it is measured")
 }
 
-// A plan is what the model computes for a given number of nodes.
+// A plan is the result of the model for a given number of nodes.
 type plan struct {
 	nodes    int
-	pulls    float64 // number of pulls of streams from other nodes, at all nodes together
+	pulls    float64 // number of streams that a node pulls from other nodes, added up for all nodes
 	in, out  float64 // Gbit/s of one node
 	cpu      float64 // processors of one node
 	between  float64 // Gbit/s between nodes, in all
 	renewals float64 // renewals of leases per second
 	heard    float64 // heartbeats per second that Redis delivers
-	// Lookups per second if all streams are watched over HLS at these nodes. Each node looks up a
-	// stream once during each lease.
+	// Lookups per second if all viewers use HLS. Each of their nodes looks up a stream once during
+	// each lease.
 	lookups    float64
 	redis      float64 // processors of Redis, except for the lookups
 	ofOneOwner float64 // Gbit/s that the owner of a stream sends to other nodes for that stream
@@ -130,8 +132,8 @@ func (m *model) planFor(nodes int) plan {
 // mostModelled limits the number of nodes of a plan.
 const mostModelled = 4096
 
-// plan returns the plan with the fewest nodes that suffice, and the resource that limits them. nic
-// is the network speed of a node in Gbit/s.
+// plan returns the plan with the fewest nodes that can serve all viewers. limit is the resource
+// with the highest utilization. nic is the network speed of a node in Gbit/s.
 func (m *model) plan(nic float64) (p plan, limit string, err error) {
 	for n := 1; n <= mostModelled; n++ {
 		p = m.planFor(n)
@@ -153,8 +155,8 @@ func (m *model) plan(nic float64) (p plan, limit string, err error) {
 		mostModelled, m.viewers, nic)
 }
 
-// nodesOfRedis returns the largest number of nodes that one processor of Redis can serve. The
-// renewals of leases and the heartbeats of the nodes may use m.use of the processor.
+// nodesOfRedis returns the largest number of nodes that one Redis processor can serve with a
+// utilization of at most m.use. Only lease renewals and heartbeats count.
 func (m *model) nodesOfRedis() float64 {
 	renew := m.planFor(1).renewals * m.costs.renew / 1e6
 	return math.Sqrt(max(0, m.use-renew) * 1e6 / m.costs.heard * benchLease.Seconds() / renewals)

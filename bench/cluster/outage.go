@@ -47,8 +47,8 @@ func (b *bench) outage(ctx context.Context) error {
 	return b.Add(t)
 }
 
-// An outage is a kind of failure of Redis: go_ makes Redis unavailable, and end makes it available
-// again, with or without its data.
+// An outage is a way in which Redis can fail. go_ makes Redis unavailable, and end makes it
+// available again, with or without its data.
 type outage struct {
 	name     string
 	go_, end func(ctx context.Context, s *site) error
@@ -115,11 +115,11 @@ func (b *bench) runOutage(ctx context.Context, o outage) (r load.Report, recover
 	return r, recovery, err
 }
 
-// errPassed is the cause with which the load is canceled after an outage. It is not a failure.
+// errPassed stops the load after the outage. It is not a failure.
 var errPassed = errors.New("the outage has passed")
 
-// suffer makes Redis unavailable for the duration that the flag -outage sets. recovery is the time
-// from the end of the outage until Redis knew the owners of all streams.
+// suffer makes Redis unavailable for the duration of the flag -outage. recovery is the time from
+// the end of the outage until Redis knew the owners of all streams.
 func (s *site) suffer(ctx context.Context, o outage) (recovery time.Duration, err error) {
 	d, err := s.startDirectory(ctx)
 	if err != nil {

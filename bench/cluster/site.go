@@ -15,7 +15,7 @@ import (
 	"github.com/millrace-io/millrace/internal/load"
 )
 
-// A site is a Redis with the nodes that share it, or a single server.
+// A site is a cluster with its Redis server, or a single node without Redis.
 type site struct {
 	b     *bench
 	flags []string // additional flags of the nodes
@@ -37,10 +37,10 @@ func (n *node) url() string { return "http://" + n.addr }
 // whole returns the protocol for clients that need whole payloads.
 func (n *node) whole() load.Protocol { return httpflv.Server{URL: n.url()} }
 
-// flv returns the protocol for load.Run, whose clients keep only the start of each payload.
+// flv returns the protocol for clients that need only the start of each payload, as in load.Run.
 func (n *node) flv() load.Protocol { return load.HTTPFLV(load.Config{URL: n.url()}) }
 
-// alone starts a single server, which is in no cluster. The caller must call close.
+// alone starts a single server without a cluster. The caller must call close.
 func (b *bench) alone(ctx context.Context) (*site, error) {
 	s := &site{b: b}
 	return s.started(s.add(ctx, false))
@@ -67,8 +67,7 @@ func (s *site) started(err error) (*site, error) {
 	return s, nil
 }
 
-// startRedis starts a Redis without data. It reuses the address of the previous Redis of s if there
-// was one.
+// startRedis starts an empty Redis server. It reuses the address of the previous one, if any.
 func (s *site) startRedis(ctx context.Context) (err error) {
 	if s.addr == "" {
 		if s.addr, err = measure.FreeAddr(); err != nil {
@@ -98,7 +97,7 @@ func (s *site) add(ctx context.Context, counted bool) error {
 	return s.start(ctx, n)
 }
 
-// start starts n, or starts it again if its process has ended.
+// start starts n. It can also restart a node whose process has ended.
 func (s *site) start(ctx context.Context, n *node) (err error) {
 	args := []string{"serve", "--listen", n.addr, "--rtmp", "", "--log-level", "error"}
 	if s.addr != "" {

@@ -231,8 +231,8 @@ func (t *tracer) add(line string) {
 	}
 }
 
-// take sets s.Retransmits and s.RunQueue, the p99 of the waits, from the values since the last
-// call.
+// take sets s.Retransmits and s.RunQueue from the values since the last call. RunQueue is the 99th
+// percentile of the waits.
 func (t *tracer) take(s *Kernel) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -20,7 +20,8 @@ import (
 	"github.com/millrace-io/millrace/chunk"
 )
 
-// Program records one load: clients that request a URL repeatedly.
+// Program is the record benchmark. It runs HTTP clients that request a URL repeatedly, and reports
+// the samples that Record takes.
 var Program = &measure.Program{
 	Name: "record", What: "a load, the Go runtime and the kernel on one clock", Rounds: 1,
 	Brief: []string{"-seconds", "5"},

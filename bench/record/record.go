@@ -75,7 +75,7 @@ type Options struct {
 	Logf     func(string, ...any)  // logs the source of the kernel's values
 }
 
-// Record runs work, and takes a sample at the end of each interval until work returns. It returns
+// Record calls work, and takes a sample at the end of each interval until work returns. It returns
 // an error if work fails or if a profile cannot be written.
 func Record(o Options, work func() error) (*Timeline, error) {
 	writeProfiles, err := startProfiles(o.Profiles)
@@ -186,9 +186,9 @@ func (r *goRuntime) read(s *Runtime) {
 	}
 }
 
-// quantile returns the q quantile of the events since the counts in *last were taken, rounded up to
-// the limit of its bucket. If there were no events, it returns 0. It sets *last to the current
-// counts.
+// quantile returns the q quantile of the events that h has counted since the last call, or 0 if
+// there were none. The result is rounded up to the limit of its bucket. *last has the counts of the
+// last call, and quantile updates it.
 func quantile(h *metrics.Float64Histogram, last *[]uint64, q float64) time.Duration {
 	now := slices.Clone(h.Counts)
 	news, sum := slices.Clone(now), uint64(0)

@@ -6,8 +6,9 @@ import (
 	"strings"
 )
 
-// failure returns an error if the load was not as requested. This happens if a publisher failed, if
-// no viewer received anything, or if all viewers have ended. Lost tags are not an error.
+// failure returns an error if the load was not as requested. This happens if a publisher failed or
+// was not accepted in time, if no viewer received anything, or if all viewers ended early. Lost
+// tags are not an error.
 func (rep *Report) failure() error {
 	p, v := &rep.Publishers, &rep.Viewers
 	failed := 0
@@ -17,14 +18,14 @@ func (rep *Report) failure() error {
 	switch {
 	case failed > 0 && p.Connected == 0:
 		return fmt.Errorf("load: no publisher reached %s: %w", rep.Target,
-			reasons(p.Ended, meaningPublish))
+			mainReason(p.Ended, meaningPublish))
 	case failed > 0 && failed == p.Wanted && rep.EndedEarly:
 		return fmt.Errorf("load: every publisher ended before the load did: %w",
-			reasons(p.Ended, meaningPublish))
+			mainReason(p.Ended, meaningPublish))
 	case failed > 0:
 		return fmt.Errorf(
 			"load: %d of %d publishers failed, so this is not the load that was asked for: %w",
-			failed, p.Wanted, reasons(p.Ended, meaningPublish))
+			failed, p.Wanted, mainReason(p.Ended, meaningPublish))
 	case rep.Interrupted:
 		return nil
 	case !rep.EndedEarly && p.Connected < p.Wanted:
@@ -32,22 +33,22 @@ func (rep *Report) failure() error {
 			p.Wanted-p.Connected, p.Wanted, rep.Target)
 	case v.Wanted > 0 && v.Connected == 0:
 		return fmt.Errorf("load: no viewer had an answer from %s: %w", rep.Target,
-			reasons(v.Ended, meaningWatch))
+			mainReason(v.Ended, meaningWatch))
 	case v.Wanted > 0 && v.Tags == 0:
 		return fmt.Errorf("load: no viewer got anything from %s: %w", rep.Target,
-			reasons(v.Ended, meaningWatch))
+			mainReason(v.Ended, meaningWatch))
 	case rep.EndedEarly && v.Wanted > 0:
 		return fmt.Errorf("load: every viewer ended before the load did: %w",
-			reasons(v.Ended, meaningWatch))
+			mainReason(v.Ended, meaningWatch))
 	case rep.EndedEarly:
 		return fmt.Errorf("load: every viewer ended before the load did: %w",
-			reasons(rep.Stalled.Ended, meaningWatch))
+			mainReason(rep.Stalled.Ended, meaningWatch))
 	}
 	return nil
 }
 
-// Explanations of HTTP status codes, for publishers and for viewers. The key "" is for a server
-// that did not answer.
+// Explanations of HTTP status codes, for publishers and for viewers. The key "" is for clients that
+// still wait for an answer.
 var (
 	meaningPublish = map[string]string{
 		"401": "the server wants --token",
@@ -62,12 +63,10 @@ var (
 	}
 )
 
-// reasons returns an error with the most frequent reason why connections ended. counts has the
-// number of connections for each reason.
-//
-// If the reason is that the server refused the requests, it contains an HTTP status code, and
-// reasons adds explanations[code]. If counts is empty, the error is explanations[""].
-func reasons(counts map[string]int, explanations map[string]string) error {
+// mainReason returns the most frequent reason in counts as an error. counts has the number of
+// connections that ended for each reason. If the reason is a refusal with an HTTP status code, the
+// error includes the explanation of the code. If counts is empty, the error is explanations[""].
+func mainReason(counts map[string]int, explanations map[string]string) error {
 	best, most := "", 0
 	for why, n := range counts {
 		if n > most || n == most && why < best {

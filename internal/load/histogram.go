@@ -25,8 +25,8 @@ func (h *histogram) add(d time.Duration) {
 	h.raise(d)
 }
 
-// raise sets max to d if d is greater, without counting d. It is for an interval that has not
-// ended.
+// raise sets h.max to d if d is greater. Unlike add, it does not count d. Use raise for an interval
+// that has not ended.
 func (h *histogram) raise(d time.Duration) {
 	for {
 		m := h.max.Load()

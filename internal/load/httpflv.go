@@ -18,8 +18,10 @@ import (
 )
 
 // httpFLV is FLV over HTTP/1.1. A publisher sends POST /live/NAME with a chunked body, and a viewer
-// sends GET /live/NAME. httpFLV does not use net/http, which would cost the load generator more
-// than the load costs the server.
+// sends GET /live/NAME.
+//
+// httpFLV does not use http.Client, because the load generator would then need more CPU time than
+// the server.
 type httpFLV struct {
 	url    *url.URL
 	addr   string
@@ -28,8 +30,8 @@ type httpFLV struct {
 	dial   DialFunc
 }
 
-// HTTPFLV returns the default Protocol, which publishes and watches FLV streams over HTTP. A
-// program with another Protocol can use the default Protocol's Publish or Watch.
+// HTTPFLV returns the default Protocol, which publishes and watches FLV streams over HTTP. Other
+// Protocols can call its Publish and Watch methods.
 func HTTPFLV(cfg Config) Protocol { return newHTTPFLV(cfg.WithDefaults()) }
 
 func newHTTPFLV(cfg Config) *httpFLV {
@@ -78,8 +80,8 @@ func (h *httpFLV) head(method, name, more string) string {
 		method, strings.TrimSuffix(h.url.Path, "/"), name, h.ending, h.url.Host, more)
 }
 
-// response reads the final response to a request. It calls onContinue for each 100 Continue that
-// comes before. If the status is 300 or above, it returns a *RefusedError.
+// response reads the final response to a request. It calls onContinue for each 100 Continue before
+// the final response. If the status is 300 or above, it returns a *RefusedError.
 func response(conn io.Reader, method string, onContinue func()) (*http.Response, error) {
 	for r := bufio.NewReader(conn); ; {
 		res, err := http.ReadResponse(r, &http.Request{Method: method})
@@ -114,8 +116,8 @@ const (
 	// expectTime is how long a publisher waits for a 100 Continue before it sends the body. A
 	// server that does not support Expect sends none.
 	expectTime = time.Second
-	// endTime is the time that a publisher has after its context ends, to send the end of the body
-	// and to receive the server's response.
+	// When the context of a publisher ends, endTime is the time limit for sending the end of the
+	// body and receiving the server's response.
 	endTime = 3 * time.Second
 	// answerTime is how long a publisher waits, after a connection error, for a response that
 	// explains the error.
@@ -168,14 +170,14 @@ func (p *flvPublication) listen() {
 	}
 }
 
-// answer waits for the server's response to the publication, for at most the given time. If the
-// server has refused the publication, or has not sent a valid response, answer returns an error. If
-// the server has accepted the publication, or the time is over, answer returns nil.
-func (p *flvPublication) answer(wait time.Duration) error {
+// answer waits for the server's response. It returns an error if the server refuses the publication
+// or sends no valid response. It returns nil if the server accepts the publication, or after the
+// timeout.
+func (p *flvPublication) answer(timeout time.Duration) error {
 	select {
 	case <-p.answered:
 		return p.refusal
-	case <-time.After(wait):
+	case <-time.After(timeout):
 		return nil
 	}
 }
@@ -203,16 +205,14 @@ func (p *flvPublication) WriteTag(t Tag) error {
 	return nil
 }
 
-// explain returns the error to report after a write has failed. err is the error of the write.
-//
-// If the server has refused the publication, explain returns the server's refusal. If this side has
-// closed the connection because of the server's response, explain returns the error in that
-// response. Otherwise explain returns err.
+// explain returns the error to report after a write has failed with err. It returns the server's
+// refusal, if there is one. If listen has closed the connection because it could not read the
+// response, explain returns the error of the read. Otherwise it returns err.
 func (p *flvPublication) explain(err error) error {
-	said := p.answer(answerTime)
-	if _, refused := errors.AsType[*RefusedError](said); refused || errors.Is(err, net.ErrClosed) &&
-		said != nil {
-		return said
+	refusal := p.answer(answerTime)
+	if _, refused := errors.AsType[*RefusedError](refusal); refused ||
+		errors.Is(err, net.ErrClosed) && refusal != nil {
+		return refusal
 	}
 	return err
 }
@@ -281,12 +281,12 @@ func (s *flvSubscription) Next(a *Arrival) error {
 	n := min(a.Size, HeadLen)
 	p, err := r.Peek(flvTagHeader + n)
 	if err != nil {
-		return inside(err)
+		return unexpectedEOF(err)
 	}
 	a.Head = s.head[:copy(s.head[:], p[flvTagHeader:])]
 	total := flvTagHeader + a.Size + flvTagFooter
 	if err := r.Skip(total); err != nil {
-		return inside(err)
+		return unexpectedEOF(err)
 	}
 	a.Waited = have < total
 	if a.Waited {
@@ -307,8 +307,9 @@ func (s *flvSubscription) readHeader() error {
 	return s.body.Skip(flvHeader)
 }
 
-// inside converts io.EOF to io.ErrUnexpectedEOF, for an end inside a tag.
-func inside(err error) error {
+// unexpectedEOF converts io.EOF to io.ErrUnexpectedEOF. It is for reads inside a tag, where the
+// stream must not end.
+func unexpectedEOF(err error) error {
 	if err == io.EOF {
 		return io.ErrUnexpectedEOF
 	}

@@ -89,8 +89,8 @@ func parseTagHeader(p []byte) Tag {
 	}
 }
 
-// peekSize is the number of bytes of data that parseData needs: enough for every codec's header
-// with one extension of enhanced RTMP, and for the name onMetaData.
+// peekSize is the number of bytes of data that parseData needs. It is enough for the name
+// onMetaData, and for any codec's header after one short extension of enhanced RTMP.
 const peekSize = 24
 
 // parseData sets the fields of t that come from the data. p has the first peekSize bytes of the
@@ -178,8 +178,8 @@ func (t *Tag) parseAudio(p []byte) {
 	}
 }
 
-// setPacket sets the Packet, Codec and Payload of the tag. offset is the position of the codec's
-// bytes after the tag's header.
+// setPacket sets the Packet, Codec and Payload of the tag. The codec's data begins at offset in the
+// tag's data.
 func (t *Tag) setPacket(p Packet, c Codec, offset int) {
 	t.Packet, t.Codec, t.Payload = p, c, tagHeaderSize+offset
 }

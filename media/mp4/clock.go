@@ -13,8 +13,8 @@ const (
 	// without a pause.
 	maxPause = 60_000 // ms
 
-	// confirmTime is how long the frames after a jump must continue before the clock accepts the
-	// jump. If only a few frames have wrong timestamps, they span less time.
+	// If consecutive frames after a jump span at least confirmTime, the clock accepts the jump. A
+	// few frames with wrong timestamps span less time.
 	confirmTime = 1000 // ms
 
 	// minConfirm is the minimum number of consecutive frames that confirm a jump.
@@ -37,31 +37,35 @@ const (
 	slowFrames = 128
 )
 
-// A clock converts the timestamps of FLV to times in the stream. Both are in milliseconds.
-// Timestamps have 32 bits, wrap around and may jump. Times in the stream do not wrap around, and go
-// back from one frame to the next by at most maxBack.
+// A clock converts FLV timestamps to times in the stream. Both are in milliseconds. Timestamps have
+// 32 bits, wrap around and may jump. Times in the stream do not wrap around. From one frame to the
+// next, they go back by at most maxBack.
 //
 // A jump is a timestamp that is more than maxAhead after the expected time, or more than maxBack
-// before it. The clock holds a frame with a jump until later frames show what has happened:
+// before it. The clock holds a frame with a jump until it can decide:
 //
-//   - If later frames continue the timestamps before the jump, the held frames are strays: their
-//     timestamps are wrong. Strays get times between their neighbours.
+//   - If later frames continue the timestamps before the jump, the held frames are strays. Strays
+//     are frames with wrong timestamps. They get times between their neighbours.
 //   - If later frames continue from the jump for confirmTime, the clock accepts the jump.
-//   - If the jump is ahead, and as much time has really passed, the clock accepts the jump earlier.
-//     It measures the time by the wall clock or by the frames of the other track.
+//   - If the jump is ahead, and as much time has really passed, the jump is a pause in the stream.
+//     The clock accepts it earlier. It measures the time by the wall clock or by the frames of the
+//     other track.
 //
 // The frame before a held frame waits, too, because its duration is not known yet.
 //
-// A round is a range of the stream with a constant difference between time and timestamp. A new
-// round begins when the publisher starts over, or when the timestamps jump ahead by more time than
-// has passed. It follows the previous round without a pause.
+// A round is a part of the stream. Within a round, the difference between time and timestamp is
+// constant. A new round begins when the publisher starts over, or when the timestamps jump ahead by
+// more time than has passed. Each round follows the previous one without a pause.
 //
-// In each round, the difference is the same for audio and video, so that they stay synchronous.
-// Each track detects a new round from its own frames, because the timestamps of audio and video may
-// be any distance apart. One track may therefore begin a round before the other.
+// Within a round, audio and video have the same difference, so that they stay synchronous. But each
+// track detects a new round from its own frames, because the timestamps of audio and video may be
+// any distance apart. One track may therefore begin a round before the other.
 //
-// Several methods have the parameters length, the expected duration of a frame in ms, and n, the
-// number of frames between the track's newest frame and the frame f.
+// Several methods have the same parameters:
+//
+//   - f: a frame without a time in the stream.
+//   - n: the number of frames between the track's newest frame and f.
+//   - length: the expected duration of a frame, in ms.
 type clock struct {
 	first        int64 // time in the stream of the first frame
 	early        int64 // maximum of a frame's time in the stream minus its arrival time
@@ -122,45 +126,45 @@ func (c *clock) restart() { c.video.fresh, c.audio.fresh = true, true }
 // add adds a frame with the timestamp ts to track p. wall is the frame's arrival time in ms, or 0
 // if it is not known.
 //
-// Usually add appends the frame's time in the stream to times. If the frame must wait for later
+// Usually add appends the frame's time in the stream to dst. If the frame must wait for later
 // frames, add appends nothing. When frames stop waiting, add appends their times, oldest first.
-func (c *clock) add(times []int64, p *pace, ts uint32, length, wall int64) []int64 {
+func (c *clock) add(dst []int64, p *pace, ts uint32, length, wall int64) []int64 {
 	p.held = append(p.held, arrival{ts, wall, c.other(p).reach()})
 	n := len(p.held)
 	switch {
 	case p.round == 0:
 		c.advance(p, p.held[0], 0, length)
 		p.sole = true
-		return times
+		return dst
 	case c.fits(p, n-1, length):
-		return c.settle(times, p, c.fitting(p, length), length)
+		return c.settle(dst, p, c.fitting(p, length), length)
 	}
 	count := p.consecutive()
 	if n < maxHeld && !c.confirmed(p, count, length) {
-		return times
+		return dst
 	}
-	return c.settle(times, p, n-count, length)
+	return c.settle(dst, p, n-count, length)
 }
 
-// flush gives a time in the stream to all held frames of track p, and appends these times to times.
-// Strays get times between their neighbours. If full is set, the clock has no room for more frames,
-// and flush trusts the newest consecutive frames even if their timestamps jump.
-func (c *clock) flush(times []int64, p *pace, length int64, full bool) []int64 {
+// flush ends the wait of all held frames of track p, and appends their times to dst, oldest first.
+// If full is set, the clock has no room for more frames. flush then trusts the newest consecutive
+// frames, even if their timestamps jump.
+func (c *clock) flush(dst []int64, p *pace, length int64, full bool) []int64 {
 	switch n, count := len(p.held), p.consecutive(); {
 	case n == 0:
-		return times
+		return dst
 	case p.sole && n == 1:
 		p.sole, p.held = false, p.held[:0]
-		return append(times, p.now)
+		return append(dst, p.now)
 	case count > 1 && (full || p.sole):
-		return c.settle(times, p, n-count, length)
+		return c.settle(dst, p, n-count, length)
 	default:
-		return c.settle(times, p, c.fitting(p, length), length)
+		return c.settle(dst, p, c.fitting(p, length), length)
 	}
 }
 
-// fitting finds the frames at the end of p.held that have about the expected timestamps, and
-// returns the index of the oldest of these frames. The frames before this index may be strays.
+// fitting returns the smallest index in p.held from which all frames have about the expected
+// timestamps. The frames before this index may be strays.
 func (c *clock) fitting(p *pace, length int64) int {
 	head := len(p.held)
 	for head > 0 && !(p.sole && head == 1) && c.fits(p, head-1, length) {
@@ -174,9 +178,9 @@ func (p *pace) expected(f arrival, n int, length int64) int64 {
 	return p.now + max(f.met-p.met, int64(n)*length)
 }
 
-// elapsed returns the time, in ms, from the arrival of p's newest frame to the arrival of f. It
-// measures the time by the wall clock, if that is known, and by the other track. It returns the
-// larger result.
+// elapsed returns the time, in ms, from the arrival of p's newest frame to the arrival of f. It is
+// the larger of two measurements: by the frames of the other track, and by the wall clock, if both
+// arrival times are known.
 func (p *pace) elapsed(f arrival) int64 {
 	since := max(f.met-p.met, 0)
 	if f.wall != 0 && p.wall != 0 {
@@ -185,8 +189,8 @@ func (p *pace) elapsed(f arrival) int64 {
 	return since
 }
 
-// earliest returns the earliest time in the stream that the clock accepts for f without waiting. An
-// earlier time is a jump.
+// earliest returns the earliest time that f may have in the current round. An earlier time is a
+// jump.
 func (p *pace) earliest(f arrival, n int, length int64) int64 {
 	late := int64(n) * length
 	if f.wall != 0 && p.wall != 0 {
@@ -195,8 +199,8 @@ func (p *pace) earliest(f arrival, n int, length int64) int64 {
 	return p.now + late - maxBack
 }
 
-// latest returns the latest time in the stream that the clock accepts for f without waiting. A
-// later time is a jump. latest allows for a pause after p's newest frame.
+// latest returns the latest time that f may have in the current round. It allows for a pause after
+// p's newest frame. A later time is a jump.
 func (c *clock) latest(p *pace, f arrival, n int, length int64) int64 {
 	latest := p.now + max(p.step+int64(n)*length, p.elapsed(f))
 	if other := c.other(p); other.round == p.round {
@@ -226,13 +230,13 @@ func (c *clock) fits(p *pace, i int, length int64) bool {
 		distance(other.continued(f.ts), p.expected(f, i, length)) <= maxAhead
 }
 
-// confirmed reports whether the newest count frames of p.held, which are consecutive, confirm a
-// jump.
-func (c *clock) confirmed(p *pace, count int, length int64) bool {
+// confirmed reports whether the newest k frames in p.held confirm a jump. These frames must be
+// consecutive.
+func (c *clock) confirmed(p *pace, k int, length int64) bool {
 	n := len(p.held)
-	first, last := p.held[n-count], p.held[n-1]
+	first, last := p.held[n-k], p.held[n-1]
 	switch own := p.continued(first.ts); {
-	case count < minConfirm:
+	case k < minConfirm:
 		return false
 	case p.sole, p.fresh, own > p.now && own <= c.latest(p, first, 0, length):
 		return true
@@ -253,10 +257,10 @@ func (p *pace) consecutive() int {
 	return count
 }
 
-// settle gives a time in the stream to each frame in p.held, appends these times to times, and
-// empties p.held. The frames before the index head are strays. The other frames have right
-// timestamps.
-func (c *clock) settle(times []int64, p *pace, head int, length int64) []int64 {
+// settle appends the time of each frame in p.held to dst, and empties p.held. The frames before
+// p.held[head] are strays, except perhaps the first frame of the track; see firstIsStray. The other
+// frames have correct timestamps.
+func (c *clock) settle(dst []int64, p *pace, head int, length int64) []int64 {
 	held := p.held
 	strays := held[:head]
 	if p.sole {
@@ -265,13 +269,13 @@ func (c *clock) settle(times []int64, p *pace, head int, length int64) []int64 {
 			p.round = 0
 			to := c.advance(p, held[head], 0, length)
 			for i := head; i > 0; i-- {
-				times = append(times, max(to-int64(i)*length, 0))
+				dst = append(dst, max(to-int64(i)*length, 0))
 			}
-			times = append(times, to)
+			dst = append(dst, to)
 			head++
 			strays = nil
 		} else {
-			times = append(times, p.now)
+			dst = append(dst, p.now)
 		}
 	}
 	from, usual := p.now, max(p.step, length)
@@ -281,14 +285,14 @@ func (c *clock) settle(times []int64, p *pace, head int, length int64) []int64 {
 	}
 	step := min(max(to-from, 0)/int64(len(strays)+1), usual)
 	for i := range strays {
-		times = append(times, from+step*int64(i+1))
+		dst = append(dst, from+step*int64(i+1))
 	}
 	for i := head; i < len(held); i++ {
 		if i > head {
 			from = p.now
 			to = c.advance(p, held[i], 0, length)
 		}
-		times = append(times, to)
+		dst = append(dst, to)
 		p.noteStep((to - from) / int64(len(strays)+1))
 		strays = nil
 	}
@@ -296,22 +300,22 @@ func (c *clock) settle(times []int64, p *pace, head int, length int64) []int64 {
 		p.now, p.last = p.now+n, p.last+uint32(n)
 	}
 	p.sole, p.fresh, p.held = false, false, held[:0]
-	return times
+	return dst
 }
 
-// firstIsStray reports whether the first frame of a track is a stray. The arguments are its
-// timestamp, and the timestamps of two later frames that confirm each other.
+// firstIsStray reports whether the first frame of a track is a stray. second and third are the
+// timestamps of two later frames that are not strays.
 func firstIsStray(first, second, third uint32) bool {
 	step, next := int32(second-first), int32(third-second)
 	return step < 0 || int64(step) > 2*int64(next)
 }
 
-// advance makes f the newest frame of track p, and returns its time in the stream. This time may be
-// before the previous frame's time by up to maxBack.
+// advance moves track p to the frame f, and returns the time of f in the stream. This time may be
+// up to maxBack before the previous frame's time.
 //
-// A publisher may change to new timestamps. The change may reach one track before the other. If
-// only the other track has changed, the timestamp of f may be old or new. advance then computes the
-// time for both cases, and chooses the time that is nearer to the expected time.
+// When a publisher starts over with new timestamps, the other track may begin the new round before
+// p does. The timestamp of f is then either old or new. advance computes a time for both cases, and
+// chooses the time that is nearer to the expected time.
 func (c *clock) advance(p *pace, f arrival, n int, length int64) int64 {
 	other := c.other(p)
 	begins := p.round == 0
@@ -379,7 +383,8 @@ func (c *clock) advance(p *pace, f arrival, n int, length int64) int64 {
 	return t
 }
 
-// continued converts the timestamp ts to a time in the stream, as in the current round of track p.
+// continued converts the timestamp ts to a time in the stream. It assumes that ts belongs to the
+// current round of track p.
 func (p *pace) continued(ts uint32) int64 { return p.now + int64(int32(ts-p.last)) }
 
 // noteStep records the time, in ms, between the two newest frames of the track.

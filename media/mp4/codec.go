@@ -95,8 +95,8 @@ func parseAVC(c *config) string {
 	return parseAVCSPS(c, unescape(p[:n]))
 }
 
-// avcHighProfile reports whether the sequence parameter set of a profile has chroma format, bit
-// depth and scaling matrices.
+// avcHighProfile reports whether the sequence parameter sets of a profile have the fields for
+// chroma format, bit depth and scaling matrices.
 func avcHighProfile(profile uint32) bool {
 	switch profile {
 	case 100, 110, 122, 244, 44, 83, 86, 118, 128, 138, 139, 134, 135:
@@ -321,9 +321,9 @@ func parseHEVC(c *config) string {
 	return parseHEVCSPS(c, unescape(units[hevcSPS][0]))
 }
 
-// parseHEVCSPS parses the first fields of an HEVC sequence parameter set into c. The last of these
-// fields is the conformance window (ITU-T H.265, 7.3.2.2.1). If the parameter set is invalid,
-// parseHEVCSPS returns the reason. Otherwise it returns "".
+// parseHEVCSPS parses an HEVC sequence parameter set into c, up to the conformance window (ITU-T
+// H.265, 7.3.2.2.1). If the parameter set is invalid, it returns the reason. Otherwise it returns
+// "".
 func parseHEVCSPS(c *config, rbsp []byte) string {
 	b := &bitReader{p: rbsp}
 	b.skip(16 + 4) // NAL header, video parameter set
@@ -366,7 +366,7 @@ const (
 
 // parseAAC parses rate, channels and frame length from an AudioSpecificConfig into c. If the record
 // is invalid, it returns the reason. Otherwise it returns "". It refuses channel configurations
-// that browsers do not support, because a browser cannot read a file with such a track at all.
+// that browsers do not support, because a browser would reject the whole file.
 func parseAAC(c *config) string {
 	b := &bitReader{p: c.record}
 	kind := aacKind(b)
@@ -421,12 +421,11 @@ func aacRate(b *bitReader) uint32 {
 	return 0
 }
 
-// bitReader reads bits, most significant first. After the last bit, it returns zeros and sets the
-// field short.
+// A bitReader reads bits, most significant first. After the last bit, it returns zeros.
 type bitReader struct {
 	p     []byte
-	at    int // position in bits
-	short bool
+	at    int  // position in bits
+	short bool // a read went beyond the last bit
 }
 
 // u reads an unsigned number of n bits. It requires n ≤ 32.

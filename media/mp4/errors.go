@@ -14,8 +14,8 @@ var ErrNoInit = errors.New("mp4: no init segment before the first fragment")
 // describes.
 var errNotWhole = errors.New("mp4: the chain is not the tag")
 
-// CodecError reports a tag that the Muxer omits because of its codec. It does not affect other
-// tags.
+// CodecError reports a tag in a format that the Muxer does not support. The Muxer omits the tag.
+// Other tags are not affected.
 type CodecError struct {
 	Type  flv.Type
 	Codec flv.Codec
@@ -29,9 +29,9 @@ func (e *CodecError) Error() string {
 	return fmt.Sprintf("mp4: %s is not carried: video is AVC or HEVC, audio is AAC", e.Codec)
 }
 
-// ConfigError reports a sequence header that the Muxer ignores, because it is invalid or browsers
-// could not read it. The Muxer continues with the previous sequence header, or without the track if
-// there is none.
+// ConfigError reports a sequence header that is invalid or that browsers cannot read. The Muxer
+// ignores it, and continues with the track's previous sequence header. If there is none, the Muxer
+// continues without the track.
 type ConfigError struct {
 	Codec flv.Codec
 	Why   string

@@ -15,7 +15,7 @@ const (
 	runAudio   = 0x001 | 0x03<<8 // trun: offset; duration and size
 )
 
-// A FragmentInfo describes a fragment, from the fragment's head (the moof box).
+// A FragmentInfo describes a fragment. All information is from the fragment's head (the moof box).
 type FragmentInfo struct {
 	// Size in bytes of the head and of the whole fragment. The head includes the first 8 bytes of
 	// the mdat.
@@ -30,8 +30,8 @@ type FragmentInfo struct {
 	Key        bool          // begins with a keyframe, or has only audio in a stream without video
 }
 
-// newFragmentInfo describes a fragment that has a run (consecutive samples) of each track. One of
-// the two runs may be empty. hasVideo is true if the stream has video. The caller sets the fields
+// newFragmentInfo describes a fragment with one run of each track. One of the runs may be empty.
+// hasVideo is true if the stream has video, even if the fragment has none. The caller must set
 // Head, Size and Sequence of the result.
 func newFragmentInfo(video, sound run, hasVideo bool) (f FragmentInfo) {
 	f.Pictures, f.Sounds = video.samples, sound.samples
@@ -67,15 +67,14 @@ func (m *Muxer) lastKey() int {
 	return 0
 }
 
-// emit appends fragments of complete samples to dst, if there are any complete samples. If all is
-// set, emit sends all complete samples.
+// emit appends the complete samples to dst as fragments.
 //
-// If all is not set, emit keeps some samples for later fragments, because HLS needs fragments of a
+// If flush is false, emit keeps some samples for later fragments, because HLS needs fragments of a
 // steady length for its parts. It keeps the video samples from the last keyframe on. If no video
 // sample is complete, because the next video frame is late, it keeps some of the audio samples.
-func (m *Muxer) emit(dst *millrace.Chain, all bool) Fragment {
+func (m *Muxer) emit(dst *millrace.Chain, flush bool) Fragment {
 	videos, sounds := len(m.video.done), len(m.audio.done)
-	if !all {
+	if !flush {
 		if key := m.lastKey(); key > 0 {
 			videos = key
 		}
@@ -132,9 +131,9 @@ func (t *track) run(n int) run {
 		end: toTime(last.at+int64(last.duration), scale)}
 }
 
-// piece returns the numbers of video and audio samples of the next fragment. The arguments are the
-// numbers of complete samples. Even if many frames have waited, a fragment has only one video frame
-// and its audio, so that HLS can make parts of a steady length.
+// piece returns the numbers of video and audio samples for the next fragment. The arguments are the
+// numbers of samples to send. A fragment has only one video frame and its audio, even if many
+// frames wait, so that HLS can make parts of a steady length.
 func (m *Muxer) piece(videos, sounds int) (v, s int) {
 	switch {
 	case videos == 0 && m.videoConfig() == nil:
@@ -215,9 +214,9 @@ func (m *Muxer) buildHead(videos, sounds int) {
 	w.text("mdat")
 }
 
-// run appends the traf box for a track's first n complete samples. It returns the place where the
-// caller must write the offset of their data.
-func (w *boxes) run(tr *track, n int, flags uint32) (offset int) {
+// run appends the traf box for the first n complete samples of tr. pos is the position of the field
+// for the data offset, which the caller must set with patch.
+func (w *boxes) run(tr *track, n int, flags uint32) (pos int) {
 	traf := w.open("traf")
 	tfhd := w.openFull("tfhd", 0, baseIsMoof)
 	w.u32(tr.id)
@@ -227,7 +226,7 @@ func (w *boxes) run(tr *track, n int, flags uint32) (offset int) {
 	w.close(tfdt)
 	trun := w.openFull("trun", 1, flags)
 	w.u32(uint32(n))
-	offset = len(w.b)
+	pos = len(w.b)
 	w.u32(0)
 	for i := range n {
 		s := &tr.done[i]
@@ -245,5 +244,5 @@ func (w *boxes) run(tr *track, n int, flags uint32) (offset int) {
 	}
 	w.close(trun)
 	w.close(traf)
-	return offset
+	return pos
 }

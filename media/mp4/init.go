@@ -11,9 +11,9 @@ import (
 // All viewers can use the same init segment. The times in fragments count from the start of the
 // stream, and a player starts at the time of its first fragment.
 //
-// The init segment has no edit list, which would make that time 0. Chromium and ffmpeg treat the
-// part of an AAC track before an edit list as encoder delay, and decode and discard it. A viewer
-// who joins an hour after the start would have to wait for an hour.
+// The init segment has no edit list. An edit list could make each player start at time 0, but
+// Chromium and ffmpeg would treat the earlier part of an AAC track as encoder delay, and decode and
+// discard it. A viewer who joins an hour after the start would then have to wait for an hour.
 func (m *Muxer) AppendInit(dst *millrace.Chain) error {
 	if m.sent == [2]*config{} {
 		return ErrNoInit
@@ -106,7 +106,7 @@ func (w *boxes) trackHeader(id uint32, c *config) {
 	w.close(at)
 }
 
-// shownWidth returns the display width of the video, in 65536ths of a pixel. It is 0 for audio.
+// shownWidth returns the display width of the video in units of 1/65536 pixel, or 0 for audio.
 func (c *config) shownWidth() uint32 {
 	width := uint64(c.width) << 16
 	if c.shape[1] > 0 {
@@ -225,8 +225,9 @@ func (w *boxes) elementaryStream(record []byte) {
 	w.u8(2)
 }
 
-// descriptor begins a descriptor with n bytes of content. The size is in the long form, with four
-// bytes of seven bits each.
+// descriptor appends the header of a descriptor with n bytes of content: the tag and the size. The
+// size takes four bytes. Each byte has seven bits of the size, and a flag that another byte
+// follows.
 func (w *boxes) descriptor(tag uint8, n int) {
 	w.u8(tag)
 	w.u8(uint8(n>>21) | 0x80)

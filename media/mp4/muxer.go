@@ -8,8 +8,8 @@ import (
 	"github.com/millrace-io/millrace/media/flv"
 )
 
-// DefaultMaxWaitBytes is the default limit for the bytes of the samples that wait for a fragment;
-// see MaxWaitBytes. No tag is that large.
+// DefaultMaxWaitBytes is the default of MaxWaitBytes. It is larger than any sample, because a tag
+// has at most flv.MaxData bytes of data.
 const DefaultMaxWaitBytes = 16 << 20
 
 const (
@@ -44,18 +44,18 @@ const maxRecord = 64 << 10
 // often announce tracks that they do not have.
 const trackWait = 1000
 
-// damagedWait is how long all video frames must be damaged until the Muxer continues without video.
-// It is longer than the effect of one lost keyframe: the frames after it are lost, too, until the
-// next keyframe arrives some seconds later.
+// If all video frames are damaged for longer than damagedWait, the Muxer continues without video.
+// damagedWait is longer than the effect of one lost keyframe: the frames after it are lost, too,
+// until the next keyframe arrives some seconds later.
 const damagedWait = 10_000 // ms
 
 // Option changes how a Muxer works. Options panic if a value is out of range.
 type Option func(*Muxer)
 
-// MaxWaitBytes sets a limit of n bytes for all samples together that wait for a fragment. If a
+// MaxWaitBytes limits the total size of the samples that wait for a fragment to n bytes. If a
 // single sample is larger, WriteTag returns a *LimitError.
 //
-// If one more sample would exceed the limit, WriteTag sends the complete samples early. The newest
+// If another sample would exceed the limit, WriteTag sends the complete samples early. The newest
 // sample of each track still waits, because its duration is not known yet. Each of these samples
 // may have up to n bytes. With two tracks, up to 2n bytes can therefore wait.
 func MaxWaitBytes(n int) Option {
@@ -100,8 +100,8 @@ type Fragment struct {
 	KeyNext bool
 	// The init segment has changed since the previous fragment, or this is the first fragment.
 	NewInit bool
-	// Start is the earliest decoding time of the fragment's samples, in whole milliseconds. Start
-	// does not wrap around as the timestamps of FLV do.
+	// Start is the earliest decoding time of the fragment's samples, in whole milliseconds. Unlike
+	// FLV timestamps, Start does not wrap around.
 	Start    time.Duration
 	Duration time.Duration // duration of the video, or of the audio if there is no video
 	Sequence uint32        // number of the last fragment, from 1
@@ -209,15 +209,16 @@ func (m *Muxer) WriteTag(dst *millrace.Chain, t flv.Tag, src *millrace.Chain) (F
 	return m.writeAudio(dst, t, &data)
 }
 
-// LeftOut returns the sum of two numbers:
+// LeftOut returns how many NAL units and video frames WriteTag has left out. It is the sum of two
+// numbers:
 //
-//   - The number of NAL units of length 0 that WriteTag has dropped. Some encoders send them, and
-//     decoders fail at them.
-//   - The number of video frames that WriteTag has ignored, because a frame is not a sequence of
-//     NAL units, or contains no slice.
+//   - The number of NAL units of length 0. Some encoders send them, but decoders cannot handle
+//     them.
+//   - The number of damaged video frames. A damaged frame is not a sequence of NAL units, or
+//     contains no slice.
 //
-// If WriteTag has ignored all video frames so far, or all video frames of the last 10 seconds of
-// the stream, the init segment has no video, as in a stream without video.
+// If all video frames so far were damaged, or all video frames for more than 10 seconds, the Muxer
+// continues without video. The init segment then has no video track until a good keyframe arrives.
 func (m *Muxer) LeftOut() int64 { return m.leftOut }
 
 // Flush appends a fragment of all waiting samples to dst, which then owns it. If no samples wait,

@@ -6,8 +6,8 @@ import (
 )
 
 // A video frame of AVC or HEVC is a sequence of NAL units, each after its length. Some encoders
-// send units of length 0, at which decoders fail. Others send frames in the Annex B format, which
-// has start codes instead of lengths.
+// send units of length 0, which decoders cannot handle. Others send frames in the Annex B format,
+// which has start codes instead of lengths.
 
 // A unitScanner scans the NAL units of a frame.
 type unitScanner struct {

@@ -117,13 +117,12 @@ func (t *track) start(s sample, data *millrace.Chain) {
 	t.floor = s.at + 1
 }
 
-// rescale changes the track's units of time. from and to are the numbers of units per second. The
-// minimum time of the next sample is rounded up, so that the sample does not overlap earlier
-// samples.
-func (t *track) rescale(from, to uint32) {
+// rescale changes the track's time scale, in units per second. The minimum time of the next sample
+// is rounded up, so that the sample does not overlap earlier samples.
+func (t *track) rescale(oldScale, newScale uint32) {
 	t.usual, t.open = 0, sample{}
-	if from != to {
-		t.floor = (t.floor*int64(to) + int64(from) - 1) / int64(from)
+	if oldScale != newScale {
+		t.floor = (t.floor*int64(newScale) + int64(oldScale) - 1) / int64(oldScale)
 		t.timed, t.far, t.debt = false, 0, 0
 	}
 }
@@ -162,12 +161,12 @@ func (t *track) time(ms int64) int64 {
 }
 
 // videoTime returns the decoding time for a video frame. ms is the frame's time in the stream.
-// Usually the decoding time is the same.
+// Usually both times are equal.
 //
-// The time in the stream may go back by up to maxBack, but decoding times must always increase. If
-// the time in the stream goes back, each following frame lasts half as long as usual. This ends
-// when the decoding time and the time in the stream are equal again. Much shorter frames would be
-// visible as a jump of the video.
+// The time in the stream may go back by up to maxBack, but decoding times must always increase.
+// After the time in the stream has gone back, the decoding time is therefore ahead. The next frames
+// then last only half as long as usual, until both times are equal again. Much shorter frames would
+// be visible as a jump of the video.
 func (t *track) videoTime(ms int64) int64 {
 	if step := ms - t.last; t.open.size > 0 && step > 0 && (t.last == t.open.at || step < t.usual) {
 		t.usual = step

@@ -24,9 +24,8 @@ var packages = map[string]string{
 	"valkey-server":           "valkey",
 }
 
-// Program returns the path of an installed program. name is the program to look for first, and
-// others are alternatives, in order. If none of these programs is installed, the test is skipped,
-// or fails on CI.
+// Program returns the path of a program. If name is not installed, the first installed program of
+// others is used instead. If none is installed, the test is skipped, or fails on CI.
 func Program(t testing.TB, name string, others ...string) string {
 	t.Helper()
 	for _, n := range append([]string{name}, others...) {
@@ -70,26 +69,26 @@ func NginxModule(t testing.TB, path, module string) (line string) {
 	return ""
 }
 
-// Missing skips the test because a program or feature is missing. On CI, it fails the test. The
-// string is the name of the program or feature, a colon, and the remedy, such as "PyJWT: apt-get
-// install python3-jwt".
-func Missing(t testing.TB, what string) {
+// Missing skips the test because a program or feature is missing. On CI, it fails the test. desc is
+// the name of the program or feature, a colon, and the remedy, such as "PyJWT: apt-get install
+// python3-jwt".
+func Missing(t testing.TB, desc string) {
 	t.Helper()
 	if os.Getenv("CI") == "true" {
-		t.Fatal("needs " + what)
+		t.Fatal("needs " + desc)
 		return // in case the Fatal of a fake t returns
 	}
-	record(t.Name() + ": needs " + what + "\n")
-	t.Skip("needs " + what)
+	record(t.Name() + ": needs " + desc + "\n")
+	t.Skip("needs " + desc)
 }
 
-// listEnv is an environment variable with the name of a file. Each skipped test adds a line to the
-// file that says what the test needs, and scripts/needs prints the file at the end of a run. If the
-// variable is not set, skipped tests are not listed.
+// listEnv is the environment variable that names the list file. Each skipped test adds a line with
+// its missing program or feature to the file, and scripts/needs prints the file at the end of a
+// run. If the variable is not set, there is no list.
 const listEnv = "MILLRACE_NEEDS"
 
-// record appends a line to the file that the environment variable MILLRACE_NEEDS names. If it
-// cannot write the line, the line is missing, but no test fails.
+// record appends a line to the list file, if there is one. It ignores errors, so that they do not
+// fail the test.
 func record(line string) {
 	name := os.Getenv(listEnv)
 	if name == "" {

@@ -38,8 +38,8 @@ type Conn struct {
 	Terms live.Terms
 }
 
-// A writer is where RTMP messages to a client are written. The Writer in it is replaced during the
-// connection, for example when a stream begins.
+// A writer sends RTMP messages to a client. Its embedded Writer changes during the connection, for
+// example when a stream begins.
 type writer struct{ io.Writer }
 
 // An Acceptor accepts RTMP clients for the streams of a Hub.

@@ -11,10 +11,10 @@ import (
 	"github.com/millrace-io/millrace/server/internal/lock"
 )
 
-// MaxHandshakes limits the number of RTMP connections without a complete request. There may be
-// MaxHandshakes connections that have sent nothing yet, and also MaxHandshakes connections that
-// have sent a part of a request. Each of these connections needs at most 32 KiB, for at most
-// --header-timeout. Publishers and viewers have other limits.
+// MaxHandshakes limits the number of RTMP connections without a complete request. The limit applies
+// separately to connections that have sent nothing yet, and to connections that have sent a part of
+// a request. Each connection needs at most 32 KiB, for at most --header-timeout. Publishers and
+// viewers have other limits.
 const MaxHandshakes = 512
 
 // Handshakes has all RTMP connections that have not sent a complete request yet. Clients send the
@@ -85,8 +85,8 @@ func (h *Handshakes) remove(conn net.Conn) bool {
 	return h.silent.remove(conn) || h.begun.remove(conn)
 }
 
-// add adds a connection. If there are too many connections, add removes one, which may be the new
-// one, and returns it. The caller must close the removed connection.
+// add adds a connection. If there are now too many connections, add removes one of them, perhaps
+// the new one, and returns it. The caller must close it.
 func (c *crowd) add(a handshake) (victim net.Conn) {
 	if c.from == nil {
 		c.from = make(map[netip.Addr]int)

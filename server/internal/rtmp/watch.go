@@ -15,10 +15,12 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live/rendition"
 )
 
-// Watch sends the stream called name to the client. It waits until the stream exists, and returns
-// when sending begins. From then on, other goroutines own the connection, and serve the client
-// until the stream ends or the client leaves. If the client leaves before, Watch ends the
-// connection and returns nil. If Watch returns an error, the caller must pass it to Refuse.
+// Watch waits until the named stream exists, and starts to send it to the client. From then on,
+// other goroutines own the connection. They serve the client until the stream ends or the client
+// leaves.
+//
+// If the client leaves while Watch waits, Watch ends the connection and returns nil. If Watch
+// returns an error, the caller must pass it to Refuse.
 func (c *Conn) Watch(ctx context.Context, name string) error {
 	want := live.WatchRequest{Name: name, Format: rendition.RTMP,
 		Remote: c.conn.RemoteAddr().String(), Terms: c.Terms}
@@ -63,8 +65,8 @@ func (c *Conn) Watch(ctx context.Context, name string) error {
 }
 
 // readWaiting reads a viewer's input while the viewer waits for its stream. The returned context
-// ends when the viewer disconnects. The caller must call stop to end the reading. If the viewer has
-// left, stop returns the reason, and otherwise nil.
+// ends when the viewer disconnects. The caller must call stop, which ends the reading. If the
+// viewer has left, stop returns the reason. Otherwise stop returns nil.
 func (c *Conn) readWaiting(ctx context.Context) (waiting context.Context, stop func() error) {
 	waiting, cancel := context.WithCancel(ctx)
 	ended := make(chan error, 1)
@@ -106,9 +108,9 @@ func (c *Conn) readInput(to *fanout.Viewer, want live.WatchRequest) {
 	}
 }
 
-// readLoop reads a viewer's input until a read fails. It calls pause after each command, because
-// the command may have paused or resumed the stream. A panic is logged, and ends only this viewer.
-func (c *Conn) readLoop(pause func()) (err error) {
+// readLoop reads a viewer's input until a read fails. It calls onCommand after each command, which
+// may have paused or resumed the stream. A panic is logged, and ends only this viewer.
+func (c *Conn) readLoop(onCommand func()) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			c.log().Error("reading from a viewer failed", "viewer", c.conn.RemoteAddr().String(),
@@ -124,7 +126,7 @@ func (c *Conn) readLoop(pause func()) (err error) {
 			return err
 		}
 		if m.Type == rtmp.TypeCommand {
-			pause()
+			onCommand()
 		}
 	}
 }

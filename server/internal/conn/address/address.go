@@ -16,17 +16,17 @@ import (
 )
 
 const (
-	// burst is how much of its rate an address may use at once. At a rate of 10 MB/s, for example,
-	// a burst of five seconds is 50 MB. The burst is necessary because a web page or an HLS segment
-	// arrives in one piece, and because all viewers in an office may open a stream in the same
-	// minute.
+	// An address may exceed its rates by burst. Above that, its downloads slow down, and new
+	// viewers are refused. burst is a time: at a rate of 10 MB/s, five seconds are 50 MB. The
+	// excess is allowed because a web page or an HLS segment arrives in one piece, and because all
+	// viewers in an office may open a stream in the same minute.
 	burst = 5 * time.Second
 
-	// refuseAfter is how much an address may exceed its rate before its requests are refused. Like
-	// burst, it is a time: at a rate of 10 MB/s, ten seconds are 100 MB.
+	// If an address exceeds its rate by more than refuseAfter, its requests are refused. Like
+	// burst, refuseAfter is a time: at a rate of 10 MB/s, ten seconds are 100 MB.
 	//
-	// Downloads slow down earlier, when the excess is more than burst. One download therefore does
-	// not block other requests of the address. Viewers are not slowed down.
+	// Downloads slow down earlier, so that one download does not block other requests of the
+	// address. Viewers are not slowed down.
 	refuseAfter = 2 * burst
 
 	// If an address exceeds its rate by more than maxExcess, only maxExcess is counted. Its
@@ -36,13 +36,12 @@ const (
 
 	// maxIdle is the maximum number of addresses that are remembered without a connection. Each
 	// takes about 200 bytes. Above the limit, the addresses that have been idle for longest are
-	// forgotten. This does little harm, because limits per address cannot stop a client that
-	// changes its address so often.
+	// forgotten. This does little harm, because limits per address cannot stop a client with
+	// thousands of addresses.
 	maxIdle = 64 << 10
 )
 
-// Limits are the limits for one client address. Each client address has the same limits. 0 means no
-// limit.
+// Limits are the limits for each client address. 0 means no limit.
 type Limits struct {
 	Connections int   // simultaneous connections
 	Viewers     int   // new viewers per second
@@ -107,14 +106,13 @@ const (
 	maxSessions = 1024
 )
 
-// FairShare is the number of connections that an address may have without a disadvantage. If a
-// connection must be closed to make room for another one, it is a connection of the address with
-// the most connections. Addresses with up to FairShare connections count as equal.
+// FairShare is the number of connections that an address may have without a disadvantage. To make
+// room for a new connection, the server closes a connection of the address with the most
+// connections. Addresses with up to FairShare connections count as equal.
 const FairShare = 8
 
 // Key returns the address by which a client is counted. An IPv4 address is unchanged. For an IPv6
-// address, Key returns the /64 network, because one client may have all addresses of such a
-// network.
+// address, Key returns the /64 network, because one client may have a whole /64 network.
 func Key(a netip.Addr) netip.Addr {
 	if a = a.Unmap().WithZone(""); a.Is4() {
 		return a
@@ -242,10 +240,10 @@ func (a *Account) Player(id uint64, first bool) error {
 	return nil
 }
 
-// StartRequest counts a request of the address that may wait for a long time. The caller must call
-// EndRequest when the request ends. If the address already has Limits.Connections such requests,
-// StartRequest returns a [refuse.Refusal]. Counting only connections would not be enough, because
-// an HTTP/2 connection can carry many requests.
+// StartRequest counts a request that may take a long time. The caller must call EndRequest when the
+// request ends. If the address would have more than Limits.Connections of these requests,
+// StartRequest returns a [refuse.Refusal] instead. Counting only connections would not be enough,
+// because an HTTP/2 connection can carry many requests.
 func (a *Account) StartRequest() error {
 	if a == nil {
 		return nil
@@ -355,21 +353,20 @@ func (t *Table) Stats() Stats {
 
 type contextKey struct{}
 
-// A Holder provides the Account of a client's address. For a connection through a proxy, its method
+// A Holder provides the Account of a client's address. If the client connects through a proxy,
 // Account waits until the proxy has sent the client's address.
 type Holder interface{ Account() *Account }
 
 // Account implements [Holder]. It returns the Account itself.
 func (a *Account) Account() *Account { return a }
 
-// NewContext returns a context that contains a Holder. When Of is called with this context, it
-// calls the method Account of the Holder and returns the result.
+// NewContext returns a copy of ctx that contains h, for [Of].
 func NewContext(ctx context.Context, h Holder) context.Context {
 	return context.WithValue(ctx, contextKey{}, h)
 }
 
-// Of returns the Account of the client's address from a context that NewContext has returned. If
-// ctx contains no Account, Of returns nil.
+// Of returns h.Account() for the Holder h in ctx, or nil if ctx contains no Holder; see
+// [NewContext].
 func Of(ctx context.Context) *Account {
 	if h, ok := ctx.Value(contextKey{}).(Holder); ok {
 		return h.Account()
