@@ -52,8 +52,8 @@ func acceptIndex(name string) int {
 	})
 }
 
-// parseWeight returns the weight in the parameters of an element of Accept-Encoding, or the
-// default, 1. It returns false if the parameters are invalid.
+// parseWeight parses the parameters of an element of Accept-Encoding, such as "q=0.5". Without
+// parameters, the weight is 1. If they are invalid, parseWeight returns false.
 func parseWeight(params string) (float64, bool) {
 	params = textproto.TrimString(params)
 	if params == "" {
@@ -67,8 +67,8 @@ func parseWeight(params string) (float64, bool) {
 	return w, err == nil && w >= 0 && w <= 1 && !math.IsNaN(w)
 }
 
-// weight returns the client's weight for an encoding: br, zstd, gzip or identity. If the client
-// refuses the encoding, the weight is 0.
+// weight returns the client's weight for an encoding, which is in acceptNames. If the client does
+// not accept the encoding, the weight is 0.
 func (h acceptance) weight(name string) float64 {
 	for _, n := range [...]string{name, others} {
 		if w := h.weights[acceptIndex(n)]; w >= 0 {
@@ -83,16 +83,17 @@ func (h acceptance) weight(name string) float64 {
 	return 0
 }
 
-// AcceptsEncoding reports whether a response may use the encoding name: br, zstd or gzip. The
-// client must accept the encoding, and give it at least the weight of an unencoded response. values
-// are the values of the request's Accept-Encoding headers. If there are none, the result is false,
-// because the client has not requested an encoding.
-func AcceptsEncoding(values []string, name string) bool {
-	return parseAccept(values).accepts(name)
+// AcceptsEncoding reports whether a client accepts a response in the given encoding: "br", "zstd"
+// or "gzip". values are the values of the request's Accept-Encoding headers.
+//
+// If the client prefers an unencoded response, AcceptsEncoding returns false. If there is no
+// Accept-Encoding header, it also returns false, although RFC 9110 then allows every encoding.
+func AcceptsEncoding(values []string, encoding string) bool {
+	return parseAccept(values).accepts(encoding)
 }
 
 // accepts implements AcceptsEncoding.
-func (h acceptance) accepts(name string) bool {
-	w := h.weight(name)
+func (h acceptance) accepts(encoding string) bool {
+	w := h.weight(encoding)
 	return !h.absent && w > 0 && w >= h.weight(identity)
 }

@@ -25,9 +25,8 @@ const (
 	// processor's caches between its read and its write.
 	copyBlock = 32 << 10
 
-	// fileStep is the number of bytes that Copy copies from file to file before it checks its
-	// context. A file system that copies the bytes, instead of sharing disk blocks between the
-	// files, needs some ten milliseconds for that many bytes.
+	// fileStep is the number of bytes that Copy copies from file to file between two checks of its
+	// context. If the bytes are in the page cache, copying them takes a few milliseconds.
 	fileStep = 16 << 20
 
 	// kernelSplices reports whether the standard library uses splice for connections and
@@ -68,10 +67,10 @@ var errBadCount = errors.New("chunk: the writer returned an invalid count")
 //
 // # The end of ctx
 //
-// When ctx ends, Copy returns ctx's error. To end a blocked Read or Write, Copy sets a deadline in
-// the past with SetReadDeadline of src and SetWriteDeadline of dst (for a response, as
-// http.ResponseController does). If src or dst has no such method, Copy returns after the current
-// Read or Write.
+// When ctx ends, Copy returns ctx's error. Copy ends a blocked Read or Write with a deadline in the
+// past. It calls SetReadDeadline on src and SetWriteDeadline on dst (for a response, as
+// http.ResponseController does). If src or dst does not have the method, Copy returns after the
+// current Read or Write.
 //
 // Copy sets no deadlines before ctx ends. Before it returns, it removes the deadlines that it has
 // set, so the caller must set its own again. On an incomplete response the deadline stays, so that
@@ -482,11 +481,10 @@ func (i *interruption) setDeadlines(read, write time.Time) {
 	}
 }
 
-// stop undoes watchContext. If the context has ended, stop removes the deadlines that interrupt has
-// set.
+// stop undoes watchContext. If the context has ended, stop removes the deadlines in the past.
 //
-// If dst is a response and complete is false, the write deadline stays. Otherwise net/http could
-// end the incomplete body as if it were complete.
+// If Copy has failed, complete is false. A response then keeps its write deadline, because net/http
+// could otherwise end the incomplete body as if it were complete.
 func (i *interruption) stop(complete bool) {
 	if i.unhook == nil || i.unhook() {
 		return

@@ -8,8 +8,8 @@ import "bytes"
 // One Cutter may serve any number of Readers at a time, because each Reader stores the state of the
 // search itself.
 type Cutter interface {
-	// cut returns the length of the longest sequence of whole records at the start of w.data, but
-	// of at most w.limit bytes. w.data is not empty.
+	// cut finds the whole records at the start of w.data that fit into w.limit bytes, and returns
+	// their total length. w.data is not empty.
 	//
 	// If the first record does not end within w.limit bytes, cut returns that record's length. The
 	// length may be known before the whole record has arrived, and is then more than len(w.data).
@@ -21,8 +21,8 @@ type Cutter interface {
 	// bytes before it calls cut again. cut borrows w.
 	cut(w *scan) int
 
-	// whole reports whether the rest of w.data, after the last whole record, is a record without an
-	// end. The Reader calls it at the end of the source, after cut has seen all of w.data. whole
+	// whole reports whether the last record in w.data is complete, although cut has not found its
+	// end. The Reader calls whole when the source has ended and cut has seen all of w.data. whole
 	// borrows w.
 	whole(w *scan) bool
 }
@@ -76,14 +76,14 @@ func (f CutFunc) cut(w *scan) (end int) {
 			return n
 		}
 		if n <= 0 || n > len(w.data)-end || end > 0 && n > w.limit-end {
-			break // the Reader reports it when it is the first record
+			break // the Reader reports an error when this record is the first in w.data
 		}
 		end += n
 	}
 	return end
 }
 
-// whole returns false, because the CutFunc has not found the end of the record.
+// whole returns false. If the end of a record has not arrived, the record is incomplete.
 func (CutFunc) whole(*scan) bool { return false }
 
 // anywhere is a Cutter that may cut after each byte. A Reader uses it if the option [At] sets no

@@ -85,11 +85,11 @@ func Size(bytes int) ReaderOption {
 }
 
 // Depth sets how many chunks the Reader may read ahead of Next, including the chunk that is being
-// read. The default is 3. The source may then pause for as long as the program works on three
-// chunks, and the program does not have to wait.
+// read. The default is 3. If the source pauses, the program can process up to three more chunks
+// before it has to wait.
 //
-// The chunks hold up to Depth blocks of Size, and larger blocks for longer records. With the
-// default sizes, a Reader holds up to 192 KiB.
+// The chunks take up to Depth times Size bytes of memory, and more if records are longer. With the
+// default Size and Depth, this is 192 KiB.
 func Depth(chunks int) ReaderOption {
 	inRange("Depth", chunks, mostBytes)
 	return func(r *Reader) { r.depth = chunks }
@@ -134,8 +134,8 @@ func inRange(name string, n, most int) {
 	}
 }
 
-// NewReader returns a Reader of src, which it borrows until Close. It reads nothing before the
-// first call of Next or Chunks.
+// NewReader returns a Reader that reads from src. The Reader borrows src until Close is called. It
+// does not read before the first call of Next or Chunks.
 func NewReader(src io.Reader, opts ...ReaderOption) *Reader {
 	r := &Reader{
 		size: defaultSize, depth: defaultDepth, limit: defaultMaxRecord, cutter: anywhere{},
@@ -217,7 +217,7 @@ func (r *Reader) Next(ctx context.Context) (millrace.Ref, error) {
 	}
 }
 
-// takeFirst removes and returns the first chunk of the queue, which must not be empty. r.mu is
+// takeFirst removes and returns the first chunk of the queue. The queue must not be empty. r.mu is
 // held.
 func (r *Reader) takeFirst() millrace.Ref {
 	first := r.queue[0]
@@ -232,8 +232,8 @@ func (r *Reader) takeFirst() millrace.Ref {
 // Chunks returns the chunks as a sequence. Each chunk is valid until the body of the loop ends.
 // After a break, another loop or Next continues with the next chunk.
 //
-// At the end of the source, the sequence ends. If Next would return another error, the last element
-// of the sequence is a nil chunk and this error.
+// The sequence ends when Next would return io.EOF. For any other error from Next, the last element
+// of the sequence is a nil chunk and the error.
 //
 // When ctx ends, the goroutine that reads ahead stops at once, even while the body of the loop
 // runs.
@@ -359,7 +359,8 @@ func (r *Reader) interrupt() {
 	}
 }
 
-// unwake removes the deadline that interrupt has set. r.mu is held, and no Read may be running.
+// unwake removes the deadline that the method interrupt sets. r.mu is held, and no Read may be
+// running.
 func (r *Reader) unwake() {
 	if r.woken {
 		r.woken = false

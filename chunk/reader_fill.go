@@ -77,9 +77,9 @@ func (r *Reader) target() []byte {
 	return f.buf[f.end:]
 }
 
-// blockFor returns the size of a new block for an incomplete record, of which n bytes have arrived.
-// length is the length of the record, or 0 if it is not known. If it is not known, the size
-// doubles, so that each byte of a long record is copied at most twice on average.
+// blockFor returns the size of a new block for an incomplete record. n is the number of bytes that
+// have arrived. length is the length of the whole record, or 0 if it is not known. In that case the
+// size doubles, so that each byte of a long record is copied at most twice on average.
 func (r *Reader) blockFor(n, length int) int {
 	if length > r.size {
 		return length
@@ -162,7 +162,7 @@ func (r *Reader) cut() int {
 	if have == f.asked || r.finalErr != nil {
 		return 0
 	}
-	end := r.cutter.cut(f.look(r.size))
+	end := r.cutter.cut(f.cutterInput(r.size))
 	switch {
 	case end < 0:
 		r.finalErr = &RecordError{f.offset, r.limit, ErrNoRecord}
@@ -220,7 +220,7 @@ func (r *Reader) giveAll(err error) {
 			return
 		}
 		if end < have && (end == 0 || have <= r.size) && err == io.EOF {
-			switch isWhole := r.cutter.whole(f.look(r.size)); {
+			switch isWhole := r.cutter.whole(f.cutterInput(r.size)); {
 			case isWhole:
 				end = have
 			case end == 0:
@@ -271,7 +271,7 @@ type filling struct {
 	start, end int
 
 	offset int64 // offset of buf[start] in the source
-	scan   scan  // the Cutter's view of buf[start:end]
+	scan   scan  // the input of the Cutter
 	// The number of bytes that had arrived when the Cutter last found no whole record, or 0. The
 	// Cutter is not called again before more bytes have arrived.
 	asked int
@@ -284,8 +284,8 @@ func (f *filling) data() []byte { return f.buf[f.start:f.end] }
 // full reports whether the block has no room for the source's next bytes.
 func (f *filling) full() bool { return f.end == len(f.buf) }
 
-// look returns the Cutter's view of the bytes in data. A chunk has at most limit bytes.
-func (f *filling) look(limit int) *scan {
+// cutterInput returns f.data() as the input of the Cutter. limit is the maximum length of a chunk.
+func (f *filling) cutterInput(limit int) *scan {
 	f.scan.data, f.scan.limit = f.data(), limit
 	return &f.scan
 }
@@ -298,8 +298,8 @@ func (f *filling) cut(n int) {
 	f.asked, f.need = 0, 0
 }
 
-// carry replaces the block by a new one of size bytes. It copies rest, the bytes that are not in a
-// chunk yet, to the start of the new block. The size must be more than len(rest).
+// carry replaces the block with a new block of size bytes, and copies rest to its start. rest has
+// the bytes that are not in a chunk yet. The size must be more than len(rest).
 func (f *filling) carry(p *millrace.Pool, rest []byte, size int) {
 	block := p.Get(size)
 	f.buf = block.Bytes()[:size]

@@ -4,14 +4,14 @@ const (
 	defaultSize  = 64 << 10 // see Size
 	defaultDepth = 3        // see Depth
 
-	// mostBytes is the maximum of options such as Size and MaxRecord. Twice any smaller size still
-	// fits into an int of 32 bits.
+	// mostBytes is the largest value that Size and similar options accept. The Reader can double
+	// any smaller size without overflowing an int of 32 bits.
 	mostBytes = 1 << 30
 
 	// The limits of a Tuner.
 	startWorkers = 2 // per processor: one works while the other waits
-	// mostWorkers is the maximum number of workers per processor. More workers that wait for a disk
-	// or a peer would not make the disk or the peer faster.
+	// mostWorkers is the maximum number of workers per processor. If all of them wait for a disk or
+	// a peer, more workers would not help.
 	mostWorkers = 16
 	leastChunk  = 4 << 10
 	mostChunk   = 1 << 20 // the largest block that a Pool keeps
@@ -21,7 +21,7 @@ const (
 // A Setting holds the three values that a [Tuner] adjusts: the number of workers, the size of a
 // chunk, and the number of chunks that are read ahead.
 type Setting struct {
-	Workers   int // number of workers that may be at work
+	Workers   int // maximum number of workers that work at the same time
 	ChunkSize int // size of a chunk in bytes, as set by Size
 	Depth     int // chunks that each Reader reads ahead, as set by Depth
 }

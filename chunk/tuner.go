@@ -24,7 +24,7 @@ const tunerInterval = 250 * time.Millisecond
 // One Tuner may serve any number of Readers and workers, and measures them together. All methods
 // may be called from any goroutine.
 type Tuner struct {
-	setting atomic.Pointer[Setting] // a copy of rules.now, for Readers without mu
+	setting atomic.Pointer[Setting] // a copy of rules.now, which Readers load without mu
 
 	// Counters since the last sample:
 	moved   atomic.Int64 // bytes that were processed
@@ -87,8 +87,8 @@ func (t *Tuner) apply() {
 	t.room.Broadcast()
 }
 
-// observe processes a sample, and applies the new Setting if the sample changes it. The result is
-// the same as from tuning.observe.
+// observe calls tuning.observe. If the Setting changes, it counts the reason and applies the new
+// Setting.
 func (t *Tuner) observe(s sample) (reason string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

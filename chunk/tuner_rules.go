@@ -17,10 +17,9 @@ type sample struct {
 	stuffed    int64         // number of times that reading paused because Depth chunks were ready
 }
 
-// A rule says when the Tuner changes its Setting, and when it keeps the change. The strings are a
-// row of the table in docs/chunk.md.
+// A rule says when the Tuner changes its Setting, and when it keeps the change.
 type rule struct {
-	name, when, then, kept string
+	name, when, then, kept string // the row of this rule in the table of docs/chunk.md
 
 	asks func(m *measure) bool                         // reports whether to try the step
 	step func(s *Setting)                              // changes the Setting
@@ -55,15 +54,15 @@ var tunerRules = []rule{
 }
 
 const (
-	notPaid = "not_paid" // the name that is counted for a reverted step
+	notPaid = "not_paid" // the name under which Stats counts reverted steps
 
 	freeShare, busyShare = 0.70, 0.85 // of the processors; between the two, workers do not change
 	roomShare, fullShare = 0.75, 0.90 // of the memory limit; above roomShare, nothing grows
 	// The growth of memory, in bytes a second, above which the rule memory_grows applies. At this
 	// rate, a process fills a gigabyte in less than two minutes.
 	mostGrowth = 10e6
-	tolerance  = 0.05 // share of a speed that holds may lose, and that faster must gain
-	certainty  = 2    // faster requires a difference of this many standard errors
+	tolerance  = 0.05 // share of the speed: largest loss in holds, smallest gain in faster
+	certainty  = 2    // smallest gain in faster, in standard errors
 	otherSpeed = 0.30 // if the speed changes by this share, the load has changed
 	otherShare = 0.15 // if the processors' share changes by this much, the load has changed
 
@@ -71,10 +70,10 @@ const (
 	leastWindow   = 4 // in samples; a window is longer if the speed varies
 	mostWindow    = 20
 	sureEnough    = 0.025 // largest standard error of the speed, relative to the speed
-	leastPatience = 16    // windows of rest after all rules were tried; doubled each time
+	leastPatience = 16    // windows of the first rest; each further rest is twice as long
 	mostPatience  = 1 << 12
-	// If the load changes during a rest, the Tuner shortens the rest to patience/changePatience
-	// windows (see tuning.patience).
+	// If the load changes during a rest, the rest ends early. At most tuning.patience divided by
+	// changePatience windows are left.
 	changePatience = 32
 	leastBusyDepth = 2 // keeps both a source and a worker busy
 )
@@ -119,9 +118,9 @@ func growsLess(now, before *measure, _ float64) bool {
 	return now.growth <= max(mostGrowth, 0.75*before.growth)
 }
 
-// isOther reports whether the load has changed since an earlier measure: the speed, the share of
-// the processors, or whether workers wait. Both measures must have the same Setting.
-func (m *measure) isOther(earlier *measure) bool {
+// loadChanged reports whether the load has changed since an earlier measure with the same Setting.
+// It compares the speed, the share of the processors, and whether workers wait.
+func (m *measure) loadChanged(earlier *measure) bool {
 	chance := 2 * certainty * math.Hypot(m.spread, earlier.spread)
 	return math.Abs(m.speed-earlier.speed) > max(otherSpeed*earlier.speed, chance) ||
 		math.Abs(m.share-earlier.share) > otherShare || m.waited != earlier.waited
@@ -152,7 +151,7 @@ type tuning struct {
 	settle int // samples to skip
 
 	barred   [16]bool // by index in tunerRules
-	turn     int      // index of the rule to try first: the one after the last rule that paid
+	turn     int      // index of the rule to try first, which follows the last rule that paid
 	rest     int      // number of windows until the next round; 0 during a round
 	patience int      // number of windows of the next rest; 1 ≤ patience ≤ mostPatience
 }
@@ -195,9 +194,9 @@ func (t *tuning) decide(s sample) (reason string) {
 	return t.tryRules(&m)
 }
 
-// shrink changes the Setting to save memory, because the process is near its memory limit. If a
-// trial needs more memory, shrink reverts its step. Otherwise it makes the first change in
-// lessMemory that the Tuner's limits allow.
+// shrink changes the Setting to save memory. If the step of a trial takes more memory, shrink
+// reverts the step. Otherwise shrink makes the first change in lessMemory that the Tuner's limits
+// allow.
 func (t *tuning) shrink() {
 	if t.now.memory() <= t.home.memory() {
 		t.home = t.now
@@ -208,16 +207,15 @@ func (t *tuning) shrink() {
 	t.now, t.usual = t.home, measure{}
 }
 
-// withStep returns t.home with a change by step, within the Tuner's limits.
+// withStep applies step to a copy of t.home, and limits the result to the Tuner's range.
 func (t *tuning) withStep(step func(s *Setting)) Setting {
 	next := t.home
 	step(&next)
 	return next.clamp(t.least, t.most)
 }
 
-// judge ends the trial of a rule. m is the measure after the rule's step. If m shows the result
-// that the rule requires, judge keeps the step and returns true. Otherwise it reverts the step and
-// returns false.
+// judge ends a trial. m was measured after the step. If the step has paid, judge keeps the step and
+// returns true. Otherwise judge reverts the step and returns false.
 func (t *tuning) judge(m *measure) (paid bool) {
 	// While memory grows, do not keep a step that needs more memory. Otherwise the rule
 	// memory_grows would undo the step at once.
@@ -237,7 +235,7 @@ func (t *tuning) judge(m *measure) (paid bool) {
 // the name of that rule, or "" if no rule changes the Setting. m is the measure of the current
 // Setting.
 func (t *tuning) tryRules(m *measure) (reason string) {
-	if t.usual.speed == 0 || m.isOther(&t.usual) {
+	if t.usual.speed == 0 || m.loadChanged(&t.usual) {
 		t.usual, t.best = *m, m.speed
 		t.rest = min(t.rest, t.patience/changePatience)
 	}

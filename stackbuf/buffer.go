@@ -3,9 +3,8 @@ package stackbuf
 import "bytes"
 
 const (
-	// inlineSize is the number of bytes that a Buffer holds without the heap. It makes a Buffer 112
-	// bytes long, which is a size class of the allocator, so that a Buffer on the heap wastes
-	// nothing.
+	// inlineSize is the number of bytes that fit into the Buffer value. It makes a Buffer 112 bytes
+	// long. This is a size class of the allocator, so new(Buffer) wastes no memory.
 	inlineSize = 64
 
 	// MinRead is the minimum length of the slice that ReadFrom passes to a source's Read.
@@ -48,21 +47,21 @@ type Buffer struct {
 	inline   [inlineSize]byte
 }
 
-// lastRead says which bytes UnreadByte and UnreadRune can take back: nothing, lastByte for one
-// byte, or 1 to 4 for a rune of that length. UnreadByte takes back only the last byte of a rune.
+// lastRead says what the last operation has read, for UnreadByte and UnreadRune. A positive value
+// is the length of a rune that ReadRune has returned.
 type lastRead int8
 
 const (
-	nothing  lastRead = 0
-	lastByte lastRead = -1
+	nothing  lastRead = 0  // no byte, so UnreadByte and UnreadRune return an error
+	lastByte lastRead = -1 // at least one byte, but not with ReadRune
 )
 
 // NewBuffer returns a Buffer with the contents buf, and takes ownership of buf. If the capacity of
 // buf suffices, writes use it and do not allocate.
 func NewBuffer(buf []byte) *Buffer { return &Buffer{spill: buf[:cap(buf)], w: len(buf)} }
 
-// NewBufferString returns a Buffer with the contents s. It copies up to 64 bytes into the Buffer
-// value, and a longer s onto the heap.
+// NewBufferString returns a Buffer whose contents are a copy of s. If s has more than 64 bytes, the
+// copy is on the heap.
 func NewBufferString(s string) *Buffer {
 	b := new(Buffer)
 	if len(s) <= inlineSize {
@@ -73,9 +72,9 @@ func NewBufferString(s string) *Buffer {
 	return b
 }
 
-// Bytes returns the contents. The slice is valid until the next call that changes b. Its capacity
-// covers only the contents and their Available room. If the caller changes the slice's bytes, b's
-// contents change as well.
+// Bytes returns the contents without copying them: if the caller changes the bytes of the slice,
+// the contents change. The slice is valid until the next call that changes b. Its capacity is Len
+// plus Available.
 func (b *Buffer) Bytes() []byte {
 	if b.spill == nil {
 		return b.inline[b.r:b.w]

@@ -64,10 +64,11 @@ func (b *Buffer) ReadFrom(src io.Reader) (n int64, err error) {
 	}
 }
 
-// expect makes room for n bytes that a source has announced. Usually the new memory fits exactly.
+// expect makes room for n bytes before ReadFrom reads them. Usually the new memory has exactly the
+// size that is needed.
 //
-// If b has been read from, or if n is less than Len, the memory grows as in Write. With an exact
-// fit, reading many short sources one after the other would move the contents each time.
+// If n is less than Len, or if b has been read from, the memory grows as in Write. Otherwise a
+// program that reads many short sources would move the contents for each source.
 func (b *Buffer) expect(n int64) {
 	held := b.Len()
 	switch {

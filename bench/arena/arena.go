@@ -2,12 +2,12 @@
 // compares arena.Pool with plain Go programs, and with the Rust crate buffer_sv2, which runs in a
 // child process.
 //
-// Generic functions make sure that all contenders do the same work. Loops that run some hundred
+// Generic functions make sure that all contenders do the same work. Loops that run hundreds of
 // times per frame, and loops that measure single nanoseconds, are written for each type instead,
 // because a generic function calls methods indirectly.
 //
-// The package also has the work of the Rust program in Go, with the same random numbers, so that
-// the frames of the Rust program can be compared byte by byte.
+// The Rust program generates its input from the same random numbers as this package. A test
+// therefore knows which frames the Rust program must assemble.
 package arena
 
 import (
@@ -19,39 +19,39 @@ import (
 	"github.com/millrace-io/millrace/bench/measure"
 )
 
-// Program is the arena benchmark. Its turns are short, so that few of them are interrupted.
+// Program is the arena benchmark.
 var Program = &measure.Program{
 	Name: "arena", What: "frames assembled, handed over and released", Rounds: 15,
-	Turn:  10 * time.Millisecond,
+	Turn:  10 * time.Millisecond, // short, so that other processes disturb few measurements
 	Parts: []string{"ten", "whole", "slots", "handoff"},
 	Brief: []string{"-rounds", "5"},
 	Run:   run,
 }
 
 const (
-	piece    = 10               // bytes per write of a frame that is written in pieces
-	maxFrame = 1 << 14          // length limit of messages, in bytes
-	spread   = 12_000           // lengths differ by less than this many bytes
-	messages = 2_000            // messages before they repeat; 2i and 2i+1 have the same length
-	slotSize = 32               // bytes of a frame where only the cost of the slots is measured
-	hold     = time.Millisecond // time that a goroutine keeps a frame that was handed over
-	holders  = 256              // number of goroutines, each of which keeps one frame
-	longer   = 8                // factor for the length of turns in which frames are kept
+	pieceSize = 10               // bytes per write if a frame is written in pieces
+	maxFrame  = 1 << 14          // maximum length of a message, in bytes
+	spread    = 12_000           // lengths differ by less than this many bytes
+	messages  = 2_000            // messages before they repeat; messages 2i and 2i+1 are the same
+	slotSize  = 32               // size of a frame in the measurement of slots, in bytes
+	hold      = time.Millisecond // how long a goroutine keeps its frame
+	holders   = 256              // maximum number of goroutines that keep a frame
+	longer    = 8                // a turn takes this many times as long if goroutines keep frames
 )
 
-// A shape sets the memory of a contender, and the frames that it holds.
+// A shape is the configuration of a contender.
 type shape struct {
-	capacity int // memory of a Pool, in bytes
-	slots    int // number of slots of a Pool
-	live     int // number of frames held at a time
+	capacity int // memory of an arena.Pool in bytes; other contenders ignore it
+	slots    int // number of slots of an arena.Pool
+	live     int // number of frames that are held at the same time
 	order    order
 }
 
-// An order is the order in which frames are released.
+// An order says which of the held frames is released next.
 type order string
 
 const (
-	newest    order = "newest" // the frame that was taken last
+	newest    order = "newest"
 	oldest    order = "oldest"
 	anyOrder  order = "random"
 	maxOrders       = 4096 // releases after which the random order repeats
@@ -74,8 +74,8 @@ func (r *random) next() uint64 {
 	return z ^ z>>31
 }
 
-// The input of every contender. It is not on the heap, because a larger heap makes the collector
-// run less often, which favours contenders that make garbage.
+// The input of every contender. It is not on the heap, because a larger heap would make the garbage
+// collector run less often. That would favor contenders that make garbage.
 var (
 	lengths    [messages / 2]int
 	data       [maxFrame + messages/2]byte
@@ -95,15 +95,16 @@ func init() {
 	}
 }
 
-// message returns the length and the source of message i. A message that is written at once is
-// src[:n]. In a message that is written in pieces, piece k is src[k:k+piece].
+// message returns the length of message i, and the bytes to write. To write the message at once, a
+// contender writes src[:n]. To write it in pieces, it writes n/pieceSize overlapping slices:
+// src[0:pieceSize], src[1:1+pieceSize] and so on.
 func message(i int) (n int, src []byte) {
 	i = i / 2 % len(lengths)
 	return lengths[i], data[i:]
 }
 
-// slotOrder returns, for each of maxOrders operations, the index of the held frame that is released
-// next.
+// slotOrder returns, for each operation, the index of the held frame to release. The order repeats
+// after maxOrders operations.
 func slotOrder(s shape) *[maxOrders]uint8 {
 	var next [maxOrders]uint8
 	for i := range next {
@@ -160,8 +161,8 @@ func run(ctx context.Context, p *measure.Params) (err error) {
 	return nil
 }
 
-// compare measures all contenders at one kind of work, and adds a table. crate is nil if the Rust
-// program is missing.
+// compare measures all contenders at one kind of work, and prints a table. If crate is nil, the
+// table omits the Rust program.
 func compare(ctx context.Context, p *measure.Params, kind, title string, crate *crate,
 	turn time.Duration) error {
 	p.Logf("arena: %s", kind)
@@ -169,15 +170,15 @@ func compare(ctx context.Context, p *measure.Params, kind, title string, crate *
 	own, crateKind := original, kind
 	if kind == "handoff" {
 		own, crateKind = ample, "apart"
-		all = append(all, contenders[0].turns("arena.Pool, 8 slots, 320 KiB", kind, original))
+		all = append(all, contenders[0].benchmark("arena.Pool, 8 slots, 320 KiB", kind, original))
 	}
 	ours := len(all)
 	for _, c := range contenders {
-		all = append(all, c.turns(c.name, kind, own))
+		all = append(all, c.benchmark(c.name, kind, own))
 	}
 	if crate != nil {
-		all = append(all, crate.turns("Rust: BufferPool", crateKind+"/pool"),
-			crate.turns("Rust: BufferFromSystemMemory", crateKind+"/heap"))
+		all = append(all, crate.benchmark("Rust: BufferPool", crateKind+"/pool"),
+			crate.benchmark("Rust: BufferFromSystemMemory", crateKind+"/heap"))
 	}
 	costs, err := measure.Compare(ctx, all, p.Rounds, turn)
 	if err != nil {
@@ -210,10 +211,11 @@ func percent(c measure.Cost) string {
 	return fmt.Sprintf("%.3g%%", 100*s.Median())
 }
 
-// slots measures only the cost of taking and releasing frames, and adds a table. In its last rows,
-// the held frames fill all slots of the Pool. crate is nil if the Rust program is missing.
+// slots measures the cost of taking and releasing small frames, and prints a table. If crate is
+// nil, the table has no results of the Rust program.
 func slots(ctx context.Context, p *measure.Params, title string, crate *crate) error {
 	var shapes []shape
+	// Pairs of held frames and slots. The last two pairs fill all slots of the Pool.
 	for _, held := range [][2]int{{1, 8}, {4, 8}, {8, 64}, {32, 64}, {8, 8}, {64, 64}} {
 		for _, o := range []order{newest, oldest, anyOrder} {
 			if held[0] > 1 || o == newest {
@@ -229,7 +231,7 @@ func slots(ctx context.Context, p *measure.Params, title string, crate *crate) e
 		p.Logf("arena: slots, %d of %d, %s", s.live, s.slots, s.order)
 		all := []measure.Contender{poolSlots(s), madeSlots(s), pooledSlots(s)}
 		if crate != nil {
-			all = append(all, crate.turns("buffer_sv2",
+			all = append(all, crate.benchmark("buffer_sv2",
 				fmt.Sprintf("slots/pool/%d/%s", s.live, s.order)))
 		}
 		costs, err := measure.Compare(ctx, all, p.Rounds, p.Turn)

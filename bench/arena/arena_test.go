@@ -40,7 +40,7 @@ func TestHandOffDelivers(t *testing.T) {
 	var sum uint64
 	for i := range frames {
 		n, src := message(i)
-		sum += uint64(src[0]) + uint64(src[n/piece-1+piece-1])
+		sum += uint64(src[0]) + uint64(src[n/pieceSize-1+pieceSize-1])
 	}
 	for _, c := range contenders {
 		looked.Store(0)
@@ -86,8 +86,8 @@ func TestCrateDelivers(t *testing.T) {
 				h.Write(src[:n])
 				continue
 			}
-			for k := range n / piece {
-				h.Write(src[k : k+piece])
+			for k := range n / pieceSize {
+				h.Write(src[k : k+pieceSize])
 			}
 		}
 		for _, name := range []string{"pool", "heap"} {
@@ -96,7 +96,7 @@ func TestCrateDelivers(t *testing.T) {
 			}
 		}
 	}
-	if _, err := c.turns("", "ten/none").Turn(1); err == nil {
+	if _, err := c.benchmark("", "ten/none").Turn(1); err == nil {
 		t.Error("a contender that does not exist has a turn")
 	}
 }

@@ -21,23 +21,23 @@ var contenders = []contender{
 	newContender("sync.Pool", openPooled),
 }
 
-// A buffer has the functions with which a contender assembles frames. F is the contender's type for
-// a frame.
+// A buffer assembles frames of type F, one at a time.
 type buffer[F any] struct {
 	ten     func(i int) // writes message i, ten bytes at a time
 	whole   func(i int) // writes message i at once
-	take    func() F
+	take    func() F    // returns the frame that was written
 	bytes   func(*F) []byte
 	release func(*F)
-	outside func() uint64 // number of frames outside of its fixed memory; nil without such memory
+	outside func() uint64 // number of frames outside the Pool's memory; nil without an arena.Pool
 }
 
-// A contender is a way to assemble frames.
+// A contender is an implementation of a buffer that the benchmark measures. Its functions hide the
+// type of the frames.
 type contender struct {
 	name string
 	// open creates a buffer for a kind of work: "ten", "whole" or "handoff". do does n operations.
 	open    func(s shape, kind string) (do func(n int), outside func() uint64)
-	deliver func(s shape, n int, show func(i int, frame []byte))
+	deliver func(s shape, n int, inspect func(i int, frame []byte)) // see buffer.deliver
 }
 
 func newContender[F any](name string, open func(shape) buffer[F]) contender {
@@ -55,7 +55,9 @@ func newContender[F any](name string, open func(shape) buffer[F]) contender {
 			}
 			panic("no kind of work: " + kind)
 		},
-		deliver: func(s shape, n int, show func(int, []byte)) { open(s).deliver(s.live, n, show) },
+		deliver: func(s shape, n int, inspect func(int, []byte)) {
+			open(s).deliver(s.live, n, inspect)
+		},
 	}
 }
 
@@ -92,14 +94,14 @@ func (b buffer[F]) handOff(n int) {
 // away.
 var looked atomic.Uint64
 
-// deliver writes n messages, alternately in pieces and at once. It holds up to window frames, and
-// calls show with each frame just before it releases the frame.
-func (b buffer[F]) deliver(window, n int, show func(i int, frame []byte)) {
-	held := make([]F, window)
-	for i := range n + window {
-		at := i % window
-		if i >= window {
-			show(i-window, b.bytes(&held[at]))
+// deliver assembles n frames, alternately in pieces and at once. It holds up to maxHeld frames. It
+// passes each frame to inspect before it releases the frame.
+func (b buffer[F]) deliver(maxHeld, n int, inspect func(i int, frame []byte)) {
+	held := make([]F, maxHeld)
+	for i := range n + maxHeld {
+		at := i % maxHeld
+		if i >= maxHeld {
+			inspect(i-maxHeld, b.bytes(&held[at]))
 			b.release(&held[at])
 		}
 		if i >= n {
@@ -120,8 +122,8 @@ func frame(i int) (p []byte) {
 	if i%2 == 1 {
 		return src[:n]
 	}
-	for k := range n / piece {
-		p = append(p, src[k:k+piece]...)
+	for k := range n / pieceSize {
+		p = append(p, src[k:k+pieceSize]...)
 	}
 	return p
 }
@@ -145,20 +147,22 @@ func (c contender) check() (err error) {
 	return err
 }
 
-// Limits of the warm-up, in operations. Before the clock starts, a turn does an eighth of its
-// operations.
+// Each turn begins with a warm-up, which is not measured. Its number of operations is between these
+// limits.
 const (
 	minWarmUp = 64
 	maxWarmUp = 1024
 )
 
-// turns returns a measure.Contender that does one kind of work. Each turn uses a new buffer.
-// Otherwise, the memory of the buffer would make the collector run less often for other contenders.
-func (c contender) turns(name, kind string, s shape) measure.Contender {
-	return inTurns(name, func() (func(int), func() uint64) { return c.open(s, kind) })
+// benchmark returns a measure.Contender for one kind of work. Each turn uses a new buffer. If the
+// buffer stayed in memory, the garbage collector would run less often for the other contenders.
+func (c contender) benchmark(name, kind string, s shape) measure.Contender {
+	return newBenchmark(name, func() (func(int), func() uint64) { return c.open(s, kind) })
 }
 
-func inTurns(name string, open func() (do func(n int), outside func() uint64)) measure.Contender {
+func newBenchmark(
+	name string, open func() (do func(n int), outside func() uint64),
+) measure.Contender {
 	return measure.Contender{Name: name, Turn: func(n int) (measure.Turn, error) {
 		do, outside := open()
 		do(min(max(n/8, minWarmUp), maxWarmUp))
@@ -187,8 +191,9 @@ func openPool(s shape) buffer[arena.Slice] {
 	return buffer[arena.Slice]{
 		ten: func(i int) {
 			n, src := message(i)
-			for k := range n / piece {
-				*(*[piece]byte)(p.Writable(piece)) = *(*[piece]byte)(src[k : k+piece])
+			for k := range n / pieceSize {
+				dst := p.Writable(pieceSize)
+				*(*[pieceSize]byte)(dst) = *(*[pieceSize]byte)(src[k : k+pieceSize])
 			}
 		},
 		whole: func(i int) {
@@ -207,9 +212,9 @@ func openMade(shape) buffer[[]byte] {
 	return buffer[[]byte]{
 		ten: func(i int) {
 			n, src := message(i)
-			p = make([]byte, n/piece*piece)
-			for k := range n / piece {
-				*(*[piece]byte)(p[k*piece:]) = *(*[piece]byte)(src[k : k+piece])
+			p = make([]byte, n/pieceSize*pieceSize)
+			for k := range n / pieceSize {
+				*(*[pieceSize]byte)(p[k*pieceSize:]) = *(*[pieceSize]byte)(src[k : k+pieceSize])
 			}
 		},
 		whole: func(i int) {
@@ -241,8 +246,8 @@ func openPooled(shape) buffer[*[]byte] {
 			n, src := message(i)
 			buf = pool.Get().(*[]byte)
 			p = (*buf)[:0]
-			for k := range n / piece {
-				p = append(p, src[k:k+piece]...)
+			for k := range n / pieceSize {
+				p = append(p, src[k:k+pieceSize]...)
 			}
 		},
 		whole: func(i int) {
@@ -261,7 +266,7 @@ func openPooled(shape) buffer[*[]byte] {
 
 // poolSlots measures taking and releasing frames of an arena.Pool while other frames are held.
 func poolSlots(s shape) measure.Contender {
-	return inTurns(poolName, func() (func(int), func() uint64) {
+	return newBenchmark(poolName, func() (func(int), func() uint64) {
 		p := newPool(s)
 		held := make([]arena.Slice, s.live)
 		for i := range held {
@@ -290,9 +295,9 @@ func poolSlots(s shape) measure.Contender {
 	})
 }
 
-// madeSlots does the same as poolSlots with a new slice for each frame.
+// madeSlots is like poolSlots, but makes a new slice for each frame.
 func madeSlots(s shape) measure.Contender {
-	return inTurns("make", func() (func(int), func() uint64) {
+	return newBenchmark("make", func() (func(int), func() uint64) {
 		held, next := make([][]byte, s.live), slotOrder(s)
 		return func(n int) {
 			for i := range n {
@@ -304,9 +309,9 @@ func madeSlots(s shape) measure.Contender {
 	})
 }
 
-// pooledSlots does the same as poolSlots with slices from a sync.Pool.
+// pooledSlots is like poolSlots, but takes slices from a sync.Pool.
 func pooledSlots(s shape) measure.Contender {
-	return inTurns("sync.Pool", func() (func(int), func() uint64) {
+	return newBenchmark("sync.Pool", func() (func(int), func() uint64) {
 		pool := sync.Pool{New: func() any {
 			b := make([]byte, slotSize)
 			return &b

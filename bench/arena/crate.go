@@ -16,12 +16,12 @@ import (
 // where bench is run.
 const crateDir = "buffersv2"
 
-// errNoCrate is the error if the Rust program cannot be built: cargo is missing or too old, or a
-// download fails.
+// errNoCrate means that the Rust program cannot be built. Either cargo is missing or too old, or a
+// download has failed.
 var errNoCrate = fmt.Errorf("cargo %w (https://rustup.rs)", measure.ErrMissing)
 
-// A crate is the Rust program of this benchmark, as a child process. It gets a request for each
-// turn, so that no turn includes the start of the program. Only one goroutine may use a crate.
+// A crate is the Rust program of this benchmark, as a child process. It keeps running between
+// turns, so that no turn includes the start of the program. Only one goroutine may use a crate.
 type crate struct {
 	*measure.Child
 	version string // version of the Rust compiler
@@ -62,17 +62,17 @@ func (c *crate) ask(line string, values ...any) error {
 	return nil
 }
 
-// sum makes the program assemble n frames. It returns the 64-bit FNV-1a hash of all their bytes in
-// order. For caseName, see turns.
+// sum makes the program assemble n frames, and returns the 64-bit FNV-1a hash of all their bytes.
+// caseName has the same form as in benchmark.
 func (c *crate) sum(caseName string, n int) (sum uint64, err error) {
 	err = c.ask(fmt.Sprint("sum ", caseName, " ", n), &sum)
 	return sum, err
 }
 
-// turns returns a measure.Contender that runs in the Rust program. caseName is a kind of work and
-// an implementation, such as "ten/pool". For slots, it also has the number and the order of the
-// held frames, such as "slots/pool/8/oldest".
-func (c *crate) turns(name, caseName string) measure.Contender {
+// benchmark returns a measure.Contender that runs in the Rust program. caseName has the form
+// KIND/IMPLEMENTATION, such as "ten/pool". If the kind of work is "slots", the form is
+// KIND/IMPLEMENTATION/HELD/ORDER: "slots/pool/8/oldest" holds 8 frames and releases the oldest.
+func (c *crate) benchmark(name, caseName string) measure.Contender {
 	return measure.Contender{Name: name, Turn: func(n int) (measure.Turn, error) {
 		var nanos, cpu, heap float64 // per operation
 		err := c.ask(fmt.Sprint("run ", caseName, " ", n), &nanos, &cpu, &heap)

@@ -64,8 +64,7 @@ func (o *Opener) NextInto(buf arena.Buffer) (arena.Slice, Header, error) {
 	return s, HeaderOf(f), err
 }
 
-// sealedFormat decrypts the frames of one direction of a connection, for the frame.Decoder of an
-// Opener.
+// sealedFormat implements frame.Sealed. It decrypts the frames that an Opener reads.
 type sealedFormat struct {
 	state  cipherState
 	header [HeaderSize]byte

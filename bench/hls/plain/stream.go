@@ -16,7 +16,7 @@ const (
 	initFile       = "init.mp4"
 	targetDuration = 2 // in seconds
 	skipUntil      = 6 * targetDuration * time.Second
-	maxAhead       = 1 // how many segments ahead of the open one a request may be, as in gohlslib
+	maxAhead       = 1 // number of segments that a request may be ahead, as in gohlslib
 )
 
 type stream struct {
@@ -26,7 +26,7 @@ type stream struct {
 	cond     sync.Cond // uses mu; signals a new part or the end of the stream
 	closed   bool
 	files    map[string][]byte // by name: the init segment, the complete segments and the parts
-	segments []*segment        // the complete ones
+	segments []*segment        // the complete segments, oldest first
 	msn      uint64            // number of the open segment
 	open     *segment          // nil before the first fragment
 	made     uint64            // number of parts so far
@@ -65,12 +65,12 @@ func (st *stream) setInit(init []byte) {
 	st.files[initFile] = init
 }
 
-// add copies a fragment, if f has samples, to the part that is being made. at is the time of the
-// video frame that completed the fragment, which is the end of the fragment. add releases body.
-func (st *stream) add(f mp4.Fragment, body *millrace.Chain, at uint32) {
+// add appends the fragment in body to the part that is being made, unless the fragment has no
+// samples. timestamp is the end of the fragment, in ms of the stream's time. add releases body.
+func (st *stream) add(f mp4.Fragment, body *millrace.Chain, timestamp uint32) {
 	defer body.Release()
-	duration := time.Duration(at-st.ended) * time.Millisecond
-	st.ended = at
+	duration := time.Duration(timestamp-st.ended) * time.Millisecond
+	st.ended = timestamp
 	if begun := st.begun; !begun || f.Samples == 0 {
 		st.begun = true
 		return
@@ -120,8 +120,8 @@ func (st *stream) endPart() {
 	st.part, st.buf = part{}, nil
 }
 
-// endSegment publishes the open segment, and drops the oldest one. The parts of the open segment
-// must have ended.
+// endSegment publishes the open segment, and removes the oldest segment if there are more than
+// window. The parts of the open segment must have ended.
 func (st *stream) endSegment() {
 	var whole []byte
 	st.mu.Lock()
@@ -163,7 +163,7 @@ func (st *stream) serveFile(w http.ResponseWriter, r *http.Request, name string)
 func (st *stream) hinted() string { return "part" + strconv.FormatUint(st.made, 10) + ".mp4" }
 
 func (st *stream) servePlaylist(w http.ResponseWriter, r *http.Request) {
-	msn, part, blocking, err := position(r.URL.Query())
+	msn, part, blocking, err := parseBlocking(r.URL.Query())
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
@@ -177,8 +177,10 @@ func (st *stream) servePlaylist(w http.ResponseWriter, r *http.Request) {
 	send(w, playlistType, "no-cache", body)
 }
 
-// position parses the position of a blocking request: the part that the request waits for.
-func position(q url.Values) (msn, part uint64, blocking bool, err error) {
+// parseBlocking parses the query of a playlist request. The parameters _HLS_msn and _HLS_part are
+// the segment and the part that the request waits for. Without _HLS_msn, the request does not wait,
+// and blocking is false.
+func parseBlocking(q url.Values) (msn, part uint64, blocking bool, err error) {
 	if !q.Has("_HLS_msn") {
 		return 0, 0, false, nil
 	}
@@ -189,7 +191,8 @@ func position(q url.Values) (msn, part uint64, blocking bool, err error) {
 }
 
 // awaitPlaylist waits until there is a complete segment. If blocking is set, it also waits for the
-// requested part. It then renders the playlist. If it cannot, body is nil and status is the reason.
+// requested part. It then renders the playlist. If the request fails, body is nil and status is the
+// HTTP status.
 func (st *stream) awaitPlaylist(msn, part uint64, blocking, delta bool) (body []byte, status int) {
 	st.mu.Lock()
 	defer st.mu.Unlock()

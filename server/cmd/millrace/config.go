@@ -27,7 +27,7 @@ import (
 type serveConfig struct {
 	server.Config
 	file                string // path of the configuration file; "" for none
-	fromVar             bool   // whether file was set by configVar, not by --config
+	fromVar             bool   // file comes from configVar, not from --config
 	logFormat, logLevel string
 
 	groups []server.FlagGroup // the flags for all fields above except file
@@ -177,7 +177,7 @@ func (c *serveConfig) read() error {
 		return err
 	}
 	c.RTMPOptional = c.from["rtmp"] == ""
-	return c.located(cmp.Or(c.uselessFlag(), c.Check()))
+	return c.addSources(cmp.Or(c.uselessFlag(), c.Check()))
 }
 
 // serviceVariable matches variables of the form NAME=VALUE that Kubernetes sets for a service
@@ -202,8 +202,8 @@ func (c *serveConfig) unknownVariables(env []string) (names []string) {
 	return names
 }
 
-// set sets a flag, and records in c.from where it was set. source is that place, such as a line of
-// the configuration file. Errors call the flag displayName.
+// set sets a flag and records the source of its value, such as a line of the configuration file.
+// displayName is the name of the flag in errors.
 func (c *serveConfig) set(flag, value, source, displayName string) error {
 	c.from[flag] = source
 	err := c.flags.Set(flag, value)
@@ -277,9 +277,9 @@ func (c *serveConfig) readFile() error {
 // flagName matches a flag in the text of an error.
 var flagName = regexp.MustCompile(`--[a-z-]+`)
 
-// located adds to an error where the flags in its text were set, such as a line of the
-// configuration file. It omits flags that were set on the command line.
-func (c *serveConfig) located(err error) error {
+// addSources adds information to an error that mentions flags. For each flag, it adds the source of
+// the value, such as a line of the configuration file. It omits flags from the command line.
+func (c *serveConfig) addSources(err error) error {
 	if err == nil {
 		return nil
 	}
@@ -314,8 +314,8 @@ func (c *serveConfig) uselessFlag() error {
 	return nil
 }
 
-// print writes a file for --config. The file contains the options that were set. The defaults of
-// all other options are comments.
+// print writes a configuration file for --config. Options that were not set are commented out, and
+// show their defaults. Secrets are hidden.
 func (c *serveConfig) print(w io.Writer) error {
 	var text bytes.Buffer
 	text.WriteString(

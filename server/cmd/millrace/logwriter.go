@@ -8,10 +8,10 @@ import (
 )
 
 const (
-	// logLines is the maximum number of queued lines. A busy server writes some hundred lines per
+	// logLines is the maximum number of queued lines. A busy server writes a few hundred lines per
 	// second.
 	logLines = 4096
-	// logFlush is how long Flush waits at most.
+	// logFlush is the maximum time that Flush waits.
 	logFlush = time.Second
 )
 

@@ -21,8 +21,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// successorTime limits how long a restart may take. In that time, the running process waits for
-// access to the directory of recordings, and the new process starts and begins to serve.
+// successorTime is the time limit for a restart. First, this process waits for access to the
+// directory of recordings. Then it starts a new process, and waits until the new process serves.
 const successorTime = time.Minute
 
 // An instance is a running server. It handles signals.

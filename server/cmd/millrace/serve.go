@@ -75,7 +75,7 @@ process by a new one, which inherits the listeners.`,
 			}
 			log, err := newLogger(stderr, cfg.logFormat, cfg.logLevel)
 			if err != nil {
-				return misused(cfg.located(err))
+				return misused(cfg.addSources(err))
 			}
 			cfg.Log = log
 			for _, name := range cfg.unknownVariables(os.Environ()) {

@@ -31,8 +31,8 @@ const (
 )
 
 var (
-	// errBusy refuses a client if too many callers wait for the hook, or if too many of its answers
-	// are stored.
+	// errBusy refuses a client if the queue of requests to the hook is full. It also refuses a
+	// player if the playTable is full or closed.
 	errBusy = refuse.New(http.StatusServiceUnavailable,
 		"too many clients wait for the hook of this server, or play with its permission").
 		For(refuse.Limit).After(time.Second)

@@ -14,8 +14,8 @@ const (
 	// maxPlays is the maximum number of Plays in the table. Each takes about 700 bytes, and all of
 	// them take at most 22 MiB.
 	maxPlays = 32 << 10
-	// A refusal is stored only if the table has fewer than maxRefused Plays. Clients with invented
-	// tokens can therefore not fill the table.
+	// If the table has at least maxRefused entries, refusals are not stored. Clients with invented
+	// tokens therefore cannot fill the table.
 	maxRefused = maxPlays / 4
 	// hlsIdle is how long the hook's permission for an HLS player is kept after the player's last
 	// request. If the permission is valid for longer, it is kept until it expires. hlsIdle is
@@ -96,8 +96,8 @@ func (p *Play) Answer() Answer {
 func (p *Play) Served(n int) { p.served.Add(int64(n)) }
 
 // End must be called when a player with a permanent connection has left. bytes is the number of
-// bytes that were sent to the player, without the bytes that Served has counted. When the last
-// player of the Play has left, End queues an end event for the hook.
+// bytes that were sent to the player and that Served has not counted. When the last player of the
+// Play has left, End queues an end event for the hook.
 func (p *Play) End(reason string, bytes int64) {
 	p.served.Add(bytes)
 	p.t.mu.Lock()
@@ -243,7 +243,7 @@ func (t *playTable) decide(queueCtx context.Context, p *Play, q Request) {
 }
 
 // sweepAll regularly removes refusals that have expired, and HLS players that have left or used up
-// their time. It returns when the context t.closing is cancelled.
+// their time. It returns when the context t.closing ends.
 func (t *playTable) sweepAll() {
 	defer close(t.swept)
 	tick := time.NewTicker(sweepEvery)
@@ -292,8 +292,8 @@ func (t *playTable) close() bool {
 	return true
 }
 
-// wait waits for the goroutines of t. The context t.closing must have been cancelled before,
-// because the goroutines would otherwise continue.
+// wait waits for the goroutines of t. The caller must first cancel the context t.closing, which
+// ends the goroutines.
 func (t *playTable) wait() {
 	t.deciding.Wait()
 	<-t.swept

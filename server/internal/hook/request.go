@@ -44,8 +44,8 @@ const HLS = "hls"
 type Request struct {
 	Version int   `json:"version"`
 	Event   Event `json:"event"`
-	// ID identifies a publisher, player or recording. The event that reports its end has the same
-	// ID as the request about its beginning.
+	// ID identifies a publisher, player or recording. The first request and the end event have the
+	// same ID.
 	ID     string    `json:"id"`
 	Time   time.Time `json:"time"`           // time of the event
 	Node   string    `json:"node,omitempty"` // address of this node; empty without a cluster
@@ -85,9 +85,8 @@ func (q *Request) prepare(node string) error {
 	return nil
 }
 
-// ended returns the end event for a publisher, player or recording. q is the request about its
-// beginning, reason says why it has ended, and bytes is the number of bytes transferred. The end
-// event does not contain the client's credentials.
+// ended returns the end event that belongs to q. bytes is the number of bytes that were
+// transferred. The end event does not contain the client's credentials.
 func (q *Request) ended(reason string, bytes int64) Request {
 	e := *q
 	e.Forget()

@@ -72,15 +72,15 @@ type Budget struct {
 
 	heap   atomic.Int64 // bytes in use outside the pool
 	cycles atomic.Int64 // completed garbage collections
-	// promised is how many bytes of heap memory the Budget's steps have freed (see [Step]) since
-	// the heap was last measured.
+	// promised is the number of heap bytes that Steps have freed, but that the field heap may still
+	// include.
 	promised atomic.Int64
 	high     atomic.Int64 // maximum of Used so far
 
 	refused atomic.Int64
 	taken   []atomic.Int64 // how often each step has freed something
 
-	freeing chan struct{} // has an element while a goroutine runs the steps
+	freeing chan struct{} // a lock for the method free; has an element while locked
 
 	// Only free uses the following fields.
 	lastCare   time.Time // when a step was last logged
@@ -173,9 +173,8 @@ func (b *Budget) Check() {
 	}
 }
 
-// free frees idle memory blocks, and runs each [Step] with an exceeded threshold. Only one
-// goroutine may run free at a time. The goroutine must send a value to the channel b.freeing before
-// it calls free, and receive the value afterwards.
+// free frees idle memory blocks. It then runs each [Step] whose threshold is exceeded. The caller
+// must hold the lock b.freeing.
 func (b *Budget) free() {
 	if st := b.pool.Stats(); b.heap.Load()+st.InUse+st.Idle > b.mark(trimAbove) && st.Idle > 0 {
 		b.pool.Trim()

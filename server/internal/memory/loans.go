@@ -31,9 +31,11 @@ type Loan struct {
 var ErrFull = Short(
 	"answers that clients have not taken yet hold as much memory as they may").After(time.Second)
 
-// Add adds a Loan for a response that uses the given number of bytes. If the memory is needed,
-// Loans calls cancel, which must end the response soon, but must not wait for that. The response
-// must call Done on the Loan when it has ended.
+// Add adds a Loan for a response that uses the given number of bytes. When the response has ended,
+// it must call Done on the Loan.
+//
+// If the memory is needed earlier, cancel is called. It must make the response end soon, and must
+// return without waiting for the end.
 func (l *Loans) Add(bytes int64, cancel func()) *Loan {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -202,11 +204,12 @@ func (l *Loans) Bytes() int64 {
 	return l.bytes
 }
 
-// Free ends the oldest Loans, except Loans younger than minAge, until the ended Loans use at least
-// want bytes. It returns the number of bytes that they use. Both numbers include Loans that were
-// ended before, if their responses have not called Done yet. The age is as in [Loans.AddWithin].
+// Free ends the oldest Loans to free at least want bytes, and returns the number of bytes that will
+// be free when their responses call Done. It does not end Loans younger than minAge (see
+// [Loans.AddWithin]).
 //
-// The field Free of a [Step] may call this method.
+// If Loans were ended before and their responses have not called Done yet, their bytes count, too.
+// A [Step] may therefore call Free repeatedly.
 func (l *Loans) Free(want int64, minAge time.Duration) (freed int64) {
 	l.mu.Lock()
 	ending, freed := l.expire(want, minAge, true)
