@@ -5,6 +5,8 @@ import (
 	"math"
 	"math/bits"
 	"runtime"
+	"runtime/debug"
+	"runtime/metrics"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -51,13 +53,15 @@ func DefaultPool() *Pool { return defaultPool }
 // again.
 //
 // A Pool keeps idle blocks for reuse, up to [IdleLimit]. From time to time it trims: it drops the
-// blocks that have been idle since the last trim. A trim happens in two cases:
+// blocks that have been idle since the last trim. A trim happens in three cases:
 //
 //   - A garbage collection ends, and the last trim was at least ten seconds ago. (The runtime
 //     collects at least every two minutes.)
 //   - The Pool has dropped many released blocks because of IdleLimit: at least a quarter of the
 //     limit since the last trim, and at least 1 MiB. The trim makes room for the block sizes that
 //     are in use now.
+//   - A garbage collection ends, and the program uses more than three quarters of its memory limit
+//     (GOMEMLIMIT). This trim drops all idle blocks.
 //
 // All methods may be called from any goroutine. A block may be taken on one goroutine and released
 // on another.
@@ -382,11 +386,29 @@ func trimAfterGC(p *Pool) {
 	var rearm func(s *sentinel)
 	rearm = func(s *sentinel) {
 		if p := s.pool.Value(); p != nil {
-			p.trimUnneeded(time.Now())
+			if nearMemoryLimit() {
+				p.Trim()
+			} else {
+				p.trimUnneeded(time.Now())
+			}
 			runtime.SetFinalizer(s, rearm)
 		}
 	}
 	runtime.SetFinalizer(&sentinel{weak.Make(p)}, rearm)
+}
+
+// nearMemoryLimit reports whether the program uses more than three quarters of the runtime's memory
+// limit (GOMEMLIMIT). From there on, idle blocks make the garbage collector run more often.
+func nearMemoryLimit() bool {
+	limit := debug.SetMemoryLimit(-1) // a negative limit changes nothing
+	if limit == math.MaxInt64 {
+		return false
+	}
+	m := []metrics.Sample{
+		{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"},
+	}
+	metrics.Read(m)
+	return int64(m[0].Value.Uint64()-m[1].Value.Uint64()) > limit/4*3
 }
 
 // PoolStats describes the blocks that a Pool has lent or keeps idle.

@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"runtime"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"sync"
@@ -361,4 +362,22 @@ func TestPoolCountsLostBlocks(t *testing.T) {
 	if s.InUse != 0 || s.InUseBlocks != 0 || s.Lost != 64 || a.InUse != 0 || a.Lost != 32 {
 		t.Errorf("after a collection: %+v, and the account %+v, want 64 and 32 lost blocks", s, a)
 	}
+}
+
+// TestPoolTrimsNearMemoryLimit checks that a collection near the runtime's memory limit drops all
+// idle blocks, even directly after another trim.
+func TestPoolTrimsNearMemoryLimit(t *testing.T) {
+	p := millrace.NewPool()
+	d := p.Get(1 << 20)
+	d.Release()
+	millrace.TrimUnneeded(p, time.Now())
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(1 << 20)) // less than the program uses
+	for range 1000 {
+		runtime.GC()
+		if p.Stats().Idle == 0 {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+	t.Errorf("%d bytes are idle after collections at the memory limit", p.Stats().Idle)
 }
