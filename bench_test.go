@@ -3,6 +3,8 @@ package millrace_test
 import (
 	"fmt"
 	"io"
+	"net/http/httputil"
+	"sync"
 	"testing"
 
 	"github.com/millrace-io/millrace"
@@ -113,6 +115,56 @@ func BenchmarkWriteTo(b *testing.B) {
 				whole.Clone(&c)
 				if _, err := c.WriteTo(client); err != nil {
 					b.Fatal(err)
+				}
+			})
+		})
+	}
+}
+
+// A draftPool is an httputil.BufferPool over a Pool. It finds the Draft of a returned slice in a
+// map.
+type draftPool struct {
+	pool   *millrace.Pool
+	drafts sync.Map // *byte, the first of a slice: millrace.Draft
+}
+
+func (p *draftPool) Get() []byte {
+	d := p.pool.Get(32 << 10)
+	b := d.Bytes()
+	p.drafts.Store(&b[0], d)
+	return b
+}
+
+func (p *draftPool) Put(b []byte) {
+	v, _ := p.drafts.LoadAndDelete(&b[0])
+	d := v.(millrace.Draft)
+	d.Release()
+}
+
+// slicePool is an httputil.BufferPool over a sync.Pool.
+type slicePool struct{ pool sync.Pool }
+
+func (p *slicePool) Get() []byte {
+	if b, ok := p.pool.Get().(*[]byte); ok {
+		return *b
+	}
+	return make([]byte, 32<<10)
+}
+
+func (p *slicePool) Put(b []byte) { p.pool.Put(&b) }
+
+// BenchmarkBufferPool compares buffers for code that exchanges slices. docs/chain.md recommends a
+// sync.Pool there.
+func BenchmarkBufferPool(b *testing.B) {
+	for _, c := range []struct {
+		name string
+		pool httputil.BufferPool
+	}{{"sync.Pool", &slicePool{}}, {"millrace.Pool", &draftPool{pool: millrace.DefaultPool()}}} {
+		b.Run(c.name, func(b *testing.B) {
+			b.ReportAllocs()
+			b.RunParallel(func(pb *testing.PB) {
+				for pb.Next() {
+					c.pool.Put(c.pool.Get())
 				}
 			})
 		})
