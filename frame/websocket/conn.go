@@ -1,0 +1,389 @@
+package websocket
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/millrace-io/millrace"
+)
+
+// firstGrant is the memory, in bytes, that Next takes for a frame before any of its payload has
+// arrived. When it is full, Next takes as much again as has arrived, up to maxGrant.
+const (
+	firstGrant = 4 << 10
+	maxGrant   = 64 << 10
+)
+
+const (
+	drainTime = time.Second
+	drainMost = 1 << 20
+)
+
+// A Conn is a WebSocket connection. One goroutine may call Next while others write. The caller must
+// call Next until it fails, because Next also answers pings and closes.
+type Conn struct {
+	conn     net.Conn
+	protocol string
+	opts     Options
+
+	// Used by Next only.
+	r     *millrace.Reader
+	begun bool      // the first byte of a message or control frame has arrived
+	due   time.Time // when that must be complete; zero if nothing was waited for
+	err   error     // the error that ended Next
+
+	// closeBy is the time by which the client must have answered a close frame, in Unix
+	// nanoseconds; 0 if no close frame was sent.
+	closeBy atomic.Int64
+
+	mu     sync.Mutex // held during writes
+	closed bool       // a close frame was sent, or a write has failed
+}
+
+func newConn(conn net.Conn, buffered *bufio.Reader, protocol string, o Options) *Conn {
+	if o.MaxMessage <= 0 {
+		o.MaxMessage = defaultMaxMessage
+	}
+	if o.MessageTimeout <= 0 {
+		o.MessageTimeout = defaultTimeout
+	}
+	if o.WriteTimeout <= 0 {
+		o.WriteTimeout = defaultTimeout
+	}
+	if o.Pool == nil {
+		o.Pool = millrace.DefaultPool()
+	}
+	return &Conn{conn: conn, protocol: protocol, opts: o,
+		r: o.Pool.NewReader(unread(conn, buffered), 0)}
+}
+
+// NetConn returns the connection, for example for its addresses.
+func (c *Conn) NetConn() net.Conn { return c.conn }
+
+// Subprotocol returns the subprotocol that was agreed on, or "".
+func (c *Conn) Subprotocol() string { return c.protocol }
+
+// Next appends the payload of the next message to dst, which owns the bytes, and returns the
+// message's type. Fragments are joined, and text is UTF-8.
+//
+// Next answers pings. When the client closes the connection, Next answers that and returns a
+// *CloseError. After a fault of the client, Next closes the connection with the code of the
+// *CloseError or *LimitError that it returns. Any other error is that of the connection. After an
+// error, dst is unchanged, and all later calls return the same error.
+func (c *Conn) Next(dst *millrace.Chain) (Type, error) {
+	if c.err != nil {
+		return 0, c.err
+	}
+	var m message
+	defer m.draft.Release()
+	for {
+		h, err := c.readHeader()
+		switch {
+		case err != nil:
+		case h.control():
+			err = c.control(h)
+		default:
+			err = c.readFragment(&m, h)
+		}
+		if err != nil {
+			m.chain.Release()
+			return 0, c.fail(err)
+		}
+		if m.t == 0 || m.complete {
+			c.begun, c.due = false, time.Time{}
+		}
+		if m.complete {
+			dst.Merge(&m.chain)
+			return m.t, nil
+		}
+	}
+}
+
+// A message is a message of which some fragments may have arrived.
+type message struct {
+	t        Type // 0 before the first fragment
+	chain    millrace.Chain
+	draft    millrace.Draft // the rest of the block that is being filled
+	text     textCheck
+	complete bool
+}
+
+// readFragment reads the payload of a fragment, and removes its mask in place.
+func (c *Conn) readFragment(m *message, h header) error {
+	switch {
+	case h.opcode == opContinuation && m.t == 0:
+		return &CloseError{ProtocolError, "a continuation without a message"}
+	case h.opcode != opContinuation && m.t != 0:
+		return &CloseError{ProtocolError, "a new message within a fragmented one"}
+	case h.opcode != opContinuation:
+		m.t = Type(h.opcode)
+	}
+	if h.length > uint64(c.opts.MaxMessage-m.chain.Len()) {
+		return &LimitError{c.opts.MaxMessage}
+	}
+	for length, offset := int(h.length), 0; offset < length; {
+		if len(m.draft.Bytes()) == 0 {
+			m.draft.Release()
+			m.draft = c.opts.Pool.Get(c.grant(m, h, length-offset))
+		}
+		p := m.draft.Bytes()
+		p = p[:min(len(p), length-offset)]
+		if err := c.readFull(p); err != nil {
+			return err
+		}
+		unmask(p, h.mask, offset)
+		if m.t == Text && !m.text.add(p) {
+			return errText
+		}
+		r := m.draft.Cut(len(p))
+		m.chain.Append(&r)
+		offset += len(p)
+	}
+	if h.fin && !m.text.complete() {
+		return errText
+	}
+	m.complete = h.fin
+	return nil
+}
+
+var errText = &CloseError{InvalidPayload, "text is not UTF-8"}
+
+// grant returns the size of the next block for m. rest is the number of bytes that the fragment
+// lacks. A block is at most twice as large as the bytes that have arrived, or firstGrant. Small
+// fragments share a block.
+func (c *Conn) grant(m *message, h header, rest int) int {
+	n := max(firstGrant, min(maxGrant, max(m.chain.Len(), c.r.Buffered())))
+	if h.fin {
+		n = min(n, rest)
+	}
+	return n
+}
+
+// readHeader waits for the next frame and reads its header.
+func (c *Conn) readHeader() (header, error) {
+	if err := c.await(minHeader); err != nil {
+		return header{}, err
+	}
+	p, err := c.r.Peek(minHeader)
+	if err == nil {
+		n := headerSize(p)
+		if err = c.await(n); err == nil {
+			p, err = c.r.Peek(n)
+		}
+	}
+	if err != nil {
+		if len(p) > 0 && err == io.EOF {
+			err = io.ErrUnexpectedEOF
+		}
+		return header{}, err
+	}
+	c.begun = true
+	h, err := parseHeader(p)
+	if err == nil {
+		err = c.r.Skip(len(p))
+	}
+	return h, err
+}
+
+// await prepares for a read of n bytes of a frame. If they are not buffered, it sets the read
+// deadline. Between messages, it waits for the first byte, which starts the time of the message.
+func (c *Conn) await(n int) error {
+	if c.r.Buffered() >= n {
+		return nil
+	}
+	if !c.begun {
+		var idle time.Time
+		if c.opts.IdleTimeout > 0 {
+			idle = time.Now().Add(c.opts.IdleTimeout)
+		}
+		if err := c.setReadDeadline(idle); err != nil {
+			return err
+		}
+		if _, err := c.r.Peek(1); err != nil {
+			return err
+		}
+		c.begun = true
+		if c.r.Buffered() >= n {
+			return nil
+		}
+	}
+	if c.due.IsZero() {
+		c.due = time.Now().Add(c.opts.MessageTimeout)
+	}
+	return c.setReadDeadline(c.due)
+}
+
+// setReadDeadline sets the read deadline to t. After Close, it sets the time by which the client
+// must have answered.
+func (c *Conn) setReadDeadline(t time.Time) error {
+	err := c.conn.SetReadDeadline(t)
+	if by := c.closeBy.Load(); by != 0 { // loaded after the call above, because Close may run now
+		err = c.conn.SetReadDeadline(time.Unix(0, by))
+	}
+	return err
+}
+
+// readFull fills p with bytes of a frame.
+func (c *Conn) readFull(p []byte) error {
+	if err := c.await(len(p)); err != nil {
+		return err
+	}
+	_, err := io.ReadFull(c.r, p)
+	if err == io.EOF {
+		err = io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+// control handles a control frame. It returns an error if the frame ends the connection.
+func (c *Conn) control(h header) error {
+	var buf [maxControl]byte
+	p := buf[:h.length]
+	if err := c.readFull(p); err != nil {
+		return err
+	}
+	unmask(p, h.mask, 0)
+	switch h.opcode {
+	case opPing:
+		if err := c.writeControl(opPong, p); err != net.ErrClosed {
+			return err
+		}
+		return nil // after Close, pings are not answered
+	case opPong:
+		return nil
+	}
+	if len(p) == 0 {
+		return &CloseError{NoStatus, ""}
+	}
+	if len(p) == 1 {
+		return &CloseError{ProtocolError, "a close frame of one byte"}
+	}
+	var text textCheck
+	e := &CloseError{Code(binary.BigEndian.Uint16(p)), string(p[2:])}
+	if !e.Code.valid() {
+		return &CloseError{ProtocolError, "an invalid close code"}
+	}
+	if !text.add(p[2:]) || !text.complete() {
+		return &CloseError{InvalidPayload, "the close reason is not UTF-8"}
+	}
+	return e
+}
+
+// fail ends the connection: it sends a close frame that suits err, and closes the connection.
+func (c *Conn) fail(err error) error {
+	c.err = err
+	code, reason := Code(0), ""
+	var closing *CloseError
+	var limit *LimitError
+	switch {
+	case errors.As(err, &closing):
+		if code = closing.Code; code == NoStatus {
+			code = NormalClosure
+		}
+		reason = closing.Reason
+	case errors.As(err, &limit):
+		code, reason = MessageTooBig, limit.Error()
+	}
+	if code != 0 && c.Close(code, reason) == nil {
+		c.drain()
+	}
+	c.release()
+	return err
+}
+
+// drain discards bytes that the client still sends, until the client closes the connection, or
+// until drainTime or drainMost is reached. If the server closed the connection while bytes are
+// unread, the client might lose the close frame.
+func (c *Conn) drain() {
+	if conn, ok := c.conn.(interface{ CloseWrite() error }); ok && conn.CloseWrite() == nil &&
+		c.conn.SetReadDeadline(time.Now().Add(drainTime)) == nil {
+		_, _ = c.r.Discard(drainMost)
+	}
+}
+
+// release closes the connection and returns the Reader's memory. Only the goroutine that reads
+// calls it.
+func (c *Conn) release() {
+	c.conn.Close()
+	c.r.Release()
+}
+
+// Write sends a message. It takes ownership of payload, even if it returns an error, and leaves
+// payload empty.
+func (c *Conn) Write(t Type, payload *millrace.Chain) error {
+	var out millrace.Chain
+	AppendMessage(&out, t, payload)
+	return c.WriteFrames(&out)
+}
+
+// WriteFrames sends messages that [AppendMessage] has encoded, with one system call. It takes
+// ownership of frames, even if it returns an error, and leaves frames empty.
+func (c *Conn) WriteFrames(frames *millrace.Chain) error {
+	defer frames.Release()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.writeLocked(frames)
+}
+
+// writeLocked sends frames. mu is held.
+func (c *Conn) writeLocked(frames *millrace.Chain) error {
+	if c.closed {
+		return net.ErrClosed
+	}
+	err := c.conn.SetWriteDeadline(time.Now().Add(c.opts.WriteTimeout))
+	if err == nil {
+		_, err = frames.WriteTo(c.conn)
+	}
+	if err != nil {
+		c.closed = true // a frame may have been sent in part
+	}
+	return err
+}
+
+// Ping sends a ping. The client answers with a pong, which resets the IdleTimeout.
+func (c *Conn) Ping() error { return c.writeControl(opPing, nil) }
+
+func (c *Conn) writeControl(opcode byte, payload []byte) error {
+	var buf [maxHeader + maxControl]byte
+	var out millrace.Chain
+	out.AppendCopy(append(appendHeader(buf[:0], opcode, len(payload)), payload...))
+	return c.WriteFrames(&out)
+}
+
+// Close sends a close frame with a code and a reason of up to 123 bytes; a longer reason is cut.
+// After that, all writes fail. Next returns when the client has answered, or after the
+// MessageTimeout. Close returns net.ErrClosed if a close frame was sent before.
+func (c *Conn) Close(code Code, reason string) error {
+	var buf [maxHeader + maxControl]byte
+	p := binary.BigEndian.AppendUint16(make([]byte, 0, maxControl), uint16(code))
+	p = append(p, validPrefix(reason, maxControl-len(p))...)
+	var out millrace.Chain
+	defer out.Release()
+	out.AppendCopy(append(appendHeader(buf[:0], opClose, len(p)), p...))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	err := c.writeLocked(&out)
+	c.closed = true
+	by := time.Now().Add(c.opts.MessageTimeout)
+	if c.closeBy.CompareAndSwap(0, by.UnixNano()) {
+		_ = c.conn.SetReadDeadline(by) // fails only if the connection is closed
+	}
+	return err
+}
+
+// validPrefix returns the longest prefix of s with at most n bytes that is whole characters.
+func validPrefix(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	for n > 0 && s[n]&0xc0 == 0x80 {
+		n--
+	}
+	return s[:n]
+}
