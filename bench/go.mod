@@ -8,6 +8,7 @@ require (
 	github.com/cloudwego/gopkg v0.1.4
 	github.com/compose-spec/compose-go/v2 v2.16.2
 	github.com/klauspost/readahead v1.4.0
+	github.com/lxzan/gws v1.8.9
 	github.com/millrace-io/millrace v0.0.0
 	github.com/prometheus/client_model v0.6.3
 	github.com/prometheus/common v0.72.0
@@ -18,6 +19,11 @@ require (
 	golang.org/x/sys v0.49.0
 	k8s.io/api v0.37.2
 	k8s.io/apimachinery v0.37.2
+)
+
+require (
+	github.com/dolthub/maphash v0.1.0 // indirect
+	github.com/klauspost/compress v1.20.1 // indirect
 )
 
 require (

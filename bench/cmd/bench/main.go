@@ -27,13 +27,14 @@ import (
 	"github.com/millrace-io/millrace/bench/relay"
 	"github.com/millrace-io/millrace/bench/small"
 	"github.com/millrace-io/millrace/bench/upload"
+	"github.com/millrace-io/millrace/bench/websocket"
 	"github.com/millrace-io/millrace/bench/writer"
 )
 
 // programs lists the programs in the order in which "bench all" runs them.
 var programs = []*measure.Program{
-	reader.Program, writer.Program, kept.Program, upload.Program, pool.Program, idle.Program, small.Program, arena.Program,
-	chunk.Program, files.Program,
+	reader.Program, writer.Program, kept.Program, upload.Program, pool.Program, idle.Program,
+	small.Program, arena.Program, websocket.Program, chunk.Program, files.Program,
 	redis.Program, relay.Program, relay.Start, hls.Program, cluster.Program, record.Program,
 }
 
