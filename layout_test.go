@@ -14,17 +14,18 @@ import (
 // The root package imports nothing, and the others only the root package. The exceptions are
 // formats that build on others.
 var mayImport = map[string][]string{
-	"":           nil,
-	"arena":      {""},
-	"broadcast":  {""},
-	"chunk":      {"", "golang.org/x/sys/unix"},
-	"frame":      {"", "arena"},
-	"frame/sv2":  {"", "arena", "frame"},
-	"media/flv":  {""},
-	"media/hls":  {""},
-	"media/mp4":  {"", "media/flv"},
-	"media/rtmp": {""},
-	"stackbuf":   nil,
+	"":                nil,
+	"arena":           {""},
+	"broadcast":       {""},
+	"chunk":           {"", "golang.org/x/sys/unix"},
+	"frame":           {"", "arena"},
+	"frame/sv2":       {"", "arena", "frame"},
+	"frame/websocket": {""},
+	"media/flv":       {""},
+	"media/hls":       {""},
+	"media/mp4":       {"", "media/flv"},
+	"media/rtmp":      {""},
+	"stackbuf":        nil,
 }
 
 func TestImports(t *testing.T) {
