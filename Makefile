@@ -111,7 +111,7 @@ test-elsewhere: ## What reads the environment, in those of other machines (make 
 		scripts/environment $$name \
 			go test -short -skip '$(SLOW)' -p $(PACKAGES) $(TESTFLAGS) $(READERS); \
 	done
-	GOARCH=386 go test -short $(TESTFLAGS) . ./arena ./frame/... ./media/... ./stackbuf
+	GOARCH=386 go test -short $(TESTFLAGS) $(LIBRARY)
 
 .PHONY: fresh
 fresh: ## The README's commands on a bare Debian, make test on other machines; needs root, takes hours
@@ -122,10 +122,12 @@ test-release: ## Rehearse a release: install the command and use redisbuf as a m
 	scripts/release rehearse
 
 .PHONY: vet-others
-vet-others: ## Type-check what macOS, Windows and 32-bit machines build, tests included
+vet-others: ## Type-check what other systems build; tests too, except for WebAssembly and Plan 9
 	GOOS=darwin go vet $(MODULES)
 	GOOS=windows go vet $(MODULES)
 	GOARCH=386 go vet $(MODULES)
+	GOOS=js GOARCH=wasm go build $(LIBRARY)
+	GOOS=plan9 GOARCH=amd64 go build $(LIBRARY)
 
 .PHONY: ab
 ab: ## This tree beside another commit, figure by figure: make ab BASE=commit (some two hours; RUN="relay -case 1x200" for one)

@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"net/http"
 	"os"
-	"syscall"
 )
 
 var (
@@ -29,7 +28,7 @@ func (d fileRoot) open(name string) (*os.File, os.FileInfo, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	f, err := d.Root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // it may be a pipe now
+	f, err := d.Root.OpenFile(name, os.O_RDONLY|nonblock, 0) // it may be a pipe now
 	if err != nil {
 		return nil, nil, err
 	}
@@ -91,7 +90,6 @@ func standardError(err error) error {
 
 // statusOf returns the HTTP status of the answer when opening a file fails with err.
 func statusOf(err error) int {
-	var errno syscall.Errno
 	switch {
 	case errors.Is(err, fs.ErrNotExist), err == errDirectory:
 		return http.StatusNotFound
@@ -99,14 +97,6 @@ func statusOf(err error) int {
 		return http.StatusForbidden
 	case errors.Is(err, fs.ErrClosed):
 		return http.StatusInternalServerError
-	case !errors.As(err, &errno):
-		return http.StatusNotFound // the name leads out of the root
 	}
-	switch errno {
-	case syscall.ENOTDIR, syscall.EINVAL, syscall.ENAMETOOLONG, syscall.ELOOP:
-		return http.StatusNotFound // no file can have such a name
-	case syscall.ENXIO:
-		return http.StatusForbidden // opening a Unix socket fails like this
-	}
-	return http.StatusInternalServerError
+	return statusOfSyscall(err)
 }

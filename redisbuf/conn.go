@@ -186,13 +186,6 @@ func (c *conn) pendingError(err error) error {
 	return err
 }
 
-// closedByServer reports whether err, the error of a write, means that the server has closed the
-// connection. The remaining replies can then be read without blocking.
-func closedByServer(err error) bool {
-	return (errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET)) &&
-		!isA[*ReaderError](err)
-}
-
 // pushRequest queues the bytes that were written to c.request since the last call of pushRequest.
 func (c *conn) pushRequest() {
 	p := c.request.part()

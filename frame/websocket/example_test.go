@@ -34,6 +34,7 @@ func ExampleAccept() {
 // Each message is encoded once and sent to all clients by reference. A slow client delays no other.
 func ExampleConn_WriteFrames() {
 	ring := broadcast.New()
+	defer ring.Close()
 	http.HandleFunc("/news", func(w http.ResponseWriter, r *http.Request) {
 		conn, err := websocket.Accept(w, r, nil)
 		if err != nil {
