@@ -32,19 +32,23 @@ type Buffer interface {
 	Len() int
 	// Truncate shortens the frame to n bytes. It panics if the frame is shorter.
 	Truncate(n int)
-	// SetStart makes Seal and Open leave the first i bytes of the frame, such as a header,
-	// unencrypted. Every new frame has i = 0. SetStart panics if the frame is shorter than i.
+	// SetStart sets the position at which Seal and Open begin. The first i bytes of the frame, such
+	// as a header, are not encrypted. The position in a new frame is 0. SetStart panics if the
+	// frame is shorter than i.
 	SetStart(i int)
-	// Seal encrypts the frame in place, except for the bytes that SetStart excludes, and appends
-	// the AEAD's tag. It borrows nonce and additionalData, which may be among the excluded bytes.
-	// For the tag, Seal needs room for at least 16 bytes, even if the tag is shorter. Without that
-	// room, it returns ErrFull and leaves the frame unchanged.
+	// Seal encrypts the frame in place, from the position that SetStart sets, and appends the
+	// AEAD's tag. It borrows nonce and additionalData, which may be bytes of the frame before that
+	// position.
+	//
+	// Seal needs room for at least 16 bytes of tag, even if the tag is shorter. If there is no
+	// room, it returns ErrFull and does not change the frame.
 	Seal(aead cipher.AEAD, nonce, additionalData []byte) error
-	// Open decrypts the frame in place, except for the bytes that SetStart excludes, and removes
-	// the AEAD's tag. It borrows nonce and additionalData, which may be among the excluded bytes.
-	// If it returns the AEAD's error, it truncates the frame to the excluded bytes.
+	// Open decrypts the frame in place, from the position that SetStart sets, and removes the
+	// AEAD's tag. It borrows nonce and additionalData, which may be bytes of the frame before that
+	// position. If the AEAD returns an error, Open returns it and truncates the frame to that
+	// position.
 	Open(aead cipher.AEAD, nonce, additionalData []byte) error
-	// Droppable reports whether all Slices in memory that belongs to the Buffer have been released.
+	// Droppable reports whether all Slices in the Buffer's memory have been released.
 	Droppable() bool
 	// Write appends a copy of p to the frame. It borrows p, which may be bytes of the frame. If
 	// there is no room, it writes nothing and returns ErrFull.
@@ -88,8 +92,9 @@ func (f *frame) Truncate(n int) {
 	f.start = min(f.start, n)
 }
 
-// SetStart makes Seal and Open leave the first i bytes of the frame, such as a header, unencrypted.
-// Every new frame has i = 0. SetStart panics if the frame is shorter than i.
+// SetStart sets the position at which Seal and Open begin. The first i bytes of the frame, such as
+// a header, are not encrypted. The position in a new frame is 0. SetStart panics if the frame is
+// shorter than i.
 func (f *frame) SetStart(i int) {
 	if i < 0 || i > f.Len() {
 		panic(fmt.Sprintf("arena: SetStart(%d) in a frame of %d bytes", i, f.Len()))
@@ -100,9 +105,9 @@ func (f *frame) SetStart(i int) {
 // body returns the part of the frame that Seal and Open process. Its capacity ends at f.limit.
 func (f *frame) body() []byte { return f.mem[f.begin+f.start : f.end : f.limit] }
 
-// Open decrypts the frame in place, except for the bytes that SetStart excludes, and removes the
-// AEAD's tag. It borrows nonce and additionalData, which may be among the excluded bytes. If it
-// returns the AEAD's error, it truncates the frame to the excluded bytes.
+// Open decrypts the frame in place, from the position that SetStart sets, and removes the AEAD's
+// tag. It borrows nonce and additionalData, which may be bytes of the frame before that position.
+// If the AEAD returns an error, Open returns it and truncates the frame to that position.
 func (f *frame) Open(aead cipher.AEAD, nonce, additionalData []byte) error {
 	body := f.body()
 	plain, err := aead.Open(body[:0], nonce, body, additionalData)
@@ -110,21 +115,19 @@ func (f *frame) Open(aead cipher.AEAD, nonce, additionalData []byte) error {
 	return err
 }
 
-// seal encrypts the frame from f.start on and appends the AEAD's tag. The caller must first make
-// the frame sealRoom(aead) bytes longer. seal shortens the frame again to the end of the tag. If
-// the AEAD panics, the frame has the length that it had before.
+// seal implements Seal. The frame must end with sealRoom(aead) unused bytes. seal removes them,
+// even if the AEAD panics, and appends the tag in their place.
 func (f *frame) seal(aead cipher.AEAD, nonce, additionalData []byte) {
 	f.end -= sealRoom(aead)
 	plain := f.body()
 	f.end = f.begin + f.start + len(aead.Seal(plain[:0], nonce, plain, additionalData))
 }
 
-// minTagRoom is the minimum number of bytes that seal needs after the plaintext. AES-GCM may write
-// 16 bytes there, even if its tag is shorter (golang/go#80288). In a Pool, the bytes after a
-// shorter tag may belong to another frame.
+// minTagRoom is the minimum room for a tag, in bytes. AES-GCM may write 16 bytes, even if its tag
+// is shorter (golang/go#80288). In a Pool without this room, it could overwrite the next frame.
 const minTagRoom = 16
 
-// sealRoom returns the number of bytes that seal needs after the plaintext.
+// sealRoom returns the number of bytes that seal needs for the tag.
 func sealRoom(aead cipher.AEAD) int {
 	if n := aead.Overhead(); n > 0 {
 		return max(n, minTagRoom)

@@ -41,9 +41,9 @@ func (f *frame) grow(n int) {
 // returns len(p) and nil.
 func (h *Heap) Write(p []byte) (int, error) { return copy(h.Writable(len(p)), p), nil }
 
-// Seal encrypts the frame in place, except for the bytes that SetStart excludes, and appends the
-// AEAD's tag. It borrows nonce and additionalData, which may be among the excluded bytes. It always
-// returns nil.
+// Seal encrypts the frame in place, from the position that SetStart sets, and appends the AEAD's
+// tag. It borrows nonce and additionalData, which may be bytes of the frame before that position.
+// It always returns nil.
 func (h *Heap) Seal(aead cipher.AEAD, nonce, additionalData []byte) error {
 	h.Writable(sealRoom(aead))
 	h.seal(aead, nonce, additionalData)

@@ -192,8 +192,8 @@ func (p *Pool) findGap(n int) bool {
 	}
 }
 
-// clearGap unlinks released slots after s until n bytes are free there and p.free is not empty. It
-// returns false if a slot that is not released comes first.
+// clearGap makes room after s for a frame of n bytes. It unlinks the slots after s until the gap
+// has n bytes and p.free has a slot. If it reaches a slot that is not released, it returns false.
 func (p *Pool) clearGap(s *slot, n int) bool {
 	for p.free == nil || n > p.gapEnd(s)-s.end() {
 		if !s.next.released() {
@@ -275,10 +275,11 @@ func (p *Pool) Write(b []byte) (int, error) {
 	return copy(to, b), nil
 }
 
-// Seal encrypts the frame in place, except for the bytes that SetStart excludes, and appends the
-// AEAD's tag. It borrows nonce and additionalData, which may be among the excluded bytes. For the
-// tag, Seal needs room for at least 16 bytes, even if the tag is shorter. Without that room, it
-// returns ErrFull and leaves the frame unchanged.
+// Seal encrypts the frame in place, from the position that SetStart sets, and appends the AEAD's
+// tag. It borrows nonce and additionalData, which may be bytes of the frame before that position.
+//
+// Seal needs room for at least 16 bytes of tag, even if the tag is shorter. If there is no room, it
+// returns ErrFull and does not change the frame.
 func (p *Pool) Seal(aead cipher.AEAD, nonce, additionalData []byte) error {
 	room := sealRoom(aead)
 	nonce, additionalData = p.protect(nonce, room), p.protect(additionalData, room)
@@ -289,8 +290,8 @@ func (p *Pool) Seal(aead cipher.AEAD, nonce, additionalData []byte) error {
 	return nil
 }
 
-// protect returns b, or a copy of b if the frame may move when it grows by n bytes. The moved frame
-// could overwrite b.
+// protect copies b if the frame may have to move in the Pool's memory to grow by n bytes. The move
+// could overwrite b, which may be bytes of the frame. Otherwise protect returns b itself.
 func (p *Pool) protect(b []byte, n int) []byte {
 	if p.placed() && p.mode != Alloc && n > p.limit-p.end {
 		return bytes.Clone(b)
@@ -300,8 +301,8 @@ func (p *Pool) protect(b []byte, n int) []byte {
 
 // Truncate shortens the frame to n bytes. It panics if the frame is shorter than n.
 //
-// Truncate(0) also gives up memory on the heap. The next bytes are then written to the Pool's
-// memory, if there is room.
+// If the frame is on the heap, Truncate(0) also drops its memory. The next write then looks for
+// room in the Pool's memory again.
 func (p *Pool) Truncate(n int) {
 	p.frame.Truncate(n)
 	if n == 0 && p.allocated() {

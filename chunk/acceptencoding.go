@@ -67,8 +67,8 @@ func parseWeight(params string) (float64, bool) {
 	return w, err == nil && w >= 0 && w <= 1 && !math.IsNaN(w)
 }
 
-// weight returns the client's weight for an encoding, which is in acceptNames. If the client does
-// not accept the encoding, the weight is 0.
+// weight returns the client's weight for an encoding, or 0 if the client does not accept the
+// encoding. name must be in acceptNames.
 func (h acceptance) weight(name string) float64 {
 	for _, n := range [...]string{name, others} {
 		if w := h.weights[acceptIndex(n)]; w >= 0 {

@@ -61,9 +61,9 @@ var errBadCount = errors.New("chunk: the writer returned an invalid count")
 // Content-Length to the length of src, because the kernel moves only bodies with a Content-Length.
 // To write more after src, write the header first.
 //
-// If src is longer than the Content-Length, Copy sends only as many bytes as the Content-Length and
-// returns http.ErrContentLength. If src is a file and shorter, the error is io.ErrUnexpectedEOF.
-// Copy does not count bytes that were written to the response before.
+// If src is longer than the Content-Length, Copy stops at that length and returns
+// http.ErrContentLength. If src is a file and shorter, the error is io.ErrUnexpectedEOF. Copy does
+// not count bytes that were written to the response before.
 //
 // # The end of ctx
 //
@@ -143,11 +143,11 @@ func (c *copying) toWriter(dst io.Writer, src io.Reader) error {
 	return c.copyThroughMemory(dst, src)
 }
 
-// kernelCounter returns the counter in c.report for the bytes that the kernel moves when io.Copy
-// copies src to dst: Sendfile or Splice. It returns nil if the kernel would not move them.
+// kernelCounter returns &c.report.Sendfile or &c.report.Splice if the kernel moves the bytes in
+// io.Copy(dst, src), and nil otherwise.
 //
-// It also returns nil if src is a regular file and dst is a TCP connection or a file, because
-// toWriter does not use io.Copy for them.
+// If src is a regular file and dst is a TCP connection or a file, kernelCounter also returns nil.
+// For these, toWriter does not use io.Copy.
 func (c *copying) kernelCounter(dst io.Writer, src io.Reader) *int64 {
 	inner, limit := unlimited(src)
 	_, toUnix := dst.(*net.UnixConn)
@@ -172,7 +172,7 @@ func (c *copying) kernelCounter(dst io.Writer, src io.Reader) *int64 {
 	return nil
 }
 
-// splicesFrom reports whether dst's ReadFrom uses splice for a source that is a connection.
+// splicesFrom reports whether dst's ReadFrom can splice from a connection.
 func splicesFrom(dst io.Writer) bool {
 	switch dst.(type) {
 	case *net.TCPConn, *os.File:
@@ -350,7 +350,7 @@ func (c *copying) toResponse(w http.ResponseWriter, src io.Reader) error {
 	}
 	inner, limit := unlimited(src)
 	var rf io.ReaderFrom
-	if room >= 0 && !encoded && (c.file != nil && size > 0 || isConn(inner)) {
+	if room >= 0 && !encoded && (c.file != nil && size > 0 || canSplice(inner)) {
 		rf = unwrapBody(w, head)
 	}
 	if rf == nil {
@@ -396,8 +396,8 @@ func (c *copying) tooLong(src io.Reader) error {
 	return nil
 }
 
-// isConn reports whether the standard library uses splice from src to a TCP connection.
-func isConn(src io.Reader) bool {
+// canSplice reports whether the standard library can splice from src to a TCP connection.
+func canSplice(src io.Reader) bool {
 	_, isTCP := src.(*net.TCPConn)
 	return kernelSplices && (isTCP || isStream(src))
 }
@@ -416,12 +416,12 @@ func sizeOf(src io.Reader) int64 {
 	case *io.LimitedReader:
 		return min(sizeOf(s.R), max(s.N, 0))
 	case *os.File:
-		at, err := s.Seek(0, io.SeekCurrent)
+		offset, err := s.Seek(0, io.SeekCurrent)
 		if err != nil {
 			return 0
 		}
 		if info, err := s.Stat(); err == nil && info.Mode().IsRegular() {
-			return max(info.Size()-at, 0)
+			return max(info.Size()-offset, 0)
 		}
 	}
 	return 0
@@ -481,10 +481,10 @@ func (i *interruption) setDeadlines(read, write time.Time) {
 	}
 }
 
-// stop undoes watchContext. If the context has ended, stop removes the deadlines in the past.
+// stop undoes watchContext, and removes the deadlines that interrupt has set.
 //
-// If Copy has failed, complete is false. A response then keeps its write deadline, because net/http
-// could otherwise end the incomplete body as if it were complete.
+// If the copy is not complete, however, a response keeps its write deadline. Otherwise net/http
+// could end the body as if it were complete.
 func (i *interruption) stop(complete bool) {
 	if i.unhook == nil || i.unhook() {
 		return

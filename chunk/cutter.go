@@ -83,7 +83,7 @@ func (f CutFunc) cut(w *scan) (end int) {
 	return end
 }
 
-// whole returns false. If the end of a record has not arrived, the record is incomplete.
+// whole returns false, because cut finds the end of every complete record.
 func (CutFunc) whole(*scan) bool { return false }
 
 // anywhere is a Cutter that may cut after each byte. A Reader uses it if the option [At] sets no

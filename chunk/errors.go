@@ -22,9 +22,9 @@ var (
 // A RecordError reports that the Reader stopped at a record that it cannot return. Err is
 // [ErrTooLong], [ErrNoRecord], or [io.ErrUnexpectedEOF] if the source ended within the record.
 //
-// The Reader has returned all chunks before the record. If the source ended within the record, the
-// last chunk is the part of the record that has arrived. Otherwise the Reader returns no bytes of
-// the record.
+// Before this error, the Reader returns all complete records. If the source ended within the
+// record, it also returns the incomplete record, as the last chunk. It returns no bytes of a record
+// that is too long or invalid.
 type RecordError struct {
 	Offset int64 // start of the record, in bytes from the first byte that the Reader read
 	Limit  int   // maximum length of a record, in bytes

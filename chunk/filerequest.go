@@ -16,7 +16,8 @@ import (
 // http.ServeContent uses. net/http passes the body of a file to ReadFrom, and everything else to
 // Write. The calls for a file are:
 //
-//	ServeHTTP → serve → http.ServeContent → ReadFrom → give → the ReadFrom of net/http's response → sendfile
+//	ServeHTTP → serve → http.ServeContent → ReadFrom → sendPart →
+//		the ReadFrom of net/http's response → sendfile
 type fileRequest struct {
 	http.ResponseWriter
 	h       *FileHandler
@@ -105,7 +106,8 @@ func (x *fileRequest) serve(name string) error {
 	return nil
 }
 
-// contentType returns the media type for the file's name, or else for its first bytes.
+// contentType returns the media type for the extension of name. If the extension is unknown, it
+// detects the type from the first bytes of the file.
 func (x *fileRequest) contentType(name string) string {
 	if t := mime.TypeByExtension(path.Ext(name)); t != "" {
 		return t
@@ -186,11 +188,10 @@ func (x *fileRequest) send(body *io.LimitedReader) error {
 	case x.h.dropFrom > 0 && body.N >= x.h.dropFrom:
 		return x.sendAndDrop(x.destination(), body)
 	}
-	return x.give(x.destination(), body)
+	return x.sendPart(x.destination(), body)
 }
 
-// sendAndDrop sends body with rf in steps, and removes the sent part of the file from the page
-// cache after each step.
+// sendAndDrop sends body to rf in steps. After each step, it drops sent bytes from the page cache.
 func (x *fileRequest) sendAndDrop(rf io.ReaderFrom, body *io.LimitedReader) error {
 	version := versionOf(x.info)
 	x.h.dropper.add(version, 1)
@@ -206,7 +207,7 @@ func (x *fileRequest) sendAndDrop(rf io.ReaderFrom, body *io.LimitedReader) erro
 		step := io.LimitedReader{R: x.file, N: min(body.N, dropStep)}
 		asked := step.N
 		before := x.report.Bytes
-		err := x.give(rf, &step)
+		err := x.sendPart(rf, &step)
 		n := x.report.Bytes - before
 		at += n
 		body.N -= n
@@ -221,9 +222,9 @@ func (x *fileRequest) sendAndDrop(rf io.ReaderFrom, body *io.LimitedReader) erro
 	return nil
 }
 
-// destination returns the writer for the file's bytes. This is the request's http.ResponseWriter,
-// or the first one inside it that has ReadFrom, so that the kernel can send the file. If the kernel
-// cannot send it, destination returns a copiedBody.
+// destination returns the writer for the file's bytes. This is usually the response of net/http,
+// whose ReadFrom lets the kernel send the file. If a middleware does not allow that, destination
+// returns a copiedBody.
 func (x *fileRequest) destination() io.ReaderFrom {
 	if rf, ok := x.ResponseWriter.(io.ReaderFrom); ok {
 		return rf
@@ -246,8 +247,8 @@ func (b copiedBody) ReadFrom(src io.Reader) (int64, error) {
 	return c.report.Bytes, err
 }
 
-// give sends a part of the file with rf.
-func (x *fileRequest) give(rf io.ReaderFrom, part *io.LimitedReader) error {
+// sendPart sends a part of the file to rf, and counts its bytes in x.report.
+func (x *fileRequest) sendPart(rf io.ReaderFrom, part *io.LimitedReader) error {
 	before := x.file.read
 	n, err := rf.ReadFrom(part)
 	x.report.addFile(n, x.file.read-before)

@@ -76,8 +76,8 @@ func rootName(clean string) string {
 	return clean[1:]
 }
 
-// standardError converts an error from opening a file to an error for net/http, which answers
-// fs.ErrNotExist with status 404, fs.ErrPermission with 403, and other errors with 500.
+// standardError returns fs.ErrNotExist or fs.ErrPermission if net/http should answer err with
+// status 404 or 403. Otherwise it returns err itself, which net/http answers with status 500.
 func standardError(err error) error {
 	switch statusOf(err) {
 	case http.StatusNotFound:
@@ -88,7 +88,7 @@ func standardError(err error) error {
 	return err
 }
 
-// statusOf returns the HTTP status of the answer when opening a file fails with err.
+// statusOf returns the HTTP status for err, an error from opening a file.
 func statusOf(err error) int {
 	switch {
 	case errors.Is(err, fs.ErrNotExist), err == errDirectory:

@@ -21,10 +21,10 @@ const defaultMaxRecord = 1 << 20 // see MaxRecord
 // cuts the chunks at the ends of records.
 //
 // Joined together, the chunks are the source, byte for byte. Each chunk begins where a record
-// begins and ends where a record ends. It has as many whole records as fit into [Size]. A longer
-// record, up to [MaxRecord], is a chunk of one record. If Next has to wait, it returns as soon as
-// one whole record has arrived. If the source ends or fails within a record, the last chunk is the
-// incomplete record, and Next then returns the error.
+// begins and ends where a record ends. It has up to [Size] bytes of whole records. A longer record,
+// up to [MaxRecord], is a chunk of one record. If Next has to wait, it returns as soon as one whole
+// record has arrived. If the source ends or fails within a record, the last chunk is the incomplete
+// record, and Next then returns the error.
 //
 // If the source's Read may wait, a goroutine reads the source. The goroutine starts with the first
 // Next and stays at most [Depth] chunks ahead. Next itself reads memory and regular files, because
@@ -105,8 +105,8 @@ func At(c Cutter) ReaderOption {
 }
 
 // MaxRecord sets the maximum length of a record in bytes, including its end. The default is 1 MiB,
-// and the maximum is 1 GiB. If a record is longer, the Reader fails with a [RecordError]: a peer
-// that sends such a record has probably forgotten the end, or wants to exhaust the memory.
+// and the maximum is 1 GiB. If a record is longer, the Reader fails with a [RecordError]. The peer
+// has probably forgotten the end of the record, or wants to exhaust the memory.
 //
 // A record that fits into one chunk is always accepted, even if it is longer than MaxRecord. The
 // size of a chunk is Size or, with [TunedBy], the Tuner's largest chunk.
@@ -294,8 +294,7 @@ func (r *Reader) notify() {
 	}
 }
 
-// closeGrace limits how long Close waits for a blocked Read after it has set a deadline in the
-// past.
+// closeGrace is the maximum time that Close waits for the goroutine that reads ahead.
 const closeGrace = time.Second
 
 // readAhead starts the goroutine that reads ahead, unless the source has returned an error. If the
@@ -325,7 +324,7 @@ func (r *Reader) run() {
 			r.leaving = true
 			return
 		}
-		r.unwake()
+		r.clearDeadline()
 		r.read()
 	}
 }
@@ -340,7 +339,7 @@ func (r *Reader) ended() {
 		}
 	}
 	r.running = false
-	r.unwake()
+	r.clearDeadline()
 	r.notify()
 	close(r.done)
 	r.mu.Unlock()
@@ -359,9 +358,9 @@ func (r *Reader) interrupt() {
 	}
 }
 
-// unwake removes the deadline that the method interrupt sets. r.mu is held, and no Read may be
+// clearDeadline removes the read deadline if interrupt has set one. r.mu is held. No Read may be
 // running.
-func (r *Reader) unwake() {
+func (r *Reader) clearDeadline() {
 	if r.woken {
 		r.woken = false
 		// This fails if the source is closed, which the next Read reports.

@@ -110,14 +110,14 @@ func (r *Reader) handleRead(p []byte, n int, err error) {
 	switch timeout := isTimeout(err); {
 	case r.finalErr != nil:
 	case err != nil && !timeout:
-		r.giveAll(err)
+		r.enqueueAll(err)
 	default:
 		if timeout && !r.woken {
 			r.pendingErr = err
 		}
 		hurry := r.waiting && len(r.queue) == 0 || r.pendingErr != nil
 		if f.full() || hurry {
-			r.give(hurry)
+			r.enqueue(hurry)
 		}
 	}
 	if len(r.queue) > 0 || r.pendingErr != nil || r.finalErr != nil {
@@ -178,9 +178,9 @@ func (r *Reader) cut() int {
 	return 0
 }
 
-// give puts whole records that have arrived into the queue. Unless hurry is set, it stops when less
-// than a full chunk is left.
-func (r *Reader) give(hurry bool) {
+// enqueue cuts chunks of whole records from the block and adds them to the queue. If hurry is
+// false, it stops when the rest is smaller than r.size.
+func (r *Reader) enqueue(hurry bool) {
 	f := &r.filling
 	if f.end-f.start <= len(f.buf)/earlyPart && r.copyOut() {
 		return
@@ -204,9 +204,9 @@ func (r *Reader) give(hurry bool) {
 	f.release()
 }
 
-// giveAll puts all bytes that have arrived into the queue. It is called when the source has ended
-// with err.
-func (r *Reader) giveAll(err error) {
+// enqueueAll adds all bytes in the block to the queue. It is called when the source has ended with
+// err.
+func (r *Reader) enqueueAll(err error) {
 	f := &r.filling
 	if f.start == f.end {
 		r.finalErr = err

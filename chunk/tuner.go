@@ -18,7 +18,7 @@ const tunerInterval = 250 * time.Millisecond
 
 // A Tuner adjusts three values while a program works: the number of workers, the size of the
 // chunks, and the number of chunks that are read ahead. It measures processor time, memory, waiting
-// and the processed bytes. It tries one step at a time, and reverts each step that does not pay.
+// and the processed bytes. It tries one step at a time, and reverts a step that has no benefit.
 // docs/chunk.md has the table of its rules.
 //
 // One Tuner may serve any number of Readers and workers, and measures them together. All methods
@@ -87,8 +87,8 @@ func (t *Tuner) apply() {
 	t.room.Broadcast()
 }
 
-// observe calls tuning.observe. If the Setting changes, it counts the reason and applies the new
-// Setting.
+// observe passes s to the rules. If they change the Setting, observe counts the change under its
+// reason in t.moves, and applies the new Setting.
 func (t *Tuner) observe(s sample) (reason string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

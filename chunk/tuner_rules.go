@@ -70,10 +70,10 @@ const (
 	leastWindow   = 4 // in samples; a window is longer if the speed varies
 	mostWindow    = 20
 	sureEnough    = 0.025 // largest standard error of the speed, relative to the speed
-	leastPatience = 16    // windows of the first rest; each further rest is twice as long
+	leastPatience = 16    // length of the first rest in windows; each further rest is twice as long
 	mostPatience  = 1 << 12
-	// If the load changes during a rest, the rest ends early. At most tuning.patience divided by
-	// changePatience windows are left.
+	// If the load changes between two rounds, the next round begins after at most tuning.patience /
+	// changePatience windows.
 	changePatience = 32
 	leastBusyDepth = 2 // keeps both a source and a worker busy
 )
@@ -151,7 +151,7 @@ type tuning struct {
 	settle int // samples to skip
 
 	barred   [16]bool // by index in tunerRules
-	turn     int      // index of the rule to try first, which follows the last rule that paid
+	turn     int      // index of the rule to try first, after the last rule whose step was kept
 	rest     int      // number of windows until the next round; 0 during a round
 	patience int      // number of windows of the next rest; 1 ≤ patience ≤ mostPatience
 }
@@ -214,9 +214,9 @@ func (t *tuning) withStep(step func(s *Setting)) Setting {
 	return next.clamp(t.least, t.most)
 }
 
-// judge ends a trial. m was measured after the step. If the step has paid, judge keeps the step and
-// returns true. Otherwise judge reverts the step and returns false.
-func (t *tuning) judge(m *measure) (paid bool) {
+// judge ends a trial. m was measured after the step. If m shows the result that the rule requires,
+// judge keeps the step and returns true. Otherwise it reverts the step and returns false.
+func (t *tuning) judge(m *measure) (kept bool) {
 	// While memory grows, do not keep a step that needs more memory. Otherwise the rule
 	// memory_grows would undo the step at once.
 	tooMuch := m.growth > mostGrowth && t.now.memory() > t.home.memory()

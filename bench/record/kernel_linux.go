@@ -135,7 +135,8 @@ interval:ms:INTERVAL { printf("attached"); print(@retransmits); print(@wait); cl
 END { clear(@since); }
 `
 
-// A tracer is a running bpftrace process. It adds up the printed values until take is called.
+// A tracer is a running bpftrace process. It adds up the values that bpftrace prints until take is
+// called.
 type tracer struct {
 	child  *measure.Child
 	errors bytes.Buffer
@@ -231,8 +232,8 @@ func (t *tracer) add(line string) {
 	}
 }
 
-// take sets s.Retransmits and s.RunQueue from the values since the last call. RunQueue is the 99th
-// percentile of the waits.
+// take stores the events since the last call in s: the number of retransmissions, and the 99th
+// percentile of the times that threads waited for a processor.
 func (t *tracer) take(s *Kernel) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

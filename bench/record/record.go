@@ -57,12 +57,12 @@ type Kernel struct {
 	MajorFaults int64
 }
 
-// A Timeline is a finished record.
+// A Timeline is the result of Record.
 type Timeline struct {
 	Samples []Sample
-	Kernel  string // source of Retransmits and RunQueue
-	Note    string // why bpftrace was not used; "" if it was used or not wanted
-	Cost    time.Duration
+	Kernel  string        // source of Retransmits and RunQueue
+	Note    string        // why bpftrace was not used; "" if it was used or not wanted
+	Cost    time.Duration // total time spent on taking samples
 }
 
 // Options configure a recording.
@@ -75,9 +75,9 @@ type Options struct {
 	Logf     func(string, ...any)  // logs the source of the kernel's values
 }
 
-// Record calls work, and takes a sample at the end of each interval until work returns. It returns
-// an error if work fails or if a profile cannot be written.
-func Record(o Options, work func() error) (*Timeline, error) {
+// Record calls f, and takes a sample after every o.Interval and when f returns. It returns an error
+// if f fails, or if a profile cannot be written.
+func Record(o Options, f func() error) (*Timeline, error) {
 	writeProfiles, err := startProfiles(o.Profiles)
 	if err != nil {
 		return nil, err
@@ -100,7 +100,7 @@ func Record(o Options, work func() error) (*Timeline, error) {
 		line.Cost += time.Since(began) - s.At
 	}
 	done := make(chan error, 1)
-	go func() { done <- work() }()
+	go func() { done <- f() }()
 	ticker := time.NewTicker(o.Interval)
 	defer ticker.Stop()
 	for {
@@ -114,7 +114,7 @@ func Record(o Options, work func() error) (*Timeline, error) {
 	}
 }
 
-// startProfiles begins a CPU profile in dir. The returned function ends it and writes a heap
+// startProfiles starts a CPU profile in dir. The returned function ends it and writes a heap
 // profile. If dir is empty, no profiles are written.
 func startProfiles(dir string) (write func() error, err error) {
 	if dir == "" {
@@ -155,11 +155,11 @@ var metricNames = [metricCount]string{
 	goroutines: "/sched/goroutines:goroutines",
 }
 
-// A goRuntime reads runtime/metrics. It keeps the last values of counters.
+// A goRuntime reads runtime/metrics. It keeps the previous values of the counters.
 type goRuntime struct {
 	samples            [metricCount]metrics.Sample
 	cycles, allocBytes uint64
-	pauses, scheduling []uint64 // last counts of the histograms' buckets
+	pauses, scheduling []uint64 // previous counts of the histograms' buckets
 }
 
 func (r *goRuntime) open() {
@@ -186,19 +186,19 @@ func (r *goRuntime) read(s *Runtime) {
 	}
 }
 
-// quantile returns the q quantile of the events that h has counted since the last call, or 0 if
-// there were none. The result is rounded up to the limit of its bucket. *last has the counts of the
-// last call, and quantile updates it.
-func quantile(h *metrics.Float64Histogram, last *[]uint64, q float64) time.Duration {
+// quantile returns the q quantile of the events in h since the previous call, rounded up to the
+// limit of a bucket. If there were no events, it returns 0. *counts stores the counts of h between
+// calls.
+func quantile(h *metrics.Float64Histogram, counts *[]uint64, q float64) time.Duration {
 	now := slices.Clone(h.Counts)
 	news, sum := slices.Clone(now), uint64(0)
 	for i := range news {
-		if len(*last) > 0 {
-			news[i] -= (*last)[i]
+		if len(*counts) > 0 {
+			news[i] -= (*counts)[i]
 		}
 		sum += news[i]
 	}
-	*last = now
+	*counts = now
 	seen := uint64(0)
 	for i, n := range news {
 		if seen += n; n > 0 && float64(seen) >= q*float64(sum) {

@@ -64,9 +64,8 @@ func (h Header) Append(dst []byte) ([]byte, error) {
 	return append(dst, h.MessageType, byte(h.Length), byte(h.Length>>8), byte(h.Length>>16)), nil
 }
 
-// ChannelID returns the id of the channel that receives a message, which is the first four bytes of
-// payload. It borrows payload. It returns false if Channel is not set, or if payload has fewer than
-// four bytes.
+// ChannelID parses the id of the message's channel from the first four bytes of payload, which it
+// borrows. It returns false if h.Channel is not set, or if payload is too short.
 func (h Header) ChannelID(payload []byte) (uint32, bool) {
 	if !h.Channel || len(payload) < 4 {
 		return 0, false

@@ -34,10 +34,10 @@ type Opener struct {
 // NewOpener returns an Opener that reads frames from r. The key of aead must not have been used
 // before. NewOpener panics unless aead has nonces of 12 bytes and an overhead of 16.
 //
-// The Opener borrows r until you stop using the Opener. There is nothing to close.
+// The Opener borrows r until the last use of the Opener. There is nothing to close.
 //
-// The Opener passes opts to its frame.Decoder. A limit of the payload applies to the decrypted
-// payload. For the option frame.MaxKind, the kind of a frame is the result of [Header.Kind].
+// The options frame.MaxPayload and frame.MaxKind limit the decrypted payload. For frame.MaxKind,
+// [Header.Kind] returns the kind of a message.
 func NewOpener(r *millrace.Reader, aead cipher.AEAD, opts ...frame.Option) *Opener {
 	o := &Opener{f: sealedFormat{state: newCipherState(aead)}}
 	o.d = frame.NewDecoder(r, &o.f, opts...)

@@ -112,14 +112,14 @@ func compareSegments(prev, m *Media, r *report) {
 					p.Date, p.Map, p.Break, s.Date, s.Map, s.Break)
 			}
 		}
-		compareParts(prev.maker(), m, p, s, r)
+		compareParts(prev.epoch(), m, p, s, r)
 	}
 }
 
 // compareParts compares the parts of a segment in two consecutive playlists. The segment is p in
 // the earlier playlist, and s in the later one.
-func compareParts(prevMaker string, m *Media, p, s *Segment, r *report) {
-	if prevMaker != m.maker() { // another run of the server has none of the parts
+func compareParts(prevEpoch string, m *Media, p, s *Segment, r *report) {
+	if prevEpoch != m.epoch() { // the server of the new epoch does not have the parts
 		return
 	}
 	removed := len(p.Parts) // number of parts removed from the start
@@ -151,10 +151,10 @@ func compareParts(prevMaker string, m *Media, p, s *Segment, r *report) {
 	}
 }
 
-// compareHint checks that the next part is the one that prev hinted at. If a discontinuity comes
-// first, any part may follow.
+// compareHint checks that the part in prev's hint comes next. If a discontinuity comes first, any
+// part may follow.
 func compareHint(prev, m *Media, r *report) {
-	if prev.Hint == "" || prev.Ended || m.Ended || prev.maker() != m.maker() {
+	if prev.Hint == "" || prev.Ended || m.Ended || prev.epoch() != m.epoch() {
 		return
 	}
 	msn, part := prev.Next()

@@ -100,7 +100,7 @@ type follower struct {
 	again   struct { // an object to fetch again
 		uri   string
 		sum   [sha256.Size]byte
-		after int // number of playlists until then
+		after int // number of playlists to read first
 	}
 	hint *hintRequest
 }
@@ -330,7 +330,7 @@ func (f *follower) consumeParts(ctx context.Context, s *Segment) error {
 		}
 		f.got = append(f.got, data...)
 		f.stats.Parts++
-		f.arrived(s, partsDuration(s.Parts[:f.part+1]))
+		f.addLatency(s, partsDuration(s.Parts[:f.part+1]))
 		o := Object{PartObject, p.URI, s.MSN, f.part, s.Break && f.part == 0, data}
 		if err := f.deliver(o); err != nil {
 			return err
@@ -339,9 +339,9 @@ func (f *follower) consumeParts(ctx context.Context, s *Segment) error {
 	return nil
 }
 
-// arrived records the latency of a part or segment: the time since the end of its media. The media
-// ends at offset in s. If s has no date, arrived does nothing.
-func (f *follower) arrived(s *Segment, offset time.Duration) {
+// addLatency records how long ago the media of a part or segment ended. The end was at s.Date plus
+// offset. If s has no Date, addLatency does nothing.
+func (f *follower) addLatency(s *Segment, offset time.Duration) {
 	if !s.Date.IsZero() {
 		f.stats.Latency.add(time.Since(s.Date.Add(offset)))
 	}
@@ -388,7 +388,7 @@ func (f *follower) finishSegment(ctx context.Context, s *Segment, parts bool) er
 		return nil
 	}
 	f.stats.Segments++
-	f.arrived(s, s.Duration)
+	f.addLatency(s, s.Duration)
 	return f.deliver(Object{SegmentObject, s.URI, s.MSN, 0, s.Break && size == 0, rest})
 }
 
@@ -439,8 +439,8 @@ func (f *follower) fetch(ctx context.Context, uri string) ([]byte, error) {
 	return data, nil
 }
 
-// remember counts a fetched object. If Client.Verify selects the object, remember stores its
-// checksum for fetchAgain, unless another checksum is still stored.
+// remember counts the fetched objects, and stores the URI and checksum of every Nth object for
+// fetchAgain, where N is Client.Verify. It stores only one object at a time.
 func (f *follower) remember(uri string, data []byte) {
 	f.fetched++
 	if f.Verify > 0 && f.fetched%f.Verify == 0 && f.again.uri == "" {
@@ -448,8 +448,8 @@ func (f *follower) remember(uri string, data []byte) {
 	}
 }
 
-// fetchAgain fetches an object a second time, when the Client has read a few more playlists. It
-// reports a problem if the checksum has changed.
+// fetchAgain fetches the object that remember has stored, a few playlists later. It reports a
+// problem if the checksum has changed.
 func (f *follower) fetchAgain(ctx context.Context) error {
 	if f.again.after--; f.again.uri == "" || f.again.after > 0 {
 		return nil

@@ -42,12 +42,12 @@ func (p Problem) String() string {
 	return s + ": " + p.Text
 }
 
-// Must filters problems. It returns the violations of requirements, but not of recommendations.
+// Must is a filter. It returns the violations of requirements, but not of recommendations.
 func Must(problems []Problem) []Problem {
 	return slices.DeleteFunc(slices.Clone(problems), func(p Problem) bool { return p.Should })
 }
 
-// Without filters problems. It returns the problems whose Rule is not in rules.
+// Without is a filter. It returns the problems whose Rule is not in rules.
 func Without(problems []Problem, rules ...string) []Problem {
 	return slices.DeleteFunc(slices.Clone(problems),
 		func(p Problem) bool { return slices.Contains(rules, p.Rule) })

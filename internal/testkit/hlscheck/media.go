@@ -67,30 +67,29 @@ func (m *Media) Segment(msn uint64) *Segment {
 	return nil
 }
 
-// maker identifies the run of the server that made m. It returns the prefix of the URIs, up to the
-// first "-". The URI is from the preload hint, or from the last segment if the playlist has ended.
-// If a live playlist has no hint, maker returns "", because another run of the server may continue
-// the playlist.
-func (m *Media) maker() string {
+// epoch returns the epoch of the preload hint or, if the playlist has ended, of the last segment.
+// If a live playlist has no hint, epoch returns "", because the epoch may be about to change.
+func (m *Media) epoch() string {
 	name := m.Hint
 	if m.Ended && len(m.Segments) > 0 {
 		name = m.Segments[len(m.Segments)-1].URI
 	}
-	return makerOf(name)
+	return epochOf(name)
 }
 
-func makerOf(name string) string {
-	maker, _, _ := strings.Cut(name, "-")
-	return maker
+// epochOf returns the epoch in a URI, which is the text before the first "-". A server chooses a
+// new epoch when it begins a stream or takes it over.
+func epochOf(uri string) string {
+	epoch, _, _ := strings.Cut(uri, "-")
+	return epoch
 }
 
-// maker identifies the run of the server that made s, like Media.maker. The segment must have a URI
-// or a part.
-func (s *Segment) maker() string {
+// epoch returns the epoch in the URI of s. If s has no URI, it must have a part.
+func (s *Segment) epoch() string {
 	if s.URI == "" {
-		return makerOf(s.Parts[0].URI)
+		return epochOf(s.Parts[0].URI)
 	}
-	return makerOf(s.URI)
+	return epochOf(s.URI)
 }
 
 // Duration returns the total duration of the complete segments.
@@ -160,13 +159,13 @@ func parseMedia(text string, r *report) *Media {
 			m.Segments = append(m.Segments, cur)
 			cur, extinf = Segment{}, 0
 		case "EXT-X-VERSION":
-			m.Version = int(integer(l.value))
+			m.Version = int(parseInteger(l.value))
 		case "EXT-X-TARGETDURATION":
-			m.Target = time.Duration(integer(l.value)) * time.Second
+			m.Target = time.Duration(parseInteger(l.value)) * time.Second
 		case "EXT-X-MEDIA-SEQUENCE":
-			m.Sequence = integer(l.value)
+			m.Sequence = parseInteger(l.value)
 		case "EXT-X-DISCONTINUITY-SEQUENCE":
-			m.Discontinuities = integer(l.value)
+			m.Discontinuities = parseInteger(l.value)
 		case "EXT-X-ENDLIST":
 			m.Ended = true
 		case "EXT-X-PART-INF":
@@ -200,7 +199,7 @@ func parseMedia(text string, r *report) *Media {
 				r.add("extinf-missing", l.n, "EXTINF of line %d has no segment", extinf)
 			}
 			value, _, _ := strings.Cut(l.value, ",")
-			cur.Duration, extinf = seconds(value), l.n
+			cur.Duration, extinf = parseSeconds(value), l.n
 		}
 	}
 	if extinf != 0 {
@@ -264,7 +263,7 @@ func (m *Media) check(r *report) {
 		if m.Target > 0 && s.Duration.Round(time.Second) > m.Target {
 			r.add("segment-long", s.Line, "%v, target duration %v", s.Duration, m.Target)
 		}
-		if i > 0 && !s.Break && s.maker() != all[i-1].maker() {
+		if i > 0 && !s.Break && s.epoch() != all[i-1].epoch() {
 			r.add("server-change", s.Line, "segment %d", s.MSN)
 		}
 		if s.Break && dated && s.Date.IsZero() {

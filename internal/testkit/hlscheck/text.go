@@ -41,8 +41,8 @@ var (
 	}
 )
 
-// forms maps the name of an attribute to a regular expression for the attribute's value. For the
-// values of tags, it has three more expressions, with the names integer, extinf and date.
+// forms maps the names of attributes to regular expressions for their values. The keys "integer",
+// "extinf" and "date" are for the values of tags.
 var forms = func() map[string]*regexp.Regexp {
 	const (
 		integer = `\d{1,16}`
@@ -77,12 +77,15 @@ type line struct {
 }
 
 func (l *line) has(name string) bool              { return l.attrs[name] != "" }
-func (l *line) seconds(name string) time.Duration { return seconds(l.attrs[name]) }
-func (l *line) integer(name string) uint64        { return integer(l.attrs[name]) }
+func (l *line) seconds(name string) time.Duration { return parseSeconds(l.attrs[name]) }
+func (l *line) integer(name string) uint64        { return parseInteger(l.attrs[name]) }
 
-// seconds and integer parse s. If s is invalid, they return 0.
-func seconds(s string) time.Duration { d, _ := time.ParseDuration(s + "s"); return d }
-func integer(s string) uint64        { n, _ := strconv.ParseUint(s, 10, 64); return min(n, 1<<53) }
+// parseSeconds parses a number of seconds, such as "4.5". If s is invalid, it returns 0.
+func parseSeconds(s string) time.Duration { d, _ := time.ParseDuration(s + "s"); return d }
+
+// parseInteger parses a decimal number. If s is invalid, it returns 0. A number above 2⁵³ becomes
+// 2⁵³.
+func parseInteger(s string) uint64 { n, _ := strconv.ParseUint(s, 10, 64); return min(n, 1<<53) }
 
 // parseLines splits a playlist into tags and URIs, and checks their syntax. It ignores comments,
 // empty lines, unknown tags, and invalid attributes.

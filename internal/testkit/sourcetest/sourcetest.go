@@ -12,15 +12,15 @@ import (
 var ErrUnsteady = errors.New("sourcetest: nothing for now")
 
 // Unsteady is an io.Reader that returns the bytes of Rest in portions of random size. Some reads
-// return no bytes, or ErrUnsteady. Unsteady returns io.EOF with the last bytes.
+// return no bytes, and some return ErrUnsteady.
 type Unsteady struct {
 	Rest string
 	Rand *rand.Rand
 }
 
-// Read reads the next bytes of the field Rest into p, in a portion of random size. At random, it
-// returns no bytes or the error ErrUnsteady. The caller can then call Read again. Read returns
-// io.EOF with the last bytes.
+// Read moves a random number of bytes, which may be 0, from the start of u.Rest to p. It may return
+// ErrUnsteady, with or without bytes, and can then be called again. It returns io.EOF with the last
+// bytes.
 func (u *Unsteady) Read(p []byte) (int, error) {
 	switch u.Rand.IntN(6) {
 	case 0:
@@ -45,8 +45,7 @@ type Loop struct {
 	at    int
 }
 
-// Read fills p with the endless sequence of copies of Bytes. It continues after the last byte of
-// the previous Read. It never fails.
+// Read fills p, and never fails. It continues after the last byte of the previous Read.
 func (l *Loop) Read(p []byte) (n int, err error) {
 	for n < len(p) {
 		m := copy(p[n:], l.Bytes[l.at:])

@@ -1,5 +1,5 @@
-// Package access decides who may publish, watch and read, and who may end streams, viewers and the
-// server. It counts and logs refusals.
+// Package access decides who may publish, watch and read, and who may end streams, disconnect
+// viewers and stop the server. It counts and logs refusals.
 //
 // A [Policy] contains the rules and tokens of a listener. A [Gate] applies the current Policy, and
 // then asks the hook, which is a program of the operator. [Origins] lists the other sites that may

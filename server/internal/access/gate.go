@@ -67,8 +67,8 @@ func (p *Policy) giveCookie(w http.ResponseWriter, r *http.Request) {
 		Secure: overTLS(r), SameSite: http.SameSiteStrictMode})
 }
 
-// ProtectDecision returns a handler that calls next if the client may end streams, viewers and the
-// server. Otherwise the handler refuses the request.
+// ProtectDecision returns a handler that calls next if the client may end streams, disconnect
+// viewers and stop the server. Otherwise the handler refuses the request.
 func (g *Gate) ProtectDecision(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if err := g.Policy().checkDecision(r); err != nil {

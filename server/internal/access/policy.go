@@ -43,9 +43,9 @@ import (
 // the page then need no token. The cookie grants the right to read, but never the right to publish
 // or write.
 //
-// On the admin listener, every client that may read may also end streams, viewers and the server.
-// This includes browsers with the cookie. If there is no admin token, the admin listener must be a
-// loopback listener. A page of another site may never end anything.
+// On the admin listener, every client that may read may also end streams, disconnect viewers and
+// stop the server. This includes browsers with the cookie. If there is no admin token, the admin
+// listener must be a loopback listener. A page of another site may never do any of this.
 type Policy struct {
 	Publish, Read string // tokens; may be empty
 	Keys          token.Keys
@@ -139,8 +139,8 @@ func (p *Policy) MayRead(tok, name, hint string) error {
 	return p.checkToken(tok, token.Read, name)
 }
 
-// checkDecision returns nil if the client may end streams, viewers and the server, and otherwise a
-// [refuse.Refusal].
+// checkDecision returns a [refuse.Refusal] unless the client may end streams, disconnect viewers
+// and stop the server.
 func (p *Policy) checkDecision(r *http.Request) error {
 	switch {
 	case crossOrigin.Check(r) != nil:

@@ -52,9 +52,9 @@ type Refused struct {
 	Cause  refuse.Cause
 }
 
-// isNoise reports whether a refusal is routine, and therefore logged only at debug level. Port
-// scanners and probes cause routine refusals. So do some requests of other nodes, which retry and
-// log lasting problems themselves.
+// isNoise reports whether a refusal is routine. Routine refusals are logged only at debug level.
+// Port scanners, probes and other nodes cause them. A node retries a refused request, and logs a
+// lasting problem itself.
 func (k Refused) isNoise() bool {
 	switch k.Client {
 	case Reader:
@@ -68,12 +68,12 @@ func (k Refused) isNoise() bool {
 }
 
 // Refusals answers, counts and logs refused clients. For each kind of client, it logs at most
-// refusalLines refusals per refusalPeriod as warnings, and the remaining ones at debug level.
+// refusalLines refusals per refusalPeriod as warnings, and the other refusals at debug level.
 // Clients that retry therefore do not fill the log.
 type Refusals struct {
 	log         *slog.Logger
-	origins     *Origins // sites with pages that may read the reason of a refusal
-	secretNames bool     // whether stream names are secret keys, as may be with a hook
+	origins     *Origins // sites whose scripts may read the reason of a refusal
+	secretNames bool     // whether stream names may be secret keys, as with some hooks
 
 	mu     lock.Mutex
 	counts map[Refused]int64 // has an entry for every possible key
@@ -92,9 +92,9 @@ type lineLimit struct {
 	lines, muted int       // muted is the number of refusals since the last warning
 }
 
-// NewRefusals returns Refusals that write to log. Pages of the sites in origins may read why a
-// request was refused. The Refusals borrow origins. If secretNames is set, the log does not contain
-// the stream names that clients request.
+// NewRefusals returns Refusals that write to log. Scripts of the sites in origins may read why a
+// viewer was refused. The Refusals borrow origins. If secretNames is set, requested stream names
+// are hidden in the log.
 func NewRefusals(log *slog.Logger, origins *Origins, secretNames bool) *Refusals {
 	r := &Refusals{
 		log: log, origins: origins, secretNames: secretNames,
@@ -131,12 +131,12 @@ func (f *Refusals) Note(client Kind, err error, attrs ...any) {
 	f.log.Log(context.Background(), level, message, attrs...)
 }
 
-// count counts a refusal, and returns its log level. A routine refusal has the level Debug. Other
-// refusals have the level Warn, until their kind of client has reached the limit of refusalLines
-// warnings in a refusalPeriod. Then they also have the level Debug.
+// count counts a refusal, and returns its log level. The level is Debug if the refusal is routine,
+// or if refusalLines warnings about this kind of client were logged in the current refusalPeriod.
+// Otherwise the level is Warn.
 //
-// At the level Warn, muted is the number of refusals that exceeded the limit since the previous
-// warning about this kind of client. At the level Debug, muted is 0.
+// At the level Warn, muted is the number of refusals above the limit since the previous warning
+// about this kind of client. At the level Debug, muted is 0.
 func (f *Refusals) count(key Refused, now time.Time) (level slog.Level, muted int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -222,8 +222,8 @@ func (f *Refusals) RefuseMethod(w http.ResponseWriter, r *http.Request, methods 
 }
 
 // loggedPath returns the path to log for a request. If stream names may be secret, it hides the
-// name. It hides the whole path of a publisher if the path contains no name, because the publisher
-// may have mistyped the part before the name.
+// name after /live/. If a publisher's path does not begin with /live/, loggedPath hides the whole
+// path: a secret name may follow a mistyped prefix.
 func (f *Refusals) loggedPath(client Kind, path string) string {
 	switch {
 	case !f.secretNames:
@@ -235,8 +235,8 @@ func (f *Refusals) loggedPath(client Kind, path string) string {
 	return path
 }
 
-// WithoutName returns the error to log for a refusal with err. If stream names may be secret, it
-// hides name, which is the stream name that the client requested.
+// WithoutName makes a refusal safe to log. If stream names may be secret, it returns a copy of err
+// that does not contain the requested name or a name from a token. Otherwise it returns err.
 func (f *Refusals) WithoutName(err error, name string) error {
 	refused := refuse.Of(err)
 	if refused == nil || !f.secretNames || name == "" {

@@ -30,8 +30,8 @@ const (
 	// holds a shared lock on this file.
 	//
 	// When a process starts, it usually takes an exclusive lock first, to prove that no other
-	// process uses the directory. If the process replaces another one that is still running, it
-	// does not take the exclusive lock, because the old process still uses the directory.
+	// process uses the directory. A successor does not take the exclusive lock, because the process
+	// that it replaces may still use the directory.
 	lockName = "millrace-blobs.lock"
 
 	// namesLockName is a file that a process locks while it adds a complete file to the store or
@@ -262,7 +262,7 @@ func (d *directory) lockNames() (unlock func(), err error) {
 	}, nil
 }
 
-// A file is the location of the file that contains the value of a key.
+// A file says where the value of a key is stored.
 type file struct {
 	shard int
 	path  string // relative to the root, as in "3f/film.mp4.blob"
@@ -438,7 +438,8 @@ func (d *directory) rename(tmp string, target file, cond Condition) (replaced st
 // checkFile returns the entity tag of the value in a file, or "" if there is no value or it has
 // expired. If cond does not hold for the value, the error is ErrCondition.
 //
-// A caller that then changes the file must call lockNames first, so that the result stays valid.
+// If the caller will change the file, it must call lockNames before checkFile. Otherwise another
+// change could come in between.
 func (d *directory) checkFile(f file, cond Condition) (tag string, err error) {
 	if tag, err = d.tagAt(f.path); err == nil && !cond.allows(tag) {
 		err = ErrCondition

@@ -27,17 +27,17 @@ func (d Handler) Watch(w http.ResponseWriter, r *http.Request, name string,
 	return d.watch(w, r, want)
 }
 
-// WatchNode serves a stream that this node owns to another node of the cluster. The parameter node
-// is the address of the node that receives the stream. The response header contains the epoch, a
-// number that identifies this node's ownership of the stream. If this node loses the ownership or
-// shuts down, the response ends as if the connection had failed.
+// WatchNode serves the stream called name to the node of the cluster with the address addr. This
+// node must own the stream. The response header contains the epoch, a number that identifies the
+// ownership. If this node loses the ownership or shuts down, the response ends as if the connection
+// had failed.
 //
 // Over HTTP/1, WatchNode takes over the connection and returns at once. Otherwise it returns when
 // the response has ended.
 //
 // If WatchNode returns an error, the caller must send the response. The error is a [refuse.Refusal]
 // or the error of the request's context.
-func (d Handler) WatchNode(w http.ResponseWriter, r *http.Request, name, node string) error {
+func (d Handler) WatchNode(w http.ResponseWriter, r *http.Request, name, addr string) error {
 	want, err := parseWatchRequest(r, name)
 	if err == nil {
 		err = live.NewPeers(d.hub).CheckOwned(want.Name)
@@ -45,7 +45,7 @@ func (d Handler) WatchNode(w http.ResponseWriter, r *http.Request, name, node st
 	if err != nil {
 		return err
 	}
-	want.Node = cmp.Or(node, r.RemoteAddr)
+	want.Node = cmp.Or(addr, r.RemoteAddr)
 	return d.watch(w, r, want)
 }
 

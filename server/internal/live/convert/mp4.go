@@ -43,10 +43,10 @@ type mp4Maker struct {
 var ErrNewInit = errors.New(
 	"the stream's codecs or tracks changed, and an MP4 file cannot follow: viewers must come again")
 
-// errNoHeader is reported for frames that MP4 leaves out because their sequence header is missing.
+// errNoHeader is reported for frames that are left out because their sequence header is missing.
 var errNoHeader = errors.New("frames without the sequence header of their codec")
 
-// errNoMP4 is the error for a stream without a codec that MP4 files can contain.
+// errNoMP4 is the error if MP4 files can contain none of the stream's codecs.
 var errNoMP4 = errors.New("the stream has nothing that MP4 is made of: H.264, H.265, AAC")
 
 // errNoTrack is the error for an MP4 file that would have nothing to play.

@@ -17,21 +17,19 @@ const (
 	// minBeat is the minimum interval between reads. If Config.Beat is shorter, connections are
 	// read as bytes arrive.
 	minBeat = 5 * time.Millisecond
-	// gatherBytes is how many bytes may arrive in one interval between reads. If more arrive, the
-	// next interval is shorter, because the bytes could fill the kernel's receive buffer and slow
-	// the publisher down.
+	// If more than gatherBytes bytes are read between two pauses, the next pause is at most
+	// floodPause. Otherwise the bytes could fill the kernel's receive buffer and slow the publisher
+	// down.
 	gatherBytes = 48 << 10
-	// floodPause is the maximum time to wait until the next read if more than gatherBytes bytes
-	// have arrived since the previous wait.
-	floodPause = time.Millisecond
-	// If a publisher sends without a pause, Session.Flush is called after every flushBytes bytes.
-	// The live stream of an encoder pauses more often.
+	floodPause  = time.Millisecond
+	// If bytes keep arriving without a pause, Session.Flush is called after every flushBytes bytes.
+	// A live encoder usually sends fewer bytes between two pauses.
 	flushBytes = 64 << 10
 )
 
-// ByClock reports whether plain TCP and Unix connections are read at regular intervals. beat is the
-// interval. If it is too short, the connections are read as bytes arrive. All other connections are
-// always read as bytes arrive.
+// ByClock reports whether plain TCP and Unix connections are read at intervals of length beat. If
+// beat is too short, they are read as bytes arrive. All other connections are always read as bytes
+// arrive.
 func ByClock(beat time.Duration) bool { return beat >= minBeat }
 
 // A clockConn reads a connection at regular intervals instead of when packets arrive, because it
@@ -77,10 +75,11 @@ func newClockConn(conn net.Conn, s Session, cfg Config) Conn {
 	return &clockConn{session: s, fd: fd, cfg: cfg, lastInput: sinceStart()}
 }
 
-// start is the zero point of sinceStart. All connections are read at multiples of the read interval
-// after start.
+// start is when sinceStart was 0.
 var start = time.Now()
 
+// sinceStart returns the time on a clock that all connections share. Connections are usually read
+// when this time is a multiple of Config.Beat.
 func sinceStart() time.Duration { return time.Since(start) }
 
 // Read reads bytes that have arrived. If the previous read emptied the kernel's receive buffer,
@@ -131,8 +130,8 @@ func (c *clockConn) Write(p []byte) (int, error) {
 	return max(n, 0), os.NewSyscallError("write", err)
 }
 
-// pause calls Session.Flush, and then waits until the next read of the connection is due. If more
-// than gatherBytes bytes have arrived since the previous wait, it waits for at most floodPause.
+// pause calls Session.Flush, and then waits until the next read. If more than gatherBytes bytes
+// have arrived since the previous pause, it waits for at most floodPause.
 func (c *clockConn) pause() {
 	c.session.Flush()
 	wait := c.cfg.Beat - sinceStart()%c.cfg.Beat
