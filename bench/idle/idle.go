@@ -134,9 +134,8 @@ type usage struct {
 	stack int64 // in goroutine stacks
 }
 
-// hold opens n connections. For each connection, it starts a goroutine that calls w.wait. hold
-// returns the memory that the connections and the goroutines use. If config is nil, the connections
-// do not use TLS.
+// hold measures how much memory n connections use while a goroutine waits on each of them with
+// w.wait. If config is nil, the connections do not use TLS.
 func hold(w waiter, n int, config *tls.Config) (usage, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -198,8 +197,8 @@ func memory() usage {
 	return usage{int64(m.HeapAlloc), int64(m.StackInuse)}
 }
 
-// fit raises the limit of file descriptors to the allowed maximum. It returns n, or fewer
-// connections if the limit does not allow n.
+// fit raises the limit of file descriptors to the allowed maximum. It returns how many connections
+// this limit allows, but at most n.
 func fit(n int) int {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {

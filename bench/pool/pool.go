@@ -118,8 +118,7 @@ var contenders = []contender{
 	{"make", lendMade},
 }
 
-// touch writes v to each cache line of p. That is fast if the pool has returned memory that is
-// still in the processor's cache.
+// touch writes v to each cache line of p. That takes longer if p is not in the processor's cache.
 func touch(p []byte, v byte) {
 	const cacheLine = 64
 	for i := 0; i < len(p); i += cacheLine {

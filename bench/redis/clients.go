@@ -117,8 +117,8 @@ func redisbufSetFromBuffer(f *fixture) (call, error) {
 		nil
 }
 
-// redisbufSetChain sets the value from a Chain. Its blocks have 64 KiB, like the largest blocks of
-// a Reader.
+// redisbufSetChain sets the value from a Chain with blocks of 64 KiB, the largest size that a
+// Reader uses.
 func redisbufSetChain(f *fixture) (call, error) {
 	const block = 64 << 10
 	chain, pool := new(millrace.Chain), millrace.NewPool()

@@ -1,6 +1,6 @@
 // Package redis compares ways to transfer large values to and from Redis: a raw socket that knows
 // the replies, go-redis, rueidis and redisbuf. The server is a separate process, so that the CPU
-// time of this process is that of the client.
+// time of this process is the client's.
 //
 // Every contender is used as its documentation says, with one client for all goroutines. Before a
 // case is measured, every contender must transfer the exact bytes of the value.
@@ -73,7 +73,7 @@ type fixture struct {
 	audit func(piece []byte) // set by a check; called with each value that was read, in pieces
 }
 
-// open creates the clients as their documentation describes.
+// open creates the clients for the server at f.addr.
 func (f *fixture) open() (err error) {
 	f.goredis = goredis.NewClient(&goredis.Options{Addr: f.addr})
 	f.add(f.goredis)

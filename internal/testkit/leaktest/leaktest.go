@@ -24,9 +24,9 @@ import (
 // only if there is a leak.
 var grace = 10 * time.Second
 
-// Main runs the tests and exits. If the tests fail, the exit code is theirs. If they pass, the exit
-// code is 1 if there are leaks, and otherwise 0. Main does not check failed tests for leaks,
-// because a test that stops in the middle releases nothing.
+// Main runs the tests and exits with their exit code. If the tests pass but leak something, the
+// exit code is 1. Main does not check failed tests for leaks, because a test that stops in the
+// middle releases nothing.
 //
 // The tests and their child processes do not inherit the caller's environment variables that begin
 // with MILLRACE_, except MILLRACE_NEEDS. TMPDIR is a new directory, which Main removes.
@@ -72,8 +72,9 @@ func run(tests func() int, dir string, w io.Writer) int {
 	return 1
 }
 
-// Check fails t if p has more or fewer bytes in use at the end of t than now, or has lost a block. Each parallel test
-// needs its own Pool. Cleanups that are registered after this call run before the check.
+// Check compares the memory of p now with its memory at the end of t. It fails t if the number of
+// bytes in use has changed, or if p has lost a block since. Each parallel test needs its own Pool.
+// Cleanups that are registered after this call run before the check.
 func Check(t testing.TB, p *millrace.Pool) {
 	t.Helper()
 	before := p.Stats()
@@ -85,12 +86,11 @@ func Check(t testing.TB, p *millrace.Pool) {
 	})
 }
 
-// settled calls find until it returns "" or the grace period has passed. It returns the last
-// result.
-func settled(find func() string) string {
+// settled calls f until f returns "" or the grace period has passed. It returns the last result.
+func settled(f func() string) string {
 	deadline := time.Now().Add(grace)
 	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
-		leaks := find()
+		leaks := f()
 		if leaks == "" || !time.Now().Before(deadline) {
 			return leaks
 		}
@@ -98,8 +98,8 @@ func settled(find func() string) string {
 	}
 }
 
-// outstanding returns a description if p's bytes in use or lost blocks differ from want, and
-// otherwise "".
+// outstanding compares InUse and Lost in p.Stats() with want. It returns a description of the
+// difference, or "" if there is none.
 func outstanding(p *millrace.Pool, want millrace.PoolStats) string {
 	s := p.Stats()
 	if s.InUse == want.InUse && s.Lost == want.Lost {

@@ -76,8 +76,8 @@ var fail = func(report string) {
 	select {}
 }
 
-// Logger returns a logger that writes to l. If a goroutine uses it while it holds a mutex of this
-// package, the logger aborts the process, even if the level of the message is disabled.
+// Logger returns a logger that writes to l. The logger aborts the process if the calling goroutine
+// holds a mutex of this package, even if the level of the message is disabled.
 func Logger(l *slog.Logger) *slog.Logger {
 	if l == nil {
 		return nil

@@ -27,8 +27,8 @@ const (
 
 	blobMethods = "GET, HEAD, PUT, DELETE"
 
-	// pingTimeout is how long the start of the server waits for Redis. After that the server starts
-	// anyway, because streams and files do not need Redis.
+	// pingTimeout is how long the server waits for Redis when it starts. If Redis does not answer,
+	// the server starts anyway, because streams and files do not need Redis.
 	pingTimeout = 2 * time.Second
 )
 

@@ -30,7 +30,7 @@ const (
 
 	copyStep = 32 << 10 // bytes to read at a time for Write
 
-	// All downloads together may use the memory budget divided by downloadsShare.
+	// All downloads together may use 1/downloadsShare of the memory budget.
 	downloadsShare = 4
 	// A download that makes no progress for downloadAfter may be ended to make room for a new one.
 	downloadAfter = 10 * time.Second
@@ -159,13 +159,12 @@ func (p *progressResponse) ReadFrom(src io.Reader) (total int64, err error) {
 	return total, nil
 }
 
-// begin returns a response to write a download to. The caller must call end after the download. If
-// there is no memory for another download, begin returns a [refuse.Refusal], and end must not be
-// called.
+// begin returns the response for a download. The caller must call end after the download. If there
+// is no memory for another download, begin returns a *[refuse.Refusal], and end must not be called.
 //
-// begin also limits the unsent bytes in the socket's buffer. Otherwise the buffer would take
-// megabytes. When it is full, the kernel accepts more bytes only after it has sent a third of the
-// buffer. Over a slow connection, sending a third of some megabytes may take longer than the stall
+// begin also limits the unsent bytes in the socket's buffer, which could otherwise hold megabytes.
+// When the buffer is full, the kernel accepts more bytes only after it has sent a third of the
+// buffer. If the buffer is large and the connection is slow, that may take longer than the stall
 // timeout.
 func (d *downloads) begin(w http.ResponseWriter, r *http.Request) (*progressResponse, error) {
 	holds, limit := int64(answer.RequestBytes), int64(0)

@@ -175,8 +175,8 @@ func (k Keys) Sign(t Token) (string, error) {
 	return text, err
 }
 
-// Verify returns the token in text. One of the keys must have signed the token, and it must be
-// valid at the time now, with a tolerance of Leeway.
+// Verify checks the JWT in text, and returns its Token. One of the keys must have signed the JWT.
+// The Token must be valid at the time now, with a tolerance of Leeway.
 func (k Keys) Verify(text string, now time.Time) (Token, error) {
 	switch {
 	case len(text) > maxToken:

@@ -13,15 +13,15 @@ import (
 // attempts is how many times this node tries to renew a lease while the lease lasts.
 const attempts = 3
 
-// attemptTime returns the time limit for one call of the cluster's directory: a quarter of the
-// lease. A node renews its leases every third of the lease, and with this limit a lease outlasts
-// two failed renewals.
+// attemptTime returns the time limit for one call of the cluster's directory. The limit is short
+// enough for a lease to outlast two failed calls.
 //
-// Suppose that a lease lasts 12 s, so that a call may take 3 s and renewals begin every 4 s. In the
+// For example, if a lease lasts 12 s, a call may take 3 s, and renewals are due every 4 s. In the
 // worst case, the directory fails just after a successful renewal at 0 s:
 //   - A call between two renewals, for example to report a released lease, begins just before 4 s.
 //     It fails at 7 s.
 //   - The renewal that was due at 4 s waits for that call. It begins at 7 s, and fails at 10 s.
+//   - The next renewal begins before the lease ends at 12 s.
 func attemptTime(leaseTime time.Duration) time.Duration { return leaseTime / 4 }
 
 // maxAsking limits how many claims of streams and lookups of owners run at a time. It is lower than
@@ -56,7 +56,7 @@ func newDirectoryClient(ctx context.Context, directory Directory, leaseTime time
 // Reachable reports whether the cluster's directory answered the last call.
 func (c *directoryClient) Reachable() bool { return c.reachable.Load() }
 
-// call returns a context for one call of the cluster's directory. The context has a time limit.
+// call returns a context with the time limit for one call of the cluster's directory.
 func (c *directoryClient) call(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, attemptTime(c.leaseTime))
 }

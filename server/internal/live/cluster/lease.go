@@ -205,8 +205,8 @@ func (t *leaseTable) held(name string) (o Owner, ok bool) {
 func (l *lease) Epoch() uint64 { return l.epoch.Load() }
 
 // Current reports whether this node was known to be the owner of the stream a moment ago; see
-// [live.Lease]. The lease must be granted and held. The claim or the last completed renewal must
-// have begun at most the duration of a lease ago.
+// [live.Lease]. The lease must be held and have an epoch. Its claim or its last completed renewal
+// must have begun within the last leaseTime.
 //
 // A renewal counts even if the cluster's directory did not answer, because no other node can become
 // the owner without the directory.
@@ -265,8 +265,9 @@ func (t *leaseTable) wakeRenewer() {
 	}
 }
 
-// renew renews all leases in rounds, several times in the duration of a lease, until the node ends.
-// Between two rounds, it reports released and changed leases to the cluster's directory.
+// renew renews all leases in regular rounds until the node ends. A lease lasts for three rounds
+// (see attempts). Between two rounds, renew reports released and changed leases to the cluster's
+// directory.
 func (t *leaseTable) renew() {
 	ticker := time.NewTicker(t.client.leaseTime / attempts)
 	defer ticker.Stop()
@@ -292,10 +293,9 @@ func (t *leaseTable) renew() {
 	}
 }
 
-// attempt reports released leases to the cluster's directory, and renews leases. If all is set, it
-// renews all leases. Otherwise it renews only the leases for which lease.Tell has announced that
-// the publisher has left or returned.
-func (t *leaseTable) attempt(ctx context.Context, all bool) {
+// attempt reports released leases to the cluster's directory, and renews leases. If renewAll is
+// false, it renews only the leases for which lease.Tell was called since the last renewal.
+func (t *leaseTable) attempt(ctx context.Context, renewAll bool) {
 	begun := time.Now()
 	var tried []*lease
 	var owned []Ownership
@@ -307,7 +307,7 @@ func (t *leaseTable) attempt(ctx context.Context, all bool) {
 	}
 	for _, l := range t.leases {
 		changed := l.changed.Swap(false)
-		if epoch := l.epoch.Load(); (all || changed) && epoch != 0 {
+		if epoch := l.epoch.Load(); (renewAll || changed) && epoch != 0 {
 			tried = append(tried, l)
 			owned = append(owned, Ownership{Stream: l.name, Epoch: epoch})
 		}
@@ -319,7 +319,7 @@ func (t *leaseTable) attempt(ctx context.Context, all bool) {
 			o.Away = o.Away || draining
 		}
 	}
-	if !all && len(owned) == 0 {
+	if !renewAll && len(owned) == 0 {
 		return
 	}
 	ctx, cancel := t.client.call(ctx)
@@ -354,7 +354,8 @@ func (t *leaseTable) attempt(ctx context.Context, all bool) {
 }
 
 // claimLate claims the leases that could not be claimed when their publishers connected, because
-// the cluster's directory could not be reached. It stops at the deadline.
+// the cluster's directory could not be reached. It stops at the deadline, or if the directory fails
+// again.
 func (t *leaseTable) claimLate(deadline time.Time) {
 	t.mu.Lock()
 	var late []*lease

@@ -19,7 +19,7 @@ const (
 	// followEvery is how often RemoteHLS checks whether the node to which it sent a request still
 	// owns the stream. A node that has lost the stream may never answer.
 	followEvery = 500 * time.Millisecond
-	// ownerWait is the minimum value of RemoteHLS.Wait. A node needs about as long to restart.
+	// ownerWait is the minimum value of RemoteHLS.Wait. A node needs about this time to restart.
 	ownerWait = 2 * time.Second
 	// firstPause is the pause after the first failed request to the node that owns a stream. The
 	// pause doubles each time, up to mostPause.
@@ -98,11 +98,10 @@ func (q *HLSRequest) InStore() bool {
 // segments, or from the former owner, which keeps the end of a stream for a while.
 //
 // If the owner is not known or does not answer, Get tries again for up to h.Wait. If there is no
-// owner, Get waits only for playlists. A new owner will not have the segments that players request
-// now.
+// owner, Get tries again only for playlists, because a new owner does not have the old segments.
 //
 // If this node is the owner, the error is ErrHere. If no node has had the stream recently, the
-// error is ErrNoOwner. Any other error is a *[refuse.Refusal] or the cause of ctx's end.
+// error is ErrNoOwner. Any other error is a *[refuse.Refusal] or context.Cause(ctx).
 func (h *RemoteHLS) Get(ctx context.Context, q *HLSRequest) (out Object, err error) {
 	var deadline time.Time // set at the first failure
 	for wait := firstPause; ; wait = min(2*wait, mostPause) {

@@ -28,16 +28,16 @@ type Continuation struct {
 	needsKey bool // video is dropped up to the next keyframe
 }
 
-// Continue returns a Continuation for the next publisher of a stream. timed says whether the stream
-// has had a frame. last is the timestamp of the last frame, in ms. lastAt is when that frame was
-// published, in ns of a monotonic clock.
-func Continue(timed bool, last uint32, lastAt int64) *Continuation {
-	return &Continuation{timed: timed, last: last, lastAt: lastAt, needsKey: true}
+// Continue returns a Continuation for the next publisher of a stream. If the stream has had a
+// frame, timed is true, ts is the timestamp of the latest frame in ms, and lastAt is when that
+// frame was published, in ns of a monotonic clock.
+func Continue(timed bool, ts uint32, lastAt int64) *Continuation {
+	return &Continuation{timed: timed, last: ts, lastAt: lastAt, needsKey: true}
 }
 
 // Begin must be called with each tag before Fit. It returns true if t is the first frame of the new
-// publisher, and earlier publishers have also sent frames. A tag is a frame if its Packet is
-// flv.PacketFrame. now is the current time, in ns of the monotonic clock.
+// publisher, and earlier publishers have also sent frames. now is the current time, in ns of the
+// monotonic clock.
 func (n *Continuation) Begin(t flv.Tag, now int64) bool {
 	if t.Packet != flv.PacketFrame || !n.timed || n.begun {
 		return false
@@ -46,28 +46,23 @@ func (n *Continuation) Begin(t flv.Tag, now int64) bool {
 	return true
 }
 
-// Last returns the timestamp of the earlier publishers' last frame, in ms. It must be called before
-// Fit is called with the new publisher's second frame.
+// Last returns the timestamp of the last frame before this publisher, in ms. It must be called
+// before the second frame of this publisher is passed to Fit.
 func (n *Continuation) Last() uint32 { return n.last }
 
-// Fit changes the timestamp of t so that t continues the tags of earlier publishers. The caller
-// must have called Begin with t.
+// Fit adjusts the timestamp of a tag, both in t and in c, which holds the whole tag. The caller
+// must have called Begin with t. now is the current time, in ns of the monotonic clock.
 //
-// Fit returns false if the caller must drop the tag. The tag is then a header or metadata that the
-// stream already has, or video before the first keyframe.
-//
-// The arguments are:
-//   - c holds the whole tag. Fit uses enc to change the timestamp in c.
-//   - now is the current time, in ns of the monotonic clock.
-//   - starts knows the keyframes at which viewers can start.
-//   - preamble has the headers of the stream.
+// If Fit returns false, the caller must drop the tag. The tag is then a header or metadata that
+// preamble already has, or video before the first keyframe. A keyframe of a secondary track does
+// not count; see [StartFinder.Secondary].
 func (n *Continuation) Fit(
-	t *flv.Tag, c *millrace.Chain, now int64, starts *StartFinder, preamble *Preamble,
+	t *flv.Tag, c *millrace.Chain, now int64, finder *StartFinder, preamble *Preamble,
 	enc *flv.Encoder,
 ) bool {
 	switch {
 	case t.Type != flv.TypeVideo || t.Packet != flv.PacketFrame || !n.needsKey:
-	case !t.Key || starts.Secondary(*t):
+	case !t.Key || finder.Secondary(*t):
 		return false
 	default:
 		n.needsKey = false
@@ -88,18 +83,8 @@ func (n *Continuation) Fit(
 // streamTime converts now, in ns of the monotonic clock, to a timestamp of the stream.
 func (n *Continuation) streamTime(now int64) uint32 { return n.last + uint32((now-n.lastAt)/1e6) }
 
-// time returns the new timestamp of t. Usually this is the publisher's timestamp plus n.shift.
-// There are four exceptions:
-//   - If the stream had no frames before this publisher, the timestamp does not change.
-//   - A tag before the publisher's first frame gets the current time of the stream. Encoders send
-//     the timestamp 0 there, which says nothing about their clock.
-//   - If the sum for a frame is more than 5 seconds (Interleave) before n.last, the encoder's clock
-//     has stepped back. The frame then gets the current time of the stream, and later timestamps
-//     continue from there.
-//   - Otherwise, if the sum is before n.last, the tag gets n.last.
-//
-// If n.past is set, the last two exceptions do not apply to frames. now is the current time, in ns
-// of the monotonic clock.
+// time returns the new timestamp of t. Usually this is the publisher's timestamp plus n.shift. now
+// is the current time, in ns of the monotonic clock.
 func (n *Continuation) time(t *flv.Tag, now int64) uint32 {
 	ts, frame := t.Timestamp+n.shift, t.Packet == flv.PacketFrame
 	ahead := int32(ts - n.last)
@@ -107,15 +92,17 @@ func (n *Continuation) time(t *flv.Tag, now int64) uint32 {
 	case !n.timed:
 		return t.Timestamp
 	case !n.begun:
+		// Before the first frame, encoders send the timestamp 0, which says nothing about their
+		// clock.
 		return n.streamTime(now)
 	case frame && n.past:
 		n.last = ts // so that later headers are compared with a time near theirs
 	case frame && ahead > Interleave:
 		n.past = true
-	case frame && ahead < -Interleave:
+	case frame && ahead < -Interleave: // the encoder's clock has stepped back
 		n.shift = n.streamTime(now) - t.Timestamp
 		return n.streamTime(now)
-	case ahead < 0:
+	case ahead < 0: // no tag gets a timestamp before n.last
 		return n.last
 	}
 	return ts

@@ -55,8 +55,8 @@ func StateTracks(p *millrace.Pool, tag *millrace.Chain, flags uint32) {
 // or together with the sequence headers.
 const maxFirstTags = 16
 
-// StateAll calls StateTracks for the metadata at the start of batch, which holds the first tags
-// that a viewer gets. The first tag begins at offset. All tags must be complete.
+// StateAll calls StateTracks for the metadata among the first tags in batch. The first tag begins
+// at offset. All tags must be complete.
 func StateAll(p *millrace.Pool, batch *millrace.Chain, offset int, flags uint32) {
 	var done millrace.Chain
 	batch.Cut(&done, offset)

@@ -65,9 +65,9 @@ func placeOf(t flv.Tag) int {
 // most MaxPart bytes.
 func InPreamble(t flv.Tag) bool { return placeOf(t) >= 0 }
 
-// Part returns the Chain in which p keeps tags of the same kind and track as t. The Chain holds the
-// previous tag, or is empty. p keeps ownership of the Chain. If InPreamble(t) is false, or if p has
-// no room for t, Part returns nil.
+// Part returns the Chain for t in p. The Chain holds the previous tag of the same kind and track,
+// or is empty. p owns the Chain. If InPreamble(t) is false, or if p has no room for t, Part returns
+// nil.
 func (p *Preamble) Part(t flv.Tag) *millrace.Chain {
 	place := placeOf(t)
 	if place < 0 {
@@ -130,16 +130,15 @@ func (p *Preamble) Release() {
 	}
 }
 
-// MaxUnkept determines which frames a stream copies. A frame is copied if the stream has dropped
-// more than MaxUnkept bytes plus twice the frame's size since the previous frame.
+// MaxUnkept determines which frames a stream copies. If the stream has dropped more than 2*size +
+// MaxUnkept bytes since the previous frame, it copies the next frame, which has size bytes.
 //
 // The dropped bytes may share a block of memory with the frame, and the block stays in memory as
 // long as the frame. Without the copy, the stream could use several times as much memory as
 // KeepBytes allows.
 const MaxUnkept = 1 << 10
 
-// Keep replaces the content of dst with a copy of src. The copy is in a block of p. Keep borrows
-// src.
+// Keep replaces the content of dst with a copy of src in a block of p. It borrows src.
 func Keep(p *millrace.Pool, dst, src *millrace.Chain) {
 	dst.Release()
 	d := p.Get(src.Len())

@@ -11,8 +11,8 @@ const (
 	// headerAbsentAfter is the limit, in ms, for a track that has sent a sequence header, but no
 	// frames.
 	headerAbsentAfter = 5_000
-	// longestStep is the maximum time, in ms, that one frame adds to trackPresence.without of the
-	// other track. A single wrong timestamp therefore has little effect.
+	// longestStep limits the time, in ms, that one frame adds to the absence of the other track. A
+	// single wrong timestamp therefore has little effect.
 	longestStep = 500
 )
 
@@ -20,8 +20,8 @@ const (
 // the headers of a stream, because browsers wait for an announced track even if it has no frames.
 type Presence struct{ video, audio trackPresence }
 
-// A trackPresence measures how long a stream has continued without a frame of one track. The time
-// is measured with the frames of the stream's other track.
+// A trackPresence measures how long a track has sent no frames. The timestamps of the other track
+// serve as its clock.
 type trackPresence struct {
 	sent    bool   // the publisher has sent a frame or the sequence header
 	timed   bool   // last is known
@@ -64,8 +64,7 @@ func (p *trackPresence) step(ts uint32) uint32 {
 	return uint32(min(ahead, longestStep))
 }
 
-// wait adds ms to p.without. The sum stops at about twelve days, because an absent track would
-// count as present if the sum overflowed.
+// wait adds ms to p.without. The sum is limited to about twelve days, so that it does not overflow.
 func (p *trackPresence) wait(ms uint32) { p.without = min(p.without+ms, 1<<30) }
 
 // Absent reports whether the publisher sends no track of type t, or has stopped sending it.

@@ -22,12 +22,12 @@ func (f *StartFinder) Note(t flv.Tag) {
 }
 
 // IsStart reports whether a new viewer can start at the tag t. The caller must have passed t to
-// Note. startIsKept reports whether the stream still keeps a keyframe at which viewers can start.
-func (f *StartFinder) IsStart(t flv.Tag, startIsKept func() bool) bool {
+// Note. IsStart passes hasKeyframe to [VideoGap.Note].
+func (f *StartFinder) IsStart(t flv.Tag, hasKeyframe func() bool) bool {
 	if f.first.secondary(t) {
 		return false
 	}
-	gap := f.Video && f.Gap.Note(t, startIsKept)
+	gap := f.Video && f.Gap.Note(t, hasKeyframe)
 	return t.Key || t.Type == flv.TypeAudio && (gap || !f.Video)
 }
 

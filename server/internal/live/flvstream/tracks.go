@@ -24,11 +24,13 @@ func TrackFlag(t flv.Type) uint32 {
 // clock has restarted.
 const Interleave = 5000
 
-// TrackWait is how long, in ms, further tracks are expected after the stream's beginning.
-// Publishers send their sequence headers at once, but audio may come before the video header.
+// TrackWait is how long, in ms, to wait for further tracks after the first frame of a stream.
+// Publishers send all sequence headers at the beginning, but audio frames may come before the video
+// header.
 const TrackWait = 1000
 
-// A TrackTimer measures the time since the first frame by the timestamps of frames.
+// A TrackTimer measures the time since the first frame. The timestamps of the frames serve as its
+// clock.
 type TrackTimer struct {
 	began bool   // since is known
 	since uint32 // time of the first frame, in ms

@@ -4,8 +4,8 @@ import (
 	"github.com/millrace-io/millrace/media/flv"
 )
 
-// VideoGapAfter is how long, in ms, video may pause before new viewers no longer wait for it. The
-// time is this long because encoders of slides send a frame only every few seconds.
+// VideoGapAfter is the time without video, in ms, after which new viewers start with audio. It is
+// this long because some encoders send a frame only every few seconds while they show slides.
 //
 // Any video frame ends the pause, even if it is not a keyframe, because a keyframe will follow.
 const VideoGapAfter = 10_000
@@ -27,9 +27,9 @@ type VideoGap struct {
 	since uint32
 }
 
-// Note processes the next tag, and reports whether there is a gap. startIsKept reports whether the
-// stream still has a keyframe at which viewers can start.
-func (g *VideoGap) Note(t flv.Tag, startIsKept func() bool) bool {
+// Note processes the next tag, and reports whether there is a gap. It calls hasKeyframe to find out
+// whether the stream still has a keyframe at which viewers can start.
+func (g *VideoGap) Note(t flv.Tag, hasKeyframe func() bool) bool {
 	switch {
 	case t.Packet != flv.PacketFrame || t.Track != 0: // viewers start with the default track
 	case t.Type == flv.TypeVideo:
@@ -37,7 +37,7 @@ func (g *VideoGap) Note(t flv.Tag, startIsKept func() bool) bool {
 	case !g.counting || int32(t.Timestamp-g.since) < 0: // or the timestamps have restarted
 		g.counting, g.since = true, t.Timestamp
 	case t.Timestamp-g.since >= VideoGapAfter && !g.Open:
-		g.Open = !startIsKept()
+		g.Open = !hasKeyframe()
 	}
 	return g.Open
 }

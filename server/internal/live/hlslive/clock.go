@@ -23,15 +23,15 @@ type mediaClock struct {
 }
 
 const (
-	// The delay of a fragment is its arrival time minus the date of its end in the playlist. A
-	// fragment is late if its delay exceeds clockSlack. If all fragments are late for at least
-	// clockSlack, there was a pause:
+	// A fragment is late if it arrives more than clockSlack after the date of its end in the
+	// playlist. If all fragments are late during a period of at least clockSlack, there was a
+	// pause:
 	//   - If they arrive at up to twice the speed of playback, the publisher has paused. The date
 	//     of the next fragment is then moved forward.
-	//   - If they arrive faster, the network has paused, and the stream catches up. The dates stay
-	//     as they are.
+	//   - If they arrive faster, the network has paused, and the stream catches up. The dates do
+	//     not change.
 	//
-	// If no fragment arrives for longer than clockSlack, the earlier fragments no longer count.
+	// If no fragment arrives for longer than clockSlack, a new period begins.
 	clockSlack = time.Second
 	// clockTime is the time between two small corrections of the dates in a playlist. clockStep is
 	// the maximum of each correction. The corrections are needed because the publisher's clock and
@@ -50,13 +50,13 @@ func (c *mediaClock) begin(date time.Time) {
 // compare restarts the measurement of how late fragments arrive. It forgets all earlier fragments.
 func (c *mediaClock) compare() { c.seen, c.least = 0, math.MaxInt64 }
 
-// add returns the duration of f, limited to maxDuration, and its date in the playlist. arrival is
-// the time when f arrived. restart is true if f does not continue the previous fragment.
+// add returns the duration and the date of f in the playlist. arrivalTime is when f arrived. If
+// restart is true, f does not continue the previous fragment.
 //
-// If f is longer than maxDuration, the date of the next fragment is date+maxDuration or arrival,
-// whichever is later.
+// The duration is at most maxDuration. If f is longer, the date of the next fragment is
+// arrivalTime, or the end of f in the playlist if that is later.
 func (c *mediaClock) add(f Fragment, restart bool, maxDuration time.Duration,
-	arrival time.Time) (duration time.Duration, date time.Time) {
+	arrivalTime time.Time) (duration time.Duration, date time.Time) {
 	if restart {
 		c.line = mp4.Timeline{}
 	}
@@ -65,18 +65,18 @@ func (c *mediaClock) add(f Fragment, restart bool, maxDuration time.Duration,
 	c.cut = to-from > maxDuration
 	date = c.date
 	c.date = date.Add(duration)
-	if c.cut && arrival.After(c.date) {
-		c.begin(arrival)
+	if c.cut && arrivalTime.After(c.date) {
+		c.begin(arrivalTime)
 	}
-	if arrival.Sub(c.last) > clockSlack {
+	if arrivalTime.Sub(c.last) > clockSlack {
 		c.compare()
 	}
-	if c.last = arrival; c.seen == 0 {
-		c.since = arrival.Add(-duration)
+	if c.last = arrivalTime; c.seen == 0 {
+		c.since = arrivalTime.Add(-duration)
 	}
 	c.seen += duration
-	c.least = min(c.least, arrival.Sub(c.date))
-	switch passed := arrival.Sub(c.since); {
+	c.least = min(c.least, arrivalTime.Sub(c.date))
+	switch passed := arrivalTime.Sub(c.since); {
 	case c.least > clockSlack && min(c.seen, passed) >= clockSlack && passed >= c.seen/2:
 		c.begin(c.date.Add(c.least))
 	case c.least <= clockSlack && c.seen >= clockTime && passed >= clockTime/2:

@@ -135,15 +135,15 @@ var errTracksChanged = errors.New("the tracks of the stream changed")
 // smaller numbers.
 type SequenceStart struct{ Epoch, MSN, Discontinuity uint64 }
 
-// After returns the maximum of n and m, field by field.
+// After combines n and m. Each field of the result is the greater of the two values.
 func (n SequenceStart) After(m SequenceStart) SequenceStart {
 	return SequenceStart{max(n.Epoch, m.Epoch), max(n.MSN, m.MSN),
 		max(n.Discontinuity, m.Discontinuity)}
 }
 
 // FirstMSN returns the media sequence number of the first segment of a window that begins at t. The
-// number grows by one for each Config.Segment of wall time. Most segments last at least
-// Config.Segment, so an earlier window of the same stream name usually has only smaller numbers.
+// number grows by one every c.Segment. A window seldom adds segments faster than that, so a later
+// window of the same stream usually has greater numbers.
 func (c *Config) FirstMSN(t time.Time) uint64 {
 	return uint64(t.Unix() / int64(max(1, c.Segment/time.Second)))
 }

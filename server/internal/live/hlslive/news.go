@@ -2,8 +2,8 @@ package hlslive
 
 import "time"
 
-// silentTargets is a number of target durations. If no part or segment is added for that long,
-// waiting requests may time out. See RFC 8216bis, 6.2.5.2.
+// silentTargets is how long, in target durations, a playlist may stay unchanged before waiting
+// requests may time out. See RFC 8216bis, 6.2.5.2.
 const silentTargets = 3
 
 // news wakes the requests of a Window that wait for something new. It is guarded by Window.mu.

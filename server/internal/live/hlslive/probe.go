@@ -134,8 +134,8 @@ func (p *probe) enough() bool {
 }
 
 // firstEnd returns the latest time at which the first segment may end. The second segment ends at
-// the next keyframe. If the first segment ended just before this keyframe, the second segment would
-// be very short.
+// the next keyframe, and must last at least minRest. The first segment therefore ends at least
+// minRest before this keyframe.
 func (p *probe) firstEnd() time.Duration {
 	interval := p.interval()
 	if end := p.keyAt + interval; p.keys > 0 && p.length() < end {

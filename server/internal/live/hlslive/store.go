@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// loadTimeout limits the time to load the stored state of a playlist. It is short, because
-	// players wait in that time, too.
+	// loadTimeout limits the time to load the stored state of a playlist. It is short because
+	// players must wait until the state is loaded.
 	loadTimeout = time.Second
 	// lastStateWait is how long a new owner of the stream waits for the previous owner to store the
 	// final state of the playlist. The previous owner does so when it learns that it is no longer
@@ -36,8 +36,8 @@ type playlistState struct {
 	Media        string // name of the media playlist; "" if an older version stored the state
 }
 
-// maxStateSegments limits the number of segments in a playlistState, to some minutes of media. The
-// limit is needed because the whole playlistState is saved with each part.
+// maxStateSegments limits the number of segments in a playlistState. The limit is needed because
+// the whole playlistState is saved with each part.
 const maxStateSegments = 100
 
 // A saver saves the state and the segments of one window to a SegmentStore.
@@ -110,14 +110,14 @@ func parseState(text []byte) (*playlistState, error) {
 	return s, json.Unmarshal(text, s)
 }
 
-// precede changes cfg so that a new window continues the stored playlist s. localDate is when the
-// first fragment of the window began, by the clock of this machine. precede returns the date of
-// this fragment in the playlist: localDate, or the end of s if that is later. minMSN is the
-// smallest media sequence number that the window may use.
+// precede changes cfg so that a new window continues the stored playlist s. minMSN is the smallest
+// media sequence number that the window may use. localDate is when the first fragment of the window
+// began, by the clock of this machine. precede returns the date of this fragment in the playlist:
+// localDate, or the end of s if that is later.
 //
-// If players cannot continue s, precede only raises the numbers in cfg above the numbers of s, and
-// returns localDate. This is the case if s is empty or has ended, if its end is too far from
-// localDate, or if segments would be missing between s and minMSN.
+// Players cannot continue s if it is empty or has ended, if its end is too far from localDate, or
+// if segments would be missing between s and minMSN. In these cases, precede only makes the numbers
+// in cfg greater than the numbers of s, and returns localDate.
 func (s *playlistState) precede(cfg *hls.Config, minMSN uint64,
 	localDate time.Time) (date time.Time) {
 	cfg.Epoch = max(cfg.Epoch, s.Next.Epoch+1)

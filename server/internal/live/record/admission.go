@@ -18,9 +18,8 @@ type admission struct {
 	bytes int64                            // bytes that were written
 }
 
-// admitted reports whether the stream is recorded. At the beginning of a recording, it asks
-// cfg.Admit. If cfg.Admit returns an error, the stream is not recorded for now. admitted then asks
-// again, at most once in retryAfter.
+// admitted reports whether the stream is recorded. It calls cfg.Admit when a recording begins. If
+// cfg.Admit fails, the stream is not recorded, and admitted calls cfg.Admit again after retryAfter.
 func (a *admission) admitted(cfg *Config, stream string, log *slog.Logger) bool {
 	if !a.asked && !cfg.now().Before(a.askAt) {
 		var err error

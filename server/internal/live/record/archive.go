@@ -20,9 +20,9 @@ const (
 	// lockEvery is the time between two attempts to lock the directory while the process that is
 	// being replaced still holds the lock.
 	lockEvery = 20 * time.Millisecond
-	// lockLate is how long another process may keep the directory of recordings locked before an
-	// error is logged. By default, a process that is being replaced drains for eight seconds, and
-	// its recordings end long before this limit.
+	// If another process keeps the directory of recordings locked for longer than lockLate, an
+	// error is logged. A process that is being replaced usually unlocks the directory much earlier,
+	// because its shutdown takes at most eight seconds by default.
 	lockLate = 20 * time.Second
 )
 
@@ -143,14 +143,13 @@ func (a *Archive) Await(ctx context.Context) error {
 	}
 }
 
-// Free drops queued fragments because the process is short of memory. It stops when it has dropped
-// excess bytes, and returns the number of bytes dropped. It drops only from long queues, which wait
-// for a slow disk.
-func (a *Archive) Free(excess int64) (freed int64) {
+// Free drops queued fragments to save memory, until it has dropped at least n bytes. It drops only
+// from long queues, which wait for a slow disk. It returns the number of bytes dropped.
+func (a *Archive) Free(n int64) (freed int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, r := range a.recordings {
-		if freed >= excess {
+		if freed >= n {
 			break
 		}
 		freed += r.shed()
@@ -158,9 +157,11 @@ func (a *Archive) Free(excess int64) (freed int64) {
 	return freed
 }
 
-// Stream begins to record a stream. It does not access the disk. The caller calls Close on the
-// Recording. Until then, Stream returns ErrInUse for this name. After Close, fragments of the
-// Recording may still wait for the disk. In that case, Stream may return the same Recording again.
+// Stream begins to record the named stream. It does not access the disk. The caller must call Close
+// on the Recording.
+//
+// If the stream already has a Recording that is not closed, Stream returns ErrInUse. If the
+// Recording is closed but still waits for the disk, Stream returns the same Recording again.
 func (a *Archive) Stream(name string) (*Recording, error) {
 	r, err := a.openRecording(name)
 	if err != nil {

@@ -84,8 +84,8 @@ func (s *segmenter) add(f mp4.FragmentInfo, date time.Time, offset int64) (done 
 	return done, ok
 }
 
-// full reports whether the open segment must end before a fragment. start and end are the
-// fragment's times, and key means that it begins with a keyframe.
+// full reports whether the next fragment must begin a new segment. start and end are the times of
+// this fragment. key is true if it begins with a keyframe.
 func (s *segmenter) full(key bool, start, end time.Duration) bool {
 	limit := s.target
 	if limit == 0 {

@@ -85,7 +85,7 @@ func (r *Recording) Add(f mp4.FragmentInfo, body *millrace.Chain) {
 		r.needKey = true
 		body.Release()
 		if !r.closed {
-			r.store.lose(1, f.Size)
+			r.store.countLost(1, f.Size)
 		}
 		return
 	}
@@ -126,7 +126,7 @@ func (r *Recording) abandon() {
 	r.held -= int64(r.queue.Len())
 	for i := range r.entries {
 		if n := r.entries[i].Size; n > 0 {
-			r.store.lose(1, n)
+			r.store.countLost(1, n)
 		}
 	}
 	r.queue.Release()
@@ -150,7 +150,7 @@ func (r *Recording) shed() (freed int64) {
 			continue
 		}
 		r.queue.Discard(e.Size)
-		r.store.lose(1, e.Size)
+		r.store.countLost(1, e.Size)
 		freed += int64(e.Size)
 	}
 	r.queue.Merge(&rest)

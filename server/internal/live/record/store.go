@@ -168,8 +168,8 @@ func (s *store) stats() Stats {
 	}
 }
 
-// lose counts fragments that are not recorded.
-func (s *store) lose(fragments, bytes int) {
+// countLost counts fragments that are not recorded.
+func (s *store) countLost(fragments, bytes int) {
 	s.lost.Add(int64(fragments))
 	s.lostBytes.Add(int64(bytes))
 }
@@ -181,12 +181,12 @@ func (s *store) grow(n int64) {
 	s.mu.Unlock()
 }
 
-// keep adds an ended recording to the list of files. counted is how many bytes of the recording are
-// already included in s.bytes.
-func (s *store) keep(k finishedFile, counted int64) {
+// keep adds an ended recording to the list of files. s.bytes already includes n bytes of the
+// recording.
+func (s *store) keep(k finishedFile, n int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.bytes += k.bytes - counted
+	s.bytes += k.bytes - n
 	if k.bytes > 0 {
 		i, _ := slices.BinarySearchFunc(s.files, k, finishedFile.compare)
 		s.files = slices.Insert(s.files, i, k)

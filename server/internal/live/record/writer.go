@@ -63,7 +63,7 @@ func (w *writer) write(c *millrace.Chain, entries []entry) {
 			c.Cut(&w.movie, e.init)
 		case w.file == nil && !w.begin(e):
 			c.Discard(e.Size)
-			w.store.lose(1, e.Size)
+			w.store.countLost(1, e.Size)
 		default:
 			w.file.add(e.FragmentInfo, e.at, c)
 		}
@@ -114,7 +114,7 @@ func (w *writer) flush() {
 	}
 	bytes := f.pending.Len()
 	if err := f.write(); err != nil {
-		w.store.lose(f.fragments, bytes)
+		w.store.countLost(f.fragments, bytes)
 		w.fail(err)
 		w.end()
 		return
