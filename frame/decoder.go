@@ -21,7 +21,7 @@ const (
 
 	// firstGrant is the memory, in bytes, that a Decoder allocates for a frame before any of the
 	// payload has arrived. Most frames fit, and a peer that sends only headers uses no more memory.
-	// When the memory is full, the Decoder allocates as much again.
+	// When the memory is full, the Decoder doubles it.
 	firstGrant = 4 << 10
 
 	// After maxEmptyReads consecutive reads without bytes and without an error, the Decoder returns
@@ -36,15 +36,15 @@ const (
 // Option changes how a Decoder reads. Options panic if a value is out of range.
 type Option func(*Decoder)
 
-// MaxPayload sets the largest payload that is accepted, in bytes. MaxKind overrides it for single
-// kinds. The default is 1 MiB.
+// MaxPayload limits the size of payloads to n bytes. The default is 1 MiB. To set a different limit
+// for some kinds of frames, use MaxKind.
 func MaxPayload(n int) Option {
 	checkLimit("MaxPayload", n)
 	return func(d *Decoder) { d.maxPayload = n }
 }
 
-// MaxKind sets the largest payload that is accepted in frames of the given kind, in bytes. It may
-// be above MaxPayload.
+// MaxKind limits the size of payloads in frames of the given kind to n bytes. It overrides
+// MaxPayload, and may be larger.
 func MaxKind(kind uint32, n int) Option {
 	checkLimit("MaxKind", n)
 	return func(d *Decoder) {
@@ -275,8 +275,9 @@ func (d *Decoder) gather(buf arena.Buffer, base, n int) error {
 	return nil
 }
 
-// readFull fills p, as io.ReadFull does. After maxEmptyReads reads without bytes or an error, it
-// fails with io.ErrNoProgress. Any other error is the source's.
+// readFull reads from d.r until p is full. If a read fails before that, it returns the error
+// unchanged. If maxEmptyReads consecutive reads return no bytes and no error, it returns
+// io.ErrNoProgress.
 func (d *Decoder) readFull(p []byte) (n int, err error) {
 	for empty := 0; n < len(p) && err == nil; {
 		var m int
@@ -405,7 +406,7 @@ func (d *Decoder) finish() Header {
 	return d.header
 }
 
-// interrupted returns the error that Next or NextInto reports if err occurs within a frame.
+// interrupted converts an error within a frame to the error that Next or NextInto returns.
 func (d *Decoder) interrupted(err error) error {
 	expired := d.deadline.expired(err)
 	d.deadline.disarm()

@@ -49,20 +49,20 @@ func (e *Encoder) Append(dst *millrace.Chain, h Header, payload *millrace.Chain)
 // Assemble builds a frame in buf and returns it as a Slice, which the caller owns and releases. If
 // buf already has bytes, they come before the frame in the Slice.
 //
-// Assemble calls the function write once, to add the payload to buf with Write or Writable. The
-// function must not call Take of buf, and must not use buf after it returns. Assemble then adds the
-// header, with the length of the payload filled in.
+// Assemble calls writePayload once. This function adds the payload to buf with Write or Writable.
+// It must not call buf.Take, and must not use buf after it returns. Assemble then adds the header,
+// with the length of the payload filled in.
 //
-// Assemble returns the error of the function write, or the error of the Encoding if the Encoding
-// cannot encode the header. If buf has no room for the header, the error is arena.ErrFull. After an
-// error, buf is unchanged.
+// If writePayload returns an error, or if the Encoding cannot encode the header, Assemble returns
+// that error. If buf has no room for the header, the error is arena.ErrFull. After an error, buf is
+// unchanged.
 func (e *Encoder) Assemble(buf arena.Buffer, h Header,
-	write func(buf arena.Buffer) error) (arena.Slice, error) {
+	writePayload func(buf arena.Buffer) error) (arena.Slice, error) {
 	base, size := buf.Len(), e.maxHeader
 	if buf.Writable(size) == nil {
 		return arena.Slice{}, arena.ErrFull
 	}
-	err := write(buf)
+	err := writePayload(buf)
 	if h.Payload = buf.Len() - base - size; h.Payload < 0 {
 		panic(fmt.Sprintf(
 			"frame: Assemble: %d bytes of the header are left after the payload was written",
@@ -83,7 +83,7 @@ func (e *Encoder) Assemble(buf arena.Buffer, h Header,
 	return buf.Take(), nil
 }
 
-// build encodes h into e.head, in the format of the stream.
+// build encodes h into e.head.
 func (e *Encoder) build(h Header) error {
 	head, err := e.f.AppendHeader(e.head[:0], h)
 	if err != nil {

@@ -48,8 +48,10 @@ func (p Part) String() string {
 }
 
 // TimeoutError reports that a header or a payload was not complete in time (see [Deadlines]). It
-// ends the stream. It does not match os.ErrDeadlineExceeded, because that error reports a deadline
-// that the caller has set, and Next may be called again after it.
+// ends the stream.
+//
+// A TimeoutError does not match os.ErrDeadlineExceeded. If a deadline that the caller has set
+// expires, Next returns an error that matches os.ErrDeadlineExceeded, and may be called again.
 type TimeoutError struct {
 	Part  Part
 	After time.Duration // the limit

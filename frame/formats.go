@@ -51,8 +51,8 @@ func tooLong(h Header, size int) error {
 		h.Payload, size)
 }
 
-// payload returns the length n as an int. A length above the largest int is above every limit of a
-// Decoder, and so is the largest int.
+// payload converts a payload's length to an int. If n is too large for an int, it returns
+// math.MaxInt, which is above every limit of a Decoder.
 func payload(n uint64) int { return int(min(n, math.MaxInt)) }
 
 // Varint returns the format of frames whose header is the length of the payload as a varint, as
@@ -76,8 +76,8 @@ func (varint) AppendHeader(dst []byte, h Header) ([]byte, error) {
 }
 
 // MQTT returns the format of MQTT control packets (MQTT 5.0, section 2.1). [Header.Kind] is the
-// packet type, 0 to 15, and [Header.Info] has the four flag bits. The payload is what MQTT calls
-// the variable header and the payload.
+// packet type, 0 to 15, and [Header.Info] has the four flag bits. The payload of the frame is
+// MQTT's variable header and payload.
 func MQTT() VarEncoding { return mqtt{} }
 
 type mqtt struct{}
@@ -109,9 +109,9 @@ func (mqtt) AppendHeader(dst []byte, h Header) ([]byte, error) {
 	return binary.AppendUvarint(append(dst, byte(h.Kind<<4)|byte(h.Info)), uint64(h.Payload)), nil
 }
 
-// Lines returns the format of text lines. The header of a frame is a line of up to limit bytes,
-// including its end '\n', and there is no payload. A longer line is a *HeaderError. limit is at
-// most the Size of the Reader; for longer lines see [millrace.Reader.ReadChainDelim].
+// Lines returns the format of text lines of up to limit bytes, including the '\n'. The header of a
+// frame is a line, and there is no payload. For a longer line, the error is a *HeaderError. limit
+// must not exceed the Size of the Reader; for longer lines see [millrace.Reader.ReadChainDelim].
 func Lines(limit int) VarFormat { return lines(limit) }
 
 type lines int
@@ -124,12 +124,12 @@ func (f lines) ParseVar(p []byte) (Header, int, error) {
 
 // RESPBulk returns the format of bulk strings of the Redis protocol: "$5\r\nhello\r\n". The payload
 // includes the "\r\n" at its end. For the null bulk string "$-1\r\n", the payload is empty, and
-// [Header.Info] is 1. In an encoded frame, the caller's payload ends with "\r\n".
+// [Header.Info] is 1. To encode a frame, the caller passes a payload that ends with "\r\n".
 func RESPBulk() VarEncoding { return respBulk{} }
 
 type respBulk struct{}
 
-// respHeader is the size of a header with a length of ten digits.
+// respHeader is the maximum size of a header: a length of up to ten digits, between "$" and "\r\n".
 const respHeader = len("$1234567890\r\n")
 
 var errRESP = errors.New("frame: not the header of a RESP bulk string")

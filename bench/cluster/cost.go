@@ -10,7 +10,7 @@ import (
 	"github.com/millrace-io/millrace/bench/measure"
 )
 
-// A placement says which node the viewers of a load connect to. The publishers connect to node 0.
+// A placement says which node the viewers connect to. The publishers connect to node 0.
 type placement struct {
 	name    string
 	nodes   int // number of nodes in the cluster; 0: a single server
@@ -24,15 +24,15 @@ var placements = []placement{
 	{"nowhere", 2, -1},
 }
 
-// The indexes of a turn's probes.
+// Indexes of the probes in costRound.
 const (
 	atOwner = iota
 	atEdge
 	atRedis
 )
 
-// costRound starts new servers for each placement, and applies the load of case c to all of them at
-// the same time. The results are in the order of placements.
+// costRound starts separate servers for each placement, and runs the same load test on all of them
+// at the same time. The results are in the order of placements.
 func (b *bench) costRound(ctx context.Context, c testCase) ([]*result, error) {
 	var loads []func() (*result, error)
 	for _, p := range placements {
@@ -53,18 +53,18 @@ func (b *bench) costRound(ctx context.Context, c testCase) ([]*result, error) {
 		} else if err := checkDelivery(ctx, s.nodes[0], watched); err != nil {
 			return nil, err
 		}
-		at := newSpread(c.names(), s.nodes[:1], []*node{watched})
+		target := newSpread(c.names(), s.nodes[:1], []*node{watched})
 		probes := []probe{cpuOf(s.nodes[0].Server), cpuOf(s.nodes[len(s.nodes)-1].Server),
 			cpuOf(s.redis)}
 		loads = append(loads, func() (*result,
 			error) {
-			return turn(ctx, c, at, options.seconds, probes...)
+			return turn(ctx, c, target, options.seconds, probes...)
 		})
 	}
 	return together(loads)
 }
 
-// together runs all loads at the same time and waits for them.
+// together runs the load tests at the same time, and returns when all of them have ended.
 func together(loads []func() (*result, error)) ([]*result, error) {
 	results, errs := make([]*result, len(loads)), make([]error, len(loads))
 	var running sync.WaitGroup
@@ -75,8 +75,7 @@ func together(loads []func() (*result, error)) ([]*result, error) {
 	return results, errors.Join(errs...)
 }
 
-// rounds calls f once per round, and groups the results by load. In the returned slice, the first
-// index is the load, and the second is the round.
+// rounds calls f once per round. In the returned slice, element [i][k] is result i of round k.
 func (b *bench) rounds(ctx context.Context, c testCase,
 	f func(context.Context, testCase) ([]*result, error)) (
 	[][]*result, error,
@@ -172,8 +171,8 @@ func costTable(c testCase, results [][]*result) *measure.Table {
 // mostNodes is the number of nodes in the largest cluster of the capacity tables.
 const mostNodes = 3
 
-// capacity compares clusters of different sizes, up to mostNodes nodes. All clusters get the same
-// load at the same time.
+// capacity compares clusters of one to mostNodes nodes. It runs the same load test on all of them
+// at the same time.
 func (b *bench) capacity(ctx context.Context) error {
 	cases, err := parseCases(options.capacity)
 	if err != nil {
@@ -192,10 +191,10 @@ func (b *bench) capacity(ctx context.Context) error {
 				for _, n := range s.nodes {
 					probes = append(probes, cpuOf(n.Server))
 				}
-				at := newSpread(c.names(), s.nodes, s.nodes)
+				target := newSpread(c.names(), s.nodes, s.nodes)
 				loads = append(loads, func() (*result,
 					error) {
-					return turn(ctx, c, at, options.seconds, probes...)
+					return turn(ctx, c, target, options.seconds, probes...)
 				})
 			}
 			return together(loads)

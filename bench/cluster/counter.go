@@ -19,7 +19,8 @@ type counter struct {
 	running sync.WaitGroup
 }
 
-// countBytes starts a counter for the server at target. The counter listens on a free port.
+// countBytes starts a proxy on a free port. The proxy forwards connections to target, and counts
+// the bytes of the responses.
 func countBytes(target string) (*counter, error) {
 	addr, err := measure.FreeAddr()
 	if err != nil {

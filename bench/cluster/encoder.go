@@ -91,8 +91,7 @@ type watcher struct {
 	stop   context.CancelFunc
 }
 
-// maxFrames is the number of frames that a watcher can buffer. It is enough for some minutes of a
-// stream.
+// maxFrames is the number of frames that a watcher can buffer. It is enough for several minutes.
 const maxFrames = 1 << 15
 
 func watch(ctx context.Context, from *node, stream string) *watcher {
@@ -157,15 +156,15 @@ func (w *watcher) close() {
 	}
 }
 
-// checkedFrames is the number of frames that a viewer must receive before a load begins. They must
-// arrive in order and with the published bytes.
+// checkedFrames is the number of frames that checkDelivery checks.
 const checkedFrames = 40
 
-// trialTime limits the time of a check or a trial.
+// trialTime is the time limit for checkDelivery, and for each trial.
 const trialTime = time.Minute
 
-// checkDelivery checks that a stream published at the origin reaches a viewer at the edge. Both may
-// be the same node.
+// checkDelivery publishes a stream at origin and watches it at edge. It returns an error unless the
+// viewer receives the published frames, in order and unchanged. origin and edge may be the same
+// node.
 func checkDelivery(ctx context.Context, origin, edge *node) error {
 	ctx, cancel := context.WithTimeout(ctx, trialTime)
 	defer cancel()

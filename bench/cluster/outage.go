@@ -67,8 +67,7 @@ var outages = []outage{
 		func(ctx context.Context, s *site) error { return s.startRedis(ctx) }},
 }
 
-// runOutage applies the load during an outage. recovery is the time from the end of the outage
-// until Redis knew the owners of all streams.
+// runOutage runs a load test during an outage of Redis. recovery is the result of interruptRedis.
 func (b *bench) runOutage(ctx context.Context, o outage) (r load.Report, recovery time.Duration,
 	err error) {
 	s, err := b.nodes(ctx, 3, false)
@@ -93,7 +92,7 @@ func (b *bench) runOutage(ctx context.Context, o outage) (r load.Report, recover
 			return
 		}
 		var err error
-		if recovery, err = s.suffer(ctx, o); err == nil {
+		if recovery, err = s.interruptRedis(ctx, o); err == nil {
 			err = errPassed
 		}
 		cancel(err)
@@ -115,12 +114,12 @@ func (b *bench) runOutage(ctx context.Context, o outage) (r load.Report, recover
 	return r, recovery, err
 }
 
-// errPassed stops the load after the outage. It is not a failure.
+// errPassed stops the load test after the outage. It is not a failure.
 var errPassed = errors.New("the outage has passed")
 
-// suffer makes Redis unavailable for the duration of the flag -outage. recovery is the time from
-// the end of the outage until Redis knew the owners of all streams.
-func (s *site) suffer(ctx context.Context, o outage) (recovery time.Duration, err error) {
+// interruptRedis makes Redis unavailable for options.outage. recovery is the time from the end of
+// the outage until Redis knows the owner of every stream again.
+func (s *site) interruptRedis(ctx context.Context, o outage) (recovery time.Duration, err error) {
 	d, err := s.startDirectory(ctx)
 	if err != nil {
 		return 0, err

@@ -43,7 +43,7 @@ func (s *site) startDirectory(ctx context.Context) (*directory, error) {
 	return d, d.cmd.Start()
 }
 
-// do makes the directory do a task, and returns when the task is done.
+// do sends a task to the child process and waits until the task is done.
 func (d *directory) do(task string) error {
 	if _, err := fmt.Fprintln(d.tasks, task); err != nil {
 		return err
@@ -70,7 +70,7 @@ type directoryTask struct {
 	cost func(*costs) *float64
 }
 
-// calls is the number of times that each task is done in a round.
+// calls is the number of operations that each task does per round.
 const calls = 20_000
 
 var directoryTasks = []directoryTask{

@@ -42,7 +42,7 @@ func parseCases(list string) (all []testCase, err error) {
 // A probe returns the current value of a counter that only grows.
 type probe func() (float64, error)
 
-// cpuOf returns a probe of a server's CPU seconds. If s is nil, the probe returns 0.
+// cpuOf returns a probe for the CPU time of s, in seconds. If s is nil, the probe returns 0.
 func cpuOf(s *measure.Server) probe {
 	return func() (float64, error) {
 		if s == nil {
@@ -53,12 +53,12 @@ func cpuOf(s *measure.Server) probe {
 	}
 }
 
-// A result is the report of a load, with the readings of its probes.
+// A result contains the report of a load test and the measurements of the probes.
 type result struct {
 	load.Report
 	seconds float64   // time between the first and the last reading
 	bytes   float64   // received by all viewers in that time
-	grown   []float64 // increase of each probe's value in that time
+	grown   []float64 // increase of each probe's value in that time, in the order of the probes
 }
 
 // lost returns the number of tags that viewers have missed.
@@ -75,12 +75,12 @@ func (r *result) ended() (n float64) {
 // perGB returns the increase of a probe's value for each 10⁹ bytes that viewers received.
 func (r *result) perGB(probe int) float64 { return r.grown[probe] / (r.bytes / 1e9) }
 
-// turn applies the load of case c to a site for the given seconds, and reads the probes once per
-// second.
-func turn(ctx context.Context, c testCase, at *spread, seconds int, probes ...probe) (*result,
-	error) {
+// turn runs a load test with the streams and viewers of c on the nodes of target. It measures for
+// the given number of seconds, and reads the probes once per second.
+func turn(ctx context.Context, c testCase, target *spread, seconds int,
+	probes ...probe) (*result, error) {
 	cfg := load.Config{
-		Names: c.names(), Viewers: c.viewers, BitRate: bitRate, Protocol: at,
+		Names: c.names(), Viewers: c.viewers, BitRate: bitRate, Protocol: target,
 		Ramp: time.Second, Settle: 2 * time.Second,
 		Duration: time.Duration(seconds)*time.Second + 1500*time.Millisecond,
 	}

@@ -95,7 +95,7 @@ func run(ctx context.Context, p *measure.Params) error {
 	return nil
 }
 
-// A turn is the result of one contender in one round of a case.
+// A turn has the measured values of one contender in one round.
 type turn struct {
 	wrkResult
 	serverCPU time.Duration
@@ -104,8 +104,7 @@ type turn struct {
 
 func (t turn) cpuPerGB() float64 { return t.serverCPU.Seconds() / (float64(t.Bytes) / 1e9) }
 
-// takeTurn starts the contender, compares its response with the file, and applies the load of case
-// c.
+// takeTurn starts a server, checks that its responses equal the file, and measures it under load.
 func takeTurn(ctx context.Context, who contender, c testCase, root string) (t turn, err error) {
 	dir, err := os.MkdirTemp("", "bench-files-")
 	if err != nil {
@@ -137,8 +136,8 @@ func takeTurn(ctx context.Context, who contender, c testCase, root string) (t tu
 	return t, err
 }
 
-// table returns the table of the results. It shows each contender's CPU time relative to the first
-// contender, and relative to chunk.FileServer. A contender behind a middleware is compared with
+// table returns the table for one case. It compares the CPU time of each contender with the first
+// contender and with chunk.FileServer. A contender behind a middleware is compared with
 // chunk.FileServer behind the same middleware.
 func table(c testCase, all []contender, turns [][]turn, rounds int) *measure.Table {
 	get := func(i int, f func(turn) float64) (s measure.Series) {

@@ -8,8 +8,8 @@ import (
 	"github.com/millrace-io/millrace/bench/reader"
 )
 
-// contenders lists the compared ways to share packets. The table has ratios to the first two: a
-// slice per packet, and a slab per batch.
+// contenders lists the implementations that the benchmark compares. The first two are the baselines
+// of the comparison.
 var contenders = []contender{
 	newContender("allocate a packet, share the slice", newSlices),
 	newContender("batches of 64: allocate one slab, share the slice", newSlabs),

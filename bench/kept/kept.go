@@ -24,8 +24,8 @@ const (
 	subscribers  = 10 // goroutines, each of which receives every packet
 	batchPackets = 64 // number of packets in a batch
 
-	// The capacity of a channel, and the number of packets that a subscriber keeps. They are equal
-	// for all contenders, so that the caches hold the same amount of data.
+	// The capacity of a channel, and the number of packets that a subscriber keeps. Both are
+	// counted in packets, so that every contender keeps the same amount of data in the CPU caches.
 	queuePackets = 1024
 	keepPackets  = 256
 
@@ -91,7 +91,7 @@ type sharer[T any] struct {
 	close   func()
 }
 
-// newContender returns a contender that calls newSharer for each run.
+// newContender returns a contender that makes a new sharer for each run.
 func newContender[T any](name string, newSharer func() sharer[T]) contender {
 	return contender{
 		name: name,
@@ -113,9 +113,11 @@ func newContender[T any](name string, newSharer func() sharer[T]) contender {
 	}
 }
 
-// run passes batches of packets to the subscribers, and returns when they have dropped all packets.
-// Each channel operation passes a whole batch, even if a value has only one packet. With one packet
-// per operation, the channels would cost several times as much as the measured work.
+// run sends batches of packets to the subscribers, and returns when they have dropped all packets.
+//
+// All contenders send a whole batch at a time, including those that share packets one by one. If
+// each packet were sent separately, the channels would cost several times as much as the measured
+// work.
 func (s sharer[T]) run(batches int, audit func(int, []byte)) {
 	var wg sync.WaitGroup
 	subs := make([]subscriber[T], subscribers)
@@ -170,8 +172,8 @@ func newSubscriber[T any](shares int) subscriber[T] {
 	return s
 }
 
-// subscribe receives packets and keeps the last keepPackets of them. It drops all packets before it
-// returns.
+// subscribe receives packets until sub.full is closed. Meanwhile, it keeps the newest keepPackets
+// packets and drops older ones. At the end, it drops the rest.
 func (s sharer[T]) subscribe(sub *subscriber[T], look func(*T) uint64) {
 	ring := make([]T, keepPackets/s.packets)
 	at, held := 0, 0
@@ -218,8 +220,8 @@ func (c contender) check(batches int) error {
 	return nil
 }
 
-// turn measures n batches. It subtracts the allocations of new channels and goroutines, which it
-// measures in a run of one batch.
+// turn measures a run of n batches. Every run allocates new channels and goroutines. To exclude
+// these allocations, turn also measures a run of one batch, and subtracts its allocations.
 func (c contender) turn(n int) measure.Turn {
 	all := func(batches int) func() { return func() { c.run(batches, nil) } }
 	all(warmUp)()

@@ -12,12 +12,12 @@ var ErrMissing = errors.New("is not installed")
 
 // Missing returns an [ErrMissing] that names the missing program and the Debian packages that
 // contain it.
-func Missing(what, packages string) error {
-	return fmt.Errorf("%s %w (Debian: apt-get install %s)", what, ErrMissing, packages)
+func Missing(program, packages string) error {
+	return fmt.Errorf("%s %w (Debian: apt-get install %s)", program, ErrMissing, packages)
 }
 
-// Find returns the path of a program, or an [ErrMissing]. It also looks in /usr/sbin, where Debian
-// installs servers and which is only in root's PATH.
+// Find returns the path of a program, or an [ErrMissing]. It also looks in /usr/sbin, because
+// Debian installs servers there, and only root's PATH contains that directory.
 func Find(program, packages string) (string, error) {
 	for _, name := range []string{program, "/usr/sbin/" + program} {
 		if path, err := exec.LookPath(name); err == nil {
@@ -27,19 +27,21 @@ func Find(program, packages string) (string, error) {
 	return "", Missing(program, packages)
 }
 
-// Present returns the contenders for which ready returns nil. It logs each contender that is left
-// out because of an [ErrMissing]. The error is an ErrMissing if no contender remains. Any other
-// error of ready is returned at once.
-func Present[C any](all []C, name func(C) string, ready func(C) error,
-	log func(string, ...any)) (present []C, err error) {
+// Present returns the contenders that can run on this machine. For these, check returns nil.
+//
+// If check returns an [ErrMissing], Present logs that the contender is left out. If no contender
+// remains, Present returns the last ErrMissing. If check returns any other error, Present stops and
+// returns that error.
+func Present[C any](all []C, name func(C) string, check func(C) error,
+	logf func(string, ...any)) (present []C, err error) {
 	var missing error
 	for _, c := range all {
-		switch err := ready(c); {
+		switch err := check(c); {
 		case err == nil:
 			present = append(present, c)
 		case errors.Is(err, ErrMissing):
 			missing = err
-			log("%s is left out: %v", name(c), err)
+			logf("%s is left out: %v", name(c), err)
 		default:
 			return nil, err
 		}

@@ -8,10 +8,10 @@ import (
 // Order returns the order in which the contenders run in the given round. Rounds and contenders are
 // numbered from 0.
 //
-// The order changes from round to round. If A always ran directly after B, A would always pay for
-// B's garbage or gain from B's warm caches. If the number of contenders n is even, each contender
-// runs first once in n rounds, and directly after each other contender once. If n is odd, both
-// happen twice in 2n rounds.
+// A contender may pay for the garbage of the contender before it, or gain from warm caches. The
+// order therefore changes from round to round. If the number n of contenders is even, then in n
+// rounds, each contender runs first exactly once, and runs directly after each of the others
+// exactly once. If n is odd, 2n rounds are needed, and all of this happens twice.
 //
 // The order is a row of a balanced Latin square: E. J. Williams, Experimental designs balanced for
 // the estimation of residual effects of treatments, Australian Journal of Scientific Research A 2
@@ -19,7 +19,7 @@ import (
 func Order(contenders, round int) []int {
 	order := make([]int, contenders)
 	for k := range order {
-		// The offsets are 0, 1, -1, 2, -2 and so on, so that each difference between neighbours
+		// The offsets are 0, 1, -1, 2, -2 and so on, so that each difference between neighbors
 		// occurs once.
 		step := (k + 1) / 2
 		if k%2 == 0 {

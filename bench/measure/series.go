@@ -60,8 +60,9 @@ func (s Series) Minus(base Series) Series {
 	return d
 }
 
-// Whole returns the median as a whole number of bytes or allocations. Like the testing package, it
-// omits the fraction, so that one-time allocations disappear among many operations.
+// Whole formats the median of bytes or allocations per operation as a whole number. Like the
+// testing package, it rounds down, so that a few one-time allocations in many operations do not
+// show. A fraction of at least 0.9 is rounded up.
 func (s Series) Whole() string {
 	if len(s) == 0 {
 		return "-"

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// A Turn is the total cost of a contender's turn.
+// A Turn is the total cost of Ops operations of a contender.
 type Turn struct {
 	Ops           int // number of operations
 	Time          time.Duration
@@ -16,7 +16,7 @@ type Turn struct {
 	Bytes, Allocs uint64        // allocated on the heap
 	GCs           uint32        // garbage collection cycles
 
-	// More has further values of the turn, by name. They are not divided by Ops.
+	// More has further values by name. They are not divided by Ops.
 	More map[string]float64
 }
 
@@ -74,12 +74,12 @@ func (c *Cost) Add(t Turn) {
 // A Contender is one of the implementations that Compare measures.
 type Contender struct {
 	Name string
-	// Turn does the work n times and returns the cost, without the cost of its preparation.
+	// Turn does n operations and returns their cost, without the cost of preparations.
 	Turn func(n int) (Turn, error)
 }
 
-// Compare gives every contender a turn of about d in every round. The result has one Cost for each
-// contender, in the order of contenders.
+// Compare measures every contender once per round, for about the duration d each time. The result
+// has one Cost for each contender, in the order of contenders.
 func Compare(ctx context.Context, contenders []Contender, rounds int, d time.Duration) ([]Cost,
 	error) {
 	costs := make([]Cost, len(contenders))
@@ -102,7 +102,7 @@ func Compare(ctx context.Context, contenders []Contender, rounds int, d time.Dur
 	return costs, err
 }
 
-// calibrate returns how many times the contender can do the work within d.
+// calibrate returns the number of operations that take about the duration d.
 func (c Contender) calibrate(ctx context.Context, d time.Duration) (int, error) {
 	for n := 1; ; n *= 2 {
 		if err := ctx.Err(); err != nil {

@@ -45,8 +45,8 @@ const (
 // of the chunks that it sends.
 const ChunkSize = 4096
 
-// defaultWindow is the number of bytes that may arrive before an acknowledgement, until the server
-// has announced its own window.
+// defaultWindow is the number of bytes that the client may receive before it must send an
+// acknowledgement. The server can set another number.
 const defaultWindow = 2_500_000
 
 // Server implements load.Protocol for an RTMP server. Viewers get the whole payload of each tag in
@@ -224,7 +224,8 @@ func (p *publication) listen() {
 	}
 }
 
-// setDataFrame is the command before metadata. It tells the server to keep the metadata.
+// setDataFrame is the AMF0 string at the start of a metadata message. It tells the server to store
+// the metadata.
 var setDataFrame = appendAMF(nil, "@setDataFrame")
 
 func (p *publication) WriteTag(t load.Tag) error {
@@ -253,7 +254,8 @@ type subscription struct{ c *conn }
 // bufferLength is the length of the player's buffer that the client announces, in milliseconds.
 const bufferLength = 1000
 
-// liveOnly requests a live stream, never a recording.
+// liveOnly is the start parameter of a play command that accepts only a live stream, not a
+// recording.
 const liveOnly = -1000.0
 
 // Watch implements load.Protocol.

@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// Limits of a load test. They keep a mistyped number from overloading the server like an attack.
+// Limits of a load test. Without them, a typing error could turn a test into a denial-of-service
+// attack.
 const (
 	maxStreams  = 2_000
 	maxViewers  = 50_000 // of all streams together
@@ -25,8 +26,8 @@ type DialFunc func(ctx context.Context, network, address string) (net.Conn, erro
 // Config describes a load test. It must have a URL or a Protocol, and it must have Streams or
 // Names. For every other field, the zero value means its default.
 type Config struct {
-	// URL is the server's URL, such as http://127.0.0.1:8080. The streams are under /live/ there.
-	// If the host is not this machine, Check returns an error unless AllowRemote is set.
+	// URL is the server's URL, such as http://127.0.0.1:8080. The streams are at URL/live/NAME. If
+	// the host is not this machine, Check returns an error unless AllowRemote is set.
 	URL         string
 	AllowRemote bool
 
@@ -145,8 +146,8 @@ func (c Config) Check() error {
 
 const nameBytes = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-"
 
-// checkName returns an error for a name that would change the rest of a URL or of the request line.
-// The server may refuse more names.
+// checkName returns an error if the name would change other parts of the URL or of the HTTP request
+// line. The server may refuse more names.
 func checkName(name string) error {
 	for part := range strings.SplitSeq(name, "/") {
 		if strings.Trim(part, ".") == "" || strings.Trim(part, nameBytes) != "" {

@@ -36,15 +36,15 @@ func (h *histogram) raise(d time.Duration) {
 	}
 }
 
-// histIndex returns the bucket of a duration in microseconds. Each value below 2*histSub has its
-// own bucket. The bucket of a higher value depends on the position of its first bit and on the
-// histSubBits bits after that bit.
-func histIndex(us uint64) int {
-	if us < 2*histSub {
-		return int(us)
+// histIndex returns the index of the bucket for a duration in microseconds. Each duration below
+// 2*histSub has its own bucket. Above that, each range from a power of two to the next is divided
+// into histSub buckets of equal width.
+func histIndex(micros uint64) int {
+	if micros < 2*histSub {
+		return int(micros)
 	}
-	power := bits.Len64(us) - 1 - histSubBits
-	return min(power*histSub+int(us>>power), histBuckets-1)
+	power := bits.Len64(micros) - 1 - histSubBits
+	return min(power*histSub+int(micros>>power), histBuckets-1)
 }
 
 // histValue returns the duration in the middle of bucket i.

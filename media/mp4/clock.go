@@ -20,8 +20,9 @@ const (
 	// minConfirm is the minimum number of consecutive frames that confirm a jump.
 	minConfirm = 3
 
-	// maxHeld is the maximum number of held frames of one track. If it is reached, the clock trusts
-	// the newest consecutive frames. At 60 frames a second, 64 frames last longer than confirmTime.
+	// maxHeld is the maximum number of frames that the clock holds in one track. When it is
+	// reached, the clock accepts a jump without waiting for confirmTime. At up to 60 frames per
+	// second, 64 frames are enough to wait for confirmTime.
 	maxHeld = 64
 
 	// Two frames of a track are consecutive if the second timestamp is at most maxStep after the
@@ -37,34 +38,40 @@ const (
 	slowFrames = 128
 )
 
-// A clock converts FLV timestamps to times in the stream. Both are in milliseconds. Timestamps have
-// 32 bits, wrap around and may jump. Times in the stream do not wrap around. From one frame to the
-// next, they go back by at most maxBack.
+// A clock converts FLV timestamps to times in the stream. Both are in milliseconds. FLV timestamps
+// have 32 bits, so they wrap around, and they may jump. Times in the stream never wrap around or
+// jump back: a frame is at most maxBack earlier than the frame before it.
 //
-// A jump is a timestamp that is more than maxAhead after the expected time, or more than maxBack
-// before it. The clock holds a frame with a jump until it can decide:
+// # Jumps
 //
-//   - If later frames continue the timestamps before the jump, the held frames are strays. Strays
-//     are frames with wrong timestamps. They get times between their neighbours.
-//   - If later frames continue from the jump for confirmTime, the clock accepts the jump.
-//   - If the jump is ahead, and as much time has really passed, the jump is a pause in the stream.
-//     The clock accepts it earlier. It measures the time by the wall clock or by the frames of the
-//     other track.
+// A timestamp jumps if it is more than maxAhead after the expected timestamp, or more than maxBack
+// before it. Unless the clock can decide at once, it holds the frame and waits for more frames:
 //
-// The frame before a held frame waits, too, because its duration is not known yet.
+//   - If the next frames continue the timestamps before the jump, the held frames had wrong
+//     timestamps. They are called strays, and get times between their neighbors.
+//   - If the jump is ahead, and not longer than the time that has passed, the publisher has paused.
+//     The clock accepts the jump: for video at once, and for audio after minConfirm frames. It
+//     measures the time with the wall clock and by the frames of the other track.
+//   - In other cases, the clock accepts the jump when the frames after it span confirmTime.
 //
-// A round is a part of the stream. Within a round, the difference between time and timestamp is
-// constant. A new round begins when the publisher starts over, or when the timestamps jump ahead by
-// more time than has passed. Each round follows the previous one without a pause.
+// While a frame is held, the frame before it waits, too, because its duration is not known yet.
 //
-// Within a round, audio and video have the same difference, so that they stay synchronous. But each
-// track detects a new round from its own frames, because the timestamps of audio and video may be
-// any distance apart. One track may therefore begin a round before the other.
+// # Rounds
+//
+// The stream consists of rounds. A new round begins when the publisher starts over, or when the
+// timestamps jump ahead by more time than has passed. It follows the previous round without a
+// pause. Within a round, the clock adds the same number to the timestamps of audio and video, so
+// that they stay synchronous.
+//
+// Each track detects a new round from its own frames, because the timestamps of audio and video may
+// be far apart. One track may therefore begin a round before the other.
+//
+// # Parameters
 //
 // Several methods have the same parameters:
 //
 //   - f: a frame without a time in the stream.
-//   - n: the number of frames between the track's newest frame and f.
+//   - n: the number of frames between f and the newest frame that has a time.
 //   - length: the expected duration of a frame, in ms.
 type clock struct {
 	first        int64 // time in the stream of the first frame
@@ -81,7 +88,7 @@ type pace struct {
 	step  int64  // time between the newest two frames, in ms
 	slow  int    // number of frames for which video still counts as slow
 	gone  int64  // time from the track's first frame to its newest
-	met   int64  // reach of the other track when the newest frame of this one arrived
+	met   int64  // reach of the other track when that frame arrived
 
 	fresh bool      // the sequence header has changed: the publisher may have started over
 	sole  bool      // only one frame has arrived; it is also in held, in case it is a stray
@@ -146,9 +153,12 @@ func (c *clock) add(dst []int64, p *pace, ts uint32, length, wall int64) []int64
 	return c.settle(dst, p, n-count, length)
 }
 
-// flush ends the wait of all held frames of track p, and appends their times to dst, oldest first.
-// If full is set, the clock has no room for more frames. flush then trusts the newest consecutive
-// frames, even if their timestamps jump.
+// flush appends the times of all held frames of track p to dst, oldest first. No frame is held
+// afterwards.
+//
+// Usually, flush treats held frames whose timestamps jump as strays. If full is set, there is no
+// room to wait for more frames. If the newest frames are consecutive, flush then accepts the jump
+// instead.
 func (c *clock) flush(dst []int64, p *pace, length int64, full bool) []int64 {
 	switch n, count := len(p.held), p.consecutive(); {
 	case n == 0:
@@ -163,8 +173,8 @@ func (c *clock) flush(dst []int64, p *pace, length int64, full bool) []int64 {
 	}
 }
 
-// fitting returns the smallest index in p.held from which all frames have about the expected
-// timestamps. The frames before this index may be strays.
+// fitting finds the frames at the end of p.held that have about the expected timestamps. It returns
+// the index of the first one, or len(p.held) if there are none. The frames before it may be strays.
 func (c *clock) fitting(p *pace, length int64) int {
 	head := len(p.held)
 	for head > 0 && !(p.sole && head == 1) && c.fits(p, head-1, length) {
@@ -179,8 +189,8 @@ func (p *pace) expected(f arrival, n int, length int64) int64 {
 }
 
 // elapsed returns the time, in ms, from the arrival of p's newest frame to the arrival of f. It is
-// the larger of two measurements: by the frames of the other track, and by the wall clock, if both
-// arrival times are known.
+// measured by the frames of the other track. If the wall clock was read for both frames and shows
+// more time, elapsed returns that time instead.
 func (p *pace) elapsed(f arrival) int64 {
 	since := max(f.met-p.met, 0)
 	if f.wall != 0 && p.wall != 0 {
@@ -189,8 +199,7 @@ func (p *pace) elapsed(f arrival) int64 {
 	return since
 }
 
-// earliest returns the earliest time that f may have in the current round. An earlier time is a
-// jump.
+// earliest returns the earliest time that f can have if it continues the timestamps of p.
 func (p *pace) earliest(f arrival, n int, length int64) int64 {
 	late := int64(n) * length
 	if f.wall != 0 && p.wall != 0 {
@@ -199,8 +208,8 @@ func (p *pace) earliest(f arrival, n int, length int64) int64 {
 	return p.now + late - maxBack
 }
 
-// latest returns the latest time that f may have in the current round. It allows for a pause after
-// p's newest frame. A later time is a jump.
+// latest returns the latest time that f can have if it continues the timestamps of p, perhaps after
+// a pause. A pause cannot be much longer than the time that has passed since p's newest frame.
 func (c *clock) latest(p *pace, f arrival, n int, length int64) int64 {
 	latest := p.now + max(p.step+int64(n)*length, p.elapsed(f))
 	if other := c.other(p); other.round == p.round {
@@ -211,11 +220,12 @@ func (c *clock) latest(p *pace, f arrival, n int, length int64) int64 {
 
 // fits reports whether the timestamp of p.held[i] is close to the expected timestamp.
 //
-// The timestamp must follow the timestamps of its own track. If the other track has already begun a
-// new round, the timestamp may follow the timestamps of the other track instead.
+// Usually, the timestamp must continue the timestamps of p. If the other track has already changed
+// to new timestamps, it may continue the new timestamps instead.
 //
-// After a pause, video may be ahead by the duration of the pause. Audio may not, because it may
-// arrive in bursts.
+// After a pause, the timestamp of a video frame may be ahead by the duration of the pause. For
+// audio, this is not allowed: audio often arrives in bursts, so a long time between two arrivals
+// need not be a pause.
 func (c *clock) fits(p *pace, i int, length int64) bool {
 	f := p.held[i]
 	own, late := p.continued(f.ts), p.step+int64(i)*length
@@ -310,11 +320,11 @@ func firstIsStray(first, second, third uint32) bool {
 	return step < 0 || int64(step) > 2*int64(next)
 }
 
-// advance moves track p to the frame f, and returns the time of f in the stream. This time may be
-// up to maxBack before the previous frame's time.
+// advance makes f the newest frame of track p, and returns the time of f in the stream. This time
+// may be up to maxBack before the previous frame's time.
 //
-// When a publisher starts over with new timestamps, the other track may begin the new round before
-// p does. The timestamp of f is then either old or new. advance computes a time for both cases, and
+// When the publisher changes its timestamps, the other track may be the first to use the new ones.
+// The timestamp of f may then be an old or a new one. advance computes a time for both cases, and
 // chooses the time that is nearer to the expected time.
 func (c *clock) advance(p *pace, f arrival, n int, length int64) int64 {
 	other := c.other(p)

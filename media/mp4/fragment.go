@@ -31,7 +31,7 @@ type FragmentInfo struct {
 }
 
 // newFragmentInfo describes a fragment with one run of each track. One of the runs may be empty.
-// hasVideo is true if the stream has video, even if the fragment has none. The caller must set
+// hasVideo says whether the stream has video, even if the fragment has none. The caller must set
 // Head, Size and Sequence of the result.
 func newFragmentInfo(video, sound run, hasVideo bool) (f FragmentInfo) {
 	f.Pictures, f.Sounds = video.samples, sound.samples
@@ -67,11 +67,13 @@ func (m *Muxer) lastKey() int {
 	return 0
 }
 
-// emit appends the complete samples to dst as fragments.
+// emit appends the complete samples to dst as fragments. If flush is false, it keeps some of them
+// for later fragments:
 //
-// If flush is false, emit keeps some samples for later fragments, because HLS needs fragments of a
-// steady length for its parts. It keeps the video samples from the last keyframe on. If no video
-// sample is complete, because the next video frame is late, it keeps some of the audio samples.
+//   - If a keyframe follows other video samples, emit keeps the keyframe and the samples after it,
+//     so that the next fragment begins with the keyframe.
+//   - If the next video frame is late, only audio samples are complete. emit keeps some of them,
+//     because HLS needs fragments of a steady length for its parts.
 func (m *Muxer) emit(dst *millrace.Chain, flush bool) Fragment {
 	videos, sounds := len(m.video.done), len(m.audio.done)
 	if !flush {
@@ -110,8 +112,8 @@ func (m *Muxer) emit(dst *millrace.Chain, flush bool) Fragment {
 	return f
 }
 
-// describe returns the FragmentInfo of the fragment that buildHead has just built. The arguments
-// are its numbers of video and audio samples.
+// describe returns the FragmentInfo of the fragment whose head buildHead has just built. Its
+// arguments must be the same as for buildHead.
 func (m *Muxer) describe(videos, sounds int) FragmentInfo {
 	f := newFragmentInfo(m.video.run(videos), m.audio.run(sounds), m.sent[0] != nil)
 	f.Head, f.Sequence = len(m.head.b), m.sequence
@@ -132,8 +134,8 @@ func (t *track) run(n int) run {
 }
 
 // piece returns the numbers of video and audio samples for the next fragment. The arguments are the
-// numbers of samples to send. A fragment has only one video frame and its audio, even if many
-// frames wait, so that HLS can make parts of a steady length.
+// numbers of samples that are still to be sent. A fragment has at most one video frame, with its
+// audio, so that HLS can make parts of a steady length.
 func (m *Muxer) piece(videos, sounds int) (v, s int) {
 	switch {
 	case videos == 0 && m.videoConfig() == nil:

@@ -8,13 +8,13 @@ import (
 	"github.com/millrace-io/millrace/media/flv"
 )
 
-// DefaultMaxWaitBytes is the default of MaxWaitBytes. It is larger than any sample, because a tag
-// has at most flv.MaxData bytes of data.
+// DefaultMaxWaitBytes is the default of MaxWaitBytes: 16 MiB. A sample is always smaller, because
+// it is the data of one FLV tag, which has at most flv.MaxData bytes.
 const DefaultMaxWaitBytes = 16 << 20
 
 const (
 	// maxWaitSamples is the maximum number of samples that wait until a fragment can be sent. It is
-	// enough for a second of a stream with 60 video and 47 audio frames a second.
+	// enough for one second with 60 video frames and 47 audio frames.
 	maxWaitSamples = 128
 
 	// audioFrames is the number of audio frames in a fragment of a stream without video. They last
@@ -221,9 +221,11 @@ func (m *Muxer) WriteTag(dst *millrace.Chain, t flv.Tag, src *millrace.Chain) (F
 // continues without video. The init segment then has no video track until a good keyframe arrives.
 func (m *Muxer) LeftOut() int64 { return m.leftOut }
 
-// Flush appends a fragment of all waiting samples to dst, which then owns it. If no samples wait,
-// dst is unchanged. The newest sample of each track gets the duration of the sample before it. Call
-// Flush at the end of the stream. Release is then not necessary.
+// Flush appends all waiting samples to dst as a fragment, and dst takes ownership of it. If no
+// samples wait, dst is unchanged. The newest sample of each track gets the usual duration, because
+// no sample follows it.
+//
+// Call Flush at the end of the stream. It leaves no waiting samples, so Release need not be called.
 func (m *Muxer) Flush(dst *millrace.Chain) Fragment {
 	m.parts = m.parts[:0]
 	m.video.expected, m.audio.expected = false, false
@@ -234,7 +236,7 @@ func (m *Muxer) Flush(dst *millrace.Chain) Fragment {
 }
 
 // Parts describes each MP4 fragment that the last call of WriteTag or Flush has appended, in order.
-// The descriptions are the same as ReadFragment's. The slice is valid until the next call of
+// ReadFragment would return the same descriptions. The slice is valid until the next call of
 // WriteTag or Flush.
 func (m *Muxer) Parts() []FragmentInfo { return m.parts }
 
@@ -402,7 +404,7 @@ func (m *Muxer) place(tr *track, times []int64) {
 }
 
 // audioIsAlone reports whether to send audio without waiting for the next video frame. Audio does
-// not wait if there is no video, if video frames are far apart, or if the next one is late.
+// not wait if there is no video, if video frames are far apart, or if the next video frame is late.
 func (m *Muxer) audioIsAlone() bool {
 	switch v := &m.clock.video; {
 	case m.video.conf == nil || v.slow > 0:
@@ -430,9 +432,9 @@ func (m *Muxer) ready() bool {
 	return (m.video.conf != nil || !m.video.expected) && (m.audio.conf != nil || !m.audio.expected)
 }
 
-// makeRoom makes room for another sample of n bytes. If too many samples or bytes wait, it appends
-// a fragment of the complete samples to dst. It does not wait for the sequence headers of announced
-// tracks, or for frames that confirm a timestamp.
+// makeRoom makes room for another sample of n bytes. If the Muxer is full, makeRoom appends the
+// complete samples to dst as a fragment. It sends them even if the sequence header of an announced
+// track is missing, or if a timestamp has not been confirmed by later frames.
 func (m *Muxer) makeRoom(dst *millrace.Chain, n int) Fragment {
 	videos, videoBytes := m.video.waiting()
 	sounds, soundBytes := m.audio.waiting()

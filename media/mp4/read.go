@@ -180,13 +180,12 @@ func (m *Movie) ReadFragment(b []byte) (f FragmentInfo, minLen int, err error) {
 // order.
 const maxApart = time.Minute
 
-// A Timeline measures how much of a stream the fragments have covered, although audio and video may
-// arrive in any order. The zero Timeline is at the start.
+// A Timeline measures how far a sequence of fragments extends in the stream. The zero Timeline is
+// at the start.
 //
-//   - A fragment with video advances the Timeline to the end of the fragment's video.
-//   - In a fragment with only audio, the audio may be ahead of the video. The Timeline takes the
-//     lead (how far audio was ahead) from the latest fragment with both audio and video. It
-//     advances to the end of the audio, minus this lead.
+// A fragment with video advances the Timeline to the end of the video. A fragment with only audio
+// advances it to the end of the audio, minus the time by which audio was ahead of video in earlier
+// fragments.
 type Timeline struct {
 	begun     bool
 	end, lead time.Duration
@@ -301,8 +300,8 @@ type run struct {
 	start, end time.Duration
 }
 
-// readRun returns the number and the times of the samples in a traf box, and whether the first one
-// is a keyframe. It can read only traf boxes that a Muxer has written.
+// readRun describes the samples in a traf box. It can read only traf boxes that a Muxer has
+// written.
 func (m *Movie) readRun(traf []byte) (r run, err error) {
 	var t *movieTrack
 	var at, length int64
@@ -348,8 +347,8 @@ func (m *Movie) readRun(traf []byte) (r run, err error) {
 }
 
 // cutBox returns the type and the content of the box at the start of b, and the bytes after the
-// box. If there is no whole box, kind is nil.
-func cutBox(b []byte) (kind, in, rest []byte) {
+// box. If b does not begin with a whole box, all results are nil.
+func cutBox(b []byte) (kind, content, rest []byte) {
 	if len(b) < 8 {
 		return nil, nil, nil
 	}
@@ -361,13 +360,13 @@ func cutBox(b []byte) (kind, in, rest []byte) {
 }
 
 // walkBoxes calls f with the type and the content of each box in b.
-func walkBoxes(b []byte, f func(kind string, in []byte) error) error {
+func walkBoxes(b []byte, f func(kind string, content []byte) error) error {
 	for len(b) > 0 {
-		kind, in, rest := cutBox(b)
+		kind, content, rest := cutBox(b)
 		if kind == nil {
 			return ErrNotMP4
 		}
-		if err := f(string(kind), in); err != nil {
+		if err := f(string(kind), content); err != nil {
 			return err
 		}
 		b = rest
@@ -375,8 +374,8 @@ func walkBoxes(b []byte, f func(kind string, in []byte) error) error {
 	return nil
 }
 
-// sampleEntry returns the codec of a sample entry, in the form of RFC 6381. If no Muxer writes such
-// an entry, codec is "".
+// sampleEntry returns the codec of a sample entry, in the form of RFC 6381. For an entry that no
+// Muxer writes, codec is "".
 func sampleEntry(kind string, in []byte) (codec string, video bool) {
 	const visual, sound = 78, 28 // number of bytes before the boxes
 	switch {

@@ -8,7 +8,7 @@ import (
 	"github.com/millrace-io/millrace"
 )
 
-// sample is one video or audio frame.
+// A sample is one video or audio frame.
 type sample struct {
 	at       int64  // decoding time in the track's units
 	duration uint32 // time to the next sample
@@ -17,9 +17,11 @@ type sample struct {
 	key      bool
 }
 
-// track collects the samples of video or audio. A sample is held until the clock gives it a time.
-// Then it is open until the next sample has a time, which determines the duration of the open
-// sample. After that, it is done.
+// A track collects the samples of video or audio. Each sample passes through three states:
+//
+//   - A held sample has no time yet. It waits for the clock.
+//   - The open sample has a time, but no duration. It ends when the next sample begins.
+//   - A done sample has a time and a duration, and waits for the next fragment.
 type track struct {
 	id       uint32
 	conf     *config // nil before the first sequence header
@@ -41,10 +43,10 @@ type track struct {
 	// Audio only: see audioTime.
 	timed bool  // next is set
 	next  int64 // end of the newest frame: expected start of the next one
-	// far is the number of newest frames with timestamps that are all more than maxDrift after the
-	// expected start (next), or all more than maxDrift before it.
+	// far counts consecutive frames whose timestamps are more than maxDrift away from the expected
+	// start (next), all in the same direction.
 	far   int
-	drift int64 // smallest of these distances, in the track's units; negative if before
+	drift int64 // smallest distance of these timestamps, in the track's units; negative if before
 	debt  int64 // time to subtract from later frames, a little from each
 
 	// Invariant: each sample of done ends where the next one begins.
@@ -59,8 +61,8 @@ func (t *track) waiting() (samples, bytes int) {
 	return samples, t.heldData.Len() + t.doneData.Len() + t.openData.Len()
 }
 
-// close ends the newest sample, if it has not ended yet. The next sample may begin later, in
-// another fragment. Until then, players show the last video frame (ISO/IEC 14496-12, 8.8.12.1).
+// close ends the newest sample, if it has not ended yet. If the next sample begins later than end,
+// players show the last video frame until then (ISO/IEC 14496-12, 8.8.12.1).
 func (t *track) close(end int64) {
 	if !t.isOpen {
 		return
@@ -72,8 +74,8 @@ func (t *track) close(end int64) {
 	t.floor = end
 }
 
-// finish ends the newest sample when no sample follows. A video frame gets the duration of the
-// previous video frame, and an audio frame the usual duration of an audio frame.
+// finish ends the newest sample when no sample follows. The sample gets the expected duration; see
+// step.
 func (t *track) finish() {
 	if !t.isOpen {
 		return

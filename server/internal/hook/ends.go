@@ -19,8 +19,8 @@ const (
 	// endWorkers is the number of goroutines that deliver end events to the hook. They may deliver
 	// the events in any order, because each publisher, player or recording has only one end event.
 	endWorkers = 2
-	// endPatience is how long the delivery of an end event to the hook is retried. It is long
-	// enough for the hook to restart.
+	// endPatience is the time limit for all attempts to deliver an end event. It is long enough for
+	// the hook to restart.
 	endPatience = 30 * time.Second
 	// endGrace is the minimum time for which Close tries to deliver end events to the hook, even if
 	// the context of Close ends earlier.
@@ -126,11 +126,11 @@ func (q *endQueue) deliver(e *Request) error {
 
 // close closes the queue, and waits until the queued end events are delivered to the hook. It stops
 // waiting earlier in two cases:
-//   - ctx has ended, and close has waited for at least the time endGrace.
-//   - An attempt has failed, and no event has been delivered for the time endCheck.
+//   - ctx has ended, and close has waited for at least endGrace.
+//   - No end event can be delivered (see endCheck).
 //
-// In all cases, close then calls giveUp, which cancels the requests in progress, and waits for the
-// workers.
+// Finally, close calls giveUp, which cancels the requests in progress, and waits until the workers
+// have ended.
 func (q *endQueue) close(ctx context.Context, giveUp context.CancelFunc) {
 	q.mu.Lock()
 	q.closed = true
@@ -154,9 +154,8 @@ func (q *endQueue) close(ctx context.Context, giveUp context.CancelFunc) {
 	<-delivered
 }
 
-// await returns when all end events are delivered to the hook, or when ctx has ended. It checks the
-// delivery every endCheck. If an attempt has failed since the previous check and no attempt has
-// succeeded, await also returns.
+// await returns when delivered is closed, when ctx has ended, or when no end event can be delivered
+// (see endCheck).
 func (q *endQueue) await(ctx context.Context, delivered <-chan struct{}) {
 	check := time.NewTicker(endCheck)
 	defer check.Stop()

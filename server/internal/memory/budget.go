@@ -87,10 +87,12 @@ type Budget struct {
 	promisedIn int64     // cycles when promised was last increased
 }
 
-// New returns a Budget of limit bytes for the blocks of p and the rest of the heap. Run must be
-// called to measure the heap.
-func New(limit int64, p *millrace.Pool, log *slog.Logger) *Budget {
-	b := &Budget{limit: limit, pool: p, log: lock.Logger(log), freeing: make(chan struct{}, 1)}
+// New returns a Budget that limits the memory of the process to maxBytes. The Budget counts the
+// memory blocks of pool and the rest of the heap. The caller must call Run, which measures the
+// heap.
+func New(maxBytes int64, pool *millrace.Pool, log *slog.Logger) *Budget {
+	b := &Budget{limit: maxBytes, pool: pool, log: lock.Logger(log),
+		freeing: make(chan struct{}, 1)}
 	b.lowest = b.mark(trimAbove)
 	return b
 }

@@ -31,10 +31,10 @@ type Loan struct {
 var ErrFull = Short(
 	"answers that clients have not taken yet hold as much memory as they may").After(time.Second)
 
-// Add adds a Loan for a response that uses the given number of bytes. When the response has ended,
-// it must call Done on the Loan.
+// Add adds a Loan for a response that uses the given number of bytes. The caller must call Done
+// when the response has ended.
 //
-// If the memory is needed earlier, cancel is called. It must make the response end soon, and must
+// If the memory is needed earlier, l calls cancel. cancel must make the response end soon, and must
 // return without waiting for the end.
 func (l *Loans) Add(bytes int64, cancel func()) *Loan {
 	l.mu.Lock()
@@ -50,20 +50,19 @@ func (l *Loans) add(bytes int64, cancel func()) *Loan {
 	return loan
 }
 
-// AddWithin is like Add, but limits the sum of all Loans to limit bytes. A limit of 0 means no
-// limit. To make room, AddWithin ends the oldest Loans, except Loans younger than minAge. The age
-// of a Loan is the time since it was added or last renewed; see [Loan.Renew]. If there is still not
-// enough room, AddWithin returns ErrFull.
+// AddWithin is like Add, but the sum of all Loans must not exceed maxBytes. If maxBytes is 0, there
+// is no limit. To make room, AddWithin ends the oldest Loans, except Loans younger than minAge. The
+// age of a Loan is the time since it was added or last renewed; see [Loan.Renew]. If there is still
+// not enough room, AddWithin returns ErrFull.
 //
-// An ended Loan uses memory until its response calls Done, but it does not count toward limit. If
-// the sum of all Loans, including the ended Loans, would exceed 2*limit bytes, AddWithin also
-// returns ErrFull.
-func (l *Loans) AddWithin(limit int64, minAge time.Duration, bytes int64, cancel func()) (*Loan,
+// An ended Loan uses memory until Done is called, but it does not count toward maxBytes. If the sum
+// of all Loans, including the ended Loans, would exceed 2*maxBytes, AddWithin also returns ErrFull.
+func (l *Loans) AddWithin(maxBytes int64, minAge time.Duration, bytes int64, cancel func()) (*Loan,
 	error) {
 	l.mu.Lock()
-	ending := l.makeRoom(limit, minAge, bytes)
+	ending := l.makeRoom(maxBytes, minAge, bytes)
 	var loan *Loan
-	if l.fits(limit, bytes) {
+	if l.fits(maxBytes, bytes) {
 		loan = l.add(bytes, cancel)
 	}
 	l.mu.Unlock()
@@ -76,14 +75,14 @@ func (l *Loans) AddWithin(limit int64, minAge time.Duration, bytes int64, cancel
 
 // Grow adds bytes to a Loan. It makes room as [Loans.AddWithin] does. If there is not enough room,
 // or if this Loan was ended, Grow returns ErrFull.
-func (loan *Loan) Grow(limit int64, minAge time.Duration, bytes int64) error {
+func (loan *Loan) Grow(maxBytes int64, minAge time.Duration, bytes int64) error {
 	if loan == nil {
 		return nil
 	}
 	l := loan.of
 	l.mu.Lock()
-	ending := l.makeRoom(limit, minAge, bytes)
-	fits := l.fits(limit, bytes) && loan.place != nil && loan.ended == nil
+	ending := l.makeRoom(maxBytes, minAge, bytes)
+	fits := l.fits(maxBytes, bytes) && loan.place != nil && loan.ended == nil
 	if fits {
 		loan.bytes += bytes
 		l.bytes += bytes
@@ -96,16 +95,16 @@ func (loan *Loan) Grow(limit int64, minAge time.Duration, bytes int64) error {
 	return nil
 }
 
-// fits reports whether the given number of bytes can be added within limit. l.mu is held.
-func (l *Loans) fits(limit, bytes int64) bool {
-	return limit == 0 || l.bytes-l.going+bytes <= limit && l.bytes+bytes <= 2*limit
+// fits reports whether the limit of AddWithin allows another Loan of the given size. l.mu is held.
+func (l *Loans) fits(maxBytes, bytes int64) bool {
+	return maxBytes == 0 || l.bytes-l.going+bytes <= maxBytes && l.bytes+bytes <= 2*maxBytes
 }
 
 // makeRoom marks the oldest Loans as ended to make room for the given number of bytes; see
 // AddWithin. l.mu is held. The caller must unlock l.mu, and then pass the result to endAll.
-func (l *Loans) makeRoom(limit int64, minAge time.Duration, bytes int64) []*Loan {
-	excess := l.bytes - l.going + bytes - limit
-	if limit == 0 || excess <= 0 {
+func (l *Loans) makeRoom(maxBytes int64, minAge time.Duration, bytes int64) []*Loan {
+	excess := l.bytes - l.going + bytes - maxBytes
+	if maxBytes == 0 || excess <= 0 {
 		return nil
 	}
 	ending, _ := l.expire(excess, minAge, false)
@@ -205,11 +204,11 @@ func (l *Loans) Bytes() int64 {
 }
 
 // Free ends the oldest Loans to free at least want bytes, and returns the number of bytes that will
-// be free when their responses call Done. It does not end Loans younger than minAge (see
+// be free when Done has been called for these Loans. It does not end Loans younger than minAge (see
 // [Loans.AddWithin]).
 //
-// If Loans were ended before and their responses have not called Done yet, their bytes count, too.
-// A [Step] may therefore call Free repeatedly.
+// Loans that were ended before, but for which Done has not been called yet, count toward want. A
+// [Step] may therefore call Free repeatedly.
 func (l *Loans) Free(want int64, minAge time.Duration) (freed int64) {
 	l.mu.Lock()
 	ending, freed := l.expire(want, minAge, true)

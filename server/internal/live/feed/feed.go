@@ -34,8 +34,7 @@ type Feed struct {
 	overlap   *overlap // nil for a publisher of this node
 
 	// unkept is the number of bytes that have arrived from the publisher since the last published
-	// frame. Over RTMP, Skip counts the bytes of a frame before the frame is passed to Write, so
-	// Write finds them included in unkept.
+	// frame. Over RTMP, it already includes the frame that Write publishes; see Skip.
 	unkept int
 
 	starts   flvstream.StartFinder
@@ -133,8 +132,8 @@ func (f *Feed) newContinuation() *flvstream.Continuation {
 	return flvstream.Continue(f.last.timed, f.last.time, f.last.at)
 }
 
-// Skip adds n to the number of bytes that have arrived since the last published frame. Over RTMP,
-// the caller also counts the bytes of the next frame, before it passes the frame to Write.
+// Skip adds n to the number of bytes that have arrived since the last published frame. If the
+// publisher uses RTMP, n includes the bytes of the frame that is passed to Write next.
 func (f *Feed) Skip(n int) { f.unkept += n }
 
 // Write publishes a tag, unless the stream already has it. It takes ownership of c, which holds the
