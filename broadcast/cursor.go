@@ -17,11 +17,10 @@ import (
 //
 // # When a cursor is behind
 //
-// A cursor that exceeds its allowance (MaxLagBytes, MaxLagFrames, MaxLagTime) moves forward to the
-// newest keyframe. A cursor that is already in the newest GOP does not move, even if the GOP is
-// longer than the allowance. The reader then sees more of the GOP than if it waited for the next
-// keyframe, and the ring keeps the GOP for late joiners anyway. When a slow reader takes frames
-// again, it is therefore behind the head by at most its allowance plus one GOP.
+// If a cursor exceeds its allowance (MaxLagBytes, MaxLagFrames, MaxLagTime), it moves forward to
+// the newest keyframe. If the cursor has already reached the newest keyframe, it stays where it is,
+// because waiting for the next keyframe would lose more frames. The frames that a slow reader takes
+// are therefore behind the head by at most the allowance plus one GOP.
 //
 // If a cursor's next frame was evicted, or was refused by Publish, the cursor moves to the newest
 // keyframe after that frame. If there is no later keyframe yet, the cursor waits for one, and Take
@@ -84,9 +83,9 @@ type Batch struct {
 // Cursor returns a new cursor. Its owner ends it with Close.
 //
 // By default, the cursor starts at the newest keyframe, and its first batch begins with the
-// preamble of that keyframe (see [Ring.SetPreamble]). If the ring does not keep a keyframe and all
-// frames after it, the cursor waits for the next keyframe. On a closed ring, the cursor starts at
-// the end.
+// preamble of that keyframe (see [Ring.SetPreamble]). The cursor waits for the next keyframe if
+// there is no keyframe yet, or if the ring has evicted or refused a frame of the newest GOP. On a
+// closed ring, the cursor starts at the end.
 func (r *Ring) Cursor(opts ...CursorOption) *Cursor {
 	c := &Cursor{
 		ring: r,
@@ -224,10 +223,10 @@ func (c *Cursor) moveTo(n, off int64) {
 	c.ring.lowest = min(c.ring.lowest, n)
 }
 
-// Take appends shares of the next frames to dst, up to the batch limits. It appends only whole
-// frames, and at least one if there is any. The caller owns dst and the shares, and releases them
-// by releasing or sending dst. Take never waits. If there is nothing new, it returns the zero
-// Batch.
+// Take appends the next frames to dst, up to the batch limits, without copying them. It appends
+// only whole frames, and at least one if there is any. dst owns the added references to the frames,
+// and releases them when it is released or sent. Take never waits. If there is nothing new, it
+// returns the zero Batch.
 //
 // On a closed ring, Take returns io.EOF after the last frame. On a closed cursor, it returns
 // ErrClosed. If Take returns an error, dst is unchanged.
@@ -388,7 +387,7 @@ func (c *Cursor) Lag() Lag {
 }
 
 // Close ends the cursor. Later calls of Next and Take fail, and a waiting Next fails at once.
-// Shares that were taken stay valid. Close may be called from any goroutine, and more than once.
+// Frames that were taken stay valid. Close may be called from any goroutine, and more than once.
 func (c *Cursor) Close() {
 	if news := c.end(); news != nil {
 		news.Stop()

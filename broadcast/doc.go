@@ -22,6 +22,6 @@
 // gets part of a GOP without the keyframe.
 //
 // Publish and SetPreamble take ownership of their chains, even when they return an error.
-// [Cursor.Take] adds shares to a chain that the caller owns. The shares stay valid until the caller
-// releases them, even after the ring has dropped the frames.
+// [Cursor.Take] appends frames to a chain that the caller owns. The frames stay valid until the
+// caller releases them, even after the ring has dropped them.
 package broadcast

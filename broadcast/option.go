@@ -27,18 +27,17 @@ const (
 	// records of its frames, and 740 MiB for the list of its pieces of memory.
 	maxRoom = 1 << 24
 
-	// defaultLagTime is the default of MaxLagTime: a viewer that is further behind the newest frame
-	// skips to the newest keyframe. It is longer than the delay from a packet loss, a Wi-Fi roam or
-	// a short congestion. It is also longer than several GOPs of a usual stream (2 to 4 seconds
-	// each).
+	// defaultLagTime is the default of MaxLagTime. A short network problem, such as a lost packet
+	// or a change of the Wi-Fi access point, delays a viewer for less than this time. It is also
+	// longer than several GOPs of a usual stream (2 to 4 seconds each).
 	defaultLagTime = 10 * time.Second
 
 	// defaultBatchBytes is about as much as a socket buffer takes at a time. The rest of a larger
 	// batch would only wait in user space.
 	defaultBatchBytes = 256 << 10
-	// defaultBatchPieces is the default limit of the number of pieces of memory in a batch. 64
-	// pieces of 4 KiB are defaultBatchBytes. One writev accepts many more pieces (1024 on Linux and
-	// macOS).
+	// defaultBatchPieces is the maximum number of pieces of memory in a batch. With
+	// defaultBatchBytes, it matters only for pieces below 4 KiB. A writev accepts many more pieces
+	// (1024 on Linux and macOS).
 	defaultBatchPieces = 64
 )
 

@@ -78,8 +78,9 @@ func New(opts ...Option) *Ring {
 	return r
 }
 
-// now returns the time since the ring was created, in nanoseconds. Close stops this clock, so that
-// no reader exceeds MaxLagTime while it takes the last frames. r.mu is held.
+// now returns the time since the ring was created, in nanoseconds. After Close, it always returns
+// the time of Close. A slow reader therefore does not exceed MaxLagTime while it takes the last
+// frames. r.mu is held.
 func (r *Ring) now() int64 {
 	if r.closed {
 		return r.closedAt
@@ -201,15 +202,15 @@ func (r *Ring) evict() {
 }
 
 // Evict drops the frames that are older than age, as if the ring were full, and returns the number
-// of bytes dropped. If all is false, it keeps the newest GOP. Cursors that have not taken the
-// dropped frames lose them.
-func (r *Ring) Evict(age time.Duration, all bool) (bytes int64) {
+// of bytes dropped. It drops frames of the newest GOP only if dropNewest is set. Cursors that have
+// not taken the dropped frames lose them.
+func (r *Ring) Evict(age time.Duration, dropNewest bool) (bytes int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	before, now := r.kept(), r.now()
 	for r.frames.count() > 0 && now-r.frames.at(r.frames.tail).at > int64(age) {
 		if r.keyOK && r.frames.tail == r.key {
-			if !all {
+			if !dropNewest {
 				break
 			}
 			r.cutGroup()

@@ -13,7 +13,7 @@ const (
 
 const maxInt = int(^uint(0) >> 1)
 
-// ErrTooLarge is the value that methods panic with if the contents do not fit into memory. It is
+// ErrTooLarge is passed to panic if there is not enough memory for the contents. It is
 // [bytes.ErrTooLarge].
 var ErrTooLarge = bytes.ErrTooLarge
 
@@ -22,11 +22,13 @@ var ErrTooLarge = bytes.ErrTooLarge
 // other numbers, because the first 64 bytes lie in the Buffer itself. Slices of an empty Buffer are
 // not nil. The zero value is an empty buffer ready to use.
 //
-// If the contents lie in the Buffer value, a copy of the Buffer is independent of the original. A
-// Buffer that has held more than 64 bytes keeps its contents on the heap until Shrink is called
-// with at most 64 bytes left. The contents that NewBuffer was given are on the heap, too. Copies of
-// such a Buffer share its memory, like copies of a bytes.Buffer: only one of them may be changed,
-// and the contents of the others are undefined after the change.
+// If a Buffer needs more than the 64 bytes in its value, its contents move to the heap, and stay
+// there even when they become shorter. Shrink moves contents of up to 64 bytes back into the value.
+// The contents that NewBuffer was given are on the heap, too.
+//
+// If the contents lie in the Buffer value, a copy of the Buffer is independent of the original. If
+// they are on the heap, the copies share the memory, like copies of a bytes.Buffer: only one of
+// them may be changed, and the contents of the others are undefined after the change.
 //
 // A Buffer is for one goroutine at a time. The slices that it returns are the Buffer's memory and
 // valid until the next call that changes the Buffer. A caller that needs the bytes for longer must
@@ -201,9 +203,9 @@ func (b *Buffer) makeRoom(n int) {
 	}
 }
 
-// canMoveDown reports whether to make room for n more bytes by moving the contents to the start of
-// the heap memory. It returns true only if the contents and the n bytes fill at most half of the
-// memory. With a higher limit, the contents would be moved all the time.
+// canMoveDown reports whether the contents and n more bytes fill at most half of the heap memory.
+// If so, makeRoom moves the contents to the start of the memory. With a higher limit, it would move
+// the contents all the time.
 func (b *Buffer) canMoveDown(n int) bool { return b.spill != nil && n <= b.Cap()/2-b.Len() }
 
 // enlarge moves the contents to larger memory, which has room for n more bytes. The new memory is

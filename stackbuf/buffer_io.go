@@ -64,11 +64,11 @@ func (b *Buffer) ReadFrom(src io.Reader) (n int64, err error) {
 	}
 }
 
-// expect makes room for n bytes before ReadFrom reads them. Usually the new memory has exactly the
+// expect makes room for n bytes before ReadFrom reads them. Usually the memory grows to exactly the
 // size that is needed.
 //
-// If n is less than Len, or if b has been read from, the memory grows as in Write. Otherwise a
-// program that reads many short sources would move the contents for each source.
+// If n is less than Len, or if b has been read from, the memory grows as in Write instead. If its
+// size were exact, a program that reads many short sources would move the contents for each source.
 func (b *Buffer) expect(n int64) {
 	held := b.Len()
 	switch {

@@ -6,8 +6,8 @@ import "unicode/utf8"
 // first would double the cost of writing a byte. Rare work is in functions that are called last, so
 // that the methods need not save registers for them.
 
-// Write appends p to the contents. It borrows p. It returns len(p) and nil, and panics with
-// ErrTooLarge if there is not enough memory.
+// Write appends p to the contents. It borrows p. n is always len(p), and err is always nil. If
+// there is not enough memory, Write panics with ErrTooLarge.
 func (b *Buffer) Write(p []byte) (n int, err error) {
 	b.lastRead = nothing
 	if len(p) == 0 { // copying zero bytes would be half of the cost
@@ -43,8 +43,8 @@ func (b *Buffer) growWrite(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// WriteString appends s to the contents. It returns len(s) and nil, and panics with ErrTooLarge if
-// there is not enough memory.
+// WriteString appends s to the contents. n is always len(s), and err is always nil. If there is not
+// enough memory, WriteString panics with ErrTooLarge.
 func (b *Buffer) WriteString(s string) (n int, err error) {
 	b.lastRead = nothing
 	if len(s) == 0 {
@@ -76,8 +76,8 @@ func (b *Buffer) growWriteString(s string) (n int, err error) {
 	return n, nil
 }
 
-// WriteByte appends c to the contents. It returns nil, and panics with ErrTooLarge if there is not
-// enough memory.
+// WriteByte appends c to the contents. The error is always nil. If there is not enough memory,
+// WriteByte panics with ErrTooLarge.
 func (b *Buffer) WriteByte(c byte) error {
 	b.lastRead = nothing
 	w := b.w
@@ -105,8 +105,9 @@ func (b *Buffer) growByte(c byte) error {
 	return nil
 }
 
-// WriteRune appends the UTF-8 encoding of r to the contents, and returns its length and nil. An
-// invalid r is written as U+FFFD. WriteRune panics with ErrTooLarge if there is not enough memory.
+// WriteRune appends the UTF-8 encoding of r to the contents, and returns its length in bytes. An
+// invalid r is written as U+FFFD. err is always nil. If there is not enough memory, WriteRune
+// panics with ErrTooLarge.
 func (b *Buffer) WriteRune(r rune) (n int, err error) {
 	if uint32(r) < utf8.RuneSelf { // a negative rune becomes a large uint32
 		return 1, b.WriteByte(byte(r))

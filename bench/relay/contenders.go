@@ -176,11 +176,10 @@ func millrace(dir string, pub, sub string, latency time.Duration) contender {
 	return c
 }
 
-// A crossProtocol is for a relay that converts streams. Its publishers use the embedded Protocol,
-// and its viewers use the Protocol out.
+// A crossProtocol is for a relay that converts streams from one protocol to another.
 type crossProtocol struct {
-	load.Protocol
-	out load.Protocol
+	load.Protocol               // for publishers
+	out           load.Protocol // for viewers
 }
 
 // Watch implements load.Protocol.
@@ -201,8 +200,8 @@ func goRelay(dir string, kind string) contender {
 	})
 }
 
-// bare returns a contender that receives nothing. It has every byte ready before the first viewer
-// connects, and only writes.
+// bare returns a contender without publishers. Its server creates the stream in advance, and only
+// sends it.
 func bare(dir string, batch time.Duration) contender {
 	name := "bare writes, a goroutine a viewer"
 	if batch > 0 {

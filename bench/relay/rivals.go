@@ -32,10 +32,11 @@ func cached(pkg, file string) (string, error) {
 	return filepath.Join(cache, "millrace-bench", pkg, file), nil
 }
 
-// install installs a package in the user's cache directory, unless file is already there. command
-// returns the command that installs the package into dir. If the command fails, for example without
-// a network, the error is a measure.ErrMissing.
-func install(ctx context.Context, pkg, file string, command func(dir string) []string) error {
+// install installs a package in the user's cache directory. If the given file of the package
+// already exists, install does nothing. installCmd returns the command line that installs the
+// package in dir. If the command is missing or fails, for example because there is no network, the
+// error is a measure.ErrMissing.
+func install(ctx context.Context, pkg, file string, installCmd func(dir string) []string) error {
 	path, err := cached(pkg, file)
 	if err != nil {
 		return err
@@ -48,7 +49,7 @@ func install(ctx context.Context, pkg, file string, command func(dir string) []s
 		return err
 	}
 	part := dir + ".part"
-	line := command(part)
+	line := installCmd(part)
 	if _, err := exec.LookPath(line[0]); err != nil {
 		return fmt.Errorf("%s %w: %w", pkg, measure.ErrMissing, err)
 	}
@@ -217,7 +218,7 @@ func (p retryProtocol) Watch(ctx context.Context, name string) (load.Subscriptio
 type begunSubscription struct {
 	load.Subscription
 	first load.Arrival
-	waits bool // whether the next call of Next returns first
+	waits bool // whether Next must still return the tag in the field first
 }
 
 // Next implements load.Subscription.

@@ -27,11 +27,11 @@ var Start = &measure.Program{
 
 var startContenders string
 
-// A trial is a measurement with one publisher and one viewer. Each call of take needs a stream name
-// that was not used on the server before.
+// A trial is a measurement with one publisher and one viewer.
 type trial struct {
-	column string
-	take   func(ctx context.Context, p load.Protocol, stream string) (time.Duration, error)
+	column string // in the table of results
+	// take measures once. The name of the stream must be new to the server.
+	take func(ctx context.Context, p load.Protocol, stream string) (time.Duration, error)
 }
 
 // trials lists the measurements. Each has its own column in the table.

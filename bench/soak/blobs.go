@@ -19,8 +19,8 @@ const (
 	// blobKeys is the number of blob keys on each server. It is small, so that blobs are replaced
 	// while they are read.
 	blobKeys = 12
-	// blobHead is the size in bytes of a blob's head. The head has three numbers: a hash of the
-	// key, the number of the write, and the size of the blob.
+	// blobHead is the size in bytes of the header at the start of each blob. It contains a hash of
+	// the key, the number of the write that stored the blob, and the size of the blob.
 	blobHead = 24
 	blobRest = 25 * time.Millisecond // pause after each request
 	// A store may expire a blob up to expirySlack too early or too late, because the clock of a
@@ -28,8 +28,10 @@ const (
 	expirySlack = 50 * time.Millisecond
 )
 
-// A blob records which values of a key are outdated. The writes to a key, including deletions, are
-// numbered from 1.
+// A blob records the writes to one key. The writes, including deletions, are numbered from 1.
+//
+// A write is outdated if the server has confirmed a later write, or has returned a later value. A
+// read that starts after that must not return the outdated value.
 type blob struct {
 	key     string
 	writing sync.Mutex // held while a write is in progress
@@ -74,8 +76,9 @@ func (b *blob) oldest() uint64 {
 	return b.floor
 }
 
-// checkFound returns an error if a read must not return the value of the given write. Otherwise,
-// all earlier writes become outdated. oldest is the result of [blob.oldest] before the read.
+// checkFound is called after a read has returned the value of a write. It returns an error if the
+// write was already outdated before the read, or has not been started. Otherwise, it marks all
+// earlier writes as outdated. oldest is the result of [blob.oldest] before the read.
 func (b *blob) checkFound(oldest, write uint64) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -87,8 +90,9 @@ func (b *blob) checkFound(oldest, write uint64) error {
 	return nil
 }
 
-// checkAbsent returns an error if a read should have found the blob. oldest is the result of
-// [blob.oldest] before the read.
+// checkAbsent is called after a read has found no blob. It returns an error if the blob must exist,
+// because it was written and has not been deleted since. oldest is the result of [blob.oldest]
+// before the read.
 func (b *blob) checkAbsent(oldest uint64) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -145,7 +149,7 @@ func blobSize(r *rand.Rand) int64 {
 	return blobHead + 1 + r.Int64N(16<<10)
 }
 
-// blobBody returns the head of a blob, and the content id of the bytes after the head.
+// blobBody returns the header of a blob, and the content id of the bytes after the header.
 func blobBody(key string, write uint64, size int64) (id uint64, head []byte) {
 	head = binary.BigEndian.AppendUint64(nil, contentOf(key))
 	head = binary.BigEndian.AppendUint64(head, write)
@@ -178,7 +182,7 @@ func (c *cycle) put(key string, write uint64, size, n int64, url string,
 	return res.Body.Close()
 }
 
-// A readerFunc is an io.Reader that returns no bytes and the function's error.
+// A readerFunc is an io.Reader without data. Its Read calls the function and returns the error.
 type readerFunc func() error
 
 func (f readerFunc) Read([]byte) (int, error) { return 0, f() }

@@ -25,8 +25,8 @@ type cycle struct {
 
 func newCycle(t *target, number int) *cycle { return &cycle{target: t, number: number} }
 
-// run lets all clients work until the cycle is over. If restart is not 0, it restarts the server
-// with that signal in the middle. run returns when all clients have disconnected. An error
+// run lets all clients work until the cycle is over, and returns when they have disconnected. If
+// restart is not 0, run restarts the server with that signal in the middle of the cycle. An error
 // describes a fault of the server as a whole.
 func (c *cycle) run(ctx context.Context, restart syscall.Signal) error {
 	var stop, giveUp context.CancelFunc
@@ -72,9 +72,11 @@ func (c *cycle) run(ctx context.Context, restart syscall.Signal) error {
 	return err
 }
 
-// work repeats f until the cycle is over. f gets the server's address and a context that ends when
-// the server is being restarted. An error of f is a fault. If the server was being restarted, only
-// a wrongError is a fault.
+// work calls f repeatedly until the cycle is over. url is the server's address, and up is a context
+// that ends when the server is being restarted.
+//
+// If f returns an error, work records a fault. There is one exception: while the server is being
+// restarted, requests may fail, and only a wrongError is a fault.
 func (c *cycle) work(what string, r *rand.Rand,
 	f func(url string, up context.Context, r *rand.Rand) error) {
 	for c.working.Err() == nil {

@@ -51,8 +51,9 @@ type point struct {
 const (
 	capped = iota // no point may exceed rule.slack
 	steady        // no point after the warm-up may exceed an earlier one by more than rule.slack
-	// The median of the last third of the points is compared with the median of the first third.
-	// Growth is a fault if it is more than rule.slack, and also more than the factor rule.ratio.
+	// The points after the warm-up are divided into thirds. The median of the last third may exceed
+	// the median of the first third by rule.slack or by the factor rule.ratio, whichever allows
+	// more.
 	trend
 )
 
@@ -67,9 +68,9 @@ type rule struct {
 
 // rules returns the rules for a server with up to redisConns connections to Redis.
 //
-// A trend is a fault only if it exceeds both slack and ratio, because normal fluctuation may exceed
-// one of them. A heap of 3 MB may grow to 4 MB, which is a large ratio. A heap of 1 GB may grow by
-// many megabytes, although the ratio is small.
+// A trend rule has two limits, slack and ratio. Growth is a fault only above both limits, because
+// normal fluctuation may exceed one of them. A heap of 3 MB that grows to 4 MB may exceed ratio. A
+// heap of 1 GB that grows by many megabytes may exceed slack.
 func rules(redisConns int64) []rule {
 	return []rule{
 		{"goroutines", func(p *point) int64 { return p.Goroutines }, steady, 0, 0},
@@ -83,7 +84,8 @@ func rules(redisConns int64) []rule {
 	}
 }
 
-// judge checks the points of one process, and returns an error that describes the first fault.
+// judge returns an error if a server process breaks the rule. points has the resource use of the
+// process at its quiet points.
 func (r rule) judge(points []point) error {
 	if r.kind == capped {
 		for i := range points {
@@ -124,7 +126,8 @@ func median(v []int64) int64 {
 	return (v[(len(v)-1)/2] + v[len(v)/2]) / 2
 }
 
-// judge applies all rules of the given kinds to the points of the process, and records the faults.
+// judge checks the rules of the given kinds for the current server process. If the process breaks a
+// rule, judge records a fault.
 func (t *target) judge(kinds ...int) {
 	for _, r := range t.rules {
 		if err := r.judge(t.points); err != nil && slices.Contains(kinds, r.kind) {
@@ -160,16 +163,15 @@ func (t *target) quiet(ctx context.Context) error {
 	return nil
 }
 
-// settle takes samples until the server is idle and satisfies all capped and steady rules. It
-// returns the last sample. It waits because the goroutines of closed connections may take a moment
-// to end.
+// settle takes samples of the server's resource use until the server is idle and breaks no capped
+// or steady rule. It returns the last sample. A server may break a rule for a moment, until the
+// goroutines of closed connections have ended.
 //
-// For the first points of a process, a steady rule has no earlier point to compare with. settle
-// then takes at least ten samples, and returns the smallest number of goroutines and of
-// descriptors.
+// In a new process, the steady rules do not apply yet (see warmUp). settle then takes at least ten
+// samples, and returns the smallest number of goroutines and the smallest number of descriptors.
 //
-// After t.cfg.Settle, settle stops waiting. If the server is still not idle, it returns an error.
-// If only a rule is broken, it returns the last sample.
+// settle waits for at most t.cfg.Settle. If the server is then not idle, settle returns an error.
+// If the server is idle but breaks a rule, settle returns the last sample.
 func (t *target) settle(ctx context.Context) (point, error) {
 	deadline := time.Now().Add(t.cfg.Settle)
 	var least point
@@ -232,7 +234,8 @@ func (t *target) collect(ctx context.Context) error {
 	})
 }
 
-// sample reads the metrics of the server, and the resource use of the process from Linux.
+// sample measures the resource use of the server. It reads the server's metrics and goroutine
+// profile, and /proc.
 func (t *target) sample(ctx context.Context) (point, error) {
 	m := make(map[string]int64)
 	err := t.ask(ctx, "/metrics", func(r io.Reader) error { return readMetrics(r, m) })
@@ -259,8 +262,8 @@ func (t *target) sample(ctx context.Context) (point, error) {
 	if err != nil {
 		return p, err
 	}
-	// The metric of the goroutines cannot be used, because it includes the goroutines that collect
-	// the metrics.
+	// The metrics also have a number of goroutines, but it includes the goroutines that collect the
+	// metrics.
 	if err := t.ask(ctx, "/debug/pprof/goroutine?debug=1", func(r io.Reader) error {
 		_, err := fmt.Fscanf(r, "goroutine profile: total %d", &p.Goroutines)
 		return err
@@ -270,9 +273,11 @@ func (t *target) sample(ctx context.Context) (point, error) {
 	return p, p.look(t.proc.Cmd.Process.Pid)
 }
 
-// look reads the resident memory and the number of descriptors of a process from /proc. The number
-// in the server's metrics would include the connection that sends the metrics. On systems without
-// /proc, look does nothing.
+// look reads the resident memory and the number of descriptors of a process from /proc. On systems
+// without /proc, it does nothing.
+//
+// The server's metrics also have a number of descriptors, but it includes the connection over which
+// the metrics are sent.
 func (p *point) look(pid int) error {
 	fs, err := procfs.NewDefaultFS()
 	if err != nil {

@@ -70,10 +70,10 @@ func (c *cycle) file(url string, _ context.Context, r *rand.Rand) error {
 	return c.download(name, url, "", 0, size-1)
 }
 
-// do sends a request without a body. header alternates names and values. A response with a
-// different status is an error. The caller must close the response body.
-func (c *cycle) do(method, url string, status int, header ...string) (*http.Response, error) {
-	return c.send(method, url, nil, 0, []int{status}, header...)
+// do sends a request without a body. header alternates names and values. If the response does not
+// have the status wantStatus, the error is a statusError. The caller must close the response body.
+func (c *cycle) do(method, url string, wantStatus int, header ...string) (*http.Response, error) {
+	return c.send(method, url, nil, 0, []int{wantStatus}, header...)
 }
 
 // send is like do, but sends a body and accepts several statuses. If length is -1, the body has

@@ -192,8 +192,9 @@ func (r *run) open(ctx context.Context, dir string) (err error) {
 	return add("redis", rules(redisConns), "--redis", "unix://"+socket)
 }
 
-// over reports whether the run must end. On a busy machine, a run may take longer than planned, so
-// that the trend rules have enough points.
+// over reports whether the run must end. On a busy machine, a run may have fewer cycles than
+// planned. It may then continue after its planned end, until there are enough points for the trend
+// rules (see pointsWanted).
 func (r *run) over() bool {
 	if r.passed() < 1 {
 		return false
@@ -259,8 +260,8 @@ func (r *run) line() string {
 	return s
 }
 
-// finish applies the trend rules. If the run has failed, finish keeps the servers' logs. Otherwise
-// it stops the servers with SIGTERM, as an operator does.
+// finish checks the trend rules (see rule). If the run has failed, finish saves the servers' logs
+// in Config.Keep. If the run has not failed, finish also checks that SIGTERM stops the servers.
 func (r *run) finish() {
 	for _, t := range r.targets {
 		t.judge(trend)

@@ -48,8 +48,8 @@ var text = []byte("Content-Type: application/octet-stream\r\n")
 // A contender sends messages.
 type contender struct {
 	name string
-	// open prepares to send messages to dst. Each call of send sends m n times. The caller must
-	// call done at the end.
+	// open prepares to send the message m to dst. send sends it n times. The caller must call done
+	// at the end.
 	open func(dst io.Writer, m message) (send func(n int) error, done func())
 }
 
@@ -142,17 +142,17 @@ type nowhere struct{}
 func (nowhere) Write(p []byte) (int, error) { return len(p), nil }
 func (nowhere) Close() error                { return nil }
 
-// compare measures the cost of sending m for all contenders. It calls open for a new destination at
-// each turn.
+// compare measures the cost of sending m for each contender. Each measurement uses a new
+// destination, which newDest opens.
 func compare(ctx context.Context, p *measure.Params, m message,
-	open func() (io.WriteCloser, error)) ([]measure.Cost, error) {
+	newDest func() (io.WriteCloser, error)) ([]measure.Cost, error) {
 	var all []measure.Contender
 	for _, c := range contenders {
 		if err := c.check(m); err != nil {
 			return nil, err
 		}
 		all = append(all, measure.Contender{Name: c.name, Turn: func(n int) (measure.Turn, error) {
-			dst, err := open()
+			dst, err := newDest()
 			if err != nil {
 				return measure.Turn{}, err
 			}
@@ -180,7 +180,7 @@ func (c contender) turn(dst io.Writer, m message, n int) (measure.Turn, error) {
 // of nine, which would hide the difference between the contenders.
 const receiveEvery = 200 * time.Microsecond
 
-// receiver is a child process that accepts connections and discards what arrives.
+// receiver is a child process that accepts connections and discards the data.
 var receiver = measure.RegisterChild("writer-receiver", func([]string) error {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -7,10 +7,9 @@ import (
 
 // Codec identifies the codec of a tag.
 //
-// The value is the codec's FourCC, the four characters that name a codec in enhanced RTMP. The
-// value is the FourCC even if the tag has the codec's classic number (the number in the original
-// FLV format). If the codec has no FourCC, the value is the classic number plus classicVideo or
-// classicAudio.
+// The value is the codec's FourCC, the four characters that name a codec in enhanced RTMP. This is
+// also true if the tag has the codec's classic number, the number in the original FLV format. If
+// the codec has no FourCC, the value is the classic number plus classicVideo or classicAudio.
 type Codec uint32
 
 // The codecs that the packages of Millrace handle. A Decoder also returns tags with other codecs.
@@ -26,9 +25,8 @@ const (
 	vp9 Codec = 'v'<<24 | 'p'<<16 | '0'<<8 | '9'
 )
 
-// A codec without a FourCC has one of these values in the top byte of its Codec, and its number in
-// the original FLV format in the low byte. The top byte of a FourCC is a printable character, so it
-// is never 1 or 2.
+// If a codec has no FourCC, its Codec value is the classic number plus one of these constants. The
+// value cannot be mistaken for a FourCC, because the first character of a FourCC is printable.
 const (
 	classicVideo Codec = 1 << 24
 	classicAudio Codec = 2 << 24

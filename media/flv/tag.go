@@ -90,7 +90,8 @@ func parseTagHeader(p []byte) Tag {
 }
 
 // peekSize is the number of bytes of data that parseData needs. It is enough for the name
-// onMetaData, and for any codec's header after one short extension of enhanced RTMP.
+// onMetaData and for all codec headers. In enhanced RTMP, it leaves room for one short extension
+// before the codec header.
 const peekSize = 24
 
 // parseData sets the fields of t that come from the data. p has the first peekSize bytes of the

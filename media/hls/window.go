@@ -255,12 +255,12 @@ func (w *Window) Listed() []Listed {
 	return list
 }
 
-// Opening describes the open segment, which follows the last complete segment. Its Duration is the
-// duration of its complete parts. The open segment may still have no fragment.
+// Opening describes the open segment, even if it has no fragment yet. Duration counts only the
+// complete parts of the segment.
 //
-// If a new Window continues the playlist, and the media of the open segment is lost, the new
-// playlist must list the open segment as a gap. The caller sets Gap in the result, and adds the
-// result to the Config.Past of the new Window.
+// If the media of the open segment is lost, a Window that continues the playlist must list the
+// segment as a gap. To do so, set Gap in the result, and append the result to Config.Past of the
+// new Window.
 func (w *Window) Opening() Listed {
 	s := w.open
 	if !s.empty() {
@@ -276,8 +276,9 @@ func (w *Window) Opening() Listed {
 	return l
 }
 
-// round rounds d to whole milliseconds. For a duration, round its start and its end, and subtract.
-// The durations in a playlist then add up without a rounding error.
+// round rounds d to whole milliseconds. Do not round the duration of a part: round the start and
+// the end of the part, and subtract. The durations of all parts then add up to the duration of
+// their segment.
 func round(d time.Duration) int64 { return d.Round(time.Millisecond).Milliseconds() }
 
 // Init sets the init segment for the fragments that follow. It takes ownership of body. If there
@@ -371,7 +372,7 @@ func (w *Window) Add(f Fragment, body *millrace.Chain) (changed bool) {
 		s, changed = w.open, true
 	}
 	if s.empty() {
-		w.begin(f)
+		w.initOpen(f)
 		s.whole = whole
 	} else if round(s.duration+d)-s.partStart > w.part {
 		changed = w.closePart() || changed
@@ -416,8 +417,8 @@ func (w *Window) endsAtKey() bool {
 	return s.duration >= w.config.Segment || !s.key || round(s.duration+group) > w.limit
 }
 
-// begin starts the open segment with its first fragment.
-func (w *Window) begin(f Fragment) {
+// initOpen initializes the open segment when it gets its first fragment.
+func (w *Window) initOpen(f Fragment) {
 	s := w.open
 	s.epoch = w.config.Epoch
 	s.init = w.inits[len(w.inits)-1].number
@@ -475,8 +476,8 @@ func (w *Window) closeSegment() {
 	w.unlist()
 }
 
-// unlist removes the oldest segments from the playlist. The playlist keeps at least Segments
-// segments, and the remaining segments last at least three times Target.
+// unlist removes the oldest segments from the playlist. The playlist keeps at least Config.Segments
+// segments, and a total duration of at least three times Config.Target.
 func (w *Window) unlist() {
 	total := w.listedFor()
 	for len(w.segs)-w.listed > w.config.Segments &&
@@ -491,10 +492,9 @@ func (w *Window) unlist() {
 
 // Shorten reduces the memory of the Window in two ways:
 //
-//   - The playlist becomes as short as HLS allows: it keeps the newest segments, with a total
-//     duration of at least three times Target. Segments no longer applies.
-//   - MaxBytes is lowered to limit, but not below 64 KiB. If it is already lower, it does not
-//     change.
+//   - It makes the playlist as short as HLS allows, with a total duration of at least three times
+//     Config.Target. From then on, the Window ignores Config.Segments.
+//   - It lowers Config.MaxBytes to limit, but not below 64 KiB.
 //
 // The Window keeps a removed segment while players may still request it, unless MaxBytes is
 // exceeded. Shorten reports whether the playlist has changed.
@@ -620,8 +620,8 @@ func rate(bytes int64, d time.Duration) int64 {
 	return int64(float64(8*bytes) / d.Seconds())
 }
 
-// Append appends an object's bytes to dst without copying them. dst owns the added shares of the
-// memory. If the Window does not have the complete object, Append returns false, and dst is
+// Append appends the bytes of an object to dst, without copying them. dst owns the added
+// references. If the Window does not have the complete object, Append returns false, and dst is
 // unchanged.
 func (w *Window) Append(dst *millrace.Chain, o Object) bool {
 	if o.Epoch != w.config.Epoch {
@@ -649,7 +649,7 @@ func (w *Window) Append(dst *millrace.Chain, o Object) bool {
 	return false
 }
 
-// find returns the segment with the media sequence number msn, complete or not, or nil.
+// find returns the complete or open segment with the media sequence number msn, or nil.
 func (w *Window) find(msn uint64) *segment {
 	if msn == w.open.msn {
 		return w.open

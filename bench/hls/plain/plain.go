@@ -31,7 +31,7 @@ import (
 const (
 	partTarget    = 200 * time.Millisecond
 	segmentTarget = 2 * time.Second // a segment ends at the first keyframe at or after this time
-	window        = 7               // number of listed segments, gohlslib's default
+	maxSegments   = 7               // complete segments in a playlist, as in gohlslib by default
 	partSegments  = 2               // complete segments listed with their parts, as in gohlslib
 )
 

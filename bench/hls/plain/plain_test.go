@@ -214,7 +214,7 @@ func TestWindow(t *testing.T) {
 	f.awaitParts(102)
 	text := f.media(10)
 	segments := infLine.FindAllStringSubmatch(text, -1)
-	if len(segments) != window || segments[0][1] != "seg3.mp4" ||
+	if len(segments) != maxSegments || segments[0][1] != "seg3.mp4" ||
 		!strings.Contains(text, "#EXT-X-MEDIA-SEQUENCE:3\n") {
 		t.Errorf("%d segments, want the newest of the window:\n%s", len(segments), text)
 	}
@@ -222,7 +222,7 @@ func TestWindow(t *testing.T) {
 	f.get("part0.mp4", 404)
 	delta := f.get("media.m3u8?_HLS_skip=YES", 200)
 	if !strings.Contains(delta, "#EXT-X-SKIP:SKIPPED-SEGMENTS=1\n") ||
-		len(infLine.FindAllString(delta, -1)) != window-1 ||
+		len(infLine.FindAllString(delta, -1)) != maxSegments-1 ||
 		strings.Contains(delta, "EXT-X-MAP") {
 		t.Errorf("the delta skips another number of segments:\n%s", delta)
 	}

@@ -120,8 +120,8 @@ func (st *stream) endPart() {
 	st.part, st.buf = part{}, nil
 }
 
-// endSegment publishes the open segment, and removes the oldest segment if there are more than
-// window. The parts of the open segment must have ended.
+// endSegment publishes the open segment. If there are then more than maxSegments complete segments,
+// it removes the oldest one. The caller must call endPart first.
 func (st *stream) endSegment() {
 	var whole []byte
 	st.mu.Lock()
@@ -133,7 +133,7 @@ func (st *stream) endSegment() {
 	st.segments = append(st.segments, st.open)
 	st.open = nil
 	st.msn++
-	if len(st.segments) > window {
+	if len(st.segments) > maxSegments {
 		old := st.segments[0]
 		st.segments = st.segments[1:]
 		delete(st.files, old.name)

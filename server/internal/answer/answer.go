@@ -123,9 +123,9 @@ func Of(r *http.Request) *Loan {
 	return a
 }
 
-// GiveBack stops counting the memory of the request. A handler calls it when the request begins to
-// count toward a different limit: on viewers (live.Admission), on publishers (Hub.Open) or on
-// downloads (Budget.Downloads).
+// GiveBack stops counting the memory of the request. A handler calls it when another limit counts
+// the request instead, such as live.Admission for viewers, Hub.Open for publishers, or
+// Budget.Downloads for downloads.
 func (a *Loan) GiveBack() {
 	if a != nil {
 		a.loan.Done()
@@ -137,8 +137,9 @@ func (a *Loan) GiveBack() {
 // request was ended.
 func (a *Loan) Renew() bool { return a == nil || a.loan.Renew() }
 
-// Resume counts n bytes of memory for a response, in addition to RequestBytes. After GiveBack, it
-// also counts RequestBytes again. If there is not enough memory, the error is a [refuse.Refusal].
+// Resume counts n more bytes of memory for the response. If GiveBack was called, Resume first
+// counts the RequestBytes of the request again. If there is not enough memory, the error is a
+// [refuse.Refusal].
 func (a *Loan) Resume(n int) error {
 	if a == nil {
 		return nil
@@ -160,8 +161,8 @@ func (a *Loan) Resume(n int) error {
 	return err
 }
 
-// Lend counts n bytes of memory for the response to r, in addition to RequestBytes. If there is not
-// enough memory, Lend refuses the request and returns false.
+// Lend counts n bytes of memory for the response to r (see [Loan.Resume]). If there is not enough
+// memory, Lend refuses the request and returns false.
 func (b *Budget) Lend(w http.ResponseWriter, r *http.Request, n int) bool {
 	err := Of(r).Resume(n)
 	if err != nil {

@@ -41,8 +41,7 @@ type Observer struct {
 	Draining    context.Context // when it ends, requests to other nodes are canceled
 }
 
-// A Port is an RTMP listener, as described on the web page. The zero value means that there is no
-// listener.
+// A Port describes an RTMP listener. The zero value means that there is no listener.
 type Port struct {
 	Number   int
 	Loopback bool // whether only this machine can reach the listener

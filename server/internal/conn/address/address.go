@@ -15,23 +15,22 @@ import (
 	"github.com/millrace-io/millrace/server/internal/refuse"
 )
 
+// The first three constants limit the excess of an address: its traffic, or its number of new
+// viewers, above the allowed rate. The excess is measured as a time: at a rate of 10 MB/s, an
+// excess of 5 seconds is 50 MB.
 const (
-	// An address may exceed its rates by burst. Above that, its downloads slow down, and new
-	// viewers are refused. burst is a time: at a rate of 10 MB/s, five seconds are 50 MB. The
-	// excess is allowed because a web page or an HLS segment arrives in one piece, and because all
-	// viewers in an office may open a stream in the same minute.
+	// Above burst, downloads slow down, and new viewers are refused. A smaller excess is allowed,
+	// because a web page or an HLS segment arrives in one piece, and because all viewers in an
+	// office may open a stream in the same minute.
 	burst = 5 * time.Second
 
-	// If an address exceeds its rate by more than refuseAfter, its requests are refused. Like
-	// burst, refuseAfter is a time: at a rate of 10 MB/s, ten seconds are 100 MB.
-	//
+	// If the excess of traffic is above refuseAfter, all requests of the address are refused.
 	// Downloads slow down earlier, so that one download does not block other requests of the
 	// address. Viewers are not slowed down.
 	refuseAfter = 2 * burst
 
-	// If an address exceeds its rate by more than maxExcess, only maxExcess is counted. Its
-	// requests are therefore soon accepted again after its traffic has stopped. Like burst,
-	// maxExcess is a time: at a rate of 10 MB/s, 15 seconds are 150 MB.
+	// The excess of traffic is counted up to maxExcess. After the traffic of an address has
+	// stopped, its requests are therefore accepted again within maxExcess-refuseAfter (5 seconds).
 	maxExcess = 3 * burst
 
 	// maxIdle is the maximum number of addresses that are remembered without a connection. Each
@@ -48,8 +47,8 @@ type Limits struct {
 	Bytes       int64 // bytes per second
 }
 
-// refused returns the refusal of a client whose address has exceeded a limit. The client may try
-// again after retryAfter.
+// refused returns the error for a client whose address has exceeded a limit: 429 Too Many Requests.
+// The client may try again after retryAfter.
 func refused(retryAfter time.Duration, format string, args ...any) *refuse.Refusal {
 	return refuse.New(http.StatusTooManyRequests, format, args...).For(refuse.Address).
 		After(retryAfter)
@@ -360,13 +359,12 @@ type Holder interface{ Account() *Account }
 // Account implements [Holder]. It returns the Account itself.
 func (a *Account) Account() *Account { return a }
 
-// NewContext returns a copy of ctx that contains h, for [Of].
+// NewContext returns a copy of ctx that contains h. [Of] returns the Account of h.
 func NewContext(ctx context.Context, h Holder) context.Context {
 	return context.WithValue(ctx, contextKey{}, h)
 }
 
-// Of returns h.Account() for the Holder h in ctx, or nil if ctx contains no Holder; see
-// [NewContext].
+// Of returns the Account of the Holder in ctx (see [NewContext]), or nil if ctx contains no Holder.
 func Of(ctx context.Context) *Account {
 	if h, ok := ctx.Value(contextKey{}).(Holder); ok {
 		return h.Account()
