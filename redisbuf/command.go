@@ -12,8 +12,8 @@ type command interface {
 	// read reads the reply from c into the caller's memory.
 	read(c *conn) error
 
-	// weight returns the number of bytes that count towards the InFlight limit. A command that does
-	// not know the length of its value uses estimate as the length.
+	// weight returns the number of bytes that count towards the InFlight limit. If the length of
+	// the value is unknown, weight uses estimate as the length.
 	weight(estimate int64) int64
 
 	// info returns the command's embedded commandInfo.
@@ -30,11 +30,11 @@ type commandInfo struct {
 
 func (i *commandInfo) info() *commandInfo { return i }
 
-// minUnknownWeight is the minimum number of bytes that a value of unknown length counts towards the
-// InFlight limit. Most values have fewer bytes.
+// minUnknownWeight is the minimum weight, in bytes, of a value whose length is unknown. Most values
+// are shorter.
 const minUnknownWeight = 1 << 20
 
-// weightOf returns the number of bytes of cmd that count towards the InFlight limit. If the length
+// weightOf returns the number of bytes that count towards the InFlight limit for cmd. If the length
 // of the value is unknown, weightOf assumes the length of the last value that GetChain or GetTo has
 // read, but at least minUnknownWeight.
 func (c *Client) weightOf(cmd command) int64 {

@@ -41,10 +41,10 @@ func (n *node) followMaster(ctx context.Context) {
 }
 
 // checkMaster makes a connection to find out whether the Sentinel has chosen a new master. If the
-// connection leads to a master, checkMaster marks the connections to all other addresses as
+// new connection is to a master, checkMaster marks the connections to all other addresses as
 // replaced. A replaced connection is closed as soon as no call uses it.
 //
-// If the connection leads to a replica, checkMaster does nothing, because a go-redis client for
+// If the new connection is to a replica, checkMaster does nothing, because a go-redis client for
 // replicas (ReplicaOnly) chooses a replica at random.
 func (n *node) checkMaster(ctx context.Context) {
 	n.mu.Lock()
@@ -77,13 +77,13 @@ func (n *node) checkMaster(ctx context.Context) {
 	n.closeExpired()
 }
 
-// staleConns returns the connections to addresses other than master that are not yet marked as
-// replaced.
-func (n *node) staleConns(master string) (stale []*conn) {
+// staleConns returns the connections to addresses other than masterAddr. It omits connections that
+// are already marked as replaced.
+func (n *node) staleConns(masterAddr string) (stale []*conn) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for c := range n.live {
-		if a := c.net.RemoteAddr(); !c.replaced.Load() && a != nil && a.String() != master {
+		if a := c.net.RemoteAddr(); !c.replaced.Load() && a != nil && a.String() != masterAddr {
 			stale = append(stale, c)
 		}
 	}

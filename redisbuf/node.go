@@ -135,9 +135,8 @@ func (n *node) add(c *conn) error {
 	return nil
 }
 
-// discard closes a connection that was removed from the idle connections. Unlike release, it does
-// not set n.lostAt, which would make takeIdle check the other idle connections. If c was lost,
-// takeIdle checks them anyway, because they have been idle for longer than c.
+// discard closes a connection that takeIdle has rejected. It need not set n.lostAt as release does.
+// All remaining idle connections have been idle for longer, so takeIdle checks them anyway.
 func (n *node) discard(c *conn) {
 	n.mu.Lock()
 	delete(n.live, c)
@@ -145,8 +144,7 @@ func (n *node) discard(c *conn) {
 	c.close()
 }
 
-// expired reports whether a connection is too old, was idle for too long, or leads to a former
-// master.
+// expired reports whether a connection is too old, was idle for too long, or is to a former master.
 func (n *node) expired(c *conn, now time.Time) bool {
 	idle := time.Duration(maxIdleTime)
 	if n.opt.ConnMaxIdleTime > 0 {

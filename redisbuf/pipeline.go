@@ -117,15 +117,13 @@ func (p *Pipeline) SetChain(key string, src *millrace.Chain, opts ...SetOption) 
 // Exec executes the calls, and returns the first error of a call, or nil. It sends the calls to
 // each server in the order in which they were added.
 //
-// Calls of the same key stay in order. Exec retries a failed call only if the retry keeps this
-// order and is safe. If a later call of the same key may have been executed, a failed call is not
-// retried, unless both calls only read.
+// Calls of the same key stay in order, with one exception: If go-redis learns during Exec that the
+// key's slot has moved to another server, both servers may execute calls of the key at the same
+// time.
 //
-// Failed calls are retried one by one. A retried call may be executed after later calls of other
-// keys.
-//
-// Two calls of the same key can be on two servers at the same time only if go-redis learns during
-// Exec that the key's slot has moved.
+// Exec retries failed calls one by one, if that is safe. If a later call of the same key may have
+// been executed, Exec retries a failed call only if both calls read. A retried call may be executed
+// after later calls of other keys.
 func (p *Pipeline) Exec(ctx context.Context) error {
 	defer p.reset() // also after a panic in one of the calls
 	p.run(ctx, p.groups(ctx))

@@ -8,8 +8,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// The first byte of a reply is its kind. These are all kinds of RESP2, and the kinds of RESP3 that
-// the package can receive.
+// The kind of a reply is its first byte. The list has every kind in RESP2, and the kinds in RESP3
+// that the package can receive.
 const (
 	kindStatus    = '+'
 	kindError     = '-'
@@ -29,12 +29,12 @@ const (
 )
 
 const (
-	// maxValue is the largest length that a server may announce: Redis' default limit
-	// (proto-max-bulk-len).
+	// maxValue is the largest length that the package accepts from a server. It is the default
+	// limit in Redis (proto-max-bulk-len).
 	maxValue = 512 << 20
 
-	// maxSkip is the maximum length of an unwanted value that is skipped, so that the connection
-	// can be used again. For a longer value, a new connection is cheaper.
+	// maxSkip is the maximum number of bytes that are skipped so that a connection can be used
+	// again. If more bytes are unwanted, a new connection is cheaper.
 	maxSkip = 1 << 20
 
 	// maxNesting is the maximum nesting depth of a skipped reply.
@@ -221,15 +221,15 @@ func (c *conn) readEnd() error {
 	return err
 }
 
-// refuse skips the rest of an unwanted value, so that the connection can be used again. rest is the
-// number of bytes to skip, without the line end. refuse always returns reason.
+// refuse skips the last n bytes of an unwanted value and its line end, so that the connection can
+// be used again. It always returns reason.
 //
-// If rest is more than maxSkip, refuse skips nothing and marks the connection as broken. This limit
-// does not apply to a Conn, nor to a Pipeline, which expects more replies on the connection.
-func (c *conn) refuse(rest int64, reason error) error {
-	if rest > maxSkip && !c.keep && !c.pipelined {
+// If n is greater than maxSkip, refuse skips nothing and marks the connection as broken. A Conn or
+// a Pipeline still needs the connection, so this limit does not apply to them.
+func (c *conn) refuse(n int64, reason error) error {
+	if n > maxSkip && !c.keep && !c.pipelined {
 		c.broken = true
-	} else if err := c.skipValue(rest); err != nil {
+	} else if err := c.skipValue(n); err != nil {
 		c.broken = true
 	}
 	return reason

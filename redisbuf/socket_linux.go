@@ -149,8 +149,8 @@ func (c *conn) sendFile(f *os.File, size int64) (off int64, err error) {
 }
 
 // checkIdle reports whether an idle connection can still be used. It cannot be used if the server
-// has closed it, or has sent anything but pushes. If checkIdle cannot check the connection, usable
-// is true and known is false.
+// has closed it, or if the server has sent data other than a RESP3 push. If checkIdle cannot check
+// the connection, usable is true and known is false.
 func (c *conn) checkIdle() (usable, known bool) {
 	c.control(func(fd int) {
 		known, usable = true, !hungUp(fd)

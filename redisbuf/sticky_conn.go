@@ -74,8 +74,8 @@ func (c *Conn) Close() error {
 	return nil
 }
 
-// use returns the Conn's connection for a call to n. If use returns no error, the caller must call
-// leave after the call.
+// use reserves the Conn's connection for a call to n. If use returns no error, the caller must call
+// leave when the call is over.
 func (s *stickyConn) use(ctx context.Context, n *node) (c *conn, err error) {
 	if !s.busy.CompareAndSwap(false, true) {
 		return nil, ErrConnBusy
@@ -102,10 +102,10 @@ func (s *stickyConn) use(ctx context.Context, n *node) (c *conn, err error) {
 	return s.conn, nil
 }
 
-// leave ends a call's use of the Conn's connection, so that the next call may use it.
+// leave lets the next call use the connection.
 func (s *stickyConn) leave() { s.busy.Store(false) }
 
-// take sets the connection of the Conn. c must lead to n.
+// take stores c as the connection of the Conn, and n as the server of c.
 func (s *stickyConn) take(n *node, c *conn) {
 	s.node, s.conn = n, c
 	c.keep = true

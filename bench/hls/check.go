@@ -25,16 +25,17 @@ func newChecker(s *load.Synth) *checker {
 
 // contents describes the tags in a part or segment.
 type contents struct {
-	newest  uint64 // highest number of all tags
+	newest  uint64 // highest tag number
 	picture uint64 // number of the last video tag
 }
 
-// edge is the number of tags that missing ignores at the start and at the end of the observation.
-// The observer may not have fetched the parts with these tags.
+// edge is the number of tags at each end of the observation that never count as missing. The
+// observer may not have fetched the parts that contain them.
 const edge = 100
 
-// missing returns the number of tags that did not arrive; see edge.
-func (c *checker) missing() (n int) {
+// countMissing returns the number of tags that did not arrive. It ignores both ends of the
+// observation; see edge.
+func (c *checker) countMissing() (n int) {
 	highest := max(c.last[load.Video], c.last[load.Audio])
 	for seq := c.lowest + edge; seq+edge < highest; seq++ {
 		if !c.seen[seq] {
@@ -44,7 +45,7 @@ func (c *checker) missing() (n int) {
 	return n
 }
 
-// sample compares a sample with its tag, and records the tag's number in dst.
+// sample compares a sample with the published tag, and records the tag's number in dst.
 func (c *checker) sample(dst *contents, kind byte, payload []byte) error {
 	seq, _, err := c.synth.Verify(kind, payload)
 	if err != nil {
@@ -198,7 +199,7 @@ const (
 
 var errTS = errors.New("not the transport stream that is expected")
 
-// transportStream parses an MPEG-TS segment with H.264 and AAC, in which each video access unit has
+// transportStream checks an MPEG-TS segment with H.264 and AAC. Each video access unit must have
 // its own PES packet.
 func (c *checker) transportStream(dst *contents, b []byte) error {
 	pending := make(map[uint16][]byte) // incomplete PES packets by PID

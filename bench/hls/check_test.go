@@ -76,7 +76,7 @@ func TestCheckerTakesWhatWasSent(t *testing.T) {
 		}
 		last = in
 	}
-	if n := c.missing(); n > 0 || len(c.seen) < 500 {
+	if n := c.countMissing(); n > 0 || len(c.seen) < 500 {
 		t.Errorf("%d tags are missing of %d", n, len(c.seen))
 	}
 }
@@ -118,7 +118,7 @@ func TestCheckerFindsFaults(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n := c.missing(); n < 1 || n > 5 {
+	if n := c.countMissing(); n < 1 || n > 5 {
 		t.Errorf("%d tags are missing of one fragment", n)
 	}
 }
@@ -180,8 +180,8 @@ func TestCheckerReadsTransportStream(t *testing.T) {
 	good := segment(300)
 	c := newChecker(testSynth())
 	in, err := c.check(good)
-	if err != nil || c.missing() > 0 || in.newest < 298 {
-		t.Errorf("%+v, %v, %d tags are missing", in, err, c.missing())
+	if err != nil || c.countMissing() > 0 || in.newest < 298 {
+		t.Errorf("%+v, %v, %d tags are missing", in, err, c.countMissing())
 	}
 	wrong := bytes.Clone(good)
 	wrong[len(wrong)-1] ^= 1
@@ -206,6 +206,6 @@ func FuzzChecker(f *testing.F) {
 		c := newChecker(testSynth())
 		c.header(init)
 		c.check(part)
-		c.missing()
+		c.countMissing()
 	})
 }

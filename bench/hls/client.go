@@ -181,15 +181,15 @@ func (c *client) body(h responseHead, yield func([]byte)) error {
 	}
 }
 
-// text returns a whole body, such as a playlist, which may be compressed with gzip. The body is
-// valid until the next request.
+// text requests a path with a query, and returns the whole body. If gzipped is true, the returned
+// text is still compressed; see plainText. The text is valid until the next request.
 func (c *client) text(path, query string) (text []byte, gzipped bool, err error) {
 	c.kept = c.kept[:0]
 	gzipped, err = c.get(path, query, c.keep)
 	return c.kept, gzipped, err
 }
 
-// plainText returns text, decompressed if gzipped is set.
+// plainText decompresses text if gzipped is true. Otherwise it returns text unchanged.
 func plainText(text []byte, gzipped bool) ([]byte, error) {
 	if !gzipped {
 		return text, nil

@@ -15,7 +15,7 @@ import (
 	"github.com/millrace-io/millrace/internal/load"
 )
 
-// A contender is an HLS server. It can be started any number of times, but not while it runs.
+// A contender is an HLS server. It can be started again after it has ended.
 type contender struct {
 	spec, name string
 	in         string // protocol of the publishers
@@ -24,7 +24,7 @@ type contender struct {
 	// prepare builds or finds the program that start runs. The error is a measure.ErrMissing if
 	// something is not installed.
 	prepare func(ctx context.Context) error
-	// start runs the server. It writes the files that the server needs to dir.
+	// start runs the server. The server's files are created in dir.
 	start func(ctx context.Context, dir string) (*running, error)
 
 	counters counters
@@ -116,9 +116,9 @@ func millraceServe(dir string) contender {
 	}
 }
 
-// nginxConf makes nginx write HLS files as in the documentation of the rtmp module, and serve them.
-// Segments use the cache of open files. Playlists do not, because they are replaced every two
-// seconds.
+// nginxConf configures nginx to write HLS files and to serve them. It follows the documentation of
+// the rtmp module. nginx caches open segment files, but not open playlist files, because it
+// replaces the playlist every two seconds.
 const nginxConf = `worker_rlimit_nofile 16384;
 load_module %[1]s;
 events {

@@ -82,7 +82,7 @@ func (c testCase) take(ctx context.Context, who contender) (*result, error) {
 	if err != nil {
 		return nil, err
 	}
-	res.missing = observer.checker.missing()
+	res.missing = observer.checker.countMissing()
 	res.spread(viewers, sent)
 	return res, nil
 }

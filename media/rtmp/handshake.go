@@ -21,8 +21,9 @@ const (
 	rtmpeVersions = "\x06\x08" // versions of encrypted RTMP
 )
 
-// The keys that Flash programs use for the digests in the handshake. The keys are publicly known.
-// Some digests use only the first 30 or 36 bytes of a key, and others all bytes.
+// The keys that Flash programs use for the digests in the handshake. The keys are publicly known. A
+// full key is playerSecret or serverSecret, followed by secretTail. Some digests use only the first
+// part of a key.
 var (
 	secretTail = []byte("\xf0\xee\xc2\x4a\x80\x68\xbe\xe8\x2e\x00\xd0\xd1\x02\x9e\x7e\x57" +
 		"\x6e\xec\x5d\x2d\x29\x80\x6f\xab\x93\xb8\xe6\x36\xcf\xeb\x31\xae")
@@ -47,22 +48,22 @@ func answerHandshake(r io.Reader) ([]byte, error) {
 	s[0] = rtmpVersion
 	s1, s2 := s[1:1+handshakeSize], s[1+handshakeSize:]
 	_, _ = rand.Read(s1[8:]) // rand.Read never fails
-	at, ok := findDigest(c1)
+	place, ok := findDigest(c1)
 	if !ok {
 		copy(s2, c1)
 		return s, nil
 	}
 	copy(s1[4:], "\x04\x05\x00\x01") // a Flash version that has digests
-	putDigest(s1, digestAt(s1, at.base))
-	key := hmacOf(slices.Concat(serverSecret, secretTail), c1[at.digest:at.digest+digestSize])
+	putDigest(s1, digestAt(s1, place.base))
+	key := hmacOf(slices.Concat(serverSecret, secretTail), c1[place.digest:place.digest+digestSize])
 	last := handshakeSize - digestSize
 	_, _ = rand.Read(s2[:last])
 	copy(s2[last:], hmacOf(key, s2[:last]))
 	return s, nil
 }
 
-// checkVersion returns an error if v, the first byte, is not the version of RTMP. If v shows which
-// other protocol the client uses, the error names that protocol.
+// checkVersion returns an error if v, the client's first byte, is not the RTMP version. If v
+// belongs to another known protocol, the error names that protocol.
 func checkVersion(v byte) error {
 	switch {
 	case v == rtmpVersion:
@@ -79,7 +80,7 @@ func checkVersion(v byte) error {
 	return fmt.Errorf("rtmp: version %d, want %d", v, rtmpVersion)
 }
 
-// A digestPlace says where C1 or S1, a message of the handshake, contains its digest.
+// A digestPlace is the position of the digest in C1 or S1.
 type digestPlace struct {
 	base   int // offset of the four bytes that determine digest; clients use 8 or 772
 	digest int // offset of the digest
@@ -91,27 +92,29 @@ func digestAt(p []byte, base int) digestPlace {
 	return digestPlace{base, base + 4 + sum%room}
 }
 
-// findDigest returns the place of the digest in C1. If there is none, it returns false.
+// findDigest finds the digest in C1. It returns false if C1 has no valid digest.
 func findDigest(c1 []byte) (digestPlace, bool) {
 	if bytes.Equal(c1[4:8], make([]byte, 4)) { // without a version of Flash there is no digest
 		return digestPlace{}, false
 	}
 	for _, base := range []int{8, 772} {
-		at := digestAt(c1, base)
-		if hmac.Equal(c1[at.digest:at.digest+digestSize], digestOf(c1, at, playerSecret)) {
-			return at, true
+		place := digestAt(c1, base)
+		digest := c1[place.digest : place.digest+digestSize]
+		if hmac.Equal(digest, digestOf(c1, place, playerSecret)) {
+			return place, true
 		}
 	}
 	return digestPlace{}, false
 }
 
-// putDigest computes the digest of S1 and writes it to its place.
-func putDigest(s1 []byte, at digestPlace) { copy(s1[at.digest:], digestOf(s1, at, serverSecret)) }
+// putDigest computes the digest of S1 and stores it in s1.
+func putDigest(s1 []byte, place digestPlace) {
+	copy(s1[place.digest:], digestOf(s1, place, serverSecret))
+}
 
-// digestOf returns the digest of the handshake message p. The digest does not cover the bytes of p
-// in which the digest itself is stored.
-func digestOf(p []byte, at digestPlace, key []byte) []byte {
-	return hmacOf(key, p[:at.digest], p[at.digest+digestSize:])
+// digestOf computes the digest of C1 or S1. It skips the bytes of p in which the digest is stored.
+func digestOf(p []byte, place digestPlace, key []byte) []byte {
+	return hmacOf(key, p[:place.digest], p[place.digest+digestSize:])
 }
 
 func hmacOf(key []byte, parts ...[]byte) []byte {

@@ -16,11 +16,12 @@ const (
 	// hundred bytes, or more if its URLs contain tokens.
 	maxCommand = 16 << 10
 
-	// maxPlayer is this limit for a client that plays. The client then only pauses and pings.
+	// maxPlayer limits the total size of unfinished messages, in bytes, while the client plays. A
+	// playing client sends only short messages, such as pause commands.
 	maxPlayer = 4 << 10
 
-	// windowSize is the size of the acknowledgement window, in bytes, until the client sets another
-	// one. The server also sends it to the client.
+	// windowSize is the default size of the acknowledgement window, in bytes. The client may set
+	// another size. The server also sends windowSize to the client.
 	windowSize = 2_500_000
 	// leastWindow is the minimum size of the acknowledgement window. Without a minimum, a client
 	// could request an acknowledgement for every byte.
@@ -79,8 +80,8 @@ func (c *ServerConn) SetPool(p *millrace.Pool) { c.dec.setPool(p) }
 
 // SetMessageTimeout limits the time between the first and the last byte of a message. This includes
 // the time in which the client sends other messages. If a message takes longer, onTimeout is called
-// on another goroutine, perhaps more than once. It must end the connection. Release stops the
-// timer.
+// on another goroutine, perhaps more than once. onTimeout must end the connection. Release stops
+// the timer.
 func (c *ServerConn) SetMessageTimeout(limit time.Duration, onTimeout func()) {
 	c.dec.clock.stop()
 	c.dec.clock = &messageClock{limit: limit, expired: onTimeout}
@@ -95,9 +96,9 @@ func (c *ServerConn) Release() {
 	c.body.Release()
 }
 
-// Accept performs the handshake, and answers commands until the client wants to publish or to play.
-// Check the request, and then call Start or Refuse. If the client disconnects before its first
-// byte, the error is io.EOF.
+// Accept performs the handshake, and answers commands until the client requests to publish or to
+// play. The caller grants this request with Start, or refuses it with Refuse. If the client
+// disconnects before its first byte, the error is io.EOF.
 func (c *ServerConn) Accept() (*Request, error) {
 	answer, err := answerHandshake(c.r)
 	if err != nil {
@@ -112,9 +113,9 @@ func (c *ServerConn) Accept() (*Request, error) {
 	return c.awaitRequest()
 }
 
-// NextRequest answers commands until the client wants to publish or to play again. Call it only
-// after Next has returned io.EOF. Check the request, and then call Start or Refuse, as after
-// Accept.
+// NextRequest answers commands until the client requests to publish or to play again. Call it only
+// after Next has returned io.EOF. The caller grants the request with Start, or refuses it with
+// Refuse.
 func (c *ServerConn) NextRequest() (*Request, error) {
 	c.request, c.fcPublish, c.paused = nil, false, false
 	c.dec.copyBelow = maxBody + 1 // see NewServerConn
@@ -265,8 +266,8 @@ func (c *ServerConn) read() (Message, error) {
 }
 
 // acknowledge reports the number of received bytes to the client, twice in each window. The Decoder
-// also calls it within messages, because a client whose message is larger than the window may wait
-// for the acknowledgement.
+// also calls it before a message is complete. If a message is larger than the window, the client
+// may wait for an acknowledgement before it sends the rest.
 func (c *ServerConn) acknowledge() error {
 	n := c.dec.Received()
 	if n-c.acknowledged < c.window/2 {

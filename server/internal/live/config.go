@@ -27,7 +27,7 @@ const (
 	Drop Policy = "drop"
 )
 
-// A Takeover says what happens when a second publisher comes to a stream that has one.
+// A Takeover says whether a second publisher may replace the publisher of a stream.
 type Takeover string
 
 const (
@@ -103,7 +103,7 @@ func (c *Config) forms(all *rendition.Counters) rendition.Config {
 		Drop:    c.LagPolicy == Drop, Stall: c.StallTimeout, Counters: all}
 }
 
-// MaxTag returns the limit of a tag's data, in bytes.
+// MaxTag returns the maximum size of a tag's data, in bytes.
 func (c *Config) MaxTag() int { return min(c.MaxTagBytes, flv.MaxData) }
 
 func tooManyViewers(limit int) error {
@@ -123,7 +123,7 @@ func errAbsent(name string) error {
 	return refuse.New(http.StatusNotFound, "no stream %q: it has no publisher", name)
 }
 
-// absent returns the error for viewers that have waited for a stream in vain.
+// absent returns the error for viewers whose stream has not begun in time.
 func (c *Config) absent(name string) error {
 	if c.Cluster != nil && !c.Cluster.Reachable() {
 		return refuse.New(http.StatusServiceUnavailable,
@@ -133,7 +133,7 @@ func (c *Config) absent(name string) error {
 }
 
 const (
-	// StalledAfter is the silence after which a publisher counts as stalled. A working encoder
+	// StalledAfter is how long a publisher must be silent to count as stalled. A working encoder
 	// sends several times a second.
 	StalledAfter = 2 * time.Second
 	// LeastStay is how long a publisher keeps its stream before another publisher may take over.
@@ -167,7 +167,7 @@ type Cluster interface {
 	// Claim makes this node the owner of a stream that has just got a publisher. If this node
 	// already owns the stream, Claim returns the same Lease as before. If the owner cannot be
 	// determined yet, the Epoch of the returned Lease is 0 until it is determined. An error is a
-	// [refuse.Refusal], or the cause of ctx's end.
+	// [refuse.Refusal], or the cause if ctx has ended.
 	Claim(ctx context.Context, name string) (Lease, error)
 
 	// Want tells the cluster that viewers here want a stream that this node does not own. See

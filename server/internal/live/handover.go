@@ -37,12 +37,11 @@ func (h registrar) claim(c *claim, name string) (err error) {
 // errNotHeld reports that a new lease was lost or released before claimHere could use it.
 var errNotHeld = errors.New("the lease is not held any more")
 
-// claimHere gives the named stream to the publisher c if the stream has no other publisher. If
-// there is another publisher, claimHere asks it to end, and c gets the stream after that. If
-// claimHere returns an error, c does not get the stream.
+// claimHere gives the named stream to c. If the stream has a publisher, claimHere asks this
+// publisher to end, and c gets the stream after that.
 //
-// c.lease is this node's ownership of the stream. After an error, claimHere releases it, unless
-// another publisher uses it.
+// If c cannot get the stream, claimHere returns an error. It then also releases c.lease, unless
+// another publisher of the stream uses the same lease.
 func (h registrar) claimHere(c *claim, name string) (err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -220,44 +219,44 @@ func (h registrar) handOver(s *stream, c *claim, frames int64, err error) time.D
 		}
 		h.grant(s, next)
 	case stays && left > 0:
-		w := &pause{since: nanotime()}
-		w.timer = time.AfterFunc(left, func() { h.expire(s, w) })
-		s.pause = w
+		p := &pause{since: nanotime()}
+		p.timer = time.AfterFunc(left, func() { h.expire(s, p) })
+		s.pause = p
 		s.tell()
 		return left
 	}
 	return 0
 }
 
-// waitLeft returns how long s may wait for its next publisher. The last publisher has sent the
-// given number of frames, and has ended with err. mu is held.
+// waitLeft returns how long s may wait for its next publisher. frames is the number of frames from
+// the last publisher, and err is the error with which it has ended. mu is held.
 //
-// The wait is counted from the end of the last publisher that sent a frame. If the last publisher
-// was a pull that ended because the stream has no viewers, waitLeft returns 0.
+// The wait begins at the end of the last publisher that has sent a frame. If the last publisher was
+// a pull that ended because the stream has no viewers, waitLeft returns 0.
 func (h registrar) waitLeft(s *stream, frames int64, err error) time.Duration {
 	if err == errUnwatched && h.unwatched(s) > 0 {
 		return 0
 	}
-	if at := nanotime(); frames > 0 || s.until == 0 {
+	if now := nanotime(); frames > 0 || s.until == 0 {
 		wait := h.cfg.PublisherReturn
 		if err == nil || err == errOwnerEnded {
 			wait = min(wait, h.cleanEndWait)
 		}
-		s.until = at + int64(wait)
+		s.until = now + int64(wait)
 	}
 	return time.Duration(s.until - nanotime())
 }
 
-// expire is called when the pause w of s is over. It ends s, unless a publisher has come in the
-// meantime.
-func (h registrar) expire(s *stream, w *pause) {
+// expire ends s because no publisher has come in time. If p is no longer the pause of s, expire
+// does nothing.
+func (h registrar) expire(s *stream, p *pause) {
 	h.mu.Lock()
-	over := s.pause == w
-	if over {
+	expired := s.pause == p
+	if expired {
 		h.end(s)
 	}
 	h.mu.Unlock()
-	if over {
+	if expired {
 		s.log.Info("stream ended", "reason", "its publisher has not come back")
 	}
 }

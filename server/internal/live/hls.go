@@ -19,8 +19,8 @@ type HLS struct{ hub *Hub }
 // NewHLS returns the HLS server for the streams of h.
 func NewHLS(h *Hub) HLS { return HLS{h} }
 
-// idleLengths is how long the HLS of a stream continues without requests, as a multiple of the
-// length of the playlist.
+// The server stops making HLS for a stream after a time without requests. This time is idleLengths
+// times the length of the playlist.
 const idleLengths = 3
 
 // Master returns the multivariant playlist of a stream. If the stream has not begun, Master first
@@ -70,7 +70,8 @@ func (l HLS) Object(ctx context.Context, name string, o hls.Object, dst *millrac
 	return w.Object(ctx, o, dst)
 }
 
-// ended returns the result of hlsSet.ended for the named stream, and records a request for it.
+// ended calls hlsSet.ended for the named stream. If there is a result, ended also records a
+// request, so that the liveHLS does not become idle.
 func (l HLS) ended(name, file string) *liveHLS {
 	l.hub.mu.Lock()
 	defer l.hub.mu.Unlock()
@@ -85,7 +86,7 @@ func (l HLS) ended(name, file string) *liveHLS {
 	return w
 }
 
-// find returns the HLS of the named stream, and starts the HLS if necessary. If the stream has not
+// find returns the liveHLS of the named stream, and starts one if necessary. If the stream has not
 // begun, find first waits for it, as [Admission.Admit] does.
 func (l HLS) find(ctx context.Context, name string) (w *liveHLS, err error) {
 	l.hub.mu.Lock()
@@ -124,7 +125,7 @@ func (l HLS) find(ctx context.Context, name string) (w *liveHLS, err error) {
 	return w, err
 }
 
-// elsewhere reports whether another node must make the HLS of the named stream. Hub.mu is held.
+// elsewhere reports whether another node must make the named stream's HLS. Hub.mu is held.
 func (l HLS) elsewhere(name string) bool {
 	if s := l.hub.streams[name]; s != nil {
 		return l.hub.cfg.Cluster != nil && s.lease == nil
@@ -132,7 +133,7 @@ func (l HLS) elsewhere(name string) bool {
 	return l.hub.cfg.Cluster != nil && l.hub.hls.byName[name] == nil
 }
 
-// start starts the HLS of s. Hub.mu is held.
+// start starts a liveHLS for s. Hub.mu is held.
 func (l HLS) start(s *stream) *liveHLS {
 	w := l.hub.hls.add(s)
 	w.idle = time.AfterFunc(w.IdleIn(idleLengths), func() { l.checkIdle(w) })
@@ -142,7 +143,7 @@ func (l HLS) start(s *stream) *liveHLS {
 	return w
 }
 
-// run makes the HLS of w until w ends, and then removes w from the Hub.
+// run calls w.Run to make playlists and segments. When w.Run returns, run removes w from the Hub.
 func (l HLS) run(ctx context.Context, w *liveHLS) {
 	s := w.stream
 	defer w.stop()
@@ -175,7 +176,8 @@ func (l HLS) checkIdle(w *liveHLS) {
 	l.hub.hls.end(w)
 }
 
-// Absent returns the error for a player that has waited in vain for the HLS of a stream.
+// Absent returns the error for a player whose stream could not be found in time. If ctx has ended,
+// Absent returns the cause.
 func (l HLS) Absent(ctx context.Context, name string) error {
 	return cmp.Or(context.Cause(ctx), l.hub.cfg.absent(name))
 }

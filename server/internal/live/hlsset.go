@@ -10,8 +10,8 @@ import (
 )
 
 // A liveHLS makes the HLS playlists and segments of a stream. It begins with the first request, and
-// ends when there has been no request for a while. After the stream's end it stays for a time, so
-// that players can still see the end.
+// ends when there has been no request for a while. After the stream has ended, it stays for a time,
+// so that players can still fetch the last segments.
 type liveHLS struct {
 	*hlslive.Window
 	stream *stream
@@ -43,8 +43,8 @@ func (set *hlsSet) get(s *stream) *liveHLS {
 	return nil
 }
 
-// ended returns the liveHLS of s that made the given playlist file and has ended. If there is none,
-// it returns nil.
+// ended returns the liveHLS of s that has made the named playlist file, if this liveHLS has ended.
+// Otherwise it returns nil.
 //
 // When the tracks of s change, its liveHLS ends and a new one begins. Players must still see the
 // end of the old playlist.
@@ -65,7 +65,7 @@ func (set *hlsSet) ended(s *stream, file string) *liveHLS {
 	return nil
 }
 
-// add adds a new liveHLS for s. The caller must call its Run method. All earlier liveHLS of the
+// add adds a new liveHLS for s. The caller must call its Run method. An earlier liveHLS with the
 // same stream name must have ended.
 func (set *hlsSet) add(s *stream) *liveHLS {
 	first := s.hls.After(set.numbers[s.name])
@@ -101,22 +101,22 @@ func (set *hlsSet) end(w *liveHLS) {
 	w.stop()
 }
 
-// maxHLSNumbers limits the number of stream names for which an hlsSet keeps HLS sequence numbers.
+// maxHLSNumbers is the maximum number of entries in hlsSet.numbers.
 const maxHLSNumbers = 1 << 10
 
-// keep stores seq, the earliest start of the named stream's next HLS window. seq stays stored after
-// the stream has ended.
+// keep stores next, the smallest numbers that the next window of the named stream may use. They
+// stay stored after the stream has ended.
 //
-// Usually nothing needs to be stored, because a new window begins at [hlslive.Config.FirstMSN],
-// which grows with time. keep stores seq only if seq.MSN is greater. That happens if the stream was
-// sent faster than real time. keep also deletes the stored values that FirstMSN has reached.
-func (set *hlsSet) keep(name string, seq hlslive.SequenceStart) {
+// Usually nothing needs to be stored, because [hlslive.Config.FirstMSN] grows with time, and is
+// already greater than all used media sequence numbers. It is less than next.MSN only if the stream
+// was sent faster than real time. Stored numbers are deleted when FirstMSN has caught up with them.
+func (set *hlsSet) keep(name string, next hlslive.SequenceStart) {
 	first := set.shared.Config.FirstMSN(time.Now())
 	maps.DeleteFunc(set.numbers, func(_ string, old hlslive.SequenceStart) bool {
 		return old.MSN <= first
 	})
-	if seq.MSN > first && len(set.numbers) < maxHLSNumbers {
-		set.numbers[name] = seq
+	if next.MSN > first && len(set.numbers) < maxHLSNumbers {
+		set.numbers[name] = next
 	}
 }
 

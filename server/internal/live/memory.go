@@ -120,12 +120,13 @@ var errLargest = memory.Short("memory is short, and this stream holds the most")
 
 // cutLargest frees n bytes, if possible, from the largest streams, one after the other. It takes
 // these steps for each stream, and stops when it has freed enough:
-//   - It disconnects the viewers that have been blocked in a write for longer than blockedAfter.
+//   - It disconnects viewers whose current write has taken longer than blockedAfter.
 //   - It shortens the HLS playlist, and drops all frames that the stream keeps for viewers.
-//   - It ends the stream's publisher and the stream's HLS.
+//   - It disconnects the publisher, and stops making HLS for the stream.
 //
-// cutLargest spares small streams, because they are not the cause. A stream is small if it holds
-// less than a quarter of the memory budget divided by the number of streams.
+// cutLargest spares small streams, because they are not the cause of the shortage. The fair share
+// of a stream is the memory budget divided by the number of streams. A stream is small if it holds
+// less than a quarter of its fair share.
 func (d shedder) cutLargest(n int64) (freed int64) {
 	list := d.hub.holders()
 	for _, s := range list {

@@ -8,8 +8,8 @@ import (
 // value is the epoch, a number that identifies the sender's ownership of the stream.
 const EpochHeader = "Millrace-Epoch"
 
-// owns reports whether this node owns the named stream. epoch is the number that identifies the
-// ownership, or 0 if the number is not known yet.
+// owns reports whether this node owns the named stream. epoch is the epoch of the lease; see
+// [Lease].
 func (h *Hub) owns(name string) (epoch uint64, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -19,7 +19,8 @@ func (h *Hub) owns(name string) (epoch uint64, ok bool) {
 	return 0, false
 }
 
-// wanted reports whether a stream that this node does not own has viewers here, or had some lately.
+// wanted reports whether viewers here want the named stream, or wanted it a short time ago. If this
+// node owns the stream, wanted returns false.
 func (h *Hub) wanted(name string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -41,8 +42,8 @@ func (h *Hub) want(name string) {
 	}
 }
 
-// revoke ends this node's ownership of s, and ends the publisher, the recording and the HLS of s.
-// mu is held.
+// revoke ends this node's ownership of s. It disconnects the publisher, and stops recording s,
+// making HLS for s, and sending s to other nodes. mu is held.
 func (h *Hub) revoke(s *stream) {
 	if s.successor != nil && s.successor.lease == s.lease {
 		s.successor.cancel(errMoved)
@@ -64,9 +65,9 @@ func (h *Hub) revoke(s *stream) {
 	}
 }
 
-// giveUp ends this node's ownership of the stream s, which has ended. If this node was still the
-// owner, other nodes and players get the remaining frames of s. If another node may own s by now,
-// giveUp stops sending s to other nodes. mu is held.
+// giveUp releases the lease when the stream s has ended. If the lease is current, other nodes and
+// HLS players still get the remaining frames. If the lease is not current, another node may already
+// own s, and giveUp stops sending s to other nodes. mu is held.
 func (h *Hub) giveUp(s *stream) {
 	if s.lease == nil {
 		return

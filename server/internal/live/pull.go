@@ -98,9 +98,9 @@ func (e Peers) Pull(ctx context.Context, name string, owner Owner) error {
 	return err
 }
 
-// pullFailed records the error of a pull, for the viewers that wait for the stream. If the stream
-// does not come in time, they get the error that its node does not answer. If the node answered
-// that it does not own the stream, they get the error of Config.absent instead.
+// pullFailed records that a pull has failed with err. This determines the error for the viewers
+// that wait for the stream in vain. If the other node has answered that it does not own the stream,
+// they get the error of Config.absent. Otherwise they learn that the node does not answer.
 func (e Peers) pullFailed(name string, err error) {
 	var refused *refuse.Refusal
 	ok := errors.As(err, &refused) && refused.Status == http.StatusMisdirectedRequest

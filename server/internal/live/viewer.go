@@ -64,8 +64,8 @@ func (v *Viewer) Format() rendition.Format { return v.rendition.Format() }
 // Head returns the bytes that v receives before any frame.
 func (v *Viewer) Head() []byte { return v.rendition.Head() }
 
-// Epoch returns the number that identifies this node's ownership of the stream, if v is another
-// node of the cluster. If v is any other client, Epoch returns 0.
+// Epoch returns the Epoch of v's [Lease] if v is another node of the cluster. For all other viewers
+// it returns 0.
 func (v *Viewer) Epoch() uint64 {
 	if v.lease == nil {
 		return 0
@@ -90,16 +90,16 @@ func (v *Viewer) Owned() bool { return v.lease.Current() }
 // stream then continues at another node.
 func (v *Viewer) Complete() bool { return v.lease == nil || v.hub.ends.Err() == nil }
 
-// Begin corrects the FLV metadata at the start of batch to match the FLV header that the viewer
-// got.
+// Begin corrects the FLV metadata in batch. The metadata must announce the same tracks as the FLV
+// header. The first tag begins at offset.
 func (v *Viewer) Begin(batch *millrace.Chain, offset int) {
 	if v.node == "" { // another node does this for its own viewers
 		v.rendition.StateTracks(batch, offset)
 	}
 }
 
-// Missed adds the lost frames to the statistics. It returns the age of the newest keyframe, at
-// which the viewer continues.
+// Missed adds the lost frames to the statistics. The viewer continues at the newest keyframe, and
+// Missed returns the age of this keyframe.
 func (v *Viewer) Missed(m broadcast.Missed) time.Duration {
 	v.stream.forms.NoteLost(m)
 	return v.stream.forms.KeyAge()
@@ -117,9 +117,9 @@ func (v *Viewer) Sent(n int) {
 	}
 }
 
-// Ended logs the end of v, and removes v from its stream and its Hub.
-func (v *Viewer) Ended(why fanout.Reason, sent int64, missed broadcast.Missed) {
-	attrs := append(v.attrs(), "reason", why.String(), "bytes", sent,
+// Ended logs why v has ended, and removes v from its stream and its Hub.
+func (v *Viewer) Ended(reason fanout.Reason, sent int64, missed broadcast.Missed) {
+	attrs := append(v.attrs(), "reason", reason.String(), "bytes", sent,
 		"time", time.Duration(nanotime()-v.since).Round(time.Millisecond))
 	if missed.Why != broadcast.NotMissed {
 		attrs = append(attrs, "missed", missed.String())
@@ -129,6 +129,6 @@ func (v *Viewer) Ended(why fanout.Reason, sent int64, missed broadcast.Missed) {
 	if v.timeUp != nil {
 		v.timeUp.Stop()
 	}
-	v.terms.End(why.String(), sent)
+	v.terms.End(reason.String(), sent)
 	v.hub.leave(v)
 }

@@ -49,8 +49,8 @@ func Of(err error) *Refusal {
 	return r
 }
 
-// Status returns the HTTP status of the response to a request that failed with err. If err is a
-// Refusal, it determines the status. Otherwise the client has disconnected, and Status returns 503.
+// Status returns the HTTP status of the response to a request that failed with err. If err has no
+// Refusal, the client has disconnected, and Status returns 503.
 func Status(err error) int {
 	if r := Of(err); r != nil {
 		return r.Status
@@ -58,8 +58,8 @@ func Status(err error) int {
 	return http.StatusServiceUnavailable
 }
 
-// SetHeader sets the headers of the response to a request that failed with err. It returns the HTTP
-// status of the response.
+// SetHeader sets the headers of the response to a request that failed with err, and returns the
+// HTTP status.
 func SetHeader(h http.Header, err error) (status int) {
 	status = Status(err)
 	if status == http.StatusUnauthorized {
@@ -71,7 +71,7 @@ func SetHeader(h http.Header, err error) (status int) {
 	return status
 }
 
-// A Cause is the reason of a refusal as one word, for metrics.
+// A Cause names the reason for a refusal in metrics.
 type Cause string
 
 const (

@@ -54,13 +54,13 @@ func New(h *live.Hub) *Acceptor {
 	return &Acceptor{hub: h, cfg: h.Config(), clients: millrace.DefaultPool().Account()}
 }
 
-// ClientBytes returns the size in bytes of the memory for received data. The data of publishers
-// does not count.
+// ClientBytes returns the number of bytes of memory for received data. The data of publishers does
+// not count.
 func (d *Acceptor) ClientBytes() int64 { return d.clients.Stats().InUse }
 
-// Accept performs the handshake with a client, and returns the client's request. Both must be
-// complete before deadline. Accept takes ownership of conn. The caller ends the connection with
-// Publish, Watch or Refuse. If Accept returns an error, it has closed the connection.
+// Accept performs the handshake with a client, and returns the client's request. If the request
+// does not arrive before deadline, Accept returns an error. Accept takes ownership of conn, and
+// closes it after an error. Otherwise the caller must call Publish, Watch or Refuse.
 func (d *Acceptor) Accept(conn net.Conn, deadline time.Time) (*Conn, *rtmp.Request, error) {
 	c := &Conn{acceptor: d, conn: conn, out: &writer{conn}, r: millrace.NewReader(plain(conn))}
 	c.proto = rtmp.NewServerConn(c.r, c.out, d.cfg.MaxTag())
@@ -72,9 +72,9 @@ func (d *Acceptor) Accept(conn net.Conn, deadline time.Time) (*Conn, *rtmp.Reque
 	return c, want, nil
 }
 
-// countInput makes the Acceptor count the memory for data that it receives from the client. If the
-// client takes longer than StallTimeout to send a message, the connection is closed. countInput is
-// for clients that do not publish.
+// countInput is called while the client does not publish. It makes the Acceptor count the memory
+// for received data. If the client takes longer than StallTimeout to send a message, the connection
+// is closed.
 func (c *Conn) countInput() {
 	c.proto.SetPool(c.acceptor.clients)
 	conn := c.conn
@@ -91,8 +91,8 @@ func (c *Conn) Next(deadline time.Time) *rtmp.Request {
 	return want
 }
 
-// awaitRequest calls receive to receive a request, and interrupts it at the deadline or at the
-// shutdown. If there is an error, awaitRequest ends the connection.
+// awaitRequest calls receive, and interrupts it at the deadline or when the server shuts down. If
+// there is an error, awaitRequest ends the connection.
 func (c *Conn) awaitRequest(deadline time.Time, receive func() (*rtmp.Request, error)) (
 	*rtmp.Request, error) {
 	_ = c.conn.SetDeadline(deadline)
@@ -121,7 +121,7 @@ func (c *Conn) awaitRequest(deadline time.Time, receive func() (*rtmp.Request, e
 }
 
 // Conn returns the client's TCP connection. It may be called between two requests. The caller may
-// only close the result.
+// close the result, but must not read from it or write to it.
 func (c *Conn) Conn() net.Conn {
 	if tcp := tcpconn.Of(c.conn); tcp != nil {
 		return tcp
@@ -164,8 +164,8 @@ func (c *Conn) Refuse(req *rtmp.Request, err error) {
 	c.close()
 }
 
-// errorCode returns the RTMP code for a refusal with an HTTP status. Encoders show the code to
-// their users. Some encoders show only codes that they know.
+// errorCode returns the code that tells an RTMP client why req is refused. status is the refusal's
+// HTTP status. Encoders show the code to their users. Some encoders show only codes that they know.
 func errorCode(req *rtmp.Request, status int) string {
 	switch {
 	case req.Publish && status == http.StatusConflict:

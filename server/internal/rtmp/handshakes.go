@@ -27,8 +27,9 @@ type Handshakes struct {
 }
 
 // A crowd holds at most MaxHandshakes connections that have not sent a complete request yet. If it
-// is full and a connection is added, a connection is closed: the oldest one from the address with
-// the most connections. One address therefore cannot keep out clients with other addresses.
+// is full and a connection is added, the oldest connection from the address with the most
+// connections is closed. One address therefore cannot keep out clients with other addresses.
+// Addresses with up to address.FairShare connections count as equal.
 type crowd struct {
 	list []handshake        // the oldest is first
 	from map[netip.Addr]int // number of connections by address
@@ -53,8 +54,8 @@ func peerOf(conn net.Conn) netip.Addr {
 	return proxy.KeyOf(conn.RemoteAddr())
 }
 
-// add adds conn, which has sent nothing yet. Handshakes borrows conn until remove is called. If too
-// many connections have sent nothing, add closes one of them.
+// add adds conn, on which nothing has arrived yet. h borrows conn until remove is called. If too
+// many connections in h are silent, add closes one of them.
 func (h *Handshakes) add(conn net.Conn) {
 	h.mu.Lock()
 	victim := h.silent.add(handshake{conn, peerOf(conn)})
@@ -64,8 +65,8 @@ func (h *Handshakes) add(conn net.Conn) {
 	}
 }
 
-// begin records that conn has sent its first bytes. client is the client's address. If too many
-// connections have an incomplete request, begin closes one of them.
+// begin records that the first bytes have arrived on conn. If too many connections have sent a part
+// of a request, begin closes one of them.
 func (h *Handshakes) begin(conn net.Conn, client net.Addr) {
 	h.mu.Lock()
 	var victim net.Conn

@@ -65,11 +65,11 @@ func (v *Service) Serve(ln net.Listener) {
 	}
 }
 
-// refuse closes a connection that has not sent a request, and records why.
-func (v *Service) refuse(conn net.Conn, why error) {
+// refuse closes a connection that has not sent a request, and records err as the reason.
+func (v *Service) refuse(conn net.Conn, err error) {
 	_ = conn.Close() // first, so that RemoteAddr does not wait
 	client := conn.RemoteAddr().String()
-	v.Refusals.Note(access.Unknown, unaccepted(why), "client", client)
+	v.Refusals.Note(access.Unknown, unaccepted(err), "client", client)
 }
 
 // serveConn serves a connection, which must be in v.Handshakes. A client can publish several
@@ -131,8 +131,8 @@ func (v *Service) serveRequest(conn net.Conn, c *Conn, want *rtmp.Request) bool 
 	return err == nil
 }
 
-// clientContext returns a context from which [address.Of] gets the [address.Account] of the client.
-// The account limits the use of the server by one address.
+// clientContext returns a context with the client's [address.Account], for [address.Of]. The
+// Account enforces the limits of the client's address.
 func clientContext(conn net.Conn) context.Context {
 	if p := proxy.Of(conn); p != nil {
 		return address.NewContext(context.Background(), p)
@@ -154,8 +154,8 @@ func checkAddress(conn net.Conn, publish bool) error {
 	return err
 }
 
-// unaccepted returns the refusal for a connection that failed before the client had sent an RTMP
-// request. err is the reason for the failure.
+// unaccepted returns the refusal for a connection that failed with err before the client had sent
+// an RTMP request.
 func unaccepted(err error) error {
 	if refuse.Of(err) != nil {
 		return err

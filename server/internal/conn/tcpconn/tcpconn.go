@@ -8,9 +8,9 @@ import (
 	"net"
 )
 
-// Of returns c if it is a TCP connection, or the TCP connection that c wraps with TLS or as a
-// [proxy.Conn]. Otherwise it returns nil. Use the result only for TCP options, not to read or
-// write.
+// Of returns the TCP connection underneath c, which may be a TLS connection or a [proxy.Conn]. If c
+// itself is a TCP connection, Of returns c. For other connections, it returns nil. The caller must
+// not read from the result or write to it.
 func Of(c net.Conn) *net.TCPConn {
 	for {
 		over, ok := c.(interface{ NetConn() net.Conn })
@@ -23,9 +23,9 @@ func Of(c net.Conn) *net.TCPConn {
 	return tcp
 }
 
-// Plain returns c if it is a TCP connection, or the TCP connection inside c if c is a [proxy.Conn].
-// For other connections, such as TLS connections, it returns nil. The caller may read from the
-// result and write to it. To close the connection, it must close c, not the result.
+// Plain returns the TCP connection underneath c if c is a [proxy.Conn]. If c itself is a TCP
+// connection, Plain returns c. For other connections, such as TLS connections, it returns nil. The
+// caller may read from the result and write to it, but must close c instead of the result.
 func Plain(c net.Conn) *net.TCPConn {
 	switch c := c.(type) {
 	case *net.TCPConn:
@@ -42,12 +42,12 @@ func Plain(c net.Conn) *net.TCPConn {
 
 type connKey struct{}
 
-// NewContext returns a context with the connection c, for the requests on c.
+// NewContext returns a context that carries c, for the requests that arrive on c.
 func NewContext(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, connKey{}, c)
 }
 
-// FromContext returns the connection on which a request arrived, or nil.
+// FromContext returns the connection that NewContext has put into ctx, or nil.
 func FromContext(ctx context.Context) net.Conn {
 	c, _ := ctx.Value(connKey{}).(net.Conn)
 	return c

@@ -47,14 +47,14 @@ type Conn interface {
 // NewConn returns a Conn that writes to conn, and closes conn when the viewer has ended. The caller
 // may read from conn.
 //
-// interactive means that the client keeps sending while it watches. Its connection stays open for
+// If interactive is true, the client keeps sending while it watches. Its connection stays open for
 // up to closeGrace after the end. If the connection were closed at once, the kernel would reset it
 // when more data arrives.
 //
-// unsent limits the unsent bytes that the kernel holds; 0 means the system's default. With a limit,
-// the server notices if a client reads nothing.
-func NewConn(conn net.Conn, interactive bool, unsent int) Conn {
-	tcpconn.BoundUnsent(tcpconn.Of(conn), unsent)
+// maxUnsent limits the unsent bytes that the kernel holds; 0 means the system's default. With a
+// limit, the server notices if a client reads nothing.
+func NewConn(conn net.Conn, interactive bool, maxUnsent int) Conn {
+	tcpconn.BoundUnsent(tcpconn.Of(conn), maxUnsent)
 	base := streamConn{conn: conn, interactive: interactive}
 	if s := newSocketConn(base); s != nil {
 		return s
@@ -66,8 +66,8 @@ func NewConn(conn net.Conn, interactive bool, unsent int) Conn {
 	return &plainConn{streamConn: base, w: w}
 }
 
-// A streamConn is the network connection of a viewer. It has the methods that close the connection.
-// socketConn and plainConn embed it.
+// A streamConn has the methods that close the network connection of a viewer. socketConn and
+// plainConn embed it.
 type streamConn struct {
 	conn        net.Conn
 	interactive bool
@@ -98,8 +98,8 @@ func (c *streamConn) abort(reset bool) {
 	_ = c.conn.Close()
 }
 
-// A plainConn calls Write. NewConn returns it for TLS connections, and for all connections on
-// systems other than Linux.
+// A plainConn is a Conn that sends frames with ordinary Write calls instead of writev. NewConn uses
+// it for TLS connections, and for all connections on systems other than Linux.
 type plainConn struct {
 	streamConn
 	w io.Writer
@@ -115,8 +115,8 @@ func (c *plainConn) write(line *[]byte, body *millrace.Chain, out *tally, _ *ato
 	return writeThrough(c.w, line, body, out)
 }
 
-// writeThrough writes line and then c with ordinary Write calls. line is the line before an HTTP
-// chunk. writeThrough adds the number of written bytes to out.
+// writeThrough writes line and then c with ordinary Write calls, and counts the bytes in out. line
+// is the line before an HTTP chunk.
 func writeThrough(w io.Writer, line *[]byte, c *millrace.Chain, out *tally) error {
 	if len(*line) > 0 {
 		n, err := w.Write(*line)

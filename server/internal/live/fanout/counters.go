@@ -60,7 +60,8 @@ func (c *Counters) addViewer(p path) {
 	c.viewers[p].Add(1)
 }
 
-// removeViewer counts the end of a viewer.
+// removeViewer counts a viewer that has left. If the server has disconnected it, removeViewer also
+// counts the reason.
 func (c *Counters) removeViewer(p path, reason Reason) {
 	c.viewers[p].Add(-1)
 	if reason.byServer() {

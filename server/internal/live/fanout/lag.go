@@ -76,8 +76,8 @@ func (l *lagMeter) keepUp() {
 // is already recorded.
 func (l *lagMeter) fallBehind() bool { return l.behind.CompareAndSwap(false, true) }
 
-// total adds the batch that is being written to ringLag, the lag of the viewer in the ring. If the
-// sum has any frames, its Time is the time since the write began.
+// total returns the lag of a viewer: ringLag, which is its lag in the ring, plus the batch that is
+// being written. If this lag has any frames, its Time is the time since the write began.
 func (l *lagMeter) total(ringLag broadcast.Lag, now int64) broadcast.Lag {
 	ringLag.Frames += int(l.frames.Load())
 	ringLag.Bytes += l.bytes.Load()
@@ -87,21 +87,21 @@ func (l *lagMeter) total(ringLag broadcast.Lag, now int64) broadcast.Lag {
 	return ringLag
 }
 
-// exceeds returns the Reason for the first field of limit that lag exceeds, or Connected if there
-// is none. Until the viewer has caught up for the first time, its lag at the start does not count.
-// Viewer.mu is held.
-func (l *lagMeter) exceeds(limit, lag broadcast.Lag) Reason {
+// exceeds compares lag with the limits in allowance. If lag exceeds a limit, exceeds returns the
+// Reason for this limit, and otherwise Connected. Until the viewer has caught up for the first
+// time, its lag at the start does not count. Viewer.mu is held.
+func (l *lagMeter) exceeds(allowance, lag broadcast.Lag) Reason {
 	if !l.arrived.Load() {
 		lag.Bytes -= l.start.Bytes
 		lag.Frames -= l.start.Frames
 		lag.Time -= l.start.Time
 	}
 	switch {
-	case limit.Bytes > 0 && lag.Bytes > limit.Bytes:
+	case allowance.Bytes > 0 && lag.Bytes > allowance.Bytes:
 		return LagBytes
-	case limit.Frames > 0 && lag.Frames > limit.Frames:
+	case allowance.Frames > 0 && lag.Frames > allowance.Frames:
 		return LagFrames
-	case limit.Time > 0 && lag.Time > limit.Time:
+	case allowance.Time > 0 && lag.Time > allowance.Time:
 		return LagTime
 	}
 	return Connected
@@ -115,11 +115,11 @@ func (l *lagMeter) stalledFor(now int64) time.Duration {
 // setLive records the age of the frame that the player shows.
 func (l *lagMeter) setLive(age time.Duration) { l.live.Store(int64(age)) }
 
-// raiseLive raises the recorded age to lag, unless it is already greater. If lag is greater, the
-// player has run out of frames.
-func (l *lagMeter) raiseLive(lag time.Duration) {
-	if int64(lag) > l.live.Load() {
-		l.live.Store(int64(lag))
+// raiseLive records age like setLive, but only if it is greater than the recorded age. A greater
+// age means that the player has run out of frames.
+func (l *lagMeter) raiseLive(age time.Duration) {
+	if int64(age) > l.live.Load() {
+		l.live.Store(int64(age))
 	}
 }
 

@@ -42,8 +42,7 @@ type loop struct {
 
 func newLoop(src *source) *loop { return &loop{src: src, wake: make(chan struct{}, 1)} }
 
-// add adds v as a detached viewer. The caller must then call l.serve(v), in a goroutine for v
-// alone.
+// add adds v as a detached viewer. The caller must then call l.serve(v) in a separate goroutine.
 func (l *loop) add(v *Viewer) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -126,8 +125,9 @@ func (l *loop) round() {
 	l.out.flush(l.src.Counters, pathWritev)
 }
 
-// nudge is called when v has a reply to send, or was paused or resumed. A goroutine for v alone
-// must handle this. If v is detached, nudge wakes this goroutine. If v is healthy, nudge starts it.
+// nudge is called when v has a reply to send, or was paused or resumed. The goroutine of a detached
+// viewer handles this. If v is healthy, nudge makes it detached and starts its goroutine. If v is
+// already detached, nudge wakes its goroutine if it waits for frames.
 func (l *loop) nudge(v *Viewer) {
 	v.signal()
 	l.mu.Lock()
@@ -139,8 +139,8 @@ func (l *loop) nudge(v *Viewer) {
 	}
 }
 
-// serve writes the stream to the detached viewer v, in a goroutine for v alone. It returns when v
-// has ended, or when v has become healthy (see adopt).
+// serve is the goroutine of the detached viewer v. It writes the stream to v until v ends or
+// becomes healthy (see adopt).
 func (l *loop) serve(v *Viewer) {
 	defer l.containOne(v)
 	for v.catchUp() {
@@ -199,10 +199,9 @@ func (l *loop) remove(v *Viewer) {
 	}
 }
 
-// readInput calls f, which reads from the client of v until the client hangs up. readInput then
-// ends v.
-func (l *loop) readInput(v *Viewer, f func()) {
-	f()
+// readInput calls read, which returns when the client of v has hung up. readInput then ends v.
+func (l *loop) readInput(v *Viewer, read func()) {
+	read()
 	v.End(HungUp)
 	v.conn.abort(false) // if v had ended before, its connection may still be open
 	l.remove(v)

@@ -14,27 +14,28 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live/flvstream"
 )
 
-// A conversion makes a rendition of a stream in another format, from the publisher's frames.
+// A conversion converts the publisher's frames to another format.
 type conversion struct {
 	*convert.Conversion
 	to *Rendition
 }
 
-// newConversion returns a conversion from the FLV rendition live to r. r.mu is held.
-func newConversion(r, live *Rendition) conversion {
-	source := convert.Source{Facts: r.facts, Head: live.head, Cursor: live.source(),
-		MaxTag: r.cfg.MaxTag,
-		Memory: r.memory, Begun: r.begun}
-	c := conversion{to: r}
-	switch report := (&report{rendition: r}); r.format {
+// newConversion returns a conversion of the frames in src, which is in FLV, to the format of dst.
+// dst.mu is held.
+func newConversion(dst, src *Rendition) conversion {
+	source := convert.Source{Facts: dst.facts, Head: src.head, Cursor: src.source(),
+		MaxTag: dst.cfg.MaxTag,
+		Memory: dst.memory, Begun: dst.begun}
+	c := conversion{to: dst}
+	switch report := (&report{rendition: dst}); dst.format {
 	case MP4:
-		c.Conversion = convert.MP4(source, report, r.ring, r.cfg.KeepBytes)
+		c.Conversion = convert.MP4(source, report, dst.ring, dst.cfg.KeepBytes)
 	case RTMP:
-		c.Conversion = convert.RTMP(source, report, r.ring)
+		c.Conversion = convert.RTMP(source, report, dst.ring)
 	default:
-		panic("rendition: no conversion to " + r.format.String())
+		panic("rendition: no conversion to " + dst.format.String())
 	}
-	r.ready = c.Ready()
+	dst.ready = c.Ready()
 	return c
 }
 

@@ -82,8 +82,8 @@ func (r *Rendition) Head() []byte {
 	return head
 }
 
-// StateTracks corrects FLV metadata so that they announce only the tracks that exist. batch holds
-// the first tags that a viewer gets. They begin at offset.
+// StateTracks corrects the metadata in a viewer's first FLV tags. The metadata must announce
+// exactly the tracks that exist. The first tag begins at offset in batch.
 func (r *Rendition) StateTracks(batch *millrace.Chain, offset int) {
 	if tracks := r.facts.Tracks.Load(); r.format == FLV && tracks != 0 {
 		flvstream.StateAll(r.memory, batch, offset, tracks)
@@ -172,8 +172,8 @@ func (r *Rendition) newCursor(limits broadcast.Lag,
 	return r.ring.Cursor(opts...)
 }
 
-// drops reports whether viewers that are too far behind are disconnected. If drops returns false,
-// they continue at the newest keyframe instead.
+// drops reports whether a viewer is disconnected when it is too far behind. If drops returns false,
+// the viewer continues at the newest keyframe instead.
 //   - Viewers of FLV and RTMP continue, unless Config.Drop is set.
 //   - Viewers of Raw are disconnected, because the server does not know where they could continue.
 //   - Viewers of MP4 are disconnected. After a gap, their players would continue the audio at once,

@@ -127,23 +127,23 @@ func (s *Set) noteCuts() {
 	s.cuts = n
 }
 
-// NoteStart records that a frame at which viewers can start was published.
+// NoteStart makes HasStart return true. It is called when a frame has been published, and viewers
+// can start at this frame.
 func (s *Set) NoteStart() {
 	if !s.hasStart.Load() {
 		s.hasStart.Store(true)
 	}
 }
 
-// HasStart reports whether a frame at which viewers can start was published. Frames before the
+// HasStart reports whether viewers can start at a frame that was published. Frames before the
 // latest call of ForgetStart do not count.
 func (s *Set) HasStart() bool { return s.hasStart.Load() }
 
-// ForgetStart makes HasStart return false until the next frame at which viewers can start. It is
-// called when the node that owns the stream changes.
+// ForgetStart makes HasStart return false until NoteStart is called again. ForgetStart is called
+// when the node that owns the stream changes.
 func (s *Set) ForgetStart() { s.hasStart.Store(false) }
 
-// StartIsKept reports whether the publisher's frames that are still kept include a keyframe at
-// which viewers can start.
+// StartIsKept reports whether the Set still has a keyframe at which viewers can start.
 func (s *Set) StartIsKept() bool { return s.live.startIsKept() }
 
 // Join adds a viewer of the stream in format f. The caller must call Leave when the viewer ends.

@@ -40,11 +40,10 @@ func Handler() http.Handler { return handler("index.html", "admin.html") }
 // For every other path it returns status 404.
 func Admin() http.Handler { return handler("admin.html", "index.html") }
 
-// handler returns a handler that serves the HTML file called index at /, and the assets under
-// /page/. It does not serve the HTML file called other and its script, because they belong to
-// another page.
-func handler(index, other string) http.Handler {
-	assets := load(index, other)
+// handler returns a handler that serves indexFile at /, and the other assets under /page/. It does
+// not serve otherFile and its script, because they belong to another page.
+func handler(indexFile, otherFile string) http.Handler {
+	assets := load(indexFile, otherFile)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		a, ok := assets[r.URL.Path]
 		if !ok {
@@ -70,8 +69,8 @@ func handler(index, other string) http.Handler {
 	})
 }
 
-// types has the content types of the assets. The results of mime.TypeByExtension would depend on
-// the machine.
+// types has the content types of the assets by file extension. mime.TypeByExtension is not used,
+// because its results depend on the machine.
 var types = map[string]string{
 	".html": "text/html",
 	".css":  "text/css",
@@ -79,9 +78,8 @@ var types = map[string]string{
 	".svg":  "image/svg+xml",
 }
 
-// load returns the embedded assets by URL path. index is the name of the HTML file at /. other is
-// the name of an HTML file to leave out, together with its script.
-func load(index, other string) map[string]asset {
+// load returns the assets that handler serves, by URL path.
+func load(indexFile, otherFile string) map[string]asset {
 	entries, err := files.ReadDir("assets")
 	if err != nil {
 		panic(err) // the binary has no assets
@@ -92,15 +90,15 @@ func load(index, other string) map[string]asset {
 		if err != nil {
 			panic(err)
 		}
-		at := "/page/" + entry.Name()
+		url := "/page/" + entry.Name()
 		switch entry.Name() {
-		case index:
-			at = "/"
-		case other, strings.TrimSuffix(other, ".html") + ".js":
+		case indexFile:
+			url = "/"
+		case otherFile, strings.TrimSuffix(otherFile, ".html") + ".js":
 			continue
 		}
 		sum := sha256.Sum256(body)
-		assets[at] = asset{
+		assets[url] = asset{
 			contentType: mime.FormatMediaType(types[path.Ext(entry.Name())],
 				map[string]string{"charset": "utf-8"}),
 			etag: `"` + hex.EncodeToString(sum[:12]) + `"`,
