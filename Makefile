@@ -57,6 +57,7 @@ lint: ## gofmt, go vet, staticcheck
 	go vet $(MODULES)
 	GOWORK=off go vet ./... # the library needs no other module of this repository
 	go vet -tags invariants . ./arena ./stackbuf
+	cd examples && GOWORK=off go vet ./...
 	$$(cd tools && GOWORK=off go tool -n staticcheck) $(MODULES)
 
 .PHONY: test-short

@@ -5,6 +5,7 @@ import (
 	"io"
 	"io/fs"
 	"sync"
+	"sync/atomic"
 )
 
 // A Body reads the bytes of a Chain as the body of a request. It has its own share of the bytes,
@@ -24,7 +25,26 @@ type Body struct {
 	chain  Chain
 	reader ChainReader // reads chain
 	closed bool
-	onDone func() // called once by Close; may be nil
+	place  *place // nil if the Body does not belong to a Spool
+}
+
+// A place is the place of a part in its Spool. All Bodies of the part share it.
+type place struct {
+	users atomic.Int32 // open Bodies, and running calls of WriteTo
+	spool *Spool
+}
+
+func (p *place) add() {
+	if p != nil {
+		p.users.Add(1)
+	}
+}
+
+// done removes a user. The last user frees the place.
+func (p *place) done() {
+	if p != nil && p.users.Add(-1) == 0 {
+		<-p.spool.slots
+	}
 }
 
 // Body returns a Body of all bytes of c. It borrows c: the Body shares the bytes, and c keeps them.
@@ -40,6 +60,20 @@ func (c *Chain) Body() *Body {
 	c.Clone(&b.chain)
 	b.reader.c = &b.chain
 	return b
+}
+
+// Clone returns another Body of all bytes of b, whatever b has read. It sends the bytes again, for a
+// redirect or a retry, while the Transport may still read b. A Clone of a closed Body is closed.
+func (b *Body) Clone() *Body {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	c := &Body{size: b.size, closed: b.closed, place: b.place}
+	if !b.closed {
+		b.chain.Clone(&c.chain)
+		c.reader.c = &c.chain
+		c.place.add()
+	}
+	return c
 }
 
 // Len returns the length of the whole Body in bytes, even after reads and after Close.
@@ -91,8 +125,10 @@ func (b *Body) WriteTo(w io.Writer) (int64, error) {
 	var rest Chain
 	from := min(b.reader.at, int64(b.size))
 	b.chain.Slice(&rest, int(from), b.size)
+	b.place.add()
 	b.mu.Unlock()
 
+	defer b.place.done()
 	defer rest.Release()
 	n, err := rest.WriteTo(w)
 	if b.lock("") == nil {
@@ -105,14 +141,11 @@ func (b *Body) WriteTo(w io.Writer) (int64, error) {
 // Close releases the bytes. A second Close does nothing. The error is always nil.
 func (b *Body) Close() error {
 	b.mu.Lock()
-	closed, onDone := b.closed, b.onDone
-	b.closed = true
-	if !closed {
+	defer b.mu.Unlock()
+	if !b.closed {
+		b.closed = true
 		b.chain.Release()
-	}
-	b.mu.Unlock()
-	if !closed && onDone != nil {
-		onDone()
+		b.place.done() // does not wait: the place is in the channel
 	}
 	return nil
 }

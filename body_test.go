@@ -227,6 +227,38 @@ func TestSpoolWaitsForMemory(t *testing.T) {
 	})
 }
 
+// TestBodyClone reads a Body and its Clones at once. The part of a Spool counts until all of them
+// are closed.
+func TestBodyClone(t *testing.T) {
+	pool := newPool(t)
+	spool := millrace.NewSpool(1000, 1)
+	r := pool.NewReader(bytes.NewReader(letters(2000)), 0)
+	defer r.Release()
+	part := must(spool.Next(t.Context(), r))
+	must(io.CopyN(io.Discard, part, 300))
+	clone := part.Clone()
+	if got := must(io.ReadAll(clone)); !bytes.Equal(got, letters(1000)) {
+		t.Errorf("the Clone has %d bytes", len(got))
+	}
+	if got := must(io.ReadAll(part)); !bytes.Equal(got, letters(1000)[300:]) {
+		t.Errorf("after Clone, %d bytes are left", len(got))
+	}
+	part.Close()
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	if _, err := spool.Next(ctx, r); err != context.Canceled {
+		t.Errorf("Next while a Clone is open = %v", err)
+	}
+	clone.Close()
+	next := must(spool.Next(t.Context(), r))
+	defer next.Close()
+	closed := part.Clone()
+	if _, err := closed.Read(nil); !errors.Is(err, fs.ErrClosed) || closed.Len() != 1000 {
+		t.Errorf("a Clone of a closed Body: %v, %d bytes", err, closed.Len())
+	}
+	closed.Close()
+}
+
 // TestSlabHoldsLittle keeps a few frames of a stream as copies, and compares the memory with the
 // length of the frames.
 func TestSlabHoldsLittle(t *testing.T) {

@@ -41,7 +41,8 @@ func (s *Spool) Next(ctx context.Context, src *Reader) (*Body, error) {
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
-	b := &Body{onDone: func() { <-s.slots }}
+	b := &Body{place: &place{spool: s}}
+	b.place.add()
 	if err := src.readPart(&b.chain, s.size); err != nil {
 		b.Close()
 		return nil, err

@@ -1,0 +1,43 @@
+// Command files serves a directory behind a middleware that logs requests. The files are still sent
+// with sendfile, because the middleware has an Unwrap method.
+//
+//	go run ./files /usr/share/doc
+package main
+
+import (
+	"log"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/millrace-io/millrace/chunk"
+)
+
+// A counter counts the bytes of a response.
+type counter struct {
+	http.ResponseWriter
+	status int
+}
+
+func (c *counter) Unwrap() http.ResponseWriter { return c.ResponseWriter }
+
+func (c *counter) WriteHeader(status int) {
+	c.status = status
+	c.ResponseWriter.WriteHeader(status)
+}
+
+func logged(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c, start := &counter{w, http.StatusOK}, time.Now()
+		next.ServeHTTP(c, r)
+		log.Println(r.Method, r.URL.Path, c.status, time.Since(start))
+	})
+}
+
+func main() {
+	root, err := os.OpenRoot(os.Args[1])
+	if err != nil {
+		log.Fatal(err)
+	}
+	log.Fatal(http.ListenAndServe(":7004", logged(chunk.FileServer(root))))
+}
