@@ -7,46 +7,43 @@ import (
 )
 
 // A block is a piece of a Pool's memory with a reference count. The counted references are called
-// shares. They are held by Refs and by the block's writer, which is the Draft or Reader that fills
-// the block.
+// shares. Refs hold shares, and so does the block's writer: the Draft or Reader that fills the
+// block.
 //
-// Invariants, while at least one share is held:
+// Invariants, from the loan of the block until the release of its last share:
 //
 //	0 ≤ used ≤ len(buf)
-//	count(state) = shares held by all Refs + shares held by the block's writer > 0
+//	count(state) = shares held by all Refs + shares held by the writer > 0
 //
-// The bytes buf[:used] may be visible through shares and never change. Only the writer may change
-// buf[used:]. After the writer has given up its shares, an owner of all shares may write there (see
-// Chain.AppendCopy). A Reader that waits for its socket is an exception; see endsAt.
+// The bytes buf[:used] never change, because holders of shares may read them. Only the writer may
+// change buf[used:]. If the writer holds no shares any more, an owner of all shares may write there
+// (see Chain.AppendCopy). A Reader that waits for its socket is an exception; see endsAt.
 //
 // The field state packs two numbers into one word, so that one atomic operation can check the
 // generation and change the count:
 //
 //	bits 63..32  generation: number of times that the block has returned to its Pool
-//	bits 31..0   count: number of shares; already set for the next owner while the block is idle
+//	bits 31..0   count: number of shares
 //
-// Only a holder of shares lowers the count. The holder that brings it to 0 is then the only owner.
-// It increments the generation before the Pool can lend the block again. Because Go's atomics are
-// sequentially consistent, every access by an earlier holder happens before the next loan.
+// The holder that releases the last share increments the generation and sets the count for the next
+// owner. After that, it returns the block to its Pool. Go's atomics are sequentially consistent, so
+// every access by an earlier holder happens before the next loan.
 //
-// Clone rarely changes the count, because a Ref can hold several shares and give one of them to the
-// new Ref. Release returns all of the Ref's shares with one subtraction. (Weighted reference
-// counting: D. I. Bevan, "Distributed garbage collection using reference counting", PARLE 1987.)
+// A Ref can hold several shares. Clone usually gives one of them to the new Ref and does not change
+// the count. Release subtracts all shares of the Ref at once. This is weighted reference counting:
+// D. I. Bevan, "Distributed garbage collection using reference counting", PARLE 1987.
 type block struct {
 	state atomic.Uint64
 	buf   []byte
 	pool  *Pool
 	class int8 // index into pool.classes, or oversize
 
-	// used is the number of bytes in use at the start of buf.
-	//
-	//   - The Draft or Reader that writes the block sets used atomically, because other holders of
-	//     references may read it at the same time.
-	//   - Later, an owner that holds all references to the block may set used without an atomic
-	//     write.
+	// used is the number of bytes in use at the start of buf. The block's writer sets it
+	// atomically, because other holders of shares may read it at the same time. An owner of all
+	// shares may set it without an atomic write.
 	used uint32
 	fate *fate
-	_    [cacheLine - 56]byte // the counts of two blocks are on different cache lines
+	_    [cacheLine - 56]byte // keeps the counts of two blocks on different cache lines
 }
 
 // A fate tells the cleanup function of a block why the garbage collector has freed the block: the
@@ -64,13 +61,12 @@ const (
 	// allocator aligns objects of this size to cache lines.
 	cacheLine = 64
 
-	// stock is the reference count of a newly lent block. A Ref or Draft that needs further
-	// references also adds this number at once.
+	// stock is the number of shares of a newly lent block. Its owner holds all of them. When a
+	// Draft or Ref has only one share left, it adds another stock shares.
 	stock = 256
 
-	// countLimit is the number of references to one block at which the program panics. The
-	// reference count has 32 bits. The limit is half of its range, so the panic comes long before
-	// an overflow.
+	// countLimit is the number of shares at which the program panics. It is half the range of the
+	// 32-bit count, so that the panic comes long before an overflow.
 	countLimit = 1 << 31
 )
 
@@ -81,8 +77,8 @@ const oversize = -1
 func generation(state uint64) uint32 { return uint32(state >> 32) }
 func count(state uint64) uint32      { return uint32(state) }
 
-// lend prepares an unused block for a new owner, and returns the block's generation. The reference
-// count is already set, and the owner holds all of these references.
+// lend prepares an unused block for a new owner, and returns the block's generation. The owner
+// holds stock shares.
 func (b *block) lend() uint32 {
 	b.used = 0
 	return generation(b.state.Load())
@@ -115,8 +111,8 @@ func (f *fate) collected() {
 	p.lost.Add(1)
 }
 
-// invariantsHint ends the panic messages about misuse of a block. The code that panics may be
-// correct, because the mistake may be in other code.
+// invariantsHint is appended to the panic messages about misuse of a block. The code that panics
+// may be correct, because the mistake may be in other code.
 const invariantsHint = "; build with -tags invariants to see where it was taken and released"
 
 // check panics if the block's generation is no longer gen, because the block has returned to its
@@ -127,16 +123,16 @@ func (b *block) check(gen uint32) {
 	}
 }
 
-// buy adds n to the block's reference count. The caller must already hold a reference. buy panics
-// if the count reaches countLimit.
+// buy adds n shares. The caller must already hold a share. buy panics if the count reaches
+// countLimit.
 func (b *block) buy(n uint32) {
 	if count(b.state.Add(uint64(n))) >= countLimit {
 		panic("millrace: more than 2147483648 shares of one block")
 	}
 }
 
-// rejoin adds n to the block's reference count, for a caller that holds no reference. It returns
-// false if the block's generation is no longer gen, because the block has returned to its Pool.
+// rejoin adds n shares for a caller that holds none. It returns false if the block has returned to
+// its Pool, so that its generation is no longer gen.
 func (b *block) rejoin(gen, n uint32) bool {
 	for {
 		s := b.state.Load()
@@ -149,24 +145,22 @@ func (b *block) rejoin(gen, n uint32) bool {
 	}
 }
 
-// setUsed sets b.used. Only the block's writer calls it. The write is atomic, because other holders
-// of references may read b.used at the same time.
+// setUsed sets b.used. Only the block's writer may call it.
 func (b *block) setUsed(n int) { atomic.StoreUint32(&b.used, uint32(n)) }
 
 // endsAt reports whether the bytes in use end at offset off. If they do, a caller that holds all
-// references to the block may append bytes there.
+// shares may append bytes there.
 //
-// A Reader that waits for its socket holds no reference to its block, but may write to the block
-// later. It therefore marks the whole block as in use before it waits, so that no other owner
-// appends bytes.
+// A Reader that waits for its socket holds no shares of its block, but may write to the block
+// later. Before it waits, it marks the whole block as in use, so that no other owner appends bytes.
 func (b *block) endsAt(off uint32) bool { return atomic.LoadUint32(&b.used) == off }
 
-// sole reports whether the caller's n references are all the references to the block.
+// sole reports whether the block has no shares except the caller's n shares.
 func (b *block) sole(n uint32) bool { return count(b.state.Load()) == n }
 
-// release gives up n references to the block. The last release returns the block to its Pool. If
-// the block's generation is no longer gen, or if the block has fewer than n references, a share was
-// released twice, and release panics.
+// release gives up n shares. The last release returns the block to its Pool. release panics if the
+// block's generation is no longer gen, or if the block has fewer than n shares. In both cases, a
+// share was released twice.
 func (b *block) release(gen, n uint32) {
 	s := b.state.Load()
 	if generation(s) != gen {

@@ -7,12 +7,12 @@ import "fmt"
 // add two.
 const fewPieces = 4
 
-// keepPieces is the maximum capacity of the list of pieces that an empty Chain keeps for its next
-// use. A list of this capacity takes up 6 KiB.
+// An empty Chain keeps its list of pieces for its next use if the capacity of the list is at most
+// keepPieces. A list of this capacity takes up 6 KiB.
 const keepPieces = 256
 
-// appendBlock is the size of the smallest block that AppendCopy allocates, in bytes. The rest of
-// the block is for further small pieces, such as the next fields of a header.
+// appendBlock is the minimum size of a block that AppendCopy allocates, in bytes. If AppendCopy is
+// called again, for example for the next field of a header, it uses the free end of the block.
 const appendBlock = 1 << 10
 
 // A Chain is a queue of Refs that reads as one sequence of bytes. It joins two consecutive Refs
@@ -115,7 +115,7 @@ func (c *Chain) makeRoom() {
 }
 
 // Pop removes the first piece and returns it as a Ref, which the caller owns and releases. If c is
-// empty, so is the Ref.
+// empty, Pop returns an empty Ref.
 func (c *Chain) Pop() Ref {
 	if c.size == 0 {
 		return Ref{}
@@ -174,8 +174,8 @@ func (c *Chain) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// room returns the last piece and the free memory after it, to which the caller may write. It
-// returns nil if c is empty or anything else uses the block.
+// room returns the last piece and the free memory after it. The caller may write to this memory.
+// room returns nil if c is empty, or if anything else uses the block of the last piece.
 func (c *Chain) room() (last *Ref, room []byte) {
 	pieces := c.pieces()
 	if len(pieces) == 0 {

@@ -26,8 +26,8 @@ type record struct {
 	released []uintptr
 }
 
-// records describes all unreleased Drafts and Refs, and also the last released ones. The panic
-// message about a second release can therefore show the stack of the first release.
+// records describes all unreleased Drafts and Refs. It also describes the Drafts and Refs that were
+// released last, so that the panic message about a second release can show the first release.
 var records = struct {
 	mu     sync.Mutex
 	last   uint64
@@ -45,7 +45,7 @@ const (
 )
 
 // open records the creation of a Draft or Ref in block b, and sets t.id. The recorded stack omits
-// open, its caller, and skip further calls.
+// open and its 1+skip nearest callers.
 func (t *token) open(b *block, skip int) {
 	pcs := make([]uintptr, stackDepth)
 	pcs = pcs[:runtime.Callers(skip+3, pcs)]

@@ -38,7 +38,7 @@ const (
 	// costs as much as allocating a few small blocks.
 	minTrimBytes = 1 << 20
 
-	// spareShare limits the room that a class may reserve, to the idle limit divided by spareShare.
+	// Each class may reserve up to 1/spareShare of the idle limit; see class.spare.
 	spareShare = 256
 )
 
@@ -153,9 +153,8 @@ func (p *Pool) Account() *Pool {
 	return &Pool{parent: p}
 }
 
-// Get lends a block with room for at least n bytes. The caller owns the Draft. The caller either
-// returns the block with [Draft.Release], or turns the Draft into a Ref with [Draft.Freeze] and
-// later releases the Ref. The memory is not cleared.
+// Get lends a block with room for at least n bytes. The memory is not cleared. The caller owns the
+// Draft, and must either release it or turn it into a Ref with [Draft.Freeze].
 //
 // Get panics if n is negative or at least 4 GiB.
 func (p *Pool) Get(n int) Draft {
@@ -288,8 +287,8 @@ func (c *class) take(p *Pool, size int64) *block {
 	return b
 }
 
-// put counts a block as returned. It keeps the block idle, unless the idle limit of p does not
-// allow that, and reports whether it has kept it.
+// put counts a block as returned, and keeps it for reuse. If the idle limit of p does not allow
+// that, put drops the block and returns false.
 func (c *class) put(p *Pool, b *block, size int64) bool {
 	c.mu.Lock()
 	c.out--
@@ -311,15 +310,15 @@ func (c *class) put(p *Pool, b *block, size int64) bool {
 	return keep
 }
 
-// forget counts a block as no longer lent that was never returned.
+// forget decrements c.out after the garbage collector has freed a lent block.
 func (c *class) forget() {
 	c.mu.Lock()
 	c.out--
 	c.mu.Unlock()
 }
 
-// drop removes the n blocks that have been idle the longest, or all if there are fewer, and returns
-// the number removed.
+// drop removes the n blocks that have been idle the longest, or all blocks if there are fewer. It
+// returns the number of removed blocks. The caller holds c.mu.
 func (c *class) drop(n int) int {
 	n = min(n, len(c.free))
 	if n == 0 {
@@ -420,12 +419,12 @@ type PoolStats struct {
 	Taken       uint64 // blocks lent since NewPool
 	Reused      uint64 // blocks of Taken that had been idle
 	Oversize    uint64 // blocks of Taken that were above the largest size class
-	Lost        uint64 // blocks of Taken that were never released, and that were garbage-collected
+	Lost        uint64 // blocks of Taken that were garbage-collected without a release
 }
 
 // Stats returns a snapshot. The figures are exact if no other call is running. If p is an account
-// (see [Pool.Account]), Stats sets only InUse, Taken, Lost and HighWater. HighWater is then the largest
-// InUse so far.
+// (see [Pool.Account]), Stats sets only InUse, Taken, Lost and HighWater. HighWater is then the
+// largest InUse so far.
 func (p *Pool) Stats() PoolStats {
 	if p.parent != nil {
 		return PoolStats{InUse: p.out.Load(), HighWater: p.peak.Load(), Taken: p.taken.Load(),

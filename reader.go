@@ -26,25 +26,24 @@ const (
 	// blockReads is the number of reads of average size that fit into a block.
 	blockReads = 8
 
-	// keptReads replaces blockReads if the caller keeps parts of the blocks. The caller then sends
-	// each block separately, and larger blocks make fewer pieces. Even larger blocks would hold too
-	// much memory for a slow stream.
+	// keptReads replaces blockReads if the caller keeps bytes in Chains or Refs. Larger blocks
+	// divide these bytes into fewer pieces, and fewer pieces cost less to send. Even larger blocks
+	// would hold too much memory for a slow stream.
 	keptReads = 16
 
-	// minTail is the minimum number of free bytes at the end of a block whose other bytes are in
-	// use. If fewer bytes are free, a Reader or Chain.ReadFrom takes a new block.
+	// A Reader or Chain.ReadFrom takes a new block if the rest of its block is in use, and fewer
+	// than minTail bytes are free at the end.
 	minTail = 512
 
-	// readerStock is the number of references that a Reader adds to a block's reference count at
-	// once.
+	// readerStock is the number of shares that a Reader adds to its block when it has few left.
 	readerStock = 1 << 16
 
-	// pieceStock is the number of these references that the Reader passes on with each piece of a
-	// block. The owner of the piece can then clone it a few times without changing the count.
+	// pieceStock is the number of shares that a Reader gives to each Ref. The Ref can then be
+	// cloned 31 times without changing the block's count.
 	pieceStock = 32
 
-	// maxEmptyReads is the number of consecutive reads that may return neither bytes nor an error.
-	// Then the read fails with io.ErrNoProgress, as in bufio.
+	// If maxEmptyReads consecutive reads return neither bytes nor an error, the result is
+	// io.ErrNoProgress, as in bufio.
 	maxEmptyReads = 100
 )
 
@@ -55,21 +54,23 @@ var (
 
 // A Reader is a buffered reader that lends its memory instead of copying out of it. It has all
 // methods of [bufio.Reader] with the same meaning and the same errors, so that NewReader can
-// replace bufio.NewReader without another change. It adds these methods:
+// replace bufio.NewReader without other changes. It adds these methods:
 //
 //   - [Reader.ReadRange] lends the next n bytes to a function and copies nothing. The bytes may lie
 //     in several blocks.
 //   - [Reader.ReadChain] moves the next n bytes to a [Chain] that may be kept, shared and sent.
-//   - [Reader.Skip], and integers of any width in either byte order.
+//   - [Reader.Skip] drops the next n bytes.
+//   - [Reader.ReadBE], [Reader.ReadLE] and similar methods read integers.
 //
 // Over a *net.TCPConn or a stream *net.UnixConn, a Reader holds no block while it waits for data.
 // It waits until the socket is readable and only then takes a block. Over a source with a method
 // NetConn() net.Conn, such as a *tls.Conn, it waits with a read of one byte and takes a block after
 // that. Deadlines keep working.
 //
-// Blocks come from a [Pool]. A block has room for about eight reads of the source, or sixteen if
-// the caller keeps shares of the blocks. Its size is 4 KiB to 64 KiB, unless the caller requested a
-// Reader of a smaller or larger size.
+// Blocks come from a [Pool]. A Reader chooses their size according to the traffic, from 4 KiB to 64
+// KiB. A block has room for about eight reads of the source, or for sixteen if the caller keeps
+// bytes in Chains or Refs. If the caller requested a Reader of a smaller or larger size, the blocks
+// may be smaller or larger, too.
 //
 // A Reader is for one goroutine at a time. [Reader.Release] returns its blocks. If a Reader is
 // dropped without Release, the garbage collector frees its block, and the Pool counts the block as
@@ -109,7 +110,7 @@ type Reader struct {
 	size    int    // number of bytes that Peek and ReadSlice can reach, as in bufio
 	want    int    // minimum size of the next block
 	arrived int    // bytes that src has returned since want was last set
-	reads   uint32 // number of reads that returned them
+	reads   uint32 // number of reads that returned the arrived bytes
 
 	// wrapped is set if src wraps a connection, as a *tls.Conn does. The Reader then waits for one
 	// byte without a block. After that byte it sets probed and uses a block, because more bytes
@@ -192,9 +193,9 @@ func (b *Reader) Buffered() int {
 	return n
 }
 
-// Reset drops the buffered bytes and makes b read from src. It borrows src like [NewReader]. It
-// keeps its block of memory, unless the block may be in use outside the Reader, as in a Chain from
-// ReadChain. Reset on the zero Reader prepares it like NewReader.
+// Reset drops the buffered bytes and makes b read from src. It borrows src until the next Reset or
+// Release. Reset keeps the block of memory for the next reads, unless a Chain or Ref may use the
+// block. After Reset, a zero Reader has the same size and Pool as a Reader from [NewReader].
 func (b *Reader) Reset(src io.Reader) {
 	if b == src {
 		return
@@ -418,7 +419,7 @@ func (b *Reader) share(n int) Ref {
 	off := b.base + uint32(b.r)
 	if b.window && b.r+n == b.w {
 		// This is the rest of a Ref that was filled outside the Reader. The Reader does not need
-		// the block any more, and passes all its references to the returned Ref.
+		// the block any more, and passes all its shares to the returned Ref.
 		r := Ref{blk: b.blk, loan: loan{b.gen, b.stock}, span: span{off, uint32(n)}}
 		b.token.close()
 		b.forget()
@@ -513,7 +514,7 @@ func (b *Reader) retire() {
 }
 
 // forget clears the fields that describe the Reader's block. The caller must release the Reader's
-// references to the block, unless it has passed them on.
+// shares of the block, or must have passed them on.
 func (b *Reader) forget() {
 	b.blk, b.buf, b.r, b.w = nil, nil, 0, 0
 	b.base, b.stock = 0, 0
@@ -528,10 +529,10 @@ func (b *Reader) take(n int) {
 	b.token.open(b.blk, 1)
 }
 
-// measure records a read of n bytes. Each time that a full block of bytes has arrived, it chooses
-// the size of the next block, which has room for several reads of average size.
+// measure records a read of n bytes. After every b.want bytes, it sets b.want to a block size with
+// room for several reads of average size.
 //
-// The size is at most doubled. It is reduced only if less than half of it is enough.
+// The size at most doubles each time. It shrinks only if the reads need less than half of it.
 func (b *Reader) measure(n int) {
 	b.arrived += n
 	b.reads++

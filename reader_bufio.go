@@ -135,8 +135,9 @@ func (b *Reader) UnreadByte() error {
 	return nil
 }
 
-// prepend puts c before the buffered bytes. UnreadByte calls it if c is not in the buffer, because
-// c was read directly into the caller's memory or its block has been returned.
+// prepend puts c before the buffered bytes. UnreadByte needs it if the buffer does not contain c.
+// This happens if Read has read c directly into the caller's memory, or if the Reader has returned
+// the block that contained c.
 func (b *Reader) prepend(c byte) {
 	d := b.pool.Get(1 + b.w - b.r)
 	p := d.Bytes()

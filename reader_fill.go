@@ -2,9 +2,9 @@ package millrace
 
 import "io"
 
-// fill makes at least one byte available or returns an error. It does nothing if bytes are
-// buffered. Otherwise it may overwrite or release the bytes that were already read, unless they are
-// also in use outside the Reader.
+// fill makes at least one byte available or returns an error. It must be called only if no bytes
+// are buffered. It may overwrite or release the bytes that were already read, unless they are also
+// in use outside the Reader.
 func (b *Reader) fill() error {
 	for range maxEmptyReads {
 		if b.err != nil && !b.behind() {
@@ -63,8 +63,8 @@ func (b *Reader) fillOnce() {
 	}
 }
 
-// advance releases the block of the buffer and makes the first piece of b.more.ahead the new
-// buffer.
+// advance releases the Reader's block. It then removes the first piece from b.more.ahead and uses
+// it as the buffer.
 func (b *Reader) advance() {
 	b.retire()
 	r := b.more.ahead.pop()
@@ -114,8 +114,8 @@ func (b *Reader) readInto(p []byte) {
 	b.received(n, len(p), err)
 }
 
-// received records that a read of up to size bytes into buf[w:] returned n and err. It panics if n
-// is impossible.
+// received records the results of a read into buf[w:w+size]. It panics if n is negative or above
+// size.
 func (b *Reader) received(n, size int, err error) {
 	if n < 0 || n > size {
 		panic(errBadCount)
@@ -127,9 +127,11 @@ func (b *Reader) received(n, size int, err error) {
 	}
 }
 
-// makeRoom returns memory to read into: the free end of the Reader's block, or another block. It
-// must be called only if no bytes are buffered. If only the Reader uses the block, makeRoom usually
-// reuses the block from its start, because that needs no other block.
+// makeRoom returns memory for the next read. It must be called only if no bytes are buffered.
+//
+// If only the Reader uses its block, makeRoom returns the whole block. If a Chain or Ref also uses
+// the block, makeRoom returns the free end. It takes another block if the Reader has none, if the
+// size no longer suits the traffic, or if the free end is too short or must not be written.
 func (b *Reader) makeRoom() []byte {
 	if b.parked {
 		b.rejoin()
@@ -152,12 +154,11 @@ func (b *Reader) makeRoom() []byte {
 	return b.buf[b.w:]
 }
 
-// park prepares the Reader for a wait for bytes from its source. It releases the Reader's block of
-// memory, so that the Reader holds no memory during the wait.
+// park releases the Reader's block, so that the Reader holds no memory while it waits for its
+// source.
 //
-// If the block is also in use outside the Reader, as in a Chain from ReadChain, the Reader
-// remembers the block. If the block is still in use after the wait, the Reader reads into the free
-// end of this block instead of taking another block.
+// If a Chain or Ref also uses the block, the Reader remembers the block. If the block is still in
+// use after the wait, the Reader reads into its free end instead of taking another block.
 func (b *Reader) park() {
 	if b.blk == nil || b.parked {
 		return
@@ -184,9 +185,10 @@ func (b *Reader) rejoin() {
 	b.token.open(b.blk, 1)
 }
 
-// extend makes at least one more byte available in buf, or sets b.err. The caller needs n
-// contiguous bytes in total. It must have checked that buf has fewer, and that b.err is nil or
-// b.behind() is true.
+// extend appends at least one byte to the buffered bytes in buf, or sets b.err. It is called
+// repeatedly until n contiguous bytes are buffered.
+//
+// It requires b.w-b.r < n. It also requires that b.err is nil or b.behind() is true.
 func (b *Reader) extend(n int) {
 	for range maxEmptyReads {
 		before := b.w - b.r

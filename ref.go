@@ -19,9 +19,9 @@ type Draft struct {
 	off uint32
 }
 
-// Bytes returns the memory to write to. It is at least as long as requested from [Pool.Get], and
-// valid until Cut, Freeze or Release. For an empty Draft, Bytes returns nil. With -tags invariants,
-// it panics after Release.
+// Bytes returns the memory to write to, which is valid until Cut, Freeze or Release. Before the
+// first Cut, it is at least as long as requested from [Pool.Get]. For an empty Draft, Bytes returns
+// nil. With -tags invariants, it panics after Release.
 func (d *Draft) Bytes() []byte {
 	d.token.check()
 	if d.blk == nil {
@@ -104,14 +104,14 @@ type Ref struct {
 	span
 }
 
-// A Ref consists of a loan (its shares of a block of memory) and a span (its range of the block's
-// bytes). They are separate types because the compiler keeps a struct in registers only if it has
-// at most four fields at each level. If a Ref were passed through memory, appending it to a Chain
-// would cost ten times as much.
+// A loan is the right to use a block, and a span is a range of the block's bytes. They are separate
+// types so that the compiler keeps a Ref in registers. It does so only if a struct, and each struct
+// in it, has at most four fields. Appending a Ref that is not in registers to a Chain would cost
+// ten times as much.
 type (
 	loan struct {
 		gen    uint32 // generation of the block
-		shares uint32 // number of the block's counted shares that this Ref holds
+		shares uint32 // number of shares that the Draft or Ref holds
 	}
 	span struct {
 		off, n uint32 // blk.buf[off : off+n]
@@ -155,7 +155,7 @@ func (r *Ref) bytes() []byte {
 	return r.blk.buf[r.off:end:end]
 }
 
-// Clone returns another Ref for the same bytes, which the caller owns and releases. Most calls
+// Clone returns a new Ref for the same bytes. The caller owns and releases the new Ref. Most calls
 // change only r, and touch no memory that other goroutines use.
 func (r *Ref) Clone() Ref {
 	if !r.check() {
@@ -164,8 +164,8 @@ func (r *Ref) Clone() Ref {
 	return r.share(0, r.n)
 }
 
-// Slice returns another Ref, for the bytes [from, to) of r, which the caller owns and releases. It
-// panics if the range is not within r.
+// Slice returns a new Ref for the bytes [from, to) of r. The caller owns and releases the new Ref.
+// Slice panics if the range is not within r.
 func (r *Ref) Slice(from, to int) Ref {
 	full := r.check()
 	if from < 0 || to < from || to > int(r.n) {
@@ -213,22 +213,20 @@ func (r *Ref) Release() {
 	blk.release(gen, shares)
 }
 
-// join appends next to r if the bytes of next directly follow the bytes of r in the same block. It
-// reports whether it did. If join returns true, next must not be used any more.
-//
-// join moves the shares of next to r, which later releases all of its shares together. The block's
-// count of shares therefore stays the same.
-func (r *Ref) join(next Ref) bool {
-	if r.blk != next.blk || r.off+r.n != next.off || r.gen != next.gen {
+// join appends s to r if the bytes of s directly follow the bytes of r in the same block. It then
+// moves the shares of s to r, without changing the block's count, and returns true. After that, s
+// must not be used.
+func (r *Ref) join(s Ref) bool {
+	if r.blk != s.blk || r.off+r.n != s.off || r.gen != s.gen {
 		return false
 	}
-	if r.shares > countLimit-next.shares {
+	if r.shares > countLimit-s.shares {
 		// The two Refs together have too many shares for one Ref. This happens only if a caller
 		// clones a Ref billions of times and joins the clones.
 		return false
 	}
-	next.token.close()
-	r.n += next.n
-	r.shares += next.shares
+	s.token.close()
+	r.n += s.n
+	r.shares += s.shares
 	return true
 }

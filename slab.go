@@ -21,7 +21,7 @@ type Slab struct {
 // NewSlab returns a Slab that takes its blocks from p.
 func (p *Pool) NewSlab() *Slab { return &Slab{pool: p} }
 
-// Copy returns a Ref to a copy of p, which the caller owns and releases. It borrows p.
+// Copy copies p and returns a Ref to the copy. It borrows p. The caller owns and releases the Ref.
 func (s *Slab) Copy(p []byte) Ref {
 	if len(p) == 0 {
 		return Ref{}

@@ -10,8 +10,8 @@ var errWriterReleased = errors.New("millrace: Writer used after Release")
 
 // A Writer is a buffered writer that holds memory only while it has bytes to send. It has all
 // methods of [bufio.Writer] with the same meaning and the same errors, so that NewWriter can
-// replace bufio.NewWriter without another change. It adds [Writer.WriteChain], which sends a
-// [Chain] after the bytes written before, and copies only short Chains.
+// replace bufio.NewWriter without other changes. It adds [Writer.WriteChain], which sends a [Chain]
+// and copies it only if it is short.
 //
 // The Writer takes a block of memory from its [Pool] at the first byte, and returns the block in
 // [Writer.Flush]. An idle connection therefore holds no buffer for its Writer.
@@ -72,8 +72,9 @@ func (p *Pool) NewWriter(dst io.Writer, size int) *Writer {
 // SetPool makes the Writer take its next blocks from p, as [Reader.SetPool] does.
 func (w *Writer) SetPool(p *Pool) { w.pool = p }
 
-// Reset drops the unsent bytes and the error, and makes w write to dst. It borrows dst like
-// [NewWriter]. Reset on the zero Writer prepares it like NewWriter.
+// Reset drops the unsent bytes and the error, and makes w write to dst. It borrows dst until the
+// next Reset or Release. After Reset, a zero Writer has the same size and Pool as a Writer from
+// [NewWriter].
 func (w *Writer) Reset(dst io.Writer) {
 	if dst == w {
 		return
@@ -172,17 +173,17 @@ func (w *Writer) seal() {
 	}
 }
 
-// WriteChain copies a Chain of up to copyMost bytes. A copy of 2 KiB costs about 100 ns. Each
-// separate piece in a writev costs at least as much.
+// copyMost is the maximum length of a Chain that WriteChain copies into the buffer, in bytes. A
+// copy of 2 KiB costs about 100 ns. A separate piece of a writev costs at least as much.
 const copyMost = 2 << 10
 
-// WriteChain writes c after the bytes written before. It takes ownership of the bytes, and leaves c
-// empty. The bytes are released when they have been sent or a write has failed.
+// WriteChain writes the bytes of c. It takes ownership of them and leaves c empty. The bytes are
+// released when they have been sent or a write has failed.
 //
-// WriteChain copies a Chain of up to 2 KiB if it fits into the buffer, because sending it
-// separately would cost more. It does not copy other Chains.
+// WriteChain copies c if c has at most 2 KiB and fits into the buffer. Such a copy costs less than
+// sending the bytes separately. Any other Chain is not copied.
 //
-// If the Writer then has at least [Writer.Size] unsent bytes, WriteChain flushes it.
+// If the Writer then has at least [Writer.Size] unsent bytes, WriteChain flushes them.
 func (w *Writer) WriteChain(c *Chain) error {
 	if w.err != nil {
 		c.Release()

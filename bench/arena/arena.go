@@ -95,9 +95,10 @@ func init() {
 	}
 }
 
-// message returns the length of message i, and the bytes to write. To write the message at once, a
-// contender writes src[:n]. To write it in pieces, it writes n/pieceSize overlapping slices:
-// src[0:pieceSize], src[1:1+pieceSize] and so on.
+// message returns the length n of message i and the memory that contenders copy it from. A
+// contender that writes the message at once copies src[:n]. A contender that writes it in pieces
+// copies n/pieceSize slices: src[0:pieceSize], src[1:1+pieceSize] and so on. These slices overlap
+// in src, but follow one another in the frame.
 func message(i int) (n int, src []byte) {
 	i = i / 2 % len(lengths)
 	return lengths[i], data[i:]
@@ -212,7 +213,7 @@ func percent(c measure.Cost) string {
 }
 
 // slots measures the cost of taking and releasing small frames, and prints a table. If crate is
-// nil, the table has no results of the Rust program.
+// nil, the table omits the Rust program.
 func slots(ctx context.Context, p *measure.Params, title string, crate *crate) error {
 	var shapes []shape
 	// Pairs of held frames and slots. The last two pairs fill all slots of the Pool.

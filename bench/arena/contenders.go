@@ -14,7 +14,7 @@ import (
 
 const poolName = "arena.Pool"
 
-// contenders are all contenders that are written in Go.
+// contenders lists the contenders that are written in Go.
 var contenders = []contender{
 	newContender(poolName, openPool),
 	newContender("make of the length", openMade),
@@ -94,8 +94,9 @@ func (b buffer[F]) handOff(n int) {
 // away.
 var looked atomic.Uint64
 
-// deliver assembles n frames, alternately in pieces and at once. It holds up to maxHeld frames. It
-// passes each frame to inspect before it releases the frame.
+// deliver assembles n frames. It writes the first frame in pieces, the second one at once, the
+// third one in pieces, and so on. It holds up to maxHeld frames, and passes each frame to inspect
+// before it releases the frame.
 func (b buffer[F]) deliver(maxHeld, n int, inspect func(i int, frame []byte)) {
 	held := make([]F, maxHeld)
 	for i := range n + maxHeld {
@@ -147,15 +148,16 @@ func (c contender) check() (err error) {
 	return err
 }
 
-// Each turn begins with a warm-up, which is not measured. Its number of operations is between these
-// limits.
+// Limits of the number of operations in a warm-up. Each turn begins with a warm-up, which is not
+// measured.
 const (
 	minWarmUp = 64
 	maxWarmUp = 1024
 )
 
-// benchmark returns a measure.Contender for one kind of work. Each turn uses a new buffer. If the
-// buffer stayed in memory, the garbage collector would run less often for the other contenders.
+// benchmark returns a measure.Contender for one kind of work. Each turn uses a new buffer. If all
+// contenders kept their buffers, the heap would be larger, and the garbage collector would run less
+// often.
 func (c contender) benchmark(name, kind string, s shape) measure.Contender {
 	return newBenchmark(name, func() (func(int), func() uint64) { return c.open(s, kind) })
 }

@@ -121,7 +121,7 @@ func caseKeys() (keys []string) {
 // errOtherBytes means that bytes were lost, changed or reordered.
 var errOtherBytes = errors.New("other bytes than those of the source")
 
-// A contender is one of the compared ways to read a source.
+// A contender is a way to read a source.
 type contender struct {
 	name string
 	// run reads src to its end, and calls work with all bytes. work borrows its argument.
@@ -191,8 +191,8 @@ func newSite(size int) (*site, error) {
 
 func (s *site) close() { s.file.Close() }
 
-// source returns the source of case c, positioned at its start. It does not wrap the file, because
-// chunk.Reader reads a regular file without a goroutine.
+// source returns the source of case c, positioned at its start. A file is returned as an *os.File,
+// so that chunk.Reader recognizes it and reads it without a goroutine.
 func (s *site) source(c testCase) (io.Reader, error) {
 	if c.waits {
 		return &slowSource{left: c.size}, nil

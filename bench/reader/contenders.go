@@ -37,8 +37,8 @@ var (
 	onTCP = []contender{peek, peekLarge, naive, readRange, readChain}
 )
 
-// each opens a reader on each stream and returns the readers.
-func each[T any](streams []io.Reader, open func(io.Reader) T) []T {
+// openAll opens a reader on each stream.
+func openAll[T any](streams []io.Reader, open func(io.Reader) T) []T {
 	all := make([]T, len(streams))
 	for i, s := range streams {
 		all[i] = open(s)
@@ -58,7 +58,7 @@ func must(err error) {
 
 // openRange reads with ReadRange, without copies.
 func openRange(streams []io.Reader, a *audience) (packets func(int), release func()) {
-	rs := each(streams, func(s io.Reader) *millrace.Reader { return millrace.NewReader(s) })
+	rs := openAll(streams, func(s io.Reader) *millrace.Reader { return millrace.NewReader(s) })
 	look := func(p []byte) { a.deliver(p) }
 	return func(n int) {
 		for range n {
@@ -70,7 +70,7 @@ func openRange(streams []io.Reader, a *audience) (packets func(int), release fun
 // openChain reads each packet into a Chain and then releases it. A program could keep the Chain
 // instead.
 func openChain(streams []io.Reader, a *audience) (packets func(int), release func()) {
-	rs := each(streams, func(s io.Reader) *millrace.Reader { return millrace.NewReader(s) })
+	rs := openAll(streams, func(s io.Reader) *millrace.Reader { return millrace.NewReader(s) })
 	return func(n int) {
 		var c millrace.Chain
 		for range n {
@@ -91,7 +91,7 @@ func releaseAll(rs []*millrace.Reader) {
 
 // openNaive allocates a slice for each packet, and another one for each subscriber.
 func openNaive(streams []io.Reader, a *audience) (packets func(int), release func()) {
-	rs := each(streams, bufio.NewReader)
+	rs := openAll(streams, bufio.NewReader)
 	return func(n int) {
 		for range n {
 			p := make([]byte, PacketSize)
@@ -110,7 +110,9 @@ func openNaive(streams []io.Reader, a *audience) (packets func(int), release fun
 // openPeek reads with Peek and Discard, without copies. A packet cannot be kept.
 func openPeek(size int) func([]io.Reader, *audience) (packets func(int), release func()) {
 	return func(streams []io.Reader, a *audience) (packets func(int), release func()) {
-		rs := each(streams, func(s io.Reader) *bufio.Reader { return bufio.NewReaderSize(s, size) })
+		rs := openAll(streams, func(s io.Reader) *bufio.Reader {
+			return bufio.NewReaderSize(s, size)
+		})
 		return func(n int) {
 			for range n {
 				b := rs[a.next(len(rs))]
@@ -132,7 +134,9 @@ func openBufiox(streams []io.Reader, a *audience) (packets func(int), release fu
 		r     *bufiox.DefaultReader
 		since int // packets since the last Release
 	}
-	rs := each(streams, func(s io.Reader) *stream { return &stream{r: bufiox.NewDefaultReader(s)} })
+	rs := openAll(streams, func(s io.Reader) *stream {
+		return &stream{r: bufiox.NewDefaultReader(s)}
+	})
 	return func(n int) {
 			for range n {
 				s := rs[a.next(len(rs))]
@@ -177,7 +181,7 @@ func (s *handStream) packet() []byte {
 }
 
 func openHand(streams []io.Reader, a *audience) (packets func(int), release func()) {
-	rs := each(streams, func(s io.Reader) *handStream {
+	rs := openAll(streams, func(s io.Reader) *handStream {
 		return &handStream{src: s, buf: make([]byte, 16<<10)}
 	})
 	return func(n int) {

@@ -15,7 +15,7 @@ import (
 // lineSize is the length of a line in bytes, including the newline.
 const lineSize = 120
 
-// lines is a pattern that floods the connection with lines.
+// lines makes the sender write lines as fast as the connection accepts them.
 var lines = pattern{"lines", "a flood of lines of 120 bytes", 200_000, func(c net.Conn) error {
 	line := append(bytes.Repeat([]byte("x"), lineSize-1), '\n')
 	b := bytes.Repeat(line, floodWrite/lineSize)
@@ -35,8 +35,8 @@ type lineReader struct {
 
 var errLine = errors.New("reader: a line of another length")
 
-// lineReaders lists the compared ways to read lines. The first one drops each line at once. The
-// others keep a line until they read the next line.
+// lineReaders lists the contenders of runLines. The first one drops each line at once. The others
+// keep a line until they read the next line.
 var lineReaders = []lineReader{
 	{"bufio ReadSlice, not kept", func(src io.Reader) (func(int) error, func()) {
 		r := bufio.NewReader(src)

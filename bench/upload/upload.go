@@ -1,8 +1,8 @@
 // Package upload measures the memory of parallel uploads of unknown length: a program receives
 // streams, and sends each of them on in parts that it could send again.
 //
-// A second process sends the streams and receives the parts. Each contender runs in a process of
-// its own, because its peak memory is that of the process.
+// A second process sends the streams and receives the parts. Each contender runs in its own
+// process, because the kernel reports the peak memory of a whole process.
 package upload
 
 import (
@@ -25,7 +25,7 @@ import (
 	"github.com/millrace-io/millrace/bench/measure"
 )
 
-// Program measures the table.
+// Program is the upload benchmark.
 var Program = &measure.Program{
 	Name: "upload", What: "the memory of uploads of unknown length in parts", Rounds: 5,
 	Brief: []string{"-rounds", "3", "-mib", "256"},
@@ -46,10 +46,10 @@ type contender struct {
 	relay func(src, dst net.Conn) error
 }
 
-// spool is the Spool of the contenders' process: one part for each stream.
+// spool is used by the contender millrace.Spool. It allows one part in memory for each stream.
 var spool = millrace.NewSpool(partSize, streams)
 
-// contenders are all contenders. Ratios are relative to the first.
+// contenders lists all contenders. Ratios are relative to the first one.
 var contenders = []contender{
 	{"a bytes.Buffer a part", func(src, dst net.Conn) error {
 		for {
@@ -134,8 +134,8 @@ var uploader = measure.RegisterChild("upload-uploader", func(args []string) erro
 	return all.Wait()
 })
 
-// peer is a child process that sends and receives streams. It checks the length of what it
-// receives.
+// peer is a child process that sends and receives streams. It checks the length of each received
+// stream.
 var peer = measure.RegisterChild("upload-peer", func([]string) error {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -1,5 +1,5 @@
-// Command ab compares this tree with another one. It runs a program of bench in both trees in
-// turns, one round at a time, and prints the ratio of each figure. See "make ab".
+// Command ab compares this source tree with another one. It runs a benchmark program of both trees
+// in turns, one round at a time, and prints the ratio of each figure. See "make ab".
 //
 //	GOWORK=off go run ./cmd/ab -base ../../base/bench -rounds 9 -- relay -contenders millrace@50ms -case 1x200
 package main
@@ -90,8 +90,8 @@ func command(ctx context.Context, dir, name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// A figure identifies a number in a table. rowNumber and columnNo distinguish rows and columns that
-// have the same name.
+// A figure identifies a number in a table of results. rowNumber and columnNo distinguish rows and
+// columns that have the same name.
 type figure struct {
 	table, row string
 	rowNumber  int
@@ -99,11 +99,11 @@ type figure struct {
 	columnNo   int
 }
 
-// A comparison collects the figures of both trees. Side 0 is the other tree and side 1 is this
-// tree.
+// A comparison collects the numbers that the benchmark program measures in both source trees. Side
+// 0 is the tree of the flag -base, and side 1 is this tree.
 type comparison struct {
 	order  []figure
-	values map[figure]*[2]measure.Series
+	values map[figure]*[2]measure.Series // indexed by side
 }
 
 // read adds the tables in dir to c. They are the results of one side in one round.

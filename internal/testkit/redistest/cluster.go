@@ -257,8 +257,8 @@ func (c *Cluster) Kill(t testing.TB, master *Server) {
 		"to have another master", func(v view) bool { return v.owner(slot) != master.id })
 }
 
-// manualFailover is how long a replica tries to execute CLUSTER FAILOVER. Then the command must be
-// sent again.
+// manualFailover is how long a replica tries to execute CLUSTER FAILOVER. After this time, the
+// command must be sent again.
 const manualFailover = 5 * time.Second
 
 // Failover swaps the roles of the master and one of its replicas. Both continue to run. Failover

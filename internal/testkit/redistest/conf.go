@@ -31,7 +31,7 @@ var dataLines = []string{
 // a shorter time, live nodes of a busy machine would be suspected.
 const nodeTimeout = 1000
 
-// clusterLines is the configuration of a cluster's node.
+// clusterLines is the additional configuration of a server that is a node of a cluster.
 var clusterLines = []string{
 	"cluster-enabled yes",
 	fmt.Sprint("cluster-node-timeout ", nodeTimeout),

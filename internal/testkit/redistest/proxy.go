@@ -196,7 +196,7 @@ const pieceSize = 32 << 10
 type link struct {
 	p              *Proxy
 	client, server net.Conn
-	ended          chan struct{} // closed when the link ends, which ends a hold
+	ended          chan struct{} // closed when the link ends, so that hold returns
 	end            sync.Once
 	writing        sync.Mutex // held while writing to the client
 
@@ -307,11 +307,12 @@ func (l *link) arm(p []byte) {
 	}
 }
 
-// next is called when size bytes have arrived in a direction. The caller forwards n of them, and
-// then applies rule. next counts the n bytes for the rules of the direction.
+// next is called after size bytes have arrived in a direction. It finds the first rule that acts
+// within these bytes. The caller must forward the first n bytes, and then let the rule act. next
+// counts the n bytes for all rules of the direction.
 //
-// If no rule applies, rule is nil and n is size. If the direction is muted, the bytes are dropped:
-// rule is nil and n is 0.
+// If no rule acts, next returns nil and size. If the direction is muted, next returns nil and 0,
+// and the caller drops the bytes.
 func (l *link) next(dir direction, size int) (rule *proxyRule, n int) {
 	l.p.mu.Lock()
 	defer l.p.mu.Unlock()

@@ -32,8 +32,8 @@ type host struct {
 	err error // first error of a method
 }
 
-// thisHost returns a host for this machine. Only the methods of the host read files, such as
-// /proc/meminfo.
+// thisHost returns a host for this machine. It reads no files. The methods of the host read files
+// such as /proc/meminfo when they are called.
 func thisHost() *host {
 	return &host{
 		dir: "/", cpus: runtime.NumCPU(), procs: runtime.GOMAXPROCS(0),
@@ -42,8 +42,8 @@ func thisHost() *host {
 	}
 }
 
-// fail records err if there was no error before. After an error, the methods of h return arbitrary
-// values. If a method returns a slice, the slice has the same length as without an error.
+// fail sets h.err to err, unless there was an earlier error. After an error, the methods of h
+// return arbitrary values. A returned slice still has the length that its caller expects.
 func (h *host) fail(err error) {
 	if h.err == nil {
 		h.err = err
@@ -62,21 +62,21 @@ func (h *host) read(name string) string {
 	return strings.TrimSpace(string(b))
 }
 
-// sysctl returns the value of a sysctl(8) setting, which must consist of want numbers.
-func (h *host) sysctl(name string, want int) []int64 {
+// sysctl returns the n numbers of a sysctl(8) setting.
+func (h *host) sysctl(name string, n int) []int64 {
 	s := h.read("proc/sys/" + strings.ReplaceAll(name, ".", "/"))
-	all := make([]int64, want)
+	all := make([]int64, n)
 	fields := strings.Fields(s)
-	if len(fields) != want {
-		h.fail(fmt.Errorf("%s is %q: want %d numbers", name, s, want))
+	if len(fields) != n {
+		h.fail(fmt.Errorf("%s is %q: want %d numbers", name, s, n))
 		return all
 	}
 	for i, f := range fields {
-		n, err := strconv.ParseUint(f, 10, 64)
+		v, err := strconv.ParseUint(f, 10, 64)
 		if err != nil {
 			h.fail(fmt.Errorf("%s is %q: want numbers", name, s))
 		}
-		all[i] = int64(min(n, unlimited))
+		all[i] = int64(min(v, unlimited))
 	}
 	return all
 }
@@ -191,7 +191,7 @@ func (h *host) groupLimit(controller, name string, parse func(string) (int64, bo
 	}
 }
 
-// mountOf returns the mount that contains the directory at path, which must be absolute.
+// mountOf returns the mount that contains the directory path. The path must be absolute.
 func (h *host) mountOf(path string) (best *procfs.MountInfo) {
 	all, err := h.self().MountInfo()
 	if err != nil {

@@ -179,18 +179,19 @@ func (c *Config) self() string {
 	return strings.TrimRight(c.Advertise, "/")
 }
 
-// admit returns a handler that passes the requests of other nodes to the handler next, and all
-// other requests to the handler others.
+// admit returns a handler that passes the requests of other nodes to forNodes, and all other
+// requests to forClients.
 //
-// A node must prove with each request that it knows the cluster's token. It needs no other token.
-// If the proof is wrong, the request is refused. If the proof is right, next finds the address of
-// the node in the context of the request (see access.NodeOf).
+// Each request of a node must prove that the node knows the cluster's token. The node needs no
+// other token. If the proof is wrong, the request is refused. If the proof is right, forNodes can
+// get the address of the node from access.NodeOf.
 //
-// n is nil if the server is not in a cluster. The requests of nodes are then refused.
-func (n *clusterNode) admit(refusals *access.Refusals, next, others http.Handler) http.Handler {
+// If the server is not in a cluster, n is nil, and the requests of nodes are refused.
+func (n *clusterNode) admit(refusals *access.Refusals, forNodes,
+	forClients http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, ok := r.Header[cluster.HeaderProof]; !ok {
-			others.ServeHTTP(w, r)
+			forClients.ServeHTTP(w, r)
 			return
 		}
 		if n == nil {
@@ -210,6 +211,7 @@ func (n *clusterNode) admit(refusals *access.Refusals, next, others http.Handler
 		// The limits of an address do not apply to a node, because a node makes requests for any
 		// number of clients.
 		ctx := address.NewContext(r.Context(), (*address.Account)(nil))
-		next.ServeHTTP(w, r.WithContext(access.WithNode(ctx, r.Header.Get(cluster.HeaderNode))))
+		ctx = access.WithNode(ctx, r.Header.Get(cluster.HeaderNode))
+		forNodes.ServeHTTP(w, r.WithContext(ctx))
 	})
 }

@@ -29,15 +29,15 @@ func (l *Listeners) close() {
 	}
 }
 
-// fields returns pointers to the listeners by name. Inherited listeners, from systemd or from a
-// previous process, have the same names.
+// fields returns pointers to the fields of l, by listener name. The listeners that systemd or a
+// previous process passes to this process must have these names.
 func (l *Listeners) fields() map[string]*net.Listener {
 	return map[string]*net.Listener{"main": &l.Main, "admin": &l.Admin, "rtmp": &l.RTMP,
 		"rtmps": &l.RTMPS}
 }
 
-// Named returns the listeners that are not nil, by name: main, admin, rtmp or rtmps. Run expects
-// listeners with the same names.
+// Named returns the listeners that are not nil, by name: main, admin, rtmp or rtmps. Run accepts
+// inherited listeners under the same names.
 func (l *Listeners) Named() map[string]net.Listener {
 	named := make(map[string]net.Listener)
 	for name, ln := range l.fields() {

@@ -29,8 +29,8 @@ type clients struct {
 	draining      context.Context // when it ends, RTMP connections stop waiting for a PROXY header
 }
 
-// newClients returns a clients value with the trusted proxies and the limits of cfg, which must
-// have been checked. When ctx ends, RTMP connections stop waiting for a PROXY header.
+// newClients uses the trusted proxies and the limits of cfg. The caller must have checked cfg. When
+// ctx ends, RTMP connections stop waiting for a PROXY header.
 func newClients(ctx context.Context, cfg *Config, refusals *access.Refusals) *clients {
 	s := &clients{
 		addresses: address.New(cfg.addressLimits()), refusals: refusals,
@@ -61,9 +61,9 @@ func (s *clients) behindProxies(ln net.Listener, isMain bool) net.Listener {
 	return proxy.Listen(ln, cfg)
 }
 
-// withClientAddr returns a handler that sets RemoteAddr to the client's address if the request
-// comes from a trusted proxy. It finds the address in the header. In all other requests, it removes
-// X-Forwarded-Proto, because only a trusted proxy may set it.
+// withClientAddr returns a handler that corrects RemoteAddr if a request comes from a trusted
+// proxy: it sets the client's address, which it finds in the header. From all other requests, it
+// removes X-Forwarded-Proto, because only a trusted proxy may set it.
 func (s *clients) withClientAddr(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if c := requestConn(r); c == nil || !c.Trusted() {

@@ -17,9 +17,9 @@ import (
 	"github.com/millrace-io/millrace/server/internal/rtmp"
 )
 
-// Run opens the listeners of the configuration and calls Serve. It does not open the listeners that
-// are already in inherited, which has the keys main, admin, rtmp and rtmps. Run takes ownership of
-// the inherited listeners.
+// Run opens the listeners of the configuration and calls Serve. It uses an inherited listener
+// instead of opening a new one. The keys of inherited are main, admin, rtmp and rtmps. Run takes
+// ownership of the inherited listeners.
 func (s *Server) Run(ctx context.Context, inherited map[string]net.Listener) error {
 	l, err := openListeners(&s.cfg, inherited)
 	if err != nil {

@@ -19,7 +19,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/store"
 )
 
-// A Server relays streams. New creates a Server, and Serve or Run runs it once.
+// A Server relays streams. Create it with New, then call Serve or Run. A Server cannot be used
+// again after that.
 type Server struct {
 	cfg      Config
 	log      *slog.Logger
