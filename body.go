@@ -62,8 +62,8 @@ func (c *Chain) Body() *Body {
 	return b
 }
 
-// Clone returns another Body of all bytes of b, whatever b has read. It sends the bytes again, for a
-// redirect or a retry, while the Transport may still read b. A Clone of a closed Body is closed.
+// Clone returns another Body of all bytes of b, whatever b has read. It sends the bytes again, for
+// a redirect or a retry, while the Transport may still read b. A Clone of a closed Body is closed.
 func (b *Body) Clone() *Body {
 	b.mu.Lock()
 	defer b.mu.Unlock()

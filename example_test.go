@@ -171,8 +171,8 @@ func ExampleReader_ReadChainDelim() {
 	// a line of 10001 bytes
 }
 
-// A request shares the bytes of a Chain. The Chain may be released when Do has returned, even if the
-// Transport still reads the Body.
+// A request shares the bytes of a Chain. The Chain may be released when Do has returned, even if
+// the Transport still reads the Body.
 func ExampleChain_Body() {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p, err := io.ReadAll(r.Body)

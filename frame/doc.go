@@ -7,8 +7,8 @@
 //
 // A [Format] describes a protocol with headers of one size in two methods, and a [VarFormat] one
 // with headers that differ in size. Many are ready-made: [Uint16], [Uint32], [Varint], [MQTT],
-// [Lines] and [RESPBulk]. A [Decoder] reads from a [millrace.Reader] and
-// returns each frame in one of two forms:
+// [Lines] and [RESPBulk]. A [Decoder] reads from a [millrace.Reader] and returns each frame in one
+// of two forms:
 //
 //   - [Decoder.Next] appends it to a [millrace.Chain], by reference, to pass it on or share it.
 //   - [Decoder.NextInto] puts it into an [arena.Buffer] and returns an [arena.Slice]. The frame is

@@ -26,17 +26,17 @@ type Encoding interface {
 	AppendHeader(dst []byte, h Header) ([]byte, error)
 }
 
-// A VarFormat parses the headers of a protocol whose headers differ in size, such as a length of one
-// to ten bytes. [Varint], [MQTT], [Lines] and [RESPBulk] are VarFormats. A VarFormat with state
+// A VarFormat parses the headers of a protocol whose headers differ in size, such as a length of
+// one to ten bytes. [Varint], [MQTT], [Lines] and [RESPBulk] are VarFormats. A VarFormat with state
 // belongs to one Decoder or Encoder.
 type VarFormat interface {
 	// MaxHeader returns the size of the longest header in bytes: at least 1, at most the Size of
 	// the Reader.
 	MaxHeader() int
-	// ParseVar parses the header at the start of p, which it borrows, and returns the header and its
-	// size. p has 1 to MaxHeader bytes, and may end after the header. If it ends within the header,
-	// the size is 0, and the Decoder calls ParseVar again when more bytes have arrived. If ParseVar
-	// returns an error, the stream ends, and the Decoder returns that error.
+	// ParseVar parses the header at the start of p, which it borrows, and returns the header and
+	// its size. p has 1 to MaxHeader bytes, and may end after the header. If it ends within the
+	// header, the size is 0, and the Decoder calls ParseVar again when more bytes have arrived. If
+	// ParseVar returns an error, the stream ends, and the Decoder returns that error.
 	ParseVar(p []byte) (h Header, size int, err error)
 }
 

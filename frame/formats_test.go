@@ -185,8 +185,8 @@ func TestLines(t *testing.T) {
 	}
 }
 
-// TestBadHeaders checks that each bad header ends the stream with an error, whether its bytes arrive
-// at once or one by one.
+// TestBadHeaders checks that each bad header ends the stream with an error, whether its bytes
+// arrive at once or one by one.
 func TestBadHeaders(t *testing.T) {
 	var limit *frame.LimitError
 	var header *frame.HeaderError

@@ -19,8 +19,8 @@ import (
 
 // Options are the limits of a Conn, and what it offers to clients. The zero value has the defaults.
 type Options struct {
-	// MaxMessage is the maximum length of a message from the client, in bytes. The default is
-	// 1 MiB.
+	// MaxMessage is the maximum length of a message from the client, in bytes. The default is 1
+	// MiB.
 	MaxMessage int
 
 	// IdleTimeout limits the time without a message or a control frame. To keep a silent client,
