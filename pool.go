@@ -37,9 +37,6 @@ const (
 	// minTrimBytes or more. A trim for every dropped block would cost too much, because a trim
 	// costs as much as allocating a few small blocks.
 	minTrimBytes = 1 << 20
-
-	// Each class may reserve up to 1/spareShare of the idle limit; see class.spare.
-	spareShare = 256
 )
 
 var defaultPool = NewPool()
@@ -74,9 +71,7 @@ type Pool struct {
 	idleLimit int64
 	classes   [numClasses]class
 
-	// idle is the sum of the bytes of all idle blocks and of class.spare. Because of the spare
-	// room, most calls change only their class. While no call is running, 0 ≤ idle ≤ idleLimit.
-	idle    atomic.Int64
+	idle    atomic.Int64 // bytes; 0 ≤ idle ≤ idleLimit while no call is running
 	refused atomic.Int64 // bytes of released blocks dropped since the last trim
 
 	trimming sync.Mutex // locked before the mutex of a class
@@ -101,11 +96,9 @@ type heapBlocks struct {
 //
 //	0 ≤ low ≤ len(free)
 //	0 ≤ out ≤ peak
-//	0 ≤ spare ≤ Pool.spare()
 type class struct {
 	mu    sync.Mutex
 	free  []*block // the idle blocks
-	spare int64    // bytes of Pool.idle that the class has reserved for its next idle blocks
 	low   int      // the lowest number of idle blocks since the last trim
 	out   int      // number of blocks lent
 	peak  int      // maximum of out
@@ -187,10 +180,12 @@ func (p *Pool) take(n int) *block {
 		p.large.count(1, int64(n))
 		return newBlock(p, oversize, n)
 	}
-	if b := p.classes[i].take(p, int64(classSize(i))); b != nil {
-		return b
+	b := p.classes[i].take()
+	if b == nil {
+		return newBlock(p, int8(i), classSize(i))
 	}
-	return newBlock(p, int8(i), classSize(i))
+	p.idle.Add(-int64(len(b.buf)))
+	return b
 }
 
 // put returns a block to the Pool after the last owner has released it.
@@ -208,24 +203,16 @@ func (p *Pool) put(b *block) {
 		p.large.count(-1, -size)
 		return
 	}
-	if !p.classes[b.class].put(p, b, size) {
+	keep := p.idle.Add(size) <= p.idleLimit
+	if !keep {
+		p.idle.Add(-size)
+		b.fate.dropped.Store(true)
+	}
+	p.classes[b.class].put(b, keep)
+	if !keep {
 		p.countDropped(size)
 	}
 }
-
-// reserve reserves room for n bytes of idle blocks. It returns false if the idle limit does not
-// allow them.
-func (p *Pool) reserve(n int64) bool {
-	if p.idle.Add(n) <= p.idleLimit {
-		return true
-	}
-	p.idle.Add(-n)
-	return false
-}
-
-// spare returns the maximum of class.spare. All classes together reserve at most 5% of the idle
-// limit.
-func (p *Pool) spare() int64 { return p.idleLimit / spareShare }
 
 // countDropped counts the bytes of a released block that the Pool dropped because of its idle
 // limit. When the dropped bytes since the last trim reach both minTrimBytes and a quarter of the
@@ -256,9 +243,10 @@ func (h *heapBlocks) count(blocks, bytes int64) {
 	}
 }
 
-// take returns the idle block that was released last, or nil. size is the size of the blocks.
-func (c *class) take(p *Pool, size int64) *block {
+// take returns the idle block that was released last, or nil.
+func (c *class) take() *block {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.taken++
 	c.out++
 	c.peak = max(c.peak, c.out)
@@ -268,46 +256,23 @@ func (c *class) take(p *Pool, size int64) *block {
 		// The caller is about to allocate a block. Grow the list for that block now, so that put
 		// does not allocate when the block returns.
 		c.free = slices.Grow(c.free, c.out)
-		c.mu.Unlock()
 		return nil
 	}
 	b := c.free[last]
 	c.free[last] = nil // the pool must not keep a reference to a lent block
 	c.free = c.free[:last]
 	c.low = min(c.low, last)
-	c.spare += size
-	var excess int64
-	if c.spare > p.spare() {
-		excess, c.spare = c.spare, 0
-	}
-	c.mu.Unlock()
-	if excess > 0 {
-		p.idle.Add(-excess)
-	}
 	return b
 }
 
-// put counts a block as returned, and keeps it for reuse. If the idle limit of p does not allow
-// that, put drops the block and returns false.
-func (c *class) put(p *Pool, b *block, size int64) bool {
+// put counts a returned block. If keep is true, it stores the block for reuse.
+func (c *class) put(b *block, keep bool) {
 	c.mu.Lock()
 	c.out--
-	keep := true
-	switch {
-	case c.spare >= size:
-		c.spare -= size
-	case p.spare() >= 2*size && p.reserve(p.spare()/2):
-		c.spare += p.spare()/2 - size
-	default:
-		keep = p.reserve(size)
-	}
 	if keep {
 		c.free = append(c.free, b)
-	} else {
-		b.fate.dropped.Store(true)
 	}
 	c.mu.Unlock()
-	return keep
 }
 
 // forget decrements c.out after the garbage collector has freed a lent block.
@@ -352,10 +317,9 @@ func (p *Pool) Trim() {
 	for i := range p.classes {
 		c := &p.classes[i]
 		c.mu.Lock()
-		freed := int64(c.drop(len(c.free)))*int64(classSize(i)) + c.spare
-		c.spare = 0
+		n := c.drop(len(c.free))
 		c.mu.Unlock()
-		p.idle.Add(-freed)
+		p.idle.Add(-int64(n) * int64(classSize(i)))
 	}
 }
 
@@ -367,10 +331,10 @@ func (p *Pool) dropUnneeded(now time.Time) {
 	for i := range p.classes {
 		c := &p.classes[i]
 		c.mu.Lock()
-		freed := int64(c.drop(c.low))*int64(classSize(i)) + c.spare
-		c.low, c.spare = len(c.free), 0
+		n := c.drop(c.low)
+		c.low = len(c.free)
 		c.mu.Unlock()
-		p.idle.Add(-freed)
+		p.idle.Add(-int64(n) * int64(classSize(i)))
 	}
 }
 
@@ -438,6 +402,7 @@ func (p *Pool) Stats() PoolStats {
 		Taken:       p.large.taken,
 		Oversize:    p.large.taken,
 		Lost:        p.lost.Load(),
+		Idle:        p.idle.Load(),
 	}
 	p.large.mu.Unlock()
 	for i := range p.classes {
@@ -446,7 +411,6 @@ func (p *Pool) Stats() PoolStats {
 		c.mu.Lock()
 		s.InUse += int64(c.out) * size
 		s.InUseBlocks += int64(c.out)
-		s.Idle += int64(len(c.free)) * size
 		s.HighWater += int64(c.peak) * size
 		s.Taken += c.taken
 		s.Reused += c.taken - c.fresh
