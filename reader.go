@@ -302,17 +302,26 @@ func (b *Reader) ReadChain(dst *Chain, n int) error {
 	return midway(err, n-left)
 }
 
-// readPart is like ReadChain, but at the end of the source it moves fewer than n bytes without an
-// error.
-func (b *Reader) readPart(dst *Chain, n int) error {
-	b.lastByte, b.lastRuneSize = -1, -1
-	before := dst.Len()
-	left, err := b.giveRange(dst, n)
-	if err == io.EOF && left < n {
+// readPart moves the next n bytes to dst, which is empty. At the end of the source, it moves fewer
+// bytes without an error. After any other error, all bytes stay buffered.
+//
+// The bytes are read into new blocks, so that the memory of a part depends only on its length.
+func (b *Reader) readPart(dst *Chain, n int) (err error) {
+	dst.reserve(n/mostBlock + 8) // and the first blocks, which are smaller
+	for got := 0; got < n && err == nil; {
+		size := min(n-got, max(firstBlock, min(got, mostBlock)))
+		d := b.pool.Get(size)
+		var m int
+		m, err = fillBlock(b, d.Bytes()[:size])
+		r := d.Freeze(m)
+		dst.Append(&r)
+		got += m
+	}
+	if err == io.EOF && dst.Len() > 0 {
 		return nil
 	}
 	if err != nil {
-		b.takeBack(dst, before)
+		b.takeBack(dst, 0)
 	}
 	return err
 }
