@@ -70,7 +70,7 @@ var (
 
 	// ErrUnsure reports that the store has not answered, so the change may or may not have been
 	// made.
-	ErrUnsure = errors.New("the store has not answered: it may have been done, or not")
+	ErrUnsure = errors.New("the store did not confirm the change: it may or may not have been made")
 
 	// ErrUnavailable reports that the store cannot be reached at present. The call has changed
 	// nothing.
