@@ -113,7 +113,7 @@ func (by lineReader) turn(addr string, n int) (measure.Turn, error) {
 }
 
 func runLines(ctx context.Context, p *measure.Params) error {
-	addr, child, err := startSender()
+	addr, child, err := measure.StartPeer(sender)
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/millrace-io/millrace/bench/measure"
 	"github.com/millrace-io/millrace/bench/measure/benchtest"
 )
 
@@ -17,7 +18,7 @@ func TestContendersDeliver(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	addr, child, err := startSender()
+	addr, child, err := measure.StartPeer(sender)
 	if err != nil {
 		t.Fatal(err)
 	}

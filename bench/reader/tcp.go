@@ -3,10 +3,8 @@ package reader
 import (
 	"bufio"
 	"context"
-	"fmt"
 	"io"
 	"net"
-	"os"
 	"strings"
 	"time"
 
@@ -71,26 +69,10 @@ func fill(b []byte, offset int) {
 // the first line of the connection. The sender is a separate process, so that the measured CPU time
 // is only the reader's.
 var sender = measure.RegisterChild("reader-sender", func([]string) error {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return err
-	}
-	fmt.Println(l.Addr())
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go send(c)
-		}
-	}()
-	_, err = io.Copy(io.Discard, os.Stdin)
-	return err
+	return measure.Serve(send)
 })
 
 func send(c net.Conn) {
-	defer c.Close()
 	name, err := bufio.NewReader(c).ReadString('\n')
 	if err != nil {
 		return
@@ -100,23 +82,6 @@ func send(c net.Conn) {
 			s.write(c) // returns when the reader closes c
 		}
 	}
-}
-
-// startSender starts the sender and returns its address, which is the first line of its output.
-func startSender() (addr string, child *measure.Child, err error) {
-	cmd, err := measure.Self(sender)
-	if err != nil {
-		return "", nil, err
-	}
-	if child, err = measure.StartChild(cmd); err != nil {
-		return "", nil, err
-	}
-	addr, err = child.Line()
-	if err != nil {
-		child.Close()
-		return "", nil, fmt.Errorf("the sender does not start: %w", err)
-	}
-	return strings.TrimSpace(addr), child, nil
 }
 
 // dial connects to the sender and requests the pattern s. The sender writes only after the request.
@@ -156,7 +121,7 @@ func (s pattern) turn(addr string, by contender, n int) (measure.Turn, error) {
 }
 
 func runTCP(ctx context.Context, p *measure.Params) error {
-	addr, child, err := startSender()
+	addr, child, err := measure.StartPeer(sender)
 	if err != nil {
 		return err
 	}

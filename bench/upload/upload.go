@@ -14,9 +14,7 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
 	"strconv"
-	"strings"
 	"syscall"
 
 	"golang.org/x/sync/errgroup"
@@ -137,26 +135,10 @@ var uploader = measure.RegisterChild("upload-uploader", func(args []string) erro
 // peer is a child process that sends and receives streams. It checks the length of each received
 // stream.
 var peer = measure.RegisterChild("upload-peer", func([]string) error {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return err
-	}
-	fmt.Println(l.Addr())
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go serve(c)
-		}
-	}()
-	_, err = io.Copy(io.Discard, os.Stdin)
-	return err
+	return measure.Serve(serve)
 })
 
 func serve(c net.Conn) {
-	defer c.Close()
 	in := bufio.NewReader(c)
 	var order string
 	var n int64
@@ -179,24 +161,16 @@ func serve(c net.Conn) {
 }
 
 func run(ctx context.Context, p *measure.Params) error {
-	cmd, err := measure.Self(peer)
-	if err != nil {
-		return err
-	}
-	child, err := measure.StartChild(cmd)
+	addr, child, err := measure.StartPeer(peer)
 	if err != nil {
 		return err
 	}
 	defer child.Close()
-	addr, err := child.Line()
-	if err != nil {
-		return fmt.Errorf("the peer does not start: %w", err)
-	}
 	p.Logf("upload: %d streams of %d MiB in parts of %d MiB", streams, mib, partSize>>20)
 	peak := make([]measure.Series, len(contenders))
 	cpu := make([]measure.Series, len(contenders))
 	err = measure.Rounds(ctx, len(contenders), p.Rounds, func(_, i int) error {
-		cmd, err := measure.Self(uploader, strconv.Itoa(i), strings.TrimSpace(addr),
+		cmd, err := measure.Self(uploader, strconv.Itoa(i), addr,
 			strconv.Itoa(mib<<20))
 		if err != nil {
 			return err

@@ -194,22 +194,14 @@ func sendAll(s server, n, rate, size int) error {
 // turn connects clients to a server and receives n messages with all of them. It returns the CPU
 // time of the server for each message and client in ns, and the delays of some messages in ms.
 func turn(ctx context.Context, i, n int) (cpu float64, delays []float64, err error) {
-	cmd, err := measure.Self(child, strconv.Itoa(i))
-	if err != nil {
-		return 0, nil, err
-	}
-	server, err := measure.StartChild(cmd)
+	addr, server, err := measure.StartPeer(child, strconv.Itoa(i))
 	if err != nil {
 		return 0, nil, err
 	}
 	defer server.Close()
-	addr, err := server.Line()
-	if err != nil {
-		return 0, nil, err
-	}
 	conns := make([]net.Conn, clients)
 	for j := range conns {
-		if conns[j], err = dial(strings.TrimSpace(addr)); err != nil {
+		if conns[j], err = dial(addr); err != nil {
 			return 0, nil, err
 		}
 		defer conns[j].Close()

@@ -12,8 +12,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
-	"strings"
 	"time"
 
 	"github.com/millrace-io/millrace"
@@ -108,7 +106,7 @@ func (c contender) check(m message) error {
 }
 
 func run(ctx context.Context, p *measure.Params) error {
-	addr, child, err := startReceiver()
+	addr, child, err := measure.StartPeer(receiver)
 	if err != nil {
 		return err
 	}
@@ -182,43 +180,10 @@ const receiveEvery = 200 * time.Microsecond
 
 // receiver is a child process that accepts connections and discards the data.
 var receiver = measure.RegisterChild("writer-receiver", func([]string) error {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return err
-	}
-	fmt.Println(l.Addr())
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer c.Close()
-				b := make([]byte, 4<<20)
-				for err == nil {
-					time.Sleep(receiveEvery)
-					_, err = c.Read(b)
-				}
-			}()
+	return measure.Serve(func(c net.Conn) {
+		b := make([]byte, 4<<20)
+		for err := error(nil); err == nil; _, err = c.Read(b) {
+			time.Sleep(receiveEvery)
 		}
-	}()
-	_, err = io.Copy(io.Discard, os.Stdin)
-	return err
+	})
 })
-
-// startReceiver starts the receiver and returns its address, which is the first line of its output.
-func startReceiver() (addr string, child *measure.Child, err error) {
-	cmd, err := measure.Self(receiver)
-	if err != nil {
-		return "", nil, err
-	}
-	if child, err = measure.StartChild(cmd); err != nil {
-		return "", nil, err
-	}
-	if addr, err = child.Line(); err != nil {
-		child.Close()
-		return "", nil, fmt.Errorf("the receiver does not start: %w", err)
-	}
-	return strings.TrimSpace(addr), child, nil
-}
