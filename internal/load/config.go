@@ -10,8 +10,7 @@ import (
 	"time"
 )
 
-// Limits of a load test. Without them, a typing error could turn a test into a denial-of-service
-// attack.
+// Without these limits, a typing error could turn a test into a denial-of-service attack.
 const (
 	maxStreams  = 2_000
 	maxViewers  = 50_000 // of all streams together
@@ -146,8 +145,8 @@ func (c Config) Check() error {
 
 const nameBytes = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-"
 
-// checkName returns an error if the name would change other parts of the URL or of the HTTP request
-// line. The server may refuse more names.
+// checkName refuses names that would change other parts of the URL or of the HTTP request line. The
+// server may refuse more.
 func checkName(name string) error {
 	for part := range strings.SplitSeq(name, "/") {
 		if strings.Trim(part, ".") == "" || strings.Trim(part, nameBytes) != "" {

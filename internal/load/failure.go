@@ -6,9 +6,8 @@ import (
 	"strings"
 )
 
-// failure returns an error if the load was not as requested. This happens if a publisher failed or
-// was not accepted in time, if no viewer received anything, or if all viewers ended early. Lost
-// tags are not an error.
+// failure returns an error if the load was not as requested: a publisher failed or was not accepted
+// in time, no viewer received anything, or all viewers ended early. Lost tags are not an error.
 func (rep *Report) failure() error {
 	p, v := &rep.Publishers, &rep.Viewers
 	failed := 0
@@ -47,8 +46,7 @@ func (rep *Report) failure() error {
 	return nil
 }
 
-// Explanations of HTTP status codes, for publishers and for viewers. The key "" is for clients that
-// still wait for an answer.
+// Explanations of HTTP status codes. The key "" is for clients that still wait for an answer.
 var (
 	meaningPublish = map[string]string{
 		"401": "the server wants --token",
@@ -63,9 +61,8 @@ var (
 	}
 )
 
-// mainReason returns the most frequent reason in counts as an error. counts has the number of
-// connections that ended for each reason. If the reason is a refusal with an HTTP status code, the
-// error includes the explanation of the code. If counts is empty, the error is explanations[""].
+// mainReason returns the most frequent reason as an error, with the explanation of its status code
+// if it is a refusal. Without reasons, it returns explanations[""].
 func mainReason(counts map[string]int, explanations map[string]string) error {
 	best, most := "", 0
 	for why, n := range counts {

@@ -13,8 +13,7 @@ import (
 	"syscall"
 )
 
-// A group holds the counters of a set of viewers. They count the connections of the viewers and the
-// tags (stream messages) that the viewers receive.
+// A group holds the counters of a set of viewers.
 type group struct {
 	wanted    int
 	connected atomic.Int64
@@ -40,7 +39,6 @@ func (g *group) report() Viewers {
 	}
 }
 
-// endings counts the connections that ended early, by reason.
 type endings struct {
 	mu  sync.Mutex
 	why map[string]int
@@ -76,7 +74,7 @@ func (e *endings) snapshot() map[string]int {
 const refusedPrefix = "refused: "
 
 // reason returns the text of an error without addresses, so that the same error at different
-// addresses counts as one reason.
+// addresses counts once.
 func reason(err error) string {
 	var refused *RefusedError
 	var netErr net.Error

@@ -17,11 +17,8 @@ import (
 	"github.com/millrace-io/millrace"
 )
 
-// httpFLV is FLV over HTTP/1.1. A publisher sends POST /live/NAME with a chunked body, and a viewer
-// sends GET /live/NAME.
-//
-// httpFLV does not use http.Client, because the load generator would then need more CPU time than
-// the server.
+// httpFLV is FLV over HTTP/1.1: POST /live/NAME with a chunked body, and GET /live/NAME. It does
+// not use http.Client, because the load generator would then need more CPU time than the server.
 type httpFLV struct {
 	url    *url.URL
 	addr   string
@@ -49,9 +46,8 @@ func newHTTPFLV(cfg Config) *httpFLV {
 
 func (h *httpFLV) String() string { return h.url.String() }
 
-// open connects to the server and sends the head of an HTTP request. It returns the connection and
-// a function that closes it. If ctx ends before the connection is closed, onDone is called with the
-// connection.
+// open connects and sends the head of a request. It also returns a function that closes the
+// connection. If ctx ends before that, it calls onDone.
 func (h *httpFLV) open(ctx context.Context, head string, onDone func(net.Conn)) (
 	net.Conn, func() error, error,
 ) {
@@ -80,8 +76,8 @@ func (h *httpFLV) head(method, name, more string) string {
 		method, strings.TrimSuffix(h.url.Path, "/"), name, h.ending, h.url.Host, more)
 }
 
-// response reads the final response to a request. It calls onContinue for each 100 Continue before
-// the final response. If the status is 300 or above, it returns a *RefusedError.
+// response reads the final response. It calls onContinue for each 100 Continue. If the status is
+// 300 or above, it returns a *RefusedError.
 func response(conn io.Reader, method string, onContinue func()) (*http.Response, error) {
 	for r := bufio.NewReader(conn); ; {
 		res, err := http.ReadResponse(r, &http.Request{Method: method})
@@ -100,7 +96,7 @@ func response(conn io.Reader, method string, onContinue func()) (*http.Response,
 
 var errNotFLV = errors.New("load: the stream is not FLV")
 
-// flvPublication sends each tag as one chunk of a request body, with one write.
+// flvPublication sends each tag as one chunk, with one write.
 type flvPublication struct {
 	conn    net.Conn
 	release func() error
@@ -113,14 +109,14 @@ type flvPublication struct {
 }
 
 const (
-	// expectTime is how long a publisher waits for a 100 Continue before it sends the body. A
-	// server that does not support Expect sends none.
+	// expectTime is how long a publisher waits for a 100 Continue. A server that does not support
+	// Expect sends none.
 	expectTime = time.Second
-	// When the context of a publisher ends, endTime is the time limit for sending the end of the
-	// body and receiving the server's response.
+	// endTime limits sending the end of the body and receiving the response, after the context has
+	// ended.
 	endTime = 3 * time.Second
-	// answerTime is how long a publisher waits, after a connection error, for a response that
-	// explains the error.
+	// answerTime is how long a publisher waits, after a write error, for a response that explains
+	// it.
 	answerTime = time.Second
 )
 
@@ -145,7 +141,6 @@ func (h *httpFLV) Publish(ctx context.Context, name string) (Publication, error)
 	return p, nil
 }
 
-// admitted waits for 100 Continue, for at most expectTime.
 func (p *flvPublication) admitted(ctx context.Context) error {
 	late := time.NewTimer(expectTime)
 	defer late.Stop()
@@ -160,8 +155,8 @@ func (p *flvPublication) admitted(ctx context.Context) error {
 	return nil
 }
 
-// listen reads the server's response. If the server refuses the publication, listen closes the
-// connection, so that WriteTag fails.
+// listen reads the server's response. On a refusal, it closes the connection, so that WriteTag
+// fails.
 func (p *flvPublication) listen() {
 	defer close(p.answered)
 	_, p.refusal = response(p.conn, http.MethodPost, sync.OnceFunc(func() { close(p.ready) }))
@@ -170,9 +165,8 @@ func (p *flvPublication) listen() {
 	}
 }
 
-// answer waits for the server's response. It returns an error if the server refuses the publication
-// or sends no valid response. It returns nil if the server accepts the publication, or after the
-// timeout.
+// answer returns the server's refusal or invalid response as an error. After the timeout, it
+// returns nil.
 func (p *flvPublication) answer(timeout time.Duration) error {
 	select {
 	case <-p.answered:
@@ -205,9 +199,8 @@ func (p *flvPublication) WriteTag(t Tag) error {
 	return nil
 }
 
-// explain returns the error to report after a write has failed with err. It returns the server's
-// refusal, if there is one. If listen has closed the connection because it could not read the
-// response, explain returns the error of the read. Otherwise it returns err.
+// explain returns the error to report after a write has failed with err. It is the server's
+// refusal, the read error after which listen closed the connection, or err.
 func (p *flvPublication) explain(err error) error {
 	refusal := p.answer(answerTime)
 	if _, refused := errors.AsType[*RefusedError](refusal); refused ||
@@ -228,7 +221,6 @@ func (p *flvPublication) Close() error {
 	return p.answer(2 * time.Second)
 }
 
-// flvSubscription reads tags and skips their data.
 type flvSubscription struct {
 	release func() error
 	body    *millrace.Reader
@@ -307,8 +299,6 @@ func (s *flvSubscription) readHeader() error {
 	return s.body.Skip(flvHeader)
 }
 
-// unexpectedEOF converts io.EOF to io.ErrUnexpectedEOF. It is for reads inside a tag, where the
-// stream must not end.
 func unexpectedEOF(err error) error {
 	if err == io.EOF {
 		return io.ErrUnexpectedEOF

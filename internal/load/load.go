@@ -20,15 +20,14 @@ import (
 	"github.com/millrace-io/millrace/internal/sleep"
 )
 
-// run is the state of one call of Run. The publishers and viewers write to counters and histograms,
-// and only the goroutine of Run reads all of them.
+// run is the state of one call of Run. Only the goroutine of Run reads all counters and histograms.
 type run struct {
 	cfg   Config
 	proto Protocol
 	began int64 // wall clock time of the start, in nanoseconds
 
-	// measuring is set during the measurement, after the ramp and the settling time. Durations are
-	// added to histograms only then.
+	// measuring is set after the ramp and the settling time. Durations are added to histograms only
+	// then.
 	measuring atomic.Bool
 
 	publishers []*publisher
@@ -38,7 +37,7 @@ type run struct {
 	stalled    group
 }
 
-// errAllEnded is the cause of the end of ctx when all publishers or all viewers have ended.
+// errAllEnded is the cause of the end of ctx.
 var errAllEnded = errors.New("all publishers or all viewers have ended")
 
 // Run applies the load of cfg to the server and returns a report. It ends after the ramp, the
@@ -81,7 +80,7 @@ func newRun(cfg Config) *run {
 	return r
 }
 
-// spreadViewers creates the viewers. Consecutive viewers watch different streams, so that the ramp
+// spreadViewers creates the viewers. Consecutive ones watch different streams, so that the ramp
 // fills all streams evenly. The stalled viewers are spread evenly, too.
 func (r *run) spreadViewers(names []string) {
 	total := len(names) * r.cfg.Viewers
@@ -97,7 +96,6 @@ func (r *run) spreadViewers(names []string) {
 	}
 }
 
-// execute starts the publishers and viewers, waits for the end of the load, and returns the report.
 func (r *run) execute(ctx context.Context, progress func(Progress)) (Report, error) {
 	began := time.Now()
 	ctx, end := context.WithCancelCause(ctx)
@@ -138,8 +136,8 @@ func (r *run) execute(ctx context.Context, progress func(Progress)) (Report, err
 	return rep, rep.failure()
 }
 
-// startViewers starts the viewers one after the other during the ramp, with one timer for all of
-// them. Each viewer calls onEnd when it ends.
+// startViewers starts the viewers one by one during the ramp, with one timer. Each calls onEnd when
+// it ends.
 func (r *run) startViewers(ctx context.Context, wg *sync.WaitGroup, onEnd func()) {
 	wg.Go(func() {
 		began := time.Now()
@@ -156,7 +154,7 @@ func (r *run) startViewers(ctx context.Context, wg *sync.WaitGroup, onEnd func()
 	})
 }
 
-// countdown returns a function that calls f when it is called for the nth time.
+// countdown returns a function whose nth call calls f.
 func countdown(n int, f func()) func() {
 	var calls atomic.Int64
 	return func() {
@@ -166,10 +164,8 @@ func countdown(n int, f func()) func() {
 	}
 }
 
-// progressInterval is the time between two reports of the progress of a load test.
 const progressInterval = time.Second
 
-// wait waits for d or for the end of ctx. It reports progress meanwhile.
 func (r *run) wait(ctx context.Context, began time.Time, d time.Duration, progress func(Progress)) {
 	end := time.NewTimer(d)
 	defer end.Stop()

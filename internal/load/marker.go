@@ -1,11 +1,10 @@
 package load
 
-// A marker identifies a tag: it contains the number of the stream, the number of the tag, and the
-// time of sending. It is stored in the first bytes of the tag's payload. Its digits are base 128
-// with the top bit set, so that no byte is zero: H.264 would require an escape for 00 00 0x.
+// A marker identifies a tag, in the first bytes of its payload. Its digits are base 128 with the
+// top bit set, so that no byte is zero: H.264 would require an escape for 00 00 0x.
 type marker struct {
 	stream int // number of the publisher
-	// The number of the tag in the stream, from 1. Sequence headers and metadata have no number.
+	// seq is the number of the tag, from 1. Sequence headers and metadata have none.
 	seq  uint64
 	sent int64 // wall clock time in ns, so that another process on this machine can use it
 }
@@ -19,14 +18,13 @@ const (
 	sentDigits   = 10
 	markerLen    = len(magic) + streamDigits + seqDigits + sentDigits
 
-	// The offset of the marker in the payload of an audio or video tag. An audio marker comes after
-	// an AAC header of two bytes. A video marker comes after an AVC header of five bytes, a length
-	// of four bytes, and the three bytes that begin an SEI message.
+	// Offsets of the marker in a payload. In audio, it follows an AAC header of two bytes. In
+	// video, it follows an AVC header of five bytes, a length of four bytes, and the three bytes
+	// that begin an SEI message.
 	audioMarkerAt = 2
 	videoMarkerAt = 5 + 4 + 3
 )
 
-// put writes m to the first markerLen bytes of p.
 func (m marker) put(p []byte) {
 	n := copy(p, magic)
 	n += putDigits(p[n:n+streamDigits], uint64(m.stream))
@@ -34,8 +32,7 @@ func (m marker) put(p []byte) {
 	putDigits(p[n:n+sentDigits], uint64(m.sent))
 }
 
-// findMarker returns the marker of a tag. head is the first bytes of the tag's payload. If they
-// contain no marker, findMarker returns false.
+// findMarker finds the marker in head, the first bytes of a tag's payload.
 func findMarker(kind byte, head []byte) (m marker, ok bool) {
 	at := audioMarkerAt
 	if kind == Video {
@@ -51,7 +48,7 @@ func findMarker(kind byte, head []byte) (m marker, ok bool) {
 	return m, true
 }
 
-// putDigits writes v in base 128 to p, the lowest digit last. It returns len(p).
+// putDigits writes v in base 128, the lowest digit last. It returns len(p).
 func putDigits(p []byte, v uint64) int {
 	for i := len(p) - 1; i >= 0; i-- {
 		p[i] = 0x80 | byte(v&0x7f)

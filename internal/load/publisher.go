@@ -9,14 +9,12 @@ import (
 	"github.com/millrace-io/millrace/internal/sleep"
 )
 
-// publisher sends one synthetic stream in real time.
 type publisher struct {
 	load  *run
 	index int
 	name  string
 }
 
-// sentTally counts the tags of all publishers.
 type sentTally struct {
 	connected   atomic.Int64 // number of publishers that the server accepted
 	tags, bytes atomic.Int64
@@ -24,7 +22,6 @@ type sentTally struct {
 	ends        endings
 }
 
-// run publishes until ctx ends or the server ends the connection.
 func (p *publisher) run(ctx context.Context) {
 	cfg := &p.load.cfg
 	// The publishers start one by one during the time between two keyframes (Config.KeyInterval),

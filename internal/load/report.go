@@ -121,8 +121,7 @@ func (r *run) progress(elapsed time.Duration) Progress {
 	}
 }
 
-// mark holds the number of received bytes, and the resource use of the server and of this process,
-// at the start or the end of the measurement.
+// mark is the state at the start or the end of the measurement.
 type mark struct {
 	at     time.Time
 	bytes  int64
@@ -158,7 +157,7 @@ func (r *run) report(began time.Time, from, until mark) Report {
 	return rep
 }
 
-// usage returns the resource use between two samples. If one of them is unknown, it returns nil.
+// usage returns nil if one of the samples is unknown.
 func usage(from, until sample, bytes int64) *Usage {
 	if !from.known || !until.known {
 		return nil

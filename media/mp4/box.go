@@ -2,11 +2,10 @@ package mp4
 
 import "encoding/binary"
 
-// boxes builds nested boxes in memory. A box has a size of 4 bytes, a type of 4 letters, and the
-// content.
+// boxes builds nested boxes in memory.
 type boxes struct{ b []byte }
 
-// open begins a box. It returns the box's offset, which the caller passes to close.
+// open begins a box. The caller passes the offset to close.
 func (w *boxes) open(kind string) (offset int) {
 	offset = len(w.b)
 	w.u32(0)
@@ -14,17 +13,15 @@ func (w *boxes) open(kind string) (offset int) {
 	return offset
 }
 
-// openFull begins a box that has a version and flags. It returns the box's offset, like open.
+// openFull is open for a box that has a version and flags.
 func (w *boxes) openFull(kind string, version uint8, flags uint32) (offset int) {
 	offset = w.open(kind)
 	w.u32(uint32(version)<<24 | flags)
 	return offset
 }
 
-// close sets the size of the box that begins at offset.
 func (w *boxes) close(offset int) { w.patch(offset, uint32(len(w.b)-offset)) }
 
-// patch overwrites four bytes at offset with v.
 func (w *boxes) patch(offset int, v uint32) { binary.BigEndian.PutUint32(w.b[offset:], v) }
 
 func (w *boxes) u8(v uint8)     { w.b = append(w.b, v) }
@@ -34,14 +31,12 @@ func (w *boxes) u64(v uint64)   { w.b = binary.BigEndian.AppendUint64(w.b, v) }
 func (w *boxes) text(s string)  { w.b = append(w.b, s...) }
 func (w *boxes) bytes(p []byte) { w.b = append(w.b, p...) }
 
-// zeros appends n zero bytes, for reserved and unused fields.
 func (w *boxes) zeros(n int) {
 	for range n {
 		w.b = append(w.b, 0)
 	}
 }
 
-// matrix appends the identity matrix, for video without transformation.
 func (w *boxes) matrix() {
 	for _, v := range [9]uint32{1 << 16, 0, 0, 0, 1 << 16, 0, 0, 0, 1 << 30} {
 		w.u32(v)

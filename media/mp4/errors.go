@@ -10,8 +10,6 @@ import (
 // ErrNoInit is returned by AppendInit before the first fragment.
 var ErrNoInit = errors.New("mp4: no init segment before the first fragment")
 
-// errNotWhole is returned by WriteTag if src is not exactly one tag, or not the tag that t
-// describes.
 var errNotWhole = errors.New("mp4: the chain is not the tag")
 
 // CodecError reports a tag in a format that the Muxer does not support. The Muxer omits the tag.

@@ -75,8 +75,7 @@ func SharedCluster(t testing.TB) *Cluster {
 	return shared.cluster
 }
 
-// form connects the nodes, assigns slots to masters and masters to replicas, and waits until the
-// cluster is complete.
+// form connects the nodes, assigns slots and masters, and waits until the cluster is complete.
 func (c *Cluster) form(t testing.TB, masters int) {
 	t.Helper()
 	for i, s := range c.nodes {
@@ -111,19 +110,16 @@ func (c *Cluster) form(t testing.TB, masters int) {
 	}
 }
 
-// A view is one node's description of the cluster: the ranges of hash slots, each with its master
-// and its replicas.
+// A view is one node's description of the cluster.
 type view []owned
 
-// owned is the range of slots from first to last (inclusive), with the ids of its master and its
-// live replicas.
+// owned is an inclusive range of slots, with the ids of its master and its live replicas.
 type owned struct {
 	first, last int
 	master      string
 	replicas    []string
 }
 
-// owner returns the id of the master of a slot, or "".
 func (v view) owner(slot int) string {
 	for _, r := range v {
 		if r.first <= slot && slot <= r.last {
@@ -133,8 +129,7 @@ func (v view) owner(slot int) string {
 	return ""
 }
 
-// view returns the cluster as s reports it. It returns an error if s reports a cluster state other
-// than ok.
+// view returns the cluster as s reports it, or an error if the state is not ok.
 func (s *Server) view(ctx context.Context) (v view, err error) {
 	info, err := s.fields(ctx, "CLUSTER", "INFO")
 	if err != nil {
@@ -167,13 +162,11 @@ func (s *Server) view(ctx context.Context) (v view, err error) {
 	return v, err
 }
 
-// list returns reply if it is an array, and otherwise nil.
 func list(reply any) []any {
 	elements, _ := reply.([]any)
 	return elements
 }
 
-// dict converts an array of names and values to a map.
 func dict(reply any) map[string]any {
 	m := make(map[string]any)
 	for pair := range slices.Chunk(list(reply), 2) {
@@ -182,8 +175,7 @@ func dict(reply any) map[string]any {
 	return m
 }
 
-// awaitView waits until all running nodes report the same view, which must satisfy cond. It returns
-// this view.
+// awaitView waits until all running nodes report the same view, and cond holds for it.
 func (c *Cluster) awaitView(t testing.TB, what string, cond func(view) bool) (v view) {
 	t.Helper()
 	await(t, "the cluster "+what, func(ctx context.Context) error {
@@ -233,8 +225,8 @@ func (c *Cluster) byID(t testing.TB, id string) *Server {
 	return c.nodes[i]
 }
 
-// replicated returns the first range of hash slots that a master owns. It fails the test if the
-// master owns no slots or has no replica.
+// replicated returns the master's first range of slots. It fails the test if the master has no
+// slots or no replica.
 func (c *Cluster) replicated(t testing.TB, master *Server) owned {
 	t.Helper()
 	for _, r := range c.view(t) {
@@ -257,8 +249,7 @@ func (c *Cluster) Kill(t testing.TB, master *Server) {
 		"to have another master", func(v view) bool { return v.owner(slot) != master.id })
 }
 
-// manualFailover is how long a replica tries to execute CLUSTER FAILOVER. After this time, the
-// command must be sent again.
+// manualFailover is how long a replica tries to execute CLUSTER FAILOVER.
 const manualFailover = 5 * time.Second
 
 // Failover swaps the roles of the master and one of its replicas. Both continue to run. Failover
@@ -337,7 +328,6 @@ func (m *Migration) Finish(t testing.TB) {
 		func(v view) bool { return v.owner(m.slot) == m.to.id })
 }
 
-// slots is the number of hash slots of a cluster.
 const slots = 16384
 
 // Slot returns the hash slot of a key. If the key has a nonempty text in its first pair of braces,
@@ -351,7 +341,7 @@ func Slot(key string) int {
 	return int(crc16(key)) % slots
 }
 
-// crc16 returns the CRC-16/XMODEM of s.
+// crc16 is CRC-16/XMODEM.
 func crc16(s string) uint16 {
 	var crc uint16
 	for i := range len(s) {

@@ -11,11 +11,9 @@ import (
 	"sync"
 )
 
-// memory is the maximum memory for the values of one server. Above it, the server answers OOM
-// instead of exhausting the machine.
+// memory limits the values of one server, so that it answers OOM instead of exhausting the machine.
 const memory = "1gb"
 
-// dataLines is the configuration of every server except sentinels.
 var dataLines = []string{
 	`save ""`,
 	"maxmemory " + memory,
@@ -27,11 +25,10 @@ var dataLines = []string{
 	"repl-ping-replica-period 1",
 }
 
-// nodeTimeout is the time, in milliseconds, after which a silent node is suspected to be down. With
-// a shorter time, live nodes of a busy machine would be suspected.
+// nodeTimeout is how long, in ms, a node may be silent. With a shorter time, live nodes of a busy
+// machine would be suspected to be down.
 const nodeTimeout = 1000
 
-// clusterLines is the additional configuration of a server that is a node of a cluster.
 var clusterLines = []string{
 	"cluster-enabled yes",
 	fmt.Sprint("cluster-node-timeout ", nodeTimeout),
@@ -44,7 +41,6 @@ var clusterLines = []string{
 // An Option configures the server that [Start] starts.
 type Option func(*config)
 
-// config is the result of the options.
 type config struct {
 	password string
 	lines    []string // more lines for redis.conf, which override the others
@@ -89,8 +85,7 @@ var certificate = sync.OnceValue(func() tls.Certificate {
 	return srv.TLS.Certificates[0]
 })
 
-// writeCertificate writes the certificate and its key to dir. It returns lines for redis.conf that
-// refer to them.
+// writeCertificate writes the certificate and its key to dir, and returns the lines for redis.conf.
 func writeCertificate(dir string) (lines []string, err error) {
 	key, err := x509.MarshalPKCS8PrivateKey(certificate().PrivateKey)
 	if err != nil {

@@ -20,14 +20,12 @@ type Endpoint struct {
 	TLS      *tls.Config // nil without TLS
 }
 
-// Time limits for one connection attempt and for one reply. They are short, so that a caller that
-// polls a server does not wait long while the server is paused.
+// The limits are short, so that polling a paused server does not take long.
 const (
 	dialTimeout  = time.Second
 	replyTimeout = 5 * time.Second
 )
 
-// dial connects to the server, and authenticates if there is a password.
 func (e Endpoint) dial(ctx context.Context) (*conn, error) {
 	d := net.Dialer{Timeout: dialTimeout}
 	nc, err := d.DialContext(ctx, e.Network, e.Addr)
@@ -47,20 +45,18 @@ func (e Endpoint) dial(ctx context.Context) (*conn, error) {
 	return c, nil
 }
 
-// conn is a client's connection. It uses RESP2. One goroutine at a time may use it.
+// conn is a client's connection, with RESP2. One goroutine at a time may use it.
 type conn struct {
 	net.Conn
 	r *bufio.Reader
 }
 
-// replyError is an error reply of the server.
 type replyError string
 
 func (e replyError) Error() string { return string(e) }
 
 // do sends a command and returns the reply: a string, an int64, nil, or a []any of these and of
-// errors. An error reply is returned as a [replyError]. do waits until the deadline of ctx, but at
-// most for replyTimeout.
+// errors. An error reply is returned as a [replyError]. do waits at most for replyTimeout.
 func (c *conn) do(ctx context.Context, args ...any) (any, error) {
 	deadline := time.Now().Add(replyTimeout)
 	if d, ok := ctx.Deadline(); ok && d.Before(deadline) {
@@ -79,7 +75,7 @@ func (c *conn) do(ctx context.Context, args ...any) (any, error) {
 	return v, err
 }
 
-// request encodes a command. It formats arguments that are not a []byte with [fmt.Append].
+// request encodes a command. [fmt.Append] formats arguments that are not a []byte.
 func request(args ...any) []byte {
 	b := fmt.Appendf(nil, "*%d\r\n", len(args))
 	for _, arg := range args {
@@ -128,7 +124,6 @@ func (c *conn) readReply() (any, error) {
 	return nil, fmt.Errorf("redistest: malformed reply: %q", line)
 }
 
-// readBulk reads a string of n bytes and its line end.
 func (c *conn) readBulk(n int64) (any, error) {
 	p := make([]byte, n+2)
 	if _, err := io.ReadFull(c.r, p); err == io.EOF {

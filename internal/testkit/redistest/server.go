@@ -62,7 +62,6 @@ func start(t testing.TB, c config) *Server {
 	return s
 }
 
-// newServer starts a server and waits until it answers.
 func newServer(t testing.TB, dir string, c config) *Server {
 	t.Helper()
 	s := &Server{path: need.Program(t, "redis-server", "valkey-server"), dir: dir, conf: c}
@@ -84,11 +83,9 @@ func newServer(t testing.TB, dir string, c config) *Server {
 	return s
 }
 
-// startTries is how many ports newServer tries if other programs take them first.
 const startTries = 5
 
-// errGaveUp reports that a server will never answer, perhaps because another program has taken its
-// port.
+// errGaveUp reports that a server will never answer, perhaps because its port was taken.
 var errGaveUp = errors.New("it gave up")
 
 func (s *Server) confPath() string { return filepath.Join(s.dir, "redis.conf") }
@@ -123,7 +120,6 @@ func (s *Server) configure() error {
 	return os.WriteFile(s.confPath(), []byte(strings.Join(lines, "\n")+"\n"), 0o600)
 }
 
-// launch starts the process and waits until it answers.
 func (s *Server) launch() error {
 	args := []string{s.confPath()}
 	if s.conf.sentinel {
@@ -146,8 +142,8 @@ func (s *Server) launch() error {
 	return err
 }
 
-// answers returns nil if this server answers at its address. It checks the process id, because
-// another program may have taken the port first.
+// answers returns nil if this server answers. It checks the process id, because another program may
+// have taken the port first.
 func (s *Server) answers(ctx context.Context) error {
 	log := s.output(s.begun)
 	for _, words := range []string{"Address already in use", "FATAL CONFIG FILE ERROR", "Failed "} {
@@ -256,7 +252,6 @@ func (s *Server) fields(ctx context.Context, args ...any) (map[string]string, er
 	return m, nil
 }
 
-// awaitSync waits until a replica has all data of its master.
 func (s *Server) awaitSync(t testing.TB) {
 	t.Helper()
 	await(t, fmt.Sprintf("%s to be in step with its master", s), func(ctx context.Context) error {
@@ -270,7 +265,7 @@ func (s *Server) awaitSync(t testing.TB) {
 
 func (s *Server) String() string { return filepath.Base(s.path) + " at " + s.Addr() }
 
-// show makes a failing test log the output that the server writes after this call.
+// show makes a failing test log what the server writes after this call.
 func (s *Server) show(t testing.TB) {
 	offset := s.written()
 	t.Cleanup(func() {
@@ -280,7 +275,6 @@ func (s *Server) show(t testing.TB) {
 	})
 }
 
-// shared holds the server that Shared returns, and the cluster that SharedCluster returns.
 var shared struct {
 	sync.Mutex
 	server  *Server
@@ -311,11 +305,10 @@ func Shared(t testing.TB) *Server {
 	return shared.server
 }
 
-// timeout is the time limit of an operation on a busy machine. Only a failing operation takes that
-// long.
+// timeout leaves room for a busy machine. Only a failing operation takes that long.
 const timeout = 30 * time.Second
 
-// poll calls f until f returns nil or errGaveUp, or ctx ends. It returns the last result.
+// poll calls f until it returns nil or errGaveUp, or ctx ends. It returns the last result.
 func poll(ctx context.Context, f func(ctx context.Context) error) error {
 	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {
 		err := f(ctx)
@@ -330,7 +323,6 @@ func poll(ctx context.Context, f func(ctx context.Context) error) error {
 	}
 }
 
-// await polls f. If f does not return nil within timeout, await fails the test.
 func await(t testing.TB, what string, f func(ctx context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
@@ -340,8 +332,8 @@ func await(t testing.TB, what string, f func(ctx context.Context) error) {
 	}
 }
 
-// tlsConfig returns a new configuration for a client that trusts the server, or nil if the server
-// does not use TLS. It has a ServerName, so that it is also valid for the address of a [Proxy].
+// tlsConfig returns nil without TLS. The ServerName makes it valid for the address of a [Proxy],
+// too.
 func (s *Server) tlsConfig() *tls.Config {
 	if !s.conf.tls {
 		return nil

@@ -20,9 +20,8 @@ type service struct {
 	ended    bool
 }
 
-// start listens on a new port. It calls serve with each connection, in a new goroutine; serve owns
-// the connection. When the test ends, start closes the connections that are registered with add,
-// and waits for the goroutines.
+// start calls serve with each connection, in a new goroutine; serve owns the connection. When the
+// test ends, it closes the connections registered with add, and waits for the goroutines.
 func (s *service) start(t testing.TB, serve func(net.Conn)) {
 	t.Helper()
 	ln, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
@@ -54,8 +53,7 @@ func (s *service) start(t testing.TB, serve func(net.Conn)) {
 	})
 }
 
-// add registers c to be closed when the test ends. If the test has already ended, add closes c at
-// once.
+// add registers c to be closed when the test ends, or at once if it has ended.
 func (s *service) add(c io.Closer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -65,7 +63,6 @@ func (s *service) add(c io.Closer) {
 	}
 }
 
-// remove unregisters a closed connection.
 func (s *service) remove(c io.Closer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

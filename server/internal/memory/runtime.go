@@ -2,7 +2,6 @@ package memory
 
 import "runtime/metrics"
 
-// runtimeStats has metrics of the Go runtime.
 type runtimeStats struct {
 	samples [10]metrics.Sample
 

@@ -10,17 +10,14 @@ import (
 )
 
 const (
-	// watchEvery is the time between two checks of the budget by Run.
 	watchEvery = 100 * time.Millisecond
 	// collectAfter is the maximum age of the heap measurement if more than half of the budget is in
-	// use. Each garbage collection measures the heap. If the measurement is too old, Run starts a
-	// collection to get a new one. Otherwise the runtime might not collect for two minutes.
+	// use. Run then starts a collection to get a new one, because the runtime might not collect for
+	// two minutes.
 	collectAfter = time.Second
-	// giveEvery is the time between two checks for unused memory that can be returned to the
-	// system.
+	// giveEvery is the time between two checks for memory to return to the system.
 	giveEvery = 20 * time.Second
-	// giveBytes is the minimum number of unused bytes to return to the system. It is not worth the
-	// cost to return less.
+	// giveBytes is the least unused memory worth the cost of returning it to the system.
 	giveBytes = 32 << 20
 )
 
@@ -70,8 +67,7 @@ func (b *Budget) Run(ctx context.Context) {
 	}
 }
 
-// afterGC measures the heap in use after each garbage collection. The caller must call stop to end
-// this.
+// afterGC measures the heap in use after each garbage collection, until stop is called.
 func (b *Budget) afterGC() (stop func()) {
 	var stopped atomic.Bool
 	type sentinel struct{ _ *byte }
@@ -98,8 +94,8 @@ func (b *Budget) afterGC() (stop func()) {
 	return func() { stopped.Store(true) }
 }
 
-// bound lowers the measured size of the heap in use if the measurement is too high. The upper limit
-// is the size of all heap objects, including garbage, plus the memory of stacks and of the runtime.
+// bound limits the measured heap to the size of all heap objects, including garbage, plus the
+// memory of stacks and of the runtime.
 func (b *Budget) bound(r *runtimeStats) {
 	st := b.pool.Stats()
 	if most := max(0, r.objects-st.InUse-st.Idle) + r.overhead; b.heap.Load() > most {

@@ -15,8 +15,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// metricsBytes is the memory in bytes that a response to /metrics needs in addition to the memory
-// that is counted for every request.
+// metricsBytes is the memory in bytes that /metrics needs in addition to the memory counted for
+// every request.
 const metricsBytes = 128 << 10
 
 // Metrics returns the handler of /metrics.
@@ -35,9 +35,8 @@ func (o *Observer) Metrics() http.HandlerFunc {
 	}
 }
 
-// A collector exports the server's counters to Prometheus. It does not use stream names as labels,
-// because publishers choose them, and the number of time series would be unlimited. /api/streams
-// has the values of single streams.
+// A collector exports the server's counters to Prometheus. Stream names are not labels, because
+// publishers choose them, and the number of time series would be unlimited.
 type collector struct{ of *Observer }
 
 // Describe sends nothing, which makes this an unchecked collector.
@@ -132,9 +131,8 @@ func (c scrape) addStreams(st live.Stats) {
 	c.gauge("kept_bytes", "Bytes of streams that are kept for viewers.", st.KeptBytes)
 }
 
-// memoryOwners returns how many bytes of memory each part of the server uses, such as streams,
-// downloads and blobs. The key "idle" is for unused bytes. heap is the memory in use outside the
-// pool of memory blocks.
+// memoryOwners returns the bytes that each part of the server uses; "idle" is unused. heap is the
+// memory in use outside the pool.
 func (o *Observer) memoryOwners(streams live.Stats, heap int64) map[string]int64 {
 	pool, downloads, blobs := millrace.DefaultPool().Stats(), o.Files.BlockBytes(),
 		o.Blobs.BlockBytes()
@@ -146,7 +144,6 @@ func (o *Observer) memoryOwners(streams live.Stats, heap int64) map[string]int64
 	}
 }
 
-// collectMemory sends the metrics about the server's memory.
 func (o *Observer) collectMemory(c scrape, streams live.Stats) {
 	st := o.Budget.Memory.Stats()
 	c.gauge("memory_budget_bytes",
@@ -208,7 +205,6 @@ func (c scrape) files(st store.FilesStats) {
 		st.Stalled)
 }
 
-// blobs reports transfers of blobs, and the state of the Redis that stores them.
 func (c scrape) blobs(st store.BlobsStats) {
 	c.counterVec("blobs_requests_total",
 		"Answered requests for blobs, by the first digit of the status.",
@@ -249,7 +245,6 @@ func (c scrape) refusals(r *access.Refusals) {
 	}
 }
 
-// addHook sends the metrics of the hook client h. It does nothing if h is nil.
 func (c scrape) addHook(h *hook.Client) {
 	if h == nil {
 		return
@@ -271,7 +266,6 @@ func (c scrape) addHook(h *hook.Client) {
 	c.gauge("hook_plays", "Stored answers about players.", int64(st.Plays))
 }
 
-// connections reports the connections of the main listener, and the number of client addresses.
 func (c scrape) connections(n *Connections, limited address.Stats) {
 	c.gauge("connections",
 		"Connections of the main listener, without HTTP/1 viewers.", n.Open.Load())
@@ -282,7 +276,6 @@ func (c scrape) connections(n *Connections, limited address.Stats) {
 	c.gauge("addresses", "Addresses with a connection and a limit.", int64(limited.Held))
 }
 
-// addCluster reports the state of this node in the cluster, and its traffic with other nodes.
 func (c scrape) addCluster(n *Cluster, streams live.Stats) {
 	st := n.node.Stats()
 	reachable := int64(0)

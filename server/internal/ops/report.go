@@ -58,11 +58,10 @@ type NodeReport struct {
 	Streams []live.StreamInfo `json:"streams"`
 }
 
-// streamBytes is an upper limit for the memory in bytes that the response to /api/streams needs per
-// stream. It includes the Go value and the JSON.
+// streamBytes is an upper limit for the memory in bytes that /api/streams needs per stream, for the
+// Go value and the JSON.
 const streamBytes = 2 << 10
 
-// nodeStreams returns the number of streams in the reports of other nodes.
 func (r *Report) nodeStreams() (n int) {
 	for i := range r.Nodes {
 		n += len(r.Nodes[i].Streams)
@@ -70,9 +69,8 @@ func (r *Report) nodeStreams() (n int) {
 	return n
 }
 
-// hideAddresses removes the addresses of publishers from the report. Several reports share the
-// lists of streams of other nodes. hideAddresses therefore replaces these lists with changed
-// copies.
+// hideAddresses removes the addresses of publishers. It copies the lists of other nodes' streams,
+// which several reports share.
 func (r *Report) hideAddresses() {
 	hideAddresses(r.Streams)
 	r.Nodes = slices.Clone(r.Nodes)
@@ -90,7 +88,6 @@ func hideAddresses(streams []live.StreamInfo) {
 	}
 }
 
-// writeJSON sends v as JSON with status 200.
 func writeJSON(w http.ResponseWriter, v any) {
 	text, err := json.Marshal(v)
 	if err != nil {

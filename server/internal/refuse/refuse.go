@@ -99,7 +99,6 @@ const (
 	Other       Cause = "other"
 )
 
-// ofStatus maps the HTTP status of a Refusal to its usual Cause.
 var ofStatus = map[int]Cause{
 	http.StatusBadRequest:           BadRequest,
 	http.StatusUnauthorized:         NoToken,

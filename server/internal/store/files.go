@@ -15,7 +15,6 @@ import (
 // FilesPath is the prefix of the paths of files.
 const FilesPath = "/files/"
 
-// errNoRoot is the response to requests for files if no directory is configured.
 const errNoRoot = "no files are served here: that takes millrace serve --root DIR"
 
 // FilesConfig selects a directory of static files, and configures how a [Files] serves them.
@@ -93,7 +92,7 @@ func (f *Files) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.answer.ServeHTTP(p, r)
 }
 
-// served counts and logs a request. The file handler calls it at the end of each request.
+// served counts and logs a request at its end.
 func (f *Files) served(r *http.Request, sent chunk.Report, status int) {
 	f.answered.add(status)
 	log := f.log

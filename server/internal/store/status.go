@@ -6,12 +6,10 @@ import (
 	"sync/atomic"
 )
 
-// statusCounts counts responses by the first digit of their status.
 type statusCounts [6]atomic.Int64
 
 func (c *statusCounts) add(status int) { c[min(max(status/100, 0), len(c)-1)].Add(1) }
 
-// byClass returns the counts under the keys "1xx" to "5xx".
 func (c *statusCounts) byClass() map[string]int64 {
 	counts := make(map[string]int64)
 	for class := 1; class < len(c); class++ {

@@ -90,7 +90,6 @@ type Conn struct {
 	IdleSince atomic.Int64 // when the wait for a request began, in Unix ns; 0 during a request
 }
 
-// badHeader returns the [refuse.Refusal] for a wrong or forbidden PROXY header.
 func badHeader(err error) *refuse.Refusal {
 	return refuse.New(0, "PROXY header: %v", err).For(refuse.Proxy)
 }
@@ -124,8 +123,8 @@ func (c *Conn) await() error {
 	return c.err
 }
 
-// open counts the connection for the client address addr. It sets c.account to the account of the
-// address. If the address has too many connections, it sets c.above to the error instead.
+// open counts the connection for the client address addr. It sets c.account, or c.above if the
+// address has too many connections.
 func (c *Conn) open(addr netip.Addr) {
 	account, err := c.cfg.Addresses.Acquire(addr)
 	if c.above = err; err != nil {
@@ -140,8 +139,7 @@ func (c *Conn) open(addr netip.Addr) {
 	c.account = account
 }
 
-// readHeader reads the PROXY header, and returns the client's address. It returns nil if there is
-// no header or no address in it.
+// readHeader reads the PROXY header. It returns nil if there is no header or no address in it.
 func (c *Conn) readHeader() (client net.Addr, err error) {
 	_ = c.SetReadDeadline(time.Now().Add(c.cfg.Timeout))
 	cut := func() bool { return true }
@@ -172,7 +170,6 @@ func (c *Conn) readHeader() (client net.Addr, err error) {
 // methods Above, Trusted and Account return at once, without waiting for a PROXY header.
 func (c *Conn) Direct() bool { return c.direct }
 
-// identify waits until the client's address is known.
 func (c *Conn) identify() {
 	if !c.direct {
 		_ = c.await()

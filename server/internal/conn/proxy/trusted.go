@@ -74,7 +74,6 @@ func (t Trusted) Client(h http.Header) (client netip.AddrPort) {
 	return client
 }
 
-// parseAddr parses an address with or without a port.
 func parseAddr(text string) (netip.AddrPort, bool) {
 	if a, err := netip.ParseAddr(strings.TrimSuffix(strings.TrimPrefix(text, "["),
 		"]")); err == nil {
