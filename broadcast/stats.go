@@ -39,7 +39,6 @@ type Stats struct {
 	Lost [reasons]struct{ Moves, Frames, Bytes uint64 }
 }
 
-// lose updates s.Lost after a cursor has skipped the given number of frames and bytes.
 func (s *Stats) lose(reason Reason, frames, bytes int64) {
 	l := &s.Lost[reason]
 	l.Moves++

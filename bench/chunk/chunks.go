@@ -8,7 +8,6 @@ import (
 	"github.com/millrace-io/millrace/chunk"
 )
 
-// byChunk lists the contenders, which read a source in pieces of any length.
 var byChunk = []contender{
 	{"plain loop of Read, 64 KiB", plainLoop},
 	{"readahead, 4 of 64 KiB", readaheadChunks},
@@ -29,7 +28,7 @@ func plainLoop(src io.Reader, work func([]byte)) error {
 	}
 }
 
-// A writerFunc is a function that implements io.Writer. It borrows its argument.
+// A writerFunc borrows its argument.
 type writerFunc func([]byte)
 
 func (w writerFunc) Write(p []byte) (int, error) {

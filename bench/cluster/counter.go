@@ -19,8 +19,6 @@ type counter struct {
 	running sync.WaitGroup
 }
 
-// countBytes starts a proxy on a free port. The proxy forwards connections to target, and counts
-// the bytes of the responses.
 func countBytes(target string) (*counter, error) {
 	addr, err := measure.FreeAddr()
 	if err != nil {
@@ -66,8 +64,7 @@ func (c *counter) pass(from net.Conn, target string) {
 	delete(c.open, server)
 }
 
-// keep registers connections, so that close closes them. It returns false if close has already been
-// called.
+// keep registers connections for close. It returns false after close.
 func (c *counter) keep(conns ...net.Conn) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

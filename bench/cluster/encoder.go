@@ -10,7 +10,6 @@ import (
 	"github.com/millrace-io/millrace/internal/load"
 )
 
-// keyInterval is the time between the keyframes of encoders.
 const keyInterval = 2 * time.Second
 
 // An encoder publishes one stream to one server until it is stopped. Its stream begins with a
@@ -34,7 +33,6 @@ func encode(ctx context.Context, to *node, stream string) *encoder {
 	return e
 }
 
-// retryDelay is the time between two attempts of an encoder to connect.
 const retryDelay = 100 * time.Millisecond
 
 func (e *encoder) run(ctx context.Context, to *node, stream string) error {
@@ -76,22 +74,20 @@ func (e *encoder) stop() {
 	e.done <- <-e.done
 }
 
-// A frame describes a frame that a viewer received.
 type frame struct {
 	seq      uint64 // tag number, counted by the encoder
 	sent, at time.Time
 	picture  bool
 }
 
-// A watcher watches a stream until close is called. It checks that the stream has the bytes that
-// the encoders have sent.
+// A watcher watches a stream, and checks that it has the bytes that the encoders have sent.
 type watcher struct {
 	frames chan frame // closed when watching ends
 	err    error      // why watching ended; set before frames is closed
 	stop   context.CancelFunc
 }
 
-// maxFrames is the number of frames that a watcher can buffer. It is enough for several minutes.
+// maxFrames is how many frames a watcher can buffer, enough for several minutes.
 const maxFrames = 1 << 15
 
 func watch(ctx context.Context, from *node, stream string) *watcher {
@@ -149,22 +145,19 @@ func (w *watcher) pictureSince(t time.Time) (frame, error) {
 	}
 }
 
-// close stops watching, and waits until the watcher's goroutine has ended.
 func (w *watcher) close() {
 	w.stop()
 	for range w.frames {
 	}
 }
 
-// checkedFrames is the number of frames that checkDelivery checks.
 const checkedFrames = 40
 
 // trialTime is the time limit for checkDelivery, and for each trial.
 const trialTime = time.Minute
 
 // checkDelivery publishes a stream at origin and watches it at edge. It returns an error unless the
-// viewer receives the published frames, in order and unchanged. origin and edge may be the same
-// node.
+// frames arrive in order and unchanged. origin and edge may be the same node.
 func checkDelivery(ctx context.Context, origin, edge *node) error {
 	ctx, cancel := context.WithTimeout(ctx, trialTime)
 	defer cancel()

@@ -23,8 +23,7 @@ type directory struct {
 	answer *bufio.Scanner
 }
 
-// startDirectory starts a directory that uses the same Redis as the nodes of s. The caller must
-// call close.
+// startDirectory starts a directory that uses the Redis of s. The caller must close it.
 func (s *site) startDirectory(ctx context.Context) (*directory, error) {
 	bin, err := measure.Build(ctx, s.b.dir, "server/internal/bench/directory")
 	if err != nil {
@@ -43,7 +42,6 @@ func (s *site) startDirectory(ctx context.Context) (*directory, error) {
 	return d, d.cmd.Start()
 }
 
-// do sends a task to the child process and waits until the task is done.
 func (d *directory) do(task string) error {
 	if _, err := fmt.Fprintln(d.tasks, task); err != nil {
 		return err
@@ -70,7 +68,7 @@ type directoryTask struct {
 	cost func(*costs) *float64
 }
 
-// calls is the number of operations that each task does per round.
+// calls is the number of operations of each task per round.
 const calls = 20_000
 
 var directoryTasks = []directoryTask{
@@ -82,7 +80,6 @@ var directoryTasks = []directoryTask{
 		func(c *costs) *float64 { return &c.heard }},
 }
 
-// redisCosts measures the CPU time that Redis needs for each kind of request from nodes.
 func (b *bench) redisCosts(ctx context.Context) error {
 	s := &site{b: b}
 	defer s.close()

@@ -42,7 +42,7 @@ func parseCases(list string) (all []testCase, err error) {
 // A probe returns the current value of a counter that only grows.
 type probe func() (float64, error)
 
-// cpuOf returns a probe for the CPU time of s, in seconds. If s is nil, the probe returns 0.
+// cpuOf returns a probe for the CPU time of s, in seconds. s may be nil.
 func cpuOf(s *measure.Server) probe {
 	return func() (float64, error) {
 		if s == nil {
@@ -61,10 +61,8 @@ type result struct {
 	grown   []float64 // increase of each probe's value in that time, in the order of the probes
 }
 
-// lost returns the number of tags that viewers have missed.
 func (r *result) lost() float64 { return float64(r.Viewers.Lost) }
 
-// ended returns the number of viewers that were disconnected.
 func (r *result) ended() (n float64) {
 	for _, c := range r.Viewers.Ended {
 		n += float64(c)
@@ -72,11 +70,11 @@ func (r *result) ended() (n float64) {
 	return n
 }
 
-// perGB returns the increase of a probe's value for each 10⁹ bytes that viewers received.
+// perGB returns the increase of a probe's value for each 10⁹ bytes received.
 func (r *result) perGB(probe int) float64 { return r.grown[probe] / (r.bytes / 1e9) }
 
-// turn runs a load test with the streams and viewers of c on the nodes of target. It measures for
-// the given number of seconds, and reads the probes once per second.
+// turn runs a load test, and measures it for the given number of seconds. It reads the probes once
+// per second.
 func turn(ctx context.Context, c testCase, target *spread, seconds int,
 	probes ...probe) (*result, error) {
 	cfg := load.Config{
@@ -121,7 +119,6 @@ func turn(ctx context.Context, c testCase, target *spread, seconds int,
 	return r, nil
 }
 
-// series returns f(r) for each result r.
 func series(results []*result, f func(*result) float64) (s measure.Series) {
 	for _, r := range results {
 		s = append(s, f(r))

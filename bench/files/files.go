@@ -15,8 +15,7 @@ import (
 	"github.com/millrace-io/millrace/bench/measure"
 )
 
-// A testCase is a file size and a number of connections. Each connection requests the file
-// repeatedly.
+// Each connection of a testCase requests the file repeatedly.
 type testCase struct {
 	size  int // of the file, in bytes
 	conns int
@@ -25,7 +24,6 @@ type testCase struct {
 // String formats c so that parseCase can parse it, as in "64KiBx100".
 func (c testCase) String() string { return fmt.Sprintf("%sx%d", measure.SizeName(c.size), c.conns) }
 
-// parseCase parses a case such as "64KiBx100".
 func parseCase(s string) (c testCase, err error) {
 	size, conns, ok := strings.Cut(s, "x")
 	c.size, err = measure.ParseSize(size)
@@ -66,7 +64,6 @@ func keys() (all []string) {
 	return all
 }
 
-// parseContenders parses a list of keys such as "millrace,fileserver,nginx".
 func parseContenders(list string) (chosen []contender, err error) {
 	all := contenders()
 	for _, key := range strings.Split(list, ",") {

@@ -15,8 +15,7 @@ import (
 	"github.com/millrace-io/millrace/bench/measure"
 )
 
-// wrkScript makes wrk print exact numbers after the last request. Without it, wrk prints rounded
-// numbers.
+// wrkScript makes wrk print exact numbers instead of rounded ones.
 const wrkScript = `done = function(summary, latency, requests)
   io.write(string.format(
     '\nMEASURED {"requests":%d,"bytes":%d,"micros":%d,"connect":%d,"read":%d,"write":%d,"status":%d,"timeout":%d,"p99":%d}\n',
@@ -25,8 +24,7 @@ const wrkScript = `done = function(summary, latency, requests)
 end
 `
 
-// wrkTimeout is the time after which wrk counts a request as timed out. If a hundred connections
-// share a slow server, each needs most of a minute for 256 MiB.
+// If a hundred connections share a slow server, each needs most of a minute for 256 MiB.
 const wrkTimeout = 2 * time.Minute
 
 // A wrkResult is wrk's report about one run.
@@ -43,13 +41,12 @@ type wrkResult struct {
 
 func (l wrkResult) errors() int64 { return l.Connect + l.Read + l.Write + l.Status + l.Timeout }
 
-// checkWrk returns a measure.ErrMissing if wrk is not installed.
 func checkWrk() error {
 	_, err := measure.Find("wrk", "wrk")
 	return err
 }
 
-// runWrk runs wrk against url. It writes wrkScript to dir.
+// runWrk writes wrkScript to dir.
 func runWrk(ctx context.Context, dir, url string, conns, seconds int) (wrkResult, error) {
 	script := filepath.Join(dir, "done.lua")
 	if err := os.WriteFile(script, []byte(wrkScript), 0o644); err != nil {

@@ -15,7 +15,6 @@ import (
 	"github.com/millrace-io/millrace/internal/testkit/childproc"
 )
 
-// children maps the name of each child process to the function that this program runs in it.
 var children = make(map[string]func(args []string) error)
 
 // RegisterChild registers a function that Self starts in a child process. It must be called in the
@@ -25,8 +24,8 @@ func RegisterChild(name string, f func(args []string) error) string {
 	return name
 }
 
-// childVar is the environment variable that tells the program which function to run. Its value is a
-// JSON list of the function's name and its arguments.
+// childVar tells a child which function to run. It is a JSON list of the function's name and its
+// arguments.
 const childVar = "MILLRACE_BENCH_CHILD"
 
 // If Self has started this process, RunChild runs the registered function and exits. main and

@@ -11,7 +11,6 @@ import (
 	"time"
 )
 
-// nginxHead is the beginning of every nginx configuration.
 const nginxHead = `worker_processes 1;
 error_log /dev/null crit;
 pid nginx.pid;
@@ -60,9 +59,8 @@ func StartNginx(ctx context.Context, dir string, conf func(addr string) string) 
 	return srv, nil
 }
 
-// worker waits for the worker process of nginx and returns its PID. The master is not measured,
-// because it does no work and shares its memory with the worker. If the rtmp module serves HLS,
-// nginx also has a process that removes old files, which is not measured either.
+// worker waits for the worker process of nginx. The master is not measured, because it does no work
+// and shares its memory with the worker. Neither is the process that removes old files of HLS.
 func worker(master int) ([]int, error) {
 	for range 250 {
 		pids := slices.DeleteFunc(childrenOf(master),

@@ -59,7 +59,6 @@ func (r Report) WriteHTML() error {
 	return os.WriteFile(filepath.Join(r.Dir, "index.html"), []byte(page.String()), 0o644)
 }
 
-// barWidth returns the width of a row's bar, at most 200.
 func (t *Table) barWidth(row []Cell) float64 {
 	longest := 0.0
 	for _, r := range t.Rows {

@@ -47,7 +47,6 @@ var atExit []func()
 // resources that the tests share.
 func AtExit(f func()) { atExit = append(atExit, f) }
 
-// run runs the tests and checks for leaks. It returns the exit code.
 func run(tests func() int, dir string, w io.Writer) int {
 	code := tests()
 	for _, f := range atExit {
@@ -86,7 +85,7 @@ func Check(t testing.TB, p *millrace.Pool) {
 	})
 }
 
-// settled calls f until f returns "" or the grace period has passed. It returns the last result.
+// settled calls f until f returns "" or the grace period has passed.
 func settled(f func() string) string {
 	deadline := time.Now().Add(grace)
 	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
@@ -98,8 +97,8 @@ func settled(f func() string) string {
 	}
 }
 
-// outstanding compares InUse and Lost in p.Stats() with want. It returns a description of the
-// difference, or "" if there is none.
+// outstanding describes how InUse and Lost in p.Stats() differ from want. It returns "" if they do
+// not.
 func outstanding(p *millrace.Pool, want millrace.PoolStats) string {
 	s := p.Stats()
 	if s.InUse == want.InUse && s.Lost == want.Lost {

@@ -230,7 +230,6 @@ func (c *Config) Flags() []FlagGroup {
 	}
 }
 
-// check returns an error if the value is invalid. The error names the flag.
 func (f Flag) check() error {
 	var n int64
 	format := func(n int64) string { return fmt.Sprint(n) }
@@ -290,7 +289,7 @@ func (c *choice) Set(word string) error {
 	return nil
 }
 
-// join returns a text such as "a, b or c" for the words a, b and c and the conjunction "or".
+// join returns a text such as "a, b or c".
 func join(words []string, conjunction string) string {
 	if len(words) < 2 {
 		return strings.Join(words, "")

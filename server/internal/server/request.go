@@ -13,8 +13,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/streamname"
 )
 
-// connContext returns the context for the requests of a connection. The context contains the
-// connection. It also contains the [address.Account] that limits the client's address.
+// connContext adds the connection, and the [address.Account] that limits its client, to ctx.
 func connContext(ctx context.Context, c net.Conn) context.Context {
 	ctx = tcpconn.NewContext(ctx, c)
 	if p := proxy.Of(c); p != nil {

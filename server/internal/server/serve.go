@@ -101,7 +101,6 @@ func (s *Server) Serve(ctx context.Context, l Listeners) error {
 	return err
 }
 
-// observer returns an ops.Observer for the server. The Observer reports the ports of l.
 func (s *Server) observer(l *Listeners) *ops.Observer {
 	o := &ops.Observer{
 		Version: s.cfg.Version, Self: s.cfg.self(), Started: s.started, Log: s.log,
@@ -120,8 +119,7 @@ func (s *Server) observer(l *Listeners) *ops.Observer {
 	return o
 }
 
-// newRTMPService returns the RTMP service of the listener at addr. If config is nil, the service
-// does not use TLS. newRTMPService takes ownership of config.
+// newRTMPService takes ownership of config. If config is nil, the service does not use TLS.
 func (s *Server) newRTMPService(addr net.Addr, config *tls.Config) *rtmp.Service {
 	if config != nil {
 		config.SessionTicketsDisabled = true // rtmpdump treats a TLS 1.3 session ticket as an error
@@ -134,7 +132,6 @@ func (s *Server) newRTMPService(addr net.Addr, config *tls.Config) *rtmp.Service
 	}
 }
 
-// serveMain serves ln with main, over TLS if there is a certificate.
 func (s *Server) serveMain(main *http.Server, ln net.Listener) error {
 	if s.cert == nil {
 		return main.Serve(ln)
@@ -145,8 +142,8 @@ func (s *Server) serveMain(main *http.Server, ln net.Listener) error {
 }
 
 // shutDown ends everything in an order that loses no data. The publishers end first. The viewers
-// end after they have received the remaining frames. Downloads may finish in the meantime. After
-// --drain-timeout, the remaining viewers and downloads are ended.
+// end after they have received the remaining frames. Downloads may finish meanwhile. All that
+// remain after --drain-timeout are ended.
 func (s *Server) shutDown(servers []*http.Server) {
 	began := time.Now()
 	s.log.Info("shutting down", "streams", s.hub.Stats().Streams, "viewers", s.hub.Viewers(),

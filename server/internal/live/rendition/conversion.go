@@ -14,14 +14,12 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live/flvstream"
 )
 
-// A conversion converts the publisher's frames to another format.
 type conversion struct {
 	*convert.Conversion
 	to *Rendition
 }
 
-// newConversion returns a conversion of the frames in src, which is in FLV, to the format of dst.
-// dst.mu is held.
+// src must be in FLV. dst.mu is held.
 func newConversion(dst, src *Rendition) conversion {
 	source := convert.Source{Facts: dst.facts, Head: src.head, Cursor: src.source(),
 		MaxTag: dst.cfg.MaxTag,
@@ -39,8 +37,8 @@ func newConversion(dst, src *Rendition) conversion {
 	return c
 }
 
-// run converts the publisher's frames to another format until the stream ends, ctx ends or the
-// conversion fails. It returns the reason to disconnect the viewers of this format.
+// run ends when the stream or ctx ends, or when the conversion fails. It returns the reason to
+// disconnect the viewers of this format.
 func (c conversion) run(ctx context.Context) (why fanout.Reason) {
 	log, form := c.to.log, c.to.format.String()
 	defer func() {
@@ -69,8 +67,7 @@ func (c conversion) run(ctx context.Context) (why fanout.Reason) {
 	return why
 }
 
-// A report logs and counts the frames that are left out when a stream is converted to another
-// format.
+// A report logs and counts the frames that a conversion leaves out.
 type report struct {
 	rendition *Rendition
 	warned    bool // missed frames were logged

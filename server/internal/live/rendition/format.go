@@ -12,8 +12,7 @@ const (
 	formats // the number of formats
 )
 
-// formatNames has the name and the media type of each format. RTMP has no media type, because only
-// clients that speak RTMP get it.
+// RTMP has no media type, because only clients that speak RTMP get it.
 var formatNames = [formats]struct{ name, contentType string }{
 	FLV:  {name: "flv", contentType: "video/x-flv"},
 	MP4:  {name: "mp4", contentType: "video/mp4"},
