@@ -19,16 +19,16 @@ import (
 // All methods may be called on any goroutine, and Close may be called during any of them. After
 // Close, the other methods return an error that wraps [fs.ErrClosed].
 type Body struct {
-	size int // length of the whole Body in bytes
+	size int
 
 	mu     sync.Mutex
 	chain  Chain
-	reader ChainReader // reads chain
+	reader ChainReader
 	closed bool
 	place  *place // nil if the Body does not belong to a Spool
 }
 
-// A place is the place of a part in its Spool. All Bodies of the part share it.
+// A place is a part's place in its Spool. All Bodies of the part share it.
 type place struct {
 	users atomic.Int32 // open Bodies, and running calls of WriteTo
 	spool *Spool
@@ -79,7 +79,7 @@ func (b *Body) Clone() *Body {
 // Len returns the length of the whole Body in bytes, even after reads and after Close.
 func (b *Body) Len() int { return b.size }
 
-// lock locks b for the operation op. If b is closed, it returns an error and does not lock b.
+// lock locks b. If b is closed, it returns an error instead.
 func (b *Body) lock(op string) error {
 	b.mu.Lock()
 	if b.closed {

@@ -2,19 +2,16 @@
 
 package millrace
 
-// invariants is true if the program was built with -tags invariants.
 const invariants = false
 
-// token detects misuse of a Draft or Ref in a program built with -tags invariants. In this build it
-// does nothing.
+// With -tags invariants, a token detects misuse of a Draft or Ref.
 type token struct{}
 
 func (*token) open(*block, int) {}
 func (*token) close()           {}
 func (*token) check()           {}
 
-// released detects use of a Chain after its Release in a program built with -tags invariants. In
-// this build it does nothing.
+// With -tags invariants, released detects use of a Chain after its Release.
 type released struct{}
 
 func (*released) note()  {}

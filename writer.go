@@ -94,7 +94,6 @@ func (w *Writer) Release() {
 	w.dst, w.n, w.err = nil, 0, errWriterReleased
 }
 
-// drop releases the block and the queue.
 func (w *Writer) drop() {
 	w.buf = nil
 	w.draft.Release()
@@ -105,7 +104,6 @@ func (w *Writer) drop() {
 	}
 }
 
-// queued returns the number of bytes in the queue.
 func (w *Writer) queued() int {
 	if w.queue == nil {
 		return 0
@@ -113,7 +111,6 @@ func (w *Writer) queued() int {
 	return w.queue.Len()
 }
 
-// reserve takes a block if the Writer has none and has not failed.
 func (w *Writer) reserve() {
 	if w.buf == nil && w.err == nil {
 		w.draft = w.pool.Get(w.size)
@@ -143,14 +140,12 @@ func (w *Writer) Flush() error {
 	return w.err
 }
 
-// send writes p to the destination.
 func (w *Writer) send(p []byte) (int, error) {
 	n, err := w.dst.Write(p)
 	return n, checkCount(n, len(p), err)
 }
 
-// checkCount checks the results n and err of a write of size bytes. It returns err, or
-// io.ErrShortWrite if the write was short without an error. It panics if n is impossible.
+// checkCount checks the results of a write of size bytes. It panics if n is impossible.
 func checkCount(n, size int, err error) error {
 	if n < 0 || n > size {
 		panic(errNegativeWrite)

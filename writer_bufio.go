@@ -53,8 +53,7 @@ func (w *Writer) Write(p []byte) (n int, err error) {
 	return n + buffer(w, p), nil
 }
 
-// buffer copies bytes from the start of p to the block, until the block is full or p ends, and
-// returns the number of bytes copied.
+// buffer copies the start of p to the block, as far as there is room.
 func buffer[T string | []byte](w *Writer, p T) int {
 	w.reserve()
 	n := copy(w.buf[w.n:], p)
@@ -163,7 +162,6 @@ func (w *Writer) ReadFrom(src io.Reader) (total int64, err error) {
 	return total, err
 }
 
-// dropEmpty calls drop if there are no unsent bytes or a write has failed.
 func (w *Writer) dropEmpty() {
 	if w.err != nil || w.Buffered() == 0 {
 		w.drop()

@@ -2,8 +2,7 @@ package redis
 
 import "context"
 
-// A crew is a group of goroutines that make calls. They are started before the measurement, and run
-// until dismiss is called.
+// A crew is a group of goroutines that make calls. They are started before the measurement.
 type crew struct {
 	orders []chan int // one channel for each goroutine; a value is the number of calls to make
 	done   chan error // one result from each goroutine
@@ -37,7 +36,6 @@ func repeat(ctx context.Context, f call, n int) error {
 	return ctx.Err()
 }
 
-// dismiss ends the goroutines.
 func (w *crew) dismiss() {
 	for _, calls := range w.orders {
 		close(calls)

@@ -50,20 +50,17 @@ var tasks = []task{
 // A contender is a way to do a task.
 type contender struct {
 	name string
-	// worker returns the function that one goroutine calls repeatedly. It is called once for each
-	// goroutine.
+	// worker returns the function that one goroutine calls repeatedly.
 	worker func(*fixture) (call, error)
 }
 
-// A call transfers a value once. A call that reads the value passes it to fixture.observe, and then
-// drops it.
+// A call transfers a value once. It passes a value that it reads to fixture.observe.
 type call func(context.Context) error
 
-// A fixture holds the Redis clients, which all contenders share, and the size of the values that
-// they transfer.
+// A fixture holds the Redis clients, which all contenders share.
 type fixture struct {
-	addr string // address of the server
-	size int    // size of every value, in bytes
+	addr string
+	size int // size of every value, in bytes
 
 	goredis  *goredis.Client
 	redisbuf *redisbuf.Client
@@ -73,7 +70,6 @@ type fixture struct {
 	audit func(piece []byte) // set by a check; called with each value that was read, in pieces
 }
 
-// open creates the clients for the server at f.addr.
 func (f *fixture) open() (err error) {
 	f.goredis = goredis.NewClient(&goredis.Options{Addr: f.addr})
 	f.add(f.goredis)
@@ -114,7 +110,6 @@ func (f *fixture) value() []byte {
 	return p
 }
 
-// observe passes a value, or a piece of it, to f.audit. It does nothing if f.audit is nil.
 func (f *fixture) observe(piece []byte) {
 	if f.audit != nil {
 		f.audit(piece)

@@ -85,7 +85,7 @@ func Accept(w http.ResponseWriter, r *http.Request, opts *Options) (*Conn, error
 	return c, nil
 }
 
-// check returns an error and an HTTP status if r is not an acceptable request (section 4.2.1).
+// check returns an error and an HTTP status if r is not acceptable (section 4.2.1).
 func (o *Options) check(r *http.Request) (status int, err error) {
 	switch {
 	case !hasToken(r.Header["Connection"], "upgrade") || !hasToken(r.Header["Upgrade"], "websocket"):
@@ -118,7 +118,6 @@ func sameOrigin(r *http.Request) bool {
 	return err == nil && strings.EqualFold(u.Host, r.Host)
 }
 
-// hasToken reports whether a list of tokens contains token.
 func hasToken(lists []string, token string) bool {
 	for _, list := range lists {
 		for t := range strings.SplitSeq(list, ",") {
@@ -144,7 +143,6 @@ func (o *Options) subprotocol(r *http.Request) string {
 	return ""
 }
 
-// respond sends the response to the handshake.
 func (c *Conn) respond(key string) error {
 	sum := sha1.Sum([]byte(key + keyGUID))
 	b := "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n" +

@@ -30,7 +30,6 @@ func (o Object) Get(name string) any {
 	return nil
 }
 
-// text returns the string with the given name, or "".
 func (o Object) text(name string) string {
 	s, _ := o.Get(name).(string)
 	return s
@@ -56,11 +55,9 @@ const (
 )
 
 const (
-	// maxAMFDepth limits the depth of nested objects. A command needs one level, and metadata
-	// rarely needs three.
+	// A command needs one level of objects, and metadata rarely needs three.
 	maxAMFDepth = 16
-	// maxAMFValues limits the number of values of one message. A connect message has a dozen
-	// values, and the metadata of many tracks have a hundred.
+	// maxAMFValues limits the values of one message. The metadata of many tracks have a hundred.
 	maxAMFValues = 1 << 10
 )
 
@@ -129,10 +126,9 @@ func ParseAMF(p []byte) ([]any, error) {
 	return list, nil
 }
 
-// An amfParser parses AMF values one after the other. rest is the data that is not parsed yet.
 type amfParser struct {
 	rest  []byte
-	count int // number of values parsed
+	count int // values parsed
 }
 
 // take returns the next n bytes, or nil if there are fewer.
@@ -163,7 +159,7 @@ func (a *amfParser) text(n int) (string, error) {
 	return string(a.take(int(size))), nil
 }
 
-// value parses a value. depth is the number of objects and arrays that contain the value.
+// value parses a value inside depth objects and arrays.
 func (a *amfParser) value(depth int) (any, error) {
 	if a.count++; a.count > maxAMFValues {
 		return nil, &LimitError{What: "AMF values of one message", Have: int64(a.count),
@@ -222,7 +218,6 @@ func errUnless(ok bool) error {
 	return errAMF
 }
 
-// object parses the properties of an object.
 func (a *amfParser) object(depth int) (any, error) {
 	var o Object
 	for len(a.rest) > 0 { // some clients omit the end of the last object in a message
@@ -243,8 +238,7 @@ func (a *amfParser) object(depth int) (any, error) {
 	return o, nil
 }
 
-// array parses the elements of a strict array. The stated number of elements may be wrong, so array
-// allocates memory only as it parses elements.
+// array parses a strict array. Its stated length may be wrong, so memory grows with the elements.
 func (a *amfParser) array(depth int) (any, error) {
 	n, ok := a.number(4)
 	if !ok {

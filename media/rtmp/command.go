@@ -6,8 +6,7 @@ import "io"
 // nil, and arguments. The answer is a command _result with the same transaction number. onStatus
 // reports the state of a stream.
 
-// obey executes the command in c.body, which arrived on the given message stream. It returns io.EOF
-// when the client has ended its stream.
+// obey executes the command in c.body. It returns io.EOF when the client has ended its stream.
 func (c *ServerConn) obey(stream uint32) error {
 	if c.body.Len() == 0 {
 		return nil
@@ -61,7 +60,6 @@ func (c *ServerConn) obey(stream uint32) error {
 	return c.flush()
 }
 
-// at returns values[i], or nil if there are fewer values.
 func at(values []any, i int) any {
 	if i < len(values) {
 		return values[i]
@@ -69,8 +67,6 @@ func at(values []any, i int) any {
 	return nil
 }
 
-// answerConnect answers the command connect, and sends the window size and the chunk size of this
-// side.
 func (c *ServerConn) answerConnect(transaction float64) {
 	const dynamic = 2 // type of a bandwidth limit
 	c.enc.appendNumber(&c.out, TypeWindowSize, windowSize)
@@ -92,7 +88,6 @@ func (c *ServerConn) answerConnect(transaction float64) {
 	c.call(0, "_result", transaction, server, info)
 }
 
-// setPaused answers a client that pauses or resumes.
 func (c *ServerConn) setPaused(paused bool) {
 	if c.paused = paused; paused {
 		c.status("NetStream.Pause.Notify", "paused")
@@ -102,11 +97,8 @@ func (c *ServerConn) setPaused(paused bool) {
 }
 
 // isOther reports whether a command ends a different stream than the one that the client publishes
-// or plays. Each command identifies its stream in a different way:
-//
-//   - The argument of FCUnpublish is the name of the stream.
-//   - The argument of deleteStream is the number of the message stream.
-//   - closeStream arrives on the message stream that it ends.
+// or plays. The argument of FCUnpublish is a stream name, and that of deleteStream is a message
+// stream. closeStream arrives on the message stream that it ends.
 func (c *ServerConn) isOther(command string, stream uint32, arg any) bool {
 	switch arg := arg.(type) {
 	case string:
@@ -117,8 +109,7 @@ func (c *ServerConn) isOther(command string, stream uint32, arg any) bool {
 	return command == "closeStream" && stream != 0 && stream != Stream && stream != c.stream
 }
 
-// endStream answers a client that ends its stream. If the client has requested to publish or play,
-// endStream returns io.EOF.
+// endStream answers a client that ends its stream. After a request, it returns io.EOF.
 func (c *ServerConn) endStream(name string, transaction float64) error {
 	if c.request == nil {
 		if transaction != 0 {
@@ -142,17 +133,14 @@ func status(level, code, description string) Object {
 	return Object{{"level", level}, {"code", code}, {"description", description}}
 }
 
-// status sends the status of a publish or play request to the client, in an onStatus command.
 func (c *ServerConn) status(code, description string) {
 	c.call(Stream, "onStatus", 0, nil, status("status", code, description))
 }
 
-// result writes the answer to a command.
 func (c *ServerConn) result(transaction float64, values ...any) {
 	c.call(0, "_result", transaction, values...)
 }
 
-// call writes a command on a message stream.
 func (c *ServerConn) call(stream uint32, name string, transaction float64, values ...any) {
 	m := Message{Type: TypeCommand, ChunkStream: commandChunks, Stream: stream}
 	if stream != 0 {
@@ -161,7 +149,6 @@ func (c *ServerConn) call(stream uint32, name string, transaction float64, value
 	c.enc.appendBytes(&c.out, m, AppendAMF(AppendAMF(nil, name, transaction), values...))
 }
 
-// data writes a data message with AMF values for the client's stream.
 func (c *ServerConn) data(values ...any) {
 	m := Message{Type: TypeData, ChunkStream: statusChunks, Stream: Stream}
 	c.enc.appendBytes(&c.out, m, AppendAMF(nil, values...))

@@ -12,23 +12,19 @@ const (
 	// defaultChunkSize is the chunk size, in bytes, until the peer sets another one.
 	defaultChunkSize = 128
 
-	// copyBelow is the chunk size, in bytes, below which the chunks of one message are copied
-	// together. Sharing a small chunk costs more than a copy, and keeps a whole block in use.
+	// Chunks below copyBelow bytes are copied. Sharing costs more, and keeps a whole block in use.
 	copyBelow = 1 << 10
 
-	// maxChunkStreams limits the number of chunk streams of a publisher. Encoders use fewer than
-	// ten.
+	// maxChunkStreams is for publishers. Encoders use fewer than ten.
 	maxChunkStreams = 128
 
-	// maxCommandStreams limits the number of chunk streams of a client that does not publish.
+	// maxCommandStreams is for clients that do not publish.
 	maxCommandStreams = 16
 
-	// A Decoder allocates memory for copies in blocks of leastCopy to mostCopy bytes. Each block is
-	// as large as the part of the message that has been copied.
+	// Copies go into blocks of leastCopy to mostCopy bytes, as large as what has been copied.
 	leastCopy, mostCopy = 512, 8 << 10
 
-	// maxHeader is the size of the longest chunk header: the chunk stream's number, fields, and an
-	// extended timestamp.
+	// maxHeader is the longest chunk header: the chunk stream, fields, and an extended timestamp.
 	maxHeader = 3 + 11 + 4
 )
 
@@ -43,7 +39,7 @@ type Decoder struct {
 	//	current == nil, or its next chunk's header has been read, and left bytes of payload have not
 
 	r             *millrace.Reader
-	pool          *millrace.Pool // pool of the blocks for copies
+	pool          *millrace.Pool // for copies
 	maxMessage    int
 	maxUnfinished int
 	maxStreams    int
@@ -65,8 +61,7 @@ type Decoder struct {
 	}
 }
 
-// A chunkStream is the state of one chunk stream: its last header, and the message that is being
-// received.
+// A chunkStream has the last header of a chunk stream, and the message that is being received.
 type chunkStream struct {
 	header
 	unfinished bool // some chunks of the message have arrived, but not all
@@ -75,8 +70,7 @@ type chunkStream struct {
 	room       millrace.Draft // unused memory for further copies
 }
 
-// A header holds the fields of a chunk header, including fields that the chunk inherits from the
-// chunk before it.
+// A header holds the fields of a chunk header, including those inherited from the chunk before.
 type header struct {
 	message  Message
 	delta    uint32 // difference to the next message, if that begins with form 3
@@ -101,22 +95,18 @@ func (d *Decoder) SetMaxMessage(n int) {
 	d.maxUnfinished = 2 * d.maxMessage
 }
 
-// setPool sets the Pool for all new blocks, including the blocks for copies of small chunks.
 func (d *Decoder) setPool(p *millrace.Pool) {
 	d.r.SetPool(p)
 	d.pool = p
 }
 
-// limit sets the limits for a client that does not publish: n bytes for one message, n bytes for
-// all unfinished messages together, and maxCommandStreams chunk streams. It returns an error if the
-// unfinished messages are already larger.
+// limit sets the limits for a client that does not publish: n bytes for one message, and for all
+// unfinished messages together. It returns an error if those are already larger.
 func (d *Decoder) limit(n int) error {
 	d.maxMessage, d.maxUnfinished, d.maxStreams = n, n, maxCommandStreams
 	return d.checkUnfinished(d.unfinished)
 }
 
-// checkUnfinished returns a *LimitError if n, the size of all unfinished messages, exceeds the
-// limit.
 func (d *Decoder) checkUnfinished(n int) error {
 	if n > d.maxUnfinished {
 		return &LimitError{"bytes of unfinished messages", int64(n), int64(d.maxUnfinished)}
@@ -186,14 +176,12 @@ func (s *chunkStream) release() {
 	s.releaseRoom()
 }
 
-// releaseRoom releases the unused memory in s.room.
 func (s *chunkStream) releaseRoom() {
 	s.room.Release()
 	s.room = millrace.Draft{}
 }
 
-// appendCopy appends a copy of p to dst. The copy goes into the unused memory in room. If room is
-// full, a new block from pool replaces it.
+// appendCopy appends a copy of p to dst. It fills room, and replaces it when it is full.
 func appendCopy(dst *millrace.Chain, room *millrace.Draft, pool *millrace.Pool, p []byte) {
 	for len(p) > 0 {
 		if len(room.Bytes()) == 0 {
@@ -233,10 +221,9 @@ func (d *Decoder) nextChunk() (*chunkStream, error) {
 	return s, nil
 }
 
-// readPart adds the received bytes of the current chunk's payload to the message of s. If no bytes
-// have arrived, it waits for the first. If a deadline ends the wait, the caller may call readPart
-// again later. If copied is set, the message gets a copy of the bytes; otherwise it shares the
-// Reader's block.
+// readPart adds received bytes of the current chunk to the message of s, and waits for the first.
+// After a deadline, it may be called again. If copied is not set, the message shares the Reader's
+// block.
 func (d *Decoder) readPart(s *chunkStream, copied bool) error {
 	if _, err := d.peek(1); err != nil {
 		return err
@@ -336,9 +323,8 @@ func (d *Decoder) nextHeader() (*chunkStream, error) {
 	return s, nil
 }
 
-// peekExtended returns the length, in bytes, of a chunk's extended timestamp, which is usually 4.
-// The timestamp begins at offset. If the chunk's header has form 3 (the shortest form), the sender
-// may omit the timestamp, and the length is then 0.
+// peekExtended returns the length of a chunk's extended timestamp at offset: 4, or 0 if a chunk of
+// form 3 (the shortest form) omits it.
 func (d *Decoder) peekExtended(next *header, form byte, offset int) (n int, err error) {
 	if form < 3 {
 		p, err := d.peek(offset + 4)
@@ -368,8 +354,7 @@ func (d *Decoder) peekExtended(next *header, form byte, offset int) (n int, err 
 	return 4, nil
 }
 
-// begin computes the timestamp of a message from its first chunk header, which has the given form
-// (0 to 3).
+// begin computes the timestamp of a message from its first chunk header.
 func (h *header) begin(form byte) {
 	if form < 3 {
 		// If the next message begins with form 3, its timestamp is this much later. After form 0,
@@ -382,8 +367,7 @@ func (h *header) begin(form byte) {
 	h.message.Timestamp += h.delta
 }
 
-// peek returns the next n bytes of a chunk without consuming them. If it must wait for bytes, it
-// starts the time limit for the message.
+// peek returns the next n bytes of a chunk. A wait starts the time limit for the message.
 func (d *Decoder) peek(n int) ([]byte, error) {
 	if d.clock != nil && d.r.Buffered() < n { // must wait inside a message
 		d.clock.start(time.Now())
@@ -392,7 +376,6 @@ func (d *Decoder) peek(n int) ([]byte, error) {
 	return p, noEOF(err)
 }
 
-// noEOF converts io.EOF to io.ErrUnexpectedEOF, for an end inside a message.
 func noEOF(err error) error {
 	if err == io.EOF {
 		return io.ErrUnexpectedEOF
@@ -422,7 +405,6 @@ func (d *Decoder) abort(body *millrace.Chain) {
 	}
 }
 
-// uint32Of returns the first four bytes of body as a number. It returns false if there are fewer.
 func uint32Of(body *millrace.Chain) (v uint32, ok bool) {
 	var b [4]byte
 	if body.Len() < len(b) {
@@ -432,8 +414,7 @@ func uint32Of(body *millrace.Chain) (v uint32, ok bool) {
 	return binary.BigEndian.Uint32(b[:]), true
 }
 
-// nextPart returns the next part of an aggregate message. A part is an FLV tag. The
-// previous-tag-size of the last tag may be missing.
+// nextPart returns the next tag of an aggregate message. The last may lack its previous-tag-size.
 func (d *Decoder) nextPart(dst *millrace.Chain) (Message, error) {
 	const head, tail = 11, 4
 	a := &d.aggregate

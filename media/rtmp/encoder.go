@@ -7,8 +7,7 @@ import (
 	"github.com/millrace-io/millrace"
 )
 
-// headerBlock is the size, in bytes, of a block for headers. It has room for 85 headers of 12
-// bytes.
+// headerBlock is the size of a block for headers in bytes. It holds 85 headers of 12 bytes.
 const headerBlock = 1 << 10
 
 // An Encoder splits messages into chunks. It builds headers, and appends bodies by reference. The
@@ -78,7 +77,6 @@ func (e *Encoder) Append(dst *millrace.Chain, m Message, body *millrace.Chain) e
 // Encoder has already appended to a Chain stay valid.
 func (e *Encoder) Release() { e.room.Release() }
 
-// put appends a copy of a header to dst.
 func (e *Encoder) put(dst *millrace.Chain, h []byte) {
 	if len(e.room.Bytes()) < len(h) {
 		e.room.Release()
@@ -88,8 +86,7 @@ func (e *Encoder) put(dst *millrace.Chain, h []byte) {
 	dst.Append(&r)
 }
 
-// appendNumber appends the first field of a chunk header to b. The field contains the form of the
-// header, from 0 to 3, and the id of the chunk stream. The form says which other fields follow.
+// appendNumber appends the first field of a chunk header: its form (0 to 3) and the chunk stream.
 func appendNumber(b []byte, form byte, id int) []byte {
 	switch {
 	case id < 64:
@@ -109,7 +106,6 @@ func (e *Encoder) appendControl(dst *millrace.Chain, t Type, p []byte) {
 	e.appendBytes(dst, Message{Type: t, ChunkStream: controlChunks}, p)
 }
 
-// appendBytes appends a message with a copy of p as its body.
 func (e *Encoder) appendBytes(dst *millrace.Chain, m Message, p []byte) {
 	var body millrace.Chain
 	body.AppendCopy(p)

@@ -21,9 +21,8 @@ const (
 	rtmpeVersions = "\x06\x08" // versions of encrypted RTMP
 )
 
-// The keys that Flash programs use for the digests in the handshake. The keys are publicly known. A
-// full key is playerSecret or serverSecret, followed by secretTail. Some digests use only the first
-// part of a key.
+// The publicly known keys of Flash programs for the digests. A full key is playerSecret or
+// serverSecret, followed by secretTail. Some digests use only the first part.
 var (
 	secretTail = []byte("\xf0\xee\xc2\x4a\x80\x68\xbe\xe8\x2e\x00\xd0\xd1\x02\x9e\x7e\x57" +
 		"\x6e\xec\x5d\x2d\x29\x80\x6f\xab\x93\xb8\xe6\x36\xcf\xeb\x31\xae")
@@ -62,8 +61,7 @@ func answerHandshake(r io.Reader) ([]byte, error) {
 	return s, nil
 }
 
-// checkVersion returns an error if v, the client's first byte, is not the RTMP version. If v
-// belongs to another known protocol, the error names that protocol.
+// checkVersion checks the client's first byte. Its error names the protocol if it knows it.
 func checkVersion(v byte) error {
 	switch {
 	case v == rtmpVersion:
@@ -83,7 +81,7 @@ func checkVersion(v byte) error {
 // A digestPlace is the position of the digest in C1 or S1.
 type digestPlace struct {
 	base   int // offset of the four bytes that determine digest; clients use 8 or 772
-	digest int // offset of the digest
+	digest int
 }
 
 func digestAt(p []byte, base int) digestPlace {
@@ -92,7 +90,6 @@ func digestAt(p []byte, base int) digestPlace {
 	return digestPlace{base, base + 4 + sum%room}
 }
 
-// findDigest finds the digest in C1. It returns false if C1 has no valid digest.
 func findDigest(c1 []byte) (digestPlace, bool) {
 	if bytes.Equal(c1[4:8], make([]byte, 4)) { // without a version of Flash there is no digest
 		return digestPlace{}, false
@@ -107,12 +104,11 @@ func findDigest(c1 []byte) (digestPlace, bool) {
 	return digestPlace{}, false
 }
 
-// putDigest computes the digest of S1 and stores it in s1.
 func putDigest(s1 []byte, place digestPlace) {
 	copy(s1[place.digest:], digestOf(s1, place, serverSecret))
 }
 
-// digestOf computes the digest of C1 or S1. It skips the bytes of p in which the digest is stored.
+// digestOf computes the digest of C1 or S1, without the bytes of the digest itself.
 func digestOf(p []byte, place digestPlace, key []byte) []byte {
 	return hmacOf(key, p[:place.digest], p[place.digest+digestSize:])
 }

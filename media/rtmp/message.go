@@ -58,7 +58,6 @@ const (
 	firstChunkStream = 2     // numbers 0 and 1 announce a longer number
 	maxChunkStream   = 65599 // 64 + 65535
 
-	// extended is the largest value of a 24-bit timestamp or difference. It means that the real
-	// value is in four more bytes.
+	// A 24-bit timestamp or difference of this value means that the real value follows.
 	extended = 1<<24 - 1
 )

@@ -18,8 +18,7 @@ type player struct {
 
 type playerKey struct{}
 
-// playerOf returns the player of a request, or nil if AskPlayer did not ask the hook about the
-// request.
+// playerOf returns the player of a request, or nil if the hook was not asked.
 func playerOf(r *http.Request) *player {
 	p, _ := r.Context().Value(playerKey{}).(*player)
 	return p
@@ -103,9 +102,8 @@ func (g *Gate) IsPublic(r *http.Request) bool {
 	return p.Read == "" && p.requestToken(r) == "" && g.hook == nil
 }
 
-// ownQuery returns a client's query without the parameters that HLS players add. It sorts the
-// parameters, so that all requests of a player have the same query. It escapes characters that must
-// not be in a playlist.
+// ownQuery returns a query without the parameters of HLS players. It sorts the others, so that all
+// requests of a player have the same query, and escapes them for playlists.
 func ownQuery(query string) string {
 	own := strings.Split(query, "&")
 	own = slices.DeleteFunc(own, func(parameter string) bool {
@@ -119,6 +117,5 @@ func ownQuery(query string) string {
 	return notInPlaylists.Replace(strings.Join(own, "&"))
 }
 
-// notInPlaylists escapes characters that may be in a client's query, but would end a URL in a
-// playlist.
+// notInPlaylists escapes characters that would end a URL in a playlist.
 var notInPlaylists = strings.NewReplacer(" ", "%20", `"`, "%22", "#", "%23")

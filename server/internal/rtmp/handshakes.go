@@ -21,14 +21,13 @@ const MaxHandshakes = 512
 // request within a few round trips.
 type Handshakes struct {
 	mu lock.Mutex
-	// silent has the connections that have sent nothing yet. begun has the connections that have
-	// sent a part of a request. A new connection in silent therefore never replaces one in begun.
+	// silent has the connections that have sent nothing, and begun those that have sent a part of a
+	// request. A new connection therefore never replaces one in begun.
 	silent, begun crowd
 }
 
-// A crowd holds at most MaxHandshakes connections that have not sent a complete request yet. If it
-// is full and a connection is added, the oldest connection from the address with the most
-// connections is closed. One address therefore cannot keep out clients with other addresses.
+// A crowd holds at most MaxHandshakes connections. Above that, the oldest connection from the
+// address with the most connections is closed, so that one address cannot keep out others.
 // Addresses with up to address.FairShare connections count as equal.
 type crowd struct {
 	list []handshake        // the oldest is first
@@ -41,12 +40,9 @@ type handshake struct {
 	from netip.Addr // address of the client, or of its proxy while the client is unknown
 }
 
-// errEvicted is the error of a connection that was closed because too many connections had not sent
-// a complete request.
 var errEvicted = errors.New("closed while silent to make room for new connections")
 
-// peerOf returns the address of the peer of a connection, which is the client or a proxy. It does
-// not wait for the PROXY header.
+// peerOf returns the address of the client or its proxy. It does not wait for the PROXY header.
 func peerOf(conn net.Conn) netip.Addr {
 	if p := proxy.Of(conn); p != nil {
 		return proxy.KeyOf(p.TCPConn.RemoteAddr())
@@ -54,8 +50,7 @@ func peerOf(conn net.Conn) netip.Addr {
 	return proxy.KeyOf(conn.RemoteAddr())
 }
 
-// add adds conn, on which nothing has arrived yet. h borrows conn until remove is called. If too
-// many connections in h are silent, add closes one of them.
+// add borrows conn, which has sent nothing, until remove. It may close a silent connection.
 func (h *Handshakes) add(conn net.Conn) {
 	h.mu.Lock()
 	victim := h.silent.add(handshake{conn, peerOf(conn)})
@@ -65,8 +60,7 @@ func (h *Handshakes) add(conn net.Conn) {
 	}
 }
 
-// begin records that the first bytes have arrived on conn. If too many connections have sent a part
-// of a request, begin closes one of them.
+// begin records that bytes have arrived on conn. It may close a connection that has begun.
 func (h *Handshakes) begin(conn net.Conn, client net.Addr) {
 	h.mu.Lock()
 	var victim net.Conn
@@ -79,15 +73,14 @@ func (h *Handshakes) begin(conn net.Conn, client net.Addr) {
 	}
 }
 
-// remove removes conn. It returns false if conn was closed to make room for another connection.
+// remove returns false if conn was closed to make room for another connection.
 func (h *Handshakes) remove(conn net.Conn) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.silent.remove(conn) || h.begun.remove(conn)
 }
 
-// add adds a connection. If there are now too many connections, add removes one of them, perhaps
-// the new one, and returns it. The caller must close it.
+// add returns a connection that the caller must close if there are too many, perhaps the new one.
 func (c *crowd) add(a handshake) (victim net.Conn) {
 	if c.from == nil {
 		c.from = make(map[netip.Addr]int)
@@ -115,7 +108,6 @@ func (c *crowd) take(i int) handshake {
 	return a
 }
 
-// remove removes conn. It returns false if c does not have conn.
 func (c *crowd) remove(conn net.Conn) bool {
 	i := slices.IndexFunc(c.list, func(a handshake) bool { return a.conn == conn })
 	if i >= 0 {

@@ -10,8 +10,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live/flvstream"
 )
 
-// A tagMaker makes FLV tags from a publisher's messages. It adds a header and a trailer to the body
-// of a message without copying the body.
+// A tagMaker makes FLV tags from a publisher's messages without copying their bodies.
 type tagMaker struct {
 	enc       flv.Encoder
 	body, tag millrace.Chain // both empty between messages
@@ -24,12 +23,10 @@ func (r *tagMaker) release() {
 	r.tag.Release()
 }
 
-// setDataFrame is a name that encoders send before metadata. It means that the server should keep
-// the metadata.
+// Encoders send setDataFrame before metadata that the server should keep.
 var setDataFrame = rtmp.AppendAMF(nil, "@setDataFrame")
 
-// publish publishes the message with the body r.body. It drops a message that is of no use to
-// viewers.
+// publish publishes the message with the body r.body, or drops it if it is of no use to viewers.
 func (r *tagMaker) publish(p *live.Publisher, m rtmp.Message) error {
 	if r.body.Len() == 0 {
 		return nil
@@ -59,8 +56,7 @@ func (r *tagMaker) publish(p *live.Publisher, m rtmp.Message) error {
 	return p.WriteTag(t, &r.tag)
 }
 
-// announcedTracks returns the tracks that a publisher announces in its first tag. t describes the
-// tag. The chain contains the bytes of the tag, and announcedTracks borrows the chain.
+// announcedTracks returns the tracks that a publisher announces in its first tag. It borrows tag.
 func announcedTracks(t flv.Tag, tag *millrace.Chain) flv.Header {
 	h := flv.Header{HasAudio: true, HasVideo: true}
 	if t.Metadata && t.Len() <= flvstream.MaxPart {
