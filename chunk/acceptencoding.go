@@ -10,8 +10,7 @@ import (
 
 const identity = "identity" // no encoding
 
-// An acceptance holds the weights that a request's Accept-Encoding headers give to the encodings in
-// acceptNames.
+// An acceptance holds the weights in a request's Accept-Encoding headers.
 type acceptance struct {
 	absent  bool                      // the request has no Accept-Encoding header
 	weights [len(acceptNames)]float64 // by index in acceptNames; below 0 if not named
@@ -19,12 +18,10 @@ type acceptance struct {
 
 const others = "*" // the name for all encodings that the headers do not name
 
-// acceptNames lists the encodings of precompressed files, and the names "identity" (no encoding)
-// and "*" (all encodings that are not named).
 var acceptNames = [...]string{"br", "zstd", "gzip", identity, others}
 
-// parseAccept parses the values of Accept-Encoding headers (RFC 9110, section 12.5.3). It ignores
-// invalid elements and encodings that are not in acceptNames.
+// parseAccept parses Accept-Encoding headers (RFC 9110, section 12.5.3). It ignores invalid
+// elements and unknown encodings.
 func parseAccept(values []string) acceptance {
 	if len(values) == 0 {
 		return acceptance{absent: true}
@@ -42,7 +39,6 @@ func parseAccept(values []string) acceptance {
 	return h
 }
 
-// acceptIndex returns the index of name in acceptNames, or -1.
 func acceptIndex(name string) int {
 	if strings.EqualFold(name, "x-gzip") {
 		name = "gzip" // RFC 9110, section 8.4.1.3
@@ -52,8 +48,7 @@ func acceptIndex(name string) int {
 	})
 }
 
-// parseWeight parses the parameters of an element of Accept-Encoding, such as "q=0.5". Without
-// parameters, the weight is 1. If they are invalid, parseWeight returns false.
+// parseWeight parses parameters such as "q=0.5". Without parameters, the weight is 1.
 func parseWeight(params string) (float64, bool) {
 	params = textproto.TrimString(params)
 	if params == "" {
@@ -67,8 +62,7 @@ func parseWeight(params string) (float64, bool) {
 	return w, err == nil && w >= 0 && w <= 1 && !math.IsNaN(w)
 }
 
-// weight returns the client's weight for an encoding, or 0 if the client does not accept the
-// encoding. name must be in acceptNames.
+// weight returns 0 if the client does not accept the encoding. name must be in acceptNames.
 func (h acceptance) weight(name string) float64 {
 	for _, n := range [...]string{name, others} {
 		if w := h.weights[acceptIndex(n)]; w >= 0 {
@@ -92,7 +86,6 @@ func AcceptsEncoding(values []string, encoding string) bool {
 	return parseAccept(values).accepts(encoding)
 }
 
-// accepts implements AcceptsEncoding.
 func (h acceptance) accepts(encoding string) bool {
 	w := h.weight(encoding)
 	return !h.absent && w > 0 && w >= h.weight(identity)

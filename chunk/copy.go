@@ -20,17 +20,16 @@ import (
 )
 
 const (
-	// copyBlock is the size of reads and writes if the kernel cannot move the bytes. For a block of
-	// this size, a system call costs less than copying the bytes. The block also stays in the
+	// copyBlock is the size of reads and writes if the kernel cannot move the bytes. For such a
+	// block, a system call costs less than copying the bytes, and the block stays in the
 	// processor's caches between its read and its write.
 	copyBlock = 32 << 10
 
-	// fileStep is the number of bytes that Copy copies from file to file between two checks of its
-	// context. If the bytes are in the page cache, copying them takes a few milliseconds.
+	// Copy checks its context after each fileStep bytes from file to file. Copying them from the
+	// page cache takes a few milliseconds.
 	fileStep = 16 << 20
 
-	// kernelSplices reports whether the standard library uses splice for connections and
-	// copy_file_range for files.
+	// kernelSplices reports whether the standard library uses splice and copy_file_range.
 	kernelSplices = runtime.GOOS == "linux"
 )
 
@@ -113,7 +112,6 @@ type copying struct {
 	waits  interruption
 }
 
-// toWriter copies src to dst. For an HTTP response, Copy calls toResponse instead.
 func (c *copying) toWriter(dst io.Writer, src io.Reader) error {
 	switch dst := dst.(type) {
 	case *net.TCPConn:
@@ -143,11 +141,9 @@ func (c *copying) toWriter(dst io.Writer, src io.Reader) error {
 	return c.copyThroughMemory(dst, src)
 }
 
-// kernelCounter returns &c.report.Sendfile or &c.report.Splice if the kernel moves the bytes in
-// io.Copy(dst, src), and nil otherwise.
-//
-// If src is a regular file and dst is a TCP connection or a file, kernelCounter also returns nil.
-// For these, toWriter does not use io.Copy.
+// kernelCounter returns the counter for io.Copy(dst, src), or nil if the kernel does not move the
+// bytes. It ignores regular files to TCP connections and files, for which toWriter does not use
+// io.Copy.
 func (c *copying) kernelCounter(dst io.Writer, src io.Reader) *int64 {
 	inner, limit := unlimited(src)
 	_, toUnix := dst.(*net.UnixConn)
@@ -191,9 +187,8 @@ func isStream(conn any) bool {
 	return addr != nil && addr.Network() == "unix"
 }
 
-// kernelOnly reports whether x is a TCP or Unix connection, or a file. Copy calls the methods
-// WriteTo and ReadFrom of these types only if the kernel can move the bytes. Otherwise the methods
-// would allocate a buffer.
+// kernelOnly reports whether x's WriteTo and ReadFrom would allocate a buffer when the kernel
+// cannot move the bytes.
 func kernelOnly(x any) bool {
 	switch x.(type) {
 	case *net.TCPConn, *net.UnixConn, *os.File:
@@ -211,8 +206,7 @@ func isSeekable(f *os.File) bool {
 	return err == nil
 }
 
-// unlimited returns the Reader inside an io.LimitedReader, and the number of bytes that may still
-// be read. For any other src, it returns src and math.MaxInt64.
+// unlimited returns the Reader in an io.LimitedReader and its limit, or src and math.MaxInt64.
 func unlimited(src io.Reader) (io.Reader, int64) {
 	if l, ok := src.(*io.LimitedReader); ok {
 		return l.R, max(l.N, 0)
@@ -220,8 +214,8 @@ func unlimited(src io.Reader) (io.Reader, int64) {
 	return src, math.MaxInt64
 }
 
-// A countedFile is a file that counts the bytes that Read returns. It does not count bytes sent by
-// sendfile, which uses SyscallConn.
+// A countedFile counts the bytes that Read returns, but not those that sendfile sends, which uses
+// SyscallConn.
 type countedFile struct {
 	file *os.File
 	read int64
@@ -235,8 +229,7 @@ func (f *countedFile) Read(p []byte) (int, error) {
 
 func (f *countedFile) SyscallConn() (syscall.RawConn, error) { return f.file.SyscallConn() }
 
-// sendFile sends c.file to rf, from the current position. src is c.file, or an io.LimitedReader
-// that limits it.
+// sendFile sends c.file from its position. src is c.file, or an io.LimitedReader of it.
 func (c *copying) sendFile(rf io.ReaderFrom, src io.Reader) error {
 	counted := countedFile{file: c.file}
 	limited := io.LimitedReader{R: &counted, N: math.MaxInt64}
@@ -282,7 +275,6 @@ func (c *copying) fileToFile(dst *os.File, src io.Reader) error {
 	return nil
 }
 
-// copyThroughMemory copies src to dst through a pooled block.
 func (c *copying) copyThroughMemory(dst io.Writer, src io.Reader) error {
 	_, limit := unlimited(src)
 	block := millrace.DefaultPool().Get(int(max(min(limit, copyBlock), 1)))
@@ -322,7 +314,6 @@ func (c *copying) unread(src io.Reader, n int64) {
 	}
 }
 
-// writeAll writes p. If w does not accept all of p, writeAll returns an error.
 func writeAll(w io.Writer, p []byte) (int, error) {
 	n, err := w.Write(p)
 	if n < 0 || n > len(p) {
@@ -402,7 +393,7 @@ func canSplice(src io.Reader) bool {
 	return kernelSplices && (isTCP || isStream(src))
 }
 
-// sizeOf returns the number of bytes of src, or 0 if it is not known.
+// sizeOf returns 0 if the size is not known.
 func sizeOf(src io.Reader) int64 {
 	switch s := src.(type) {
 	case *bytes.Reader:
@@ -427,7 +418,6 @@ func sizeOf(src io.Reader) int64 {
 	return 0
 }
 
-// A writeWaker is an io.Writer with a deadline that ends a blocked Write.
 type writeWaker interface {
 	SetWriteDeadline(t time.Time) error
 }
@@ -460,8 +450,7 @@ func (c *copying) watchContext(dst io.Writer, src io.Reader) {
 	}
 }
 
-// interrupt ends a blocked Read or Write by setting deadlines in the past. It is called in a
-// separate goroutine when the context ends.
+// interrupt runs on its own goroutine when the context ends.
 func (i *interruption) interrupt() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -481,10 +470,8 @@ func (i *interruption) setDeadlines(read, write time.Time) {
 	}
 }
 
-// stop undoes watchContext, and removes the deadlines that interrupt has set.
-//
-// If the copy is not complete, however, a response keeps its write deadline. Otherwise net/http
-// could end the body as if it were complete.
+// stop undoes watchContext and interrupt. But an incomplete response keeps its write deadline,
+// because net/http could otherwise end the body as if it were complete.
 func (i *interruption) stop(complete bool) {
 	if i.unhook == nil || i.unhook() {
 		return

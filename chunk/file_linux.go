@@ -7,8 +7,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// versionOf returns the size, the times of the last changes, the device and the inode of the file
-// that info describes. A changed file differs in at least one of them.
 func versionOf(info os.FileInfo) fileVersion {
 	st := info.Sys().(*syscall.Stat_t) // documented in package os
 	return fileVersion{
@@ -20,7 +18,7 @@ func versionOf(info os.FileInfo) fileVersion {
 	}
 }
 
-// dropFromCache drops the bytes [from, to) of f from the page cache, except pages that are in use.
+// dropFromCache drops the bytes [from, to) of f, except pages that are in use.
 func dropFromCache(f *os.File, from, to int64) {
 	raw, err := f.SyscallConn()
 	if err != nil {

@@ -4,7 +4,6 @@ package chunk
 
 import "os"
 
-// versionOf returns the version of the file that info describes.
 func versionOf(info os.FileInfo) fileVersion {
 	return fileVersion{size: info.Size(), modified: info.ModTime().UnixNano()}
 }

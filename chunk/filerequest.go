@@ -34,15 +34,15 @@ type fileRequest struct {
 	broken bool // the body ended early
 }
 
-// A servedFile is a file for http.ServeContent, which seeks to the end of the file and back to its
-// start to learn the size. For a servedFile, these two calls of Seek need no system call.
+// A servedFile is a file for http.ServeContent, which seeks to the end and back to learn the size.
+// These two calls of Seek need no system call.
 //
 // Invariant: if !moved, the file's position is 0.
 type servedFile struct {
 	countedFile
 	size  int64
-	moved bool // the file's position may not be 0
-	atEnd bool // Seek has returned the end of the file without moving the file's position
+	moved bool
+	atEnd bool // Seek has returned the end without moving the position
 }
 
 func newServedFile(f *os.File, info os.FileInfo) *servedFile {
@@ -78,7 +78,7 @@ func (f *servedFile) SyscallConn() (syscall.RawConn, error) {
 	return f.countedFile.SyscallConn()
 }
 
-// serve answers with the named file. If it returns an error, it has not answered.
+// serve answers with the named file, unless it returns an error.
 func (x *fileRequest) serve(name string) error {
 	f, info, err := x.h.root.open(name)
 	if err != nil {
@@ -106,8 +106,7 @@ func (x *fileRequest) serve(name string) error {
 	return nil
 }
 
-// contentType returns the media type for the extension of name. If the extension is unknown, it
-// detects the type from the first bytes of the file.
+// contentType detects the type from the first bytes of the file if the extension is unknown.
 func (x *fileRequest) contentType(name string) string {
 	if t := mime.TypeByExtension(path.Ext(name)); t != "" {
 		return t
@@ -131,8 +130,7 @@ func (x *fileRequest) serveContent(name string) {
 	}
 }
 
-// clientSeesLength reports whether the client has received the right Content-Length, so that it
-// sees when bytes are missing.
+// clientSeesLength reports whether the Content-Length shows the client when bytes are missing.
 func (x *fileRequest) clientSeesLength() bool {
 	return x.r.ProtoMajor == 1 && x.head.length != "" && headOf(x.Header()) == x.head
 }
@@ -191,7 +189,6 @@ func (x *fileRequest) send(body *io.LimitedReader) error {
 	return x.sendPart(x.destination(), body)
 }
 
-// sendAndDrop sends body to rf in steps. After each step, it drops sent bytes from the page cache.
 func (x *fileRequest) sendAndDrop(rf io.ReaderFrom, body *io.LimitedReader) error {
 	version := versionOf(x.info)
 	x.h.dropper.add(version, 1)
@@ -222,9 +219,8 @@ func (x *fileRequest) sendAndDrop(rf io.ReaderFrom, body *io.LimitedReader) erro
 	return nil
 }
 
-// destination returns the writer for the file's bytes. This is usually the response of net/http,
-// whose ReadFrom lets the kernel send the file. If a middleware does not allow that, destination
-// returns a copiedBody.
+// destination returns the response of net/http, whose ReadFrom lets the kernel send the file. If a
+// middleware does not allow that, it returns a copiedBody.
 func (x *fileRequest) destination() io.ReaderFrom {
 	if rf, ok := x.ResponseWriter.(io.ReaderFrom); ok {
 		return rf
@@ -237,8 +233,7 @@ func (x *fileRequest) destination() io.ReaderFrom {
 	return copiedBody{x.ResponseWriter}
 }
 
-// A copiedBody sends a body with the Write method of a response. The bytes are copied through
-// memory, because the kernel cannot send them directly.
+// A copiedBody sends a body through memory, with Write.
 type copiedBody struct{ w http.ResponseWriter }
 
 func (b copiedBody) ReadFrom(src io.Reader) (int64, error) {
@@ -247,7 +242,6 @@ func (b copiedBody) ReadFrom(src io.Reader) (int64, error) {
 	return c.report.Bytes, err
 }
 
-// sendPart sends a part of the file to rf, and counts its bytes in x.report.
 func (x *fileRequest) sendPart(rf io.ReaderFrom, part *io.LimitedReader) error {
 	before := x.file.read
 	n, err := rf.ReadFrom(part)
@@ -255,7 +249,6 @@ func (x *fileRequest) sendPart(rf io.ReaderFrom, part *io.LimitedReader) error {
 	return err
 }
 
-// fail answers with the HTTP status for err.
 func (x *fileRequest) fail(err error) { x.failStatus(statusOf(err)) }
 
 func (x *fileRequest) failStatus(status int) {

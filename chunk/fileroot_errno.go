@@ -8,8 +8,6 @@ import (
 	"syscall"
 )
 
-// statusOfSyscall returns the HTTP status of the answer when a system call for opening a file fails
-// with err.
 func statusOfSyscall(err error) int {
 	var errno syscall.Errno
 	if !errors.As(err, &errno) {

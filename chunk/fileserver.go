@@ -140,7 +140,6 @@ func (h *FileHandler) begin(w http.ResponseWriter, r *http.Request) *fileRequest
 	return &fileRequest{ResponseWriter: w, h: h, r: r, encoded: encodes(w.Header())}
 }
 
-// finish adds the request's Report to h.sent and calls the OnServed function.
 func (h *FileHandler) finish(x *fileRequest) {
 	h.mu.Lock()
 	h.sent.merge(x.report)
@@ -150,7 +149,6 @@ func (h *FileHandler) finish(x *fileRequest) {
 	}
 }
 
-// serveDirectory answers with the directory's index.html, or with a list of its files.
 func (h *FileHandler) serveDirectory(x *fileRequest, name string) {
 	err := x.serve(path.Join(name, "index.html"))
 	switch {

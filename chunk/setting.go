@@ -29,7 +29,6 @@ type Setting struct {
 // memory returns how many bytes the chunks of one Reader and its workers may take.
 func (s Setting) memory() int64 { return int64(s.ChunkSize) * int64(s.Depth+s.Workers) }
 
-// clamp limits each field of s to the range from least to most.
 func (s Setting) clamp(least, most Setting) Setting {
 	return Setting{
 		min(max(s.Workers, least.Workers), most.Workers),

@@ -79,16 +79,13 @@ func NewTuner(opts ...TunerOption) *Tuner {
 	return t
 }
 
-// apply makes the current Setting visible to the Readers, and wakes the workers that wait in
-// Acquire. mu is held, or t is not shared yet.
+// apply passes the Setting on to Readers and waiting workers. mu is held, or t is not shared yet.
 func (t *Tuner) apply() {
 	now := t.rules.now
 	t.setting.Store(&now)
 	t.room.Broadcast()
 }
 
-// observe passes s to the rules. If they change the Setting, observe counts the change under its
-// reason in t.moves, and applies the new Setting.
 func (t *Tuner) observe(s sample) (reason string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -170,9 +167,7 @@ func (t *Tuner) Run(ctx context.Context) {
 	}
 }
 
-// sample measures the process. It returns the memory in use, and values for the time since the
-// previous call: the processor time, the number of processed bytes, and how often workers and
-// Readers had to wait.
+// sample measures the memory in use, and everything else since its previous call.
 func (t *Tuner) sample() sample {
 	memory := [2]metrics.Sample{{Name: "/memory/classes/total:bytes"},
 		{Name: "/memory/classes/heap/released:bytes"}}

@@ -15,7 +15,6 @@ type Encoder struct {
 	head      []byte // memory for a header
 }
 
-// headerAppender is the common method of Encoding and VarEncoding.
 type headerAppender interface {
 	AppendHeader(dst []byte, h Header) ([]byte, error)
 }
@@ -83,7 +82,6 @@ func (e *Encoder) Assemble(buf arena.Buffer, h Header,
 	return buf.Take(), nil
 }
 
-// build encodes h into e.head.
 func (e *Encoder) build(h Header) error {
 	head, err := e.f.AppendHeader(e.head[:0], h)
 	if err != nil {

@@ -14,9 +14,8 @@ import (
 	"github.com/millrace-io/millrace"
 )
 
-// A client sends HTTP/1.1 requests to a server over one keep-alive connection, one after the other.
-// Only one goroutine may use it. It allocates nothing per request, and holds no buffer while it
-// waits.
+// A client sends HTTP/1.1 requests one after the other over a keep-alive connection. Only one
+// goroutine may use it. It allocates nothing per request, and holds no buffer while it waits.
 type client struct {
 	net  net.Conn
 	stop func() bool // stops ctx from closing the connection
@@ -31,7 +30,7 @@ type client struct {
 // responseTime limits a viewer's wait for a response. It is longer than any target duration.
 const responseTime = 20 * time.Second
 
-// connect returns a client. Its connection is closed when ctx ends.
+// connect returns a client whose connection is closed when ctx ends.
 func connect(ctx context.Context, addr string) (*client, error) {
 	conn, err := (&net.Dialer{Timeout: 10 * time.Second}).DialContext(ctx, "tcp", addr)
 	if err != nil {
@@ -49,7 +48,6 @@ func (c *client) close() {
 	c.r.Release()
 }
 
-// A statusError is a response with a status other than 200.
 type statusError struct {
 	status int
 	path   string
@@ -59,8 +57,7 @@ func (e *statusError) Error() string { return fmt.Sprintf("status %d", e.status)
 
 var errHTTP = errors.New("not HTTP/1.1")
 
-// get requests a path with a query, and calls yield with the pieces of the response's body, in
-// order. A piece is valid until yield returns.
+// get passes the body to yield in pieces. A piece is valid until yield returns.
 func (c *client) get(path, query string, yield func([]byte)) (gzipped bool, err error) {
 	b := append(c.request[:0], "GET "...)
 	b = append(b, path...)
@@ -131,7 +128,7 @@ func (c *client) head() (h responseHead, err error) {
 	}
 }
 
-// equalFold reports whether b and word are equal, ignoring the case of ASCII letters.
+// equalFold ignores the case of ASCII letters.
 func equalFold(b []byte, word string) bool {
 	if len(b) != len(word) {
 		return false
@@ -144,7 +141,7 @@ func equalFold(b []byte, word string) bool {
 	return true
 }
 
-// line returns the next line without its line ending. The line is valid until the next read.
+// line returns the next line without its ending. It is valid until the next read.
 func (c *client) line() ([]byte, error) {
 	line, err := c.r.ReadSlice('\n')
 	if err == io.EOF && len(line) > 0 {
@@ -181,15 +178,13 @@ func (c *client) body(h responseHead, yield func([]byte)) error {
 	}
 }
 
-// text requests a path with a query, and returns the whole body. If gzipped is true, the returned
-// text is still compressed; see plainText. The text is valid until the next request.
+// text returns the whole body, which may be gzipped. It is valid until the next request.
 func (c *client) text(path, query string) (text []byte, gzipped bool, err error) {
 	c.kept = c.kept[:0]
 	gzipped, err = c.get(path, query, c.keep)
 	return c.kept, gzipped, err
 }
 
-// plainText decompresses text if gzipped is true. Otherwise it returns text unchanged.
 func plainText(text []byte, gzipped bool) ([]byte, error) {
 	if !gzipped {
 		return text, nil

@@ -24,17 +24,15 @@ type contender struct {
 	// prepare builds or finds the program that start runs. The error is a measure.ErrMissing if
 	// something is not installed.
 	prepare func(ctx context.Context) error
-	// start runs the server. The server's files are created in dir.
+	// start runs the server, whose files are created in dir.
 	start func(ctx context.Context, dir string) (*running, error)
 
 	counters counters
 }
 
-// counters has the names of the server's metrics at /metrics. A name is empty if the server does
-// not have the metric.
+// counters has the names of metrics at /metrics, or "" for those that the server does not have.
 type counters struct{ rendered, allocs string }
 
-// running is a contender's server that has been started.
 type running struct {
 	*measure.Server
 	publish load.Protocol
@@ -42,10 +40,8 @@ type running struct {
 	path    string // path of the stream's playlist
 }
 
-// stream is the name of the only stream.
 const stream = "bench"
 
-// specs lists the names that parseContenders accepts.
 const specs = "plain, nginx, millrace"
 
 // parseContenders parses a list such as plain,nginx,millrace. Programs are built in dir.
@@ -116,9 +112,8 @@ func millraceServe(dir string) contender {
 	}
 }
 
-// nginxConf configures nginx to write HLS files and to serve them. It follows the documentation of
-// the rtmp module. nginx caches open segment files, but not open playlist files, because it
-// replaces the playlist every two seconds.
+// nginxConf follows the documentation of the rtmp module. nginx caches open segment files, but not
+// open playlist files, because it replaces the playlist every two seconds.
 const nginxConf = `worker_rlimit_nofile 16384;
 load_module %[1]s;
 events {
@@ -166,8 +161,7 @@ http {
 }
 `
 
-// nginx returns a contender that runs nginx with the rtmp module. The module writes MPEG-TS
-// segments to files, and nginx serves the files.
+// nginx serves the MPEG-TS segments that its rtmp module writes to files.
 func nginx() contender {
 	return contender{
 		name: "nginx-rtmp, and nginx with sendfile", in: "RTMP",
@@ -205,7 +199,7 @@ func nginx() contender {
 	}
 }
 
-// tempDir makes a temporary directory, in memory if the system has /dev/shm.
+// tempDir makes a directory in memory, if the system has /dev/shm.
 func tempDir() (string, error) {
 	if dir, err := os.MkdirTemp("/dev/shm", "bench-hls-"); err == nil {
 		return dir, nil

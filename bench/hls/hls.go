@@ -44,7 +44,6 @@ var options struct {
 
 var nan = math.NaN()
 
-// parseNumbers parses a list such as "200,1000".
 func parseNumbers(list string) (all []int, err error) {
 	for _, s := range strings.Split(list, ",") {
 		n, err := strconv.Atoi(strings.TrimSpace(s))
@@ -139,7 +138,6 @@ func (c testCase) run(ctx context.Context, p *measure.Params, all []contender) e
 	return p.Add(c.table(able, results, p.Rounds))
 }
 
-// unit returns the kind of file that the viewers fetch: "parts" or "segments".
 func (c testCase) unit() string {
 	if c.parts {
 		return "parts"
@@ -149,7 +147,6 @@ func (c testCase) unit() string {
 
 func (c testCase) String() string { return fmt.Sprintf("%s to %d viewers", c.unit(), c.viewers) }
 
-// A column of a table shows one value of each result.
 type column struct {
 	name  string
 	value func(*result) float64
@@ -199,8 +196,7 @@ func (c testCase) columns() []column {
 	}, common...)
 }
 
-// table returns the table of the results. For each contender, it also shows the ratio to the first
-// contender's CPU time, and the ratio to the CPU time of millrace serve.
+// table compares each contender's CPU time with that of the first one, and of millrace serve.
 func (c testCase) table(all []contender, results [][]*result, rounds int) *measure.Table {
 	columns := c.columns()
 	get := func(i int, col column) (s measure.Series) {

@@ -15,8 +15,6 @@ import (
 	"github.com/millrace-io/millrace/internal/sleep"
 )
 
-// A testCase describes the viewers of the stream: their number, and whether they fetch parts or
-// whole segments.
 type testCase struct {
 	parts   bool
 	viewers int
@@ -48,7 +46,7 @@ type result struct {
 // startTime limits the wait for the first playlist. It is much longer than a segment.
 const startTime = 30 * time.Second
 
-// take starts a contender, applies the load of case c to it and returns the result.
+// take starts a contender and applies the load to it.
 func (c testCase) take(ctx context.Context, who contender) (*result, error) {
 	dir, err := tempDir()
 	if err != nil {
@@ -219,7 +217,7 @@ func readState(ctx context.Context, who contender, server *running, observer *vi
 	return s, nil
 }
 
-// scrape reads the server's metrics. It omits metrics with labels.
+// scrape reads the server's metrics, without those that have labels.
 func scrape(ctx context.Context, addr string) (map[string]float64, error) {
 	c, err := connect(ctx, addr)
 	if err != nil {
@@ -260,7 +258,7 @@ func (r *result) between(a, b state, names counters) {
 	r.perRequest = count(names.allocs) / float64(r.requests)
 }
 
-// spread computes and sorts the ages of the data that the viewers received.
+// spread sorts the ages of the data that the viewers received.
 func (r *result) spread(viewers []*viewer, sent *sentTags) {
 	for _, v := range viewers {
 		for _, s := range v.got {
@@ -279,7 +277,7 @@ func (r *result) spread(viewers []*viewer, sent *sentTags) {
 	}
 }
 
-// quantile returns the q quantile of a sorted list, in milliseconds, or NaN for an empty list.
+// quantile returns milliseconds, or NaN for an empty list.
 func quantile(sorted []time.Duration, q float64) float64 {
 	if len(sorted) == 0 {
 		return nan

@@ -11,14 +11,12 @@ import (
 	"time"
 )
 
-// arrivals has an entry for each part and segment of a stream.
 type arrivals struct {
 	mu  sync.Mutex
 	all map[string]*arrival // by address in the playlist
 }
 
-// An arrival is a part or segment that viewers fetch, with the contents that the observer found in
-// it.
+// An arrival is a part or segment, with the contents that the observer found in it.
 type arrival struct {
 	contents // set by the observer; read after all viewers have ended
 }
@@ -47,15 +45,12 @@ type audience struct {
 	measuring atomic.Bool
 }
 
-// A parsedPlaylist is a playlist and the bytes from which it was parsed. Viewers that receive the
-// same bytes share it, so that each viewer costs little.
+// Viewers that receive the same bytes share a parsedPlaylist, so that each viewer costs little.
 type parsedPlaylist struct {
 	raw   []byte
 	media *mediaPlaylist
 }
 
-// parse returns the parsed playlist. If the previous playlist had the same bytes, parse returns the
-// same result again.
 func (a *audience) parse(path string, raw []byte, gzipped bool) (*mediaPlaylist, error) {
 	if p := a.latest.Load(); p != nil && bytes.Equal(p.raw, raw) {
 		return p.media, nil
@@ -169,8 +164,7 @@ func (v *viewer) fetch(o object) error {
 	return nil
 }
 
-// fetchNew fetches the objects in list, except for objects before start. It returns the number of
-// fetched objects.
+// fetchNew fetches the objects in list that are not before start, and counts them.
 func (v *viewer) fetchNew(list []object, start object) (n int, err error) {
 	for _, o := range list {
 		if o.before(start) {
@@ -189,8 +183,7 @@ var (
 	errNothingNew = errors.New("a blocking reload brought nothing new")
 )
 
-// watchParts fetches each new part, beginning with the part after the last one in m. It waits for
-// each part with a blocking reload of the playlist.
+// watchParts fetches each part after those in m. It waits for each with a blocking reload.
 func (v *viewer) watchParts(path string, m *mediaPlaylist) error {
 	if !m.canBlock {
 		return errNoBlocking
@@ -220,8 +213,7 @@ func (v *viewer) watchParts(path string, m *mediaPlaylist) error {
 }
 
 // watchSegments fetches whole segments, beginning with the last one. Like a player, it reloads the
-// playlist after the target duration. If there was no new segment, it reloads the playlist after
-// half of that time.
+// playlist after the target duration, or after half of it if there was no new segment.
 func (v *viewer) watchSegments(ctx context.Context, path string, m *mediaPlaylist) error {
 	next := object{msn: max(m.next.msn, 1) - 1}
 	asked := time.Now()

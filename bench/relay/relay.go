@@ -48,7 +48,6 @@ type testCase struct{ streams, viewers int }
 
 func (c testCase) String() string { return fmt.Sprintf("%dx%d", c.streams, c.viewers) }
 
-// parseCase parses a case such as "50x4".
 func parseCase(s string) (c testCase, err error) {
 	streams, viewers, ok := strings.Cut(s, "x")
 	c.streams, err = strconv.Atoi(streams)
@@ -103,8 +102,8 @@ func run(ctx context.Context, p *measure.Params) error {
 	return nil
 }
 
-// ready parses a list of contenders, and returns the installed ones. It returns an error if an
-// installed contender does not deliver the published stream. It builds programs in dir.
+// ready returns the installed contenders of a list. It returns an error if one of them does not
+// deliver the published stream. It builds programs in dir.
 func ready(ctx context.Context, p *measure.Params, list, dir string) ([]contender, error) {
 	all, err := parseContenders(list, dir)
 	if err != nil {
@@ -124,7 +123,6 @@ func ready(ctx context.Context, p *measure.Params, list, dir string) ([]contende
 	return all, nil
 }
 
-// takeTurn starts a contender, applies the load of case c to it and returns the report.
 func takeTurn(ctx context.Context, who contender, c testCase) (load.Report, error) {
 	dir, err := os.MkdirTemp("", "bench-relay-")
 	if err != nil {
@@ -152,7 +150,7 @@ func takeTurn(ctx context.Context, who contender, c testCase) (load.Report, erro
 	return r, err
 }
 
-// usage returns the server's resource use, or the zero Usage if the system does not report it.
+// usage returns the zero Usage if the system does not report the server's resource use.
 func usage(r load.Report) load.Usage {
 	if r.Server == nil {
 		return load.Usage{}
@@ -169,8 +167,7 @@ func total(m map[string]int) (n int) {
 	return n
 }
 
-// tableName returns the name of the table for case c. The predefined list "rtmp" has its own
-// tables, so that new results do not replace the results of other lists.
+// tableName gives the list "rtmp" its own tables, so that they do not replace those of other lists.
 func tableName(c testCase) string {
 	if options.contenders == "rtmp" {
 		return "relay-rtmp-" + c.String()
@@ -178,8 +175,8 @@ func tableName(c testCase) string {
 	return "relay-" + c.String()
 }
 
-// table returns the table of the results. It shows each contender's CPU time relative to the first
-// contender, and relative to nginx@65536, millrace and millrace-rtmp if they have run.
+// table compares each contender's CPU time with that of the first one, and of nginx@65536, millrace
+// and millrace-rtmp if they have run.
 func table(c testCase, all []contender, reports [][]load.Report, rounds int) *measure.Table {
 	get := func(i int, f func(load.Report) float64) (s measure.Series) {
 		for _, r := range reports[i] {
@@ -245,8 +242,7 @@ func table(c testCase, all []contender, reports [][]load.Report, rounds int) *me
 	return t
 }
 
-// stalledTable returns the table for the flag -stalled. It shows the losses of the stalled viewers,
-// which read nothing for a minute, and the losses of all other viewers.
+// stalledTable shows the losses of viewers that read nothing for a minute, and of all others.
 func stalledTable(c testCase, all []contender, reports [][]load.Report) *measure.Table {
 	t := measure.NewTable("relay-stalled-"+c.String(),
 		fmt.Sprintf("Relay %s while one viewer in %d reads nothing for a minute", c,

@@ -32,10 +32,9 @@ func cached(pkg, file string) (string, error) {
 	return filepath.Join(cache, "millrace-bench", pkg, file), nil
 }
 
-// install installs a package in the user's cache directory. If the given file of the package
-// already exists, install does nothing. installCmd returns the command line that installs the
-// package in dir. If the command is missing or fails, for example because there is no network, the
-// error is a measure.ErrMissing.
+// install installs a package in the user's cache directory, unless the given file of the package
+// already exists. installCmd returns the command line. If the command is missing or fails, for
+// example because there is no network, the error is a measure.ErrMissing.
 func install(ctx context.Context, pkg, file string, installCmd func(dir string) []string) error {
 	path, err := cached(pkg, file)
 	if err != nil {
@@ -69,7 +68,6 @@ func install(ctx context.Context, pkg, file string, installCmd func(dir string) 
 	return os.Rename(part, dir)
 }
 
-// ports returns n free ports of the loopback address.
 func ports(n int) (all []json.Number, err error) {
 	for range n {
 		addr, err := measure.FreeAddr()
@@ -85,8 +83,8 @@ func ports(n int) (all []json.Number, err error) {
 	return all, nil
 }
 
-// node returns a contender that runs Node-Media-Server with its defaults, except that the console,
-// passwords, recordings and all protocols other than RTMP are off.
+// node runs Node-Media-Server with its defaults, except that the console, passwords, recordings and
+// all protocols other than RTMP are off.
 func node() contender {
 	const (
 		pkg = "node-media-server-" + nodeVersion
@@ -152,7 +150,7 @@ password = ""
 level = "off"
 `
 
-// xiu returns a contender that runs xiu, an RTMP server written in Rust.
+// xiu runs xiu, an RTMP server written in Rust.
 func xiu() contender {
 	const (
 		pkg = "xiu-" + xiuVersion
@@ -192,7 +190,6 @@ func xiu() contender {
 // then disconnects them. Its viewers connect again until they receive something.
 type retryProtocol struct{ load.Protocol }
 
-// retryDelay is the time between two attempts to connect.
 const retryDelay = 100 * time.Millisecond
 
 // Watch implements load.Protocol.
@@ -218,7 +215,7 @@ func (p retryProtocol) Watch(ctx context.Context, name string) (load.Subscriptio
 type begunSubscription struct {
 	load.Subscription
 	first load.Arrival
-	waits bool // whether Next must still return the tag in the field first
+	waits bool // Next has not returned first yet
 }
 
 // Next implements load.Subscription.

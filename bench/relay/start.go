@@ -34,7 +34,6 @@ type trial struct {
 	take func(ctx context.Context, p load.Protocol, stream string) (time.Duration, error)
 }
 
-// trials lists the measurements. Each has its own column in the table.
 var trials = []trial{{"first picture ms", firstPicture}, {"longer pause ms", reconnectPause}}
 
 const (
@@ -145,8 +144,7 @@ type sender struct {
 	done  chan error
 }
 
-// send starts to publish a stream. If publishing fails, it calls cancelWatch, which ends the
-// viewer's wait.
+// send starts to publish. If that fails, it calls cancelWatch, which ends the viewer's wait.
 func send(ctx context.Context, p load.Protocol, stream string, cancelWatch context.CancelFunc) *sender {
 	ctx, stop := context.WithCancel(ctx)
 	s := &sender{began: time.Now(), stop: stop, done: make(chan error, 1)}
@@ -169,12 +167,10 @@ func (s *sender) cut() error {
 	return nil
 }
 
-// sleepRandomly sleeps for a random time from d to 2d. The measurement is then not in step with a
-// server's periodic work.
+// sleepRandomly sleeps from d to 2d, so that trials are not in step with a server's periodic work.
 func sleepRandomly(d time.Duration) { time.Sleep(d + rand.N(d)) }
 
-// firstPicture returns the time from the start of a publisher's connection to the first video frame
-// at a waiting viewer.
+// firstPicture measures from a publisher's connection to the first video frame at a waiting viewer.
 func firstPicture(ctx context.Context, p load.Protocol, stream string) (time.Duration, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -185,8 +181,7 @@ func firstPicture(ctx context.Context, p load.Protocol, stream string) (time.Dur
 	return first.Sub(publisher.began), errors.Join(err, publisher.cut())
 }
 
-// reconnectPause cuts a publisher's connection and publishes again. The viewer's video pauses for
-// longer than the publisher is away. reconnectPause returns the difference.
+// reconnectPause measures how much longer the viewer's video pauses than the publisher is away.
 func reconnectPause(ctx context.Context, p load.Protocol, stream string) (time.Duration, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

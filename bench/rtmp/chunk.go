@@ -42,8 +42,7 @@ func newReader(r *millrace.Reader, out *writer) *reader {
 		streams: make(map[int]*message)}
 }
 
-// nextCommand waits for a command and returns its AMF0 values, which are valid until the next call.
-// It skips other messages.
+// nextCommand returns the AMF0 values of the next command, which are valid until the next call.
 func (r *reader) nextCommand() ([]byte, error) {
 	for {
 		m, err := r.next()
@@ -56,7 +55,6 @@ func (r *reader) nextCommand() ([]byte, error) {
 	}
 }
 
-// nextMedia waits for an audio, video or data message.
 func (r *reader) nextMedia(a *load.Arrival) error {
 	for {
 		m, err := r.next()
@@ -95,7 +93,6 @@ func (r *reader) next() (*message, error) {
 	}
 }
 
-// obey acts on a control message.
 func (r *reader) obey(m *message) error {
 	if m.kind > typePeerBandwidth || m.kind == 0 {
 		return nil
@@ -120,7 +117,7 @@ func (r *reader) obey(m *message) error {
 	return nil
 }
 
-// nextChunk reads a chunk and returns the message that the chunk belongs to.
+// nextChunk returns the message that the chunk belongs to.
 func (r *reader) nextChunk() (*message, error) {
 	r.waited = false
 	first, err := r.number(1)
@@ -164,8 +161,7 @@ func (r *reader) restOfChunk(format byte, id int) (*message, error) {
 	return m, err
 }
 
-// header reads the message header that follows the chunk stream number. If the chunk stream has no
-// incomplete message, a new message begins.
+// header reads the message header. If the chunk stream has no incomplete message, a new one begins.
 func (r *reader) header(m *message, format byte) error {
 	if !m.whole && format != 3 {
 		return errProtocol
@@ -201,7 +197,6 @@ func (r *reader) header(m *message, format byte) error {
 	return nil
 }
 
-// number reads a big-endian number of n bytes.
 func (r *reader) number(n int) (v uint64, err error) {
 	err = r.read(r.head[:n])
 	for _, b := range r.head[:n] {
@@ -218,7 +213,7 @@ func (r *reader) read(p []byte) error {
 	return err
 }
 
-// Chunk stream numbers of this client, one for each kind of message.
+// Chunk stream numbers of this client.
 const (
 	csControl = 2
 	csCommand = 3
@@ -227,8 +222,7 @@ const (
 	csData    = 8
 )
 
-// extended is the value of the 24-bit timestamp field if the timestamp is too large for the field.
-// Four more bytes with the timestamp then follow the header.
+// extended in the 24-bit timestamp field means that the timestamp follows the header in four bytes.
 const extended = 0xffffff
 
 // writer splits messages into chunks. It sends each message with one Write call.
@@ -242,7 +236,6 @@ type writer struct {
 
 func newWriter(w io.Writer) *writer { return &writer{w: w, chunk: 128} }
 
-// message writes a message on chunk stream cs.
 func (w *writer) message(cs int, kind byte, stream, timestamp uint32, parts ...[]byte) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -269,8 +262,7 @@ func (w *writer) message(cs int, kind byte, stream, timestamp uint32, parts ...[
 	return err
 }
 
-// header appends a full chunk header. ext is the extended timestamp, which the following chunks of
-// the message repeat.
+// header appends a full chunk header. The following chunks repeat ext, the extended timestamp.
 func header(b []byte, cs int, kind byte, stream, timestamp uint32, size int) (_, ext []byte) {
 	short := min(timestamp, extended)
 	b = append(b, byte(cs), byte(short>>16), byte(short>>8), byte(short), byte(size>>16),
@@ -282,7 +274,6 @@ func header(b []byte, cs int, kind byte, stream, timestamp uint32, size int) (_,
 	return append(b, ext...), ext
 }
 
-// setChunkSize tells the server the chunk size n and uses it for the messages that follow.
 func (w *writer) setChunkSize(n int) error {
 	if err := w.control(typeSetChunkSize, uint32(n)); err != nil {
 		return err
@@ -293,7 +284,6 @@ func (w *writer) setChunkSize(n int) error {
 	return nil
 }
 
-// control writes a protocol control message with the number v as its content.
 func (w *writer) control(kind byte, v uint32) error {
 	return w.message(csControl, kind, 0, 0, binary.BigEndian.AppendUint32(nil, v))
 }

@@ -45,8 +45,8 @@ const (
 // of the chunks that it sends.
 const ChunkSize = 4096
 
-// defaultWindow is the number of bytes that the client may receive before it must send an
-// acknowledgement. The server can set another number.
+// After defaultWindow bytes, the client must send an acknowledgement, unless the server sets
+// another number.
 const defaultWindow = 2_500_000
 
 // Server implements load.Protocol for an RTMP server. Viewers get the whole payload of each tag in
@@ -62,8 +62,7 @@ func (s *Server) String() string { return "rtmp://" + s.Addr + "/" + app }
 // app is the RTMP application to which streams are published.
 const app = "live"
 
-// conn is a connection after the handshake. Only one goroutine may read. Writing is safe for
-// concurrent use, because writer has a lock.
+// conn is a connection after the handshake. Only one goroutine may read, and any may write.
 type conn struct {
 	net  net.Conn
 	stop func() bool // stops ctx from closing the connection
@@ -71,8 +70,6 @@ type conn struct {
 	out  *writer
 }
 
-// connect dials the server, does the handshake, connects to the application, and creates a message
-// stream.
 func (s *Server) connect(ctx context.Context) (*conn, error) {
 	nc, err := (&net.Dialer{Timeout: 10 * time.Second}).DialContext(ctx, "tcp", s.Addr)
 	if err != nil {
@@ -117,7 +114,7 @@ func (c *conn) enter(s *Server) error {
 	return nil
 }
 
-// call sends a command, waits for its result, and returns the AMF0 values of the result.
+// call sends a command and returns the AMF0 values of its result.
 func (c *conn) call(name string, transaction float64, args ...any) ([]byte, error) {
 	if err := c.out.command(0, append([]any{name, transaction}, args...)...); err != nil {
 		return nil, err
@@ -136,7 +133,7 @@ func (c *conn) call(name string, transaction float64, args ...any) ([]byte, erro
 	}
 }
 
-// awaitStatus waits for an onStatus with the given code.
+// awaitStatus waits for an onStatus with the given code, and clears the deadline.
 func (c *conn) awaitStatus(code string) error {
 	status, level := appendAMF(nil, "onStatus"), appendAMF(appendName(nil, "level"), "error")
 	for {
@@ -224,8 +221,7 @@ func (p *publication) listen() {
 	}
 }
 
-// setDataFrame is the AMF0 string at the start of a metadata message. It tells the server to store
-// the metadata.
+// setDataFrame begins a metadata message. It tells the server to store the metadata.
 var setDataFrame = appendAMF(nil, "@setDataFrame")
 
 func (p *publication) WriteTag(t load.Tag) error {
@@ -248,14 +244,12 @@ func (p *publication) Close() error {
 	return err
 }
 
-// A subscription is a stream that is received from the server.
 type subscription struct{ c *conn }
 
-// bufferLength is the length of the player's buffer that the client announces, in milliseconds.
+// bufferLength is the length of the buffer that the client announces, in milliseconds.
 const bufferLength = 1000
 
-// liveOnly is the start parameter of a play command that accepts only a live stream, not a
-// recording.
+// liveOnly is the start parameter of a play command that refuses recordings.
 const liveOnly = -1000.0
 
 // Watch implements load.Protocol.

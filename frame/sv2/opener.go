@@ -64,7 +64,7 @@ func (o *Opener) NextInto(buf arena.Buffer) (arena.Slice, Header, error) {
 	return s, HeaderOf(f), err
 }
 
-// sealedFormat implements frame.Sealed. It decrypts the frames that an Opener reads.
+// sealedFormat implements frame.Sealed.
 type sealedFormat struct {
 	state  cipherState
 	header [HeaderSize]byte
@@ -88,7 +88,6 @@ func (f *sealedFormat) Open(chunk []byte) ([]byte, error) {
 	return f.decrypt(chunk[:0], chunk, frame.InPayload)
 }
 
-// decrypt decrypts p and appends the plain text to dst.
 func (f *sealedFormat) decrypt(dst, p []byte, part frame.Part) ([]byte, error) {
 	if !f.state.left(1) {
 		return nil, ErrNonces

@@ -80,8 +80,7 @@ func (b *Budget) AddSteps() {
 type Loan struct {
 	budget   *Budget
 	requests *memory.Loans
-	// loan counts the memory of this request in the field requests. It is nil after GiveBack,
-	// because the memory is then no longer counted.
+	// loan is in requests. It is nil after GiveBack.
 	loan *memory.Loan
 	end  func()
 }

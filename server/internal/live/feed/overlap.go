@@ -8,15 +8,13 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live/flvstream"
 )
 
-// An overlap finds repeated frames in a stream that another node, the owner, sends to this node. If
-// the connection to the owner is cut, the next connection begins with the owner's newest GOP. This
-// node may already have a part of that GOP.
+// An overlap finds repeated frames in a stream from another node, the owner. If the connection is
+// cut, the next one begins with the owner's newest GOP, of which this node may already have a part.
 type overlap struct {
 	epoch     uint64
 	continues *flvstream.Continuation // adjusts to earlier publishers; nil if there were none
 
-	// These fields describe the frames received from the owner so far. starts finds the frames at
-	// which viewers can start.
+	// These fields describe the frames received from the owner so far.
 	starts flvstream.StartFinder
 	start  frameID // the newest frame at which viewers can start
 	frames int     // number of tags from start on; 0 if there is no start
@@ -32,7 +30,6 @@ type frameID struct {
 	sum  uint32
 }
 
-// identify returns the frameID of the frame in c. It borrows c.
 func identify(c *millrace.Chain) frameID {
 	id := frameID{size: c.Len()}
 	for piece := range c.All() {
@@ -51,9 +48,7 @@ const (
 	afterGap          // fresh, and frames before it were lost
 )
 
-// take compares the tag t from the owner with the tags that this node already has. It borrows c,
-// which holds the tag. startIsKept reports whether the stream still keeps a frame at which viewers
-// can start.
+// take compares t with the tags that this node already has. It borrows c, which holds the tag.
 func (o *overlap) take(t flv.Tag, c *millrace.Chain, startIsKept func() bool) (v verdict) {
 	frame := t.Packet == flv.PacketFrame
 	o.starts.Note(t)
