@@ -3,8 +3,8 @@ package stackbuf
 import "bytes"
 
 const (
-	// inlineSize is the number of bytes that fit into the Buffer value. It makes a Buffer 112 bytes
-	// long. This is a size class of the allocator, so new(Buffer) wastes no memory.
+	// inlineSize makes a Buffer 112 bytes long. This is a size class of the allocator, so
+	// new(Buffer) wastes no memory.
 	inlineSize = 64
 
 	// MinRead is the minimum length of the slice that ReadFrom passes to a source's Read.
@@ -34,9 +34,6 @@ var ErrTooLarge = bytes.ErrTooLarge
 // valid until the next call that changes the Buffer. A caller that needs the bytes for longer must
 // copy them.
 type Buffer struct {
-	// The contents are in the slice spill. If spill is nil, they are in the array inline. r is the
-	// index of the first byte of the contents, and w is the index after the last byte.
-	//
 	// Invariants:
 	//
 	//	0 ≤ r ≤ w
@@ -175,14 +172,12 @@ func (b *Buffer) Grow(n int) {
 	b.makeRoom(n)
 }
 
-// become replaces the contents and the memory of b with mem. The length of mem is the length of the
-// contents.
+// become replaces the contents and the memory of b with mem.
 func (b *Buffer) become(mem []byte) {
 	b.spill, b.r, b.w = mem[:cap(mem)], 0, len(mem)
 	b.lastRead = nothing
 }
 
-// makeRoom makes room for n bytes after the contents.
 func (b *Buffer) makeRoom(n int) {
 	if b.r == b.w && b.r != 0 {
 		b.Reset()
@@ -204,13 +199,11 @@ func (b *Buffer) makeRoom(n int) {
 }
 
 // canMoveDown reports whether the contents and n more bytes fill at most half of the heap memory.
-// If so, makeRoom moves the contents to the start of the memory. With a higher limit, it would move
-// the contents all the time.
+// With a higher limit, makeRoom would move the contents all the time.
 func (b *Buffer) canMoveDown(n int) bool { return b.spill != nil && n <= b.Cap()/2-b.Len() }
 
-// enlarge moves the contents to larger memory, which has room for n more bytes. The new memory is
-// at least twice as large, unless the Buffer is unused. enlarge panics with ErrTooLarge if the
-// memory would be too large.
+// enlarge makes room for n more bytes. The new memory is at least twice as large, unless the Buffer
+// is unused. enlarge panics with ErrTooLarge if the memory would be too large.
 func (b *Buffer) enlarge(n int) {
 	if n > maxInt-b.Len() {
 		panic(ErrTooLarge)
@@ -218,8 +211,8 @@ func (b *Buffer) enlarge(n int) {
 	b.move(max(b.Len()+n, b.twice()))
 }
 
-// twice returns twice the capacity of the Buffer, or 0 if the Buffer is unused. It panics with
-// ErrTooLarge if the result would be too large.
+// twice returns twice the capacity, or 0 if the Buffer is unused. On overflow, it panics with
+// ErrTooLarge.
 func (b *Buffer) twice() int {
 	size := b.Cap()
 	if b.spill == nil && b.w == 0 {
@@ -231,15 +224,14 @@ func (b *Buffer) twice() int {
 	return 2 * size
 }
 
-// move moves the contents to new memory of at least size bytes. The contents must fit.
+// move moves the contents, which must fit, to new memory of at least size bytes.
 func (b *Buffer) move(size int) {
 	mem := allocate(size)
 	b.w = copy(mem, b.Bytes())
 	b.spill, b.r = mem, 0
 }
 
-// allocate returns a slice of at least n bytes. It rounds the length up to what the allocator would
-// reserve anyway.
+// allocate returns at least n bytes, and all that the allocator reserves for them.
 func allocate(n int) []byte {
 	defer func() {
 		if recover() != nil {

@@ -26,7 +26,7 @@ func (b *Buffer) Write(p []byte) (n int, err error) {
 	return b.growWrite(p)
 }
 
-// growWrite makes room for p and then appends p. Write calls it if the free memory is too small.
+// growWrite is Write if the free memory is too small.
 func (b *Buffer) growWrite(p []byte) (n int, err error) {
 	if b.spill == nil && b.r == b.w && len(p) > inlineSize {
 		b.become(append([]byte(nil), p...)) // append need not clear the new memory first
@@ -63,8 +63,6 @@ func (b *Buffer) WriteString(s string) (n int, err error) {
 	return b.growWriteString(s)
 }
 
-// growWriteString makes room for s and then appends s. WriteString calls it if the free memory is
-// too small.
 func (b *Buffer) growWriteString(s string) (n int, err error) {
 	if b.spill == nil && b.r == b.w && len(s) > inlineSize {
 		b.become(append([]byte(nil), s...))
@@ -96,8 +94,6 @@ func (b *Buffer) WriteByte(c byte) error {
 	return b.growByte(c)
 }
 
-// growByte makes room for one byte and then appends c. WriteByte calls it if the free memory is too
-// small.
 func (b *Buffer) growByte(c byte) error {
 	b.makeRoom(1)
 	b.room()[0] = c
@@ -129,7 +125,6 @@ func (b *Buffer) WriteRune(r rune) (n int, err error) {
 	return b.Write(p[:utf8.EncodeRune(p[:], r)])
 }
 
-// room returns the free memory after the contents.
 func (b *Buffer) room() []byte {
 	if b.spill == nil {
 		return b.inline[b.w:]

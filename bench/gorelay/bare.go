@@ -83,7 +83,6 @@ func (b *Bare) Serve(l net.Listener) error {
 	}
 }
 
-// serve serves one viewer, in a new goroutine.
 func (b *Bare) serve(c net.Conn) {
 	defer c.Close()
 	req, err := http.ReadRequest(bufio.NewReader(c))
@@ -112,7 +111,6 @@ func (b *Bare) serve(c net.Conn) {
 	}
 }
 
-// stream returns the stream with the given name, and starts it if it does not exist.
 func (b *Bare) stream(name string) *bareStream {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -125,7 +123,7 @@ func (b *Bare) stream(name string) *bareStream {
 	return st
 }
 
-// run sends each batch of a stream to its viewers when the batch is due. It never returns.
+// run sends each batch when it is due. It never returns.
 func (b *Bare) run(st *bareStream) {
 	began := time.Now()
 	for turn := time.Duration(0); ; turn += b.keyTime {

@@ -8,8 +8,7 @@ import (
 	"github.com/millrace-io/millrace/bench/reader"
 )
 
-// contenders lists the implementations that the benchmark compares. The first two are the baselines
-// of the comparison.
+// The first two contenders are the baselines of the comparison.
 var contenders = []contender{
 	newContender("allocate a packet, share the slice", newSlices),
 	newContender("batches of 64: allocate one slab, share the slice", newSlabs),
@@ -20,11 +19,8 @@ var contenders = []contender{
 
 func itself(p *[]byte, yield func([]byte)) { yield(*p) }
 
-// newSlices allocates a slice for each packet. The garbage collector frees the slice after the last
-// subscriber has dropped it.
 func newSlices() sharer[[]byte] { return garbage(1, 0) }
 
-// newSlabs allocates a slice for each batch of 64 packets, and fills it with one read.
 func newSlabs() sharer[[]byte] { return garbage(batchPackets, 64<<10) }
 
 func garbage(packets, buffer int) sharer[[]byte] {
@@ -44,7 +40,6 @@ func garbage(packets, buffer int) sharer[[]byte] {
 	}
 }
 
-// newRefs reads each packet into a separate block.
 func newRefs() sharer[millrace.Ref] {
 	src, pool := bufio.NewReader(reader.NewSource(1)), millrace.NewPool()
 	return sharer[millrace.Ref]{
@@ -62,7 +57,7 @@ func newRefs() sharer[millrace.Ref] {
 	}
 }
 
-// newChains reads each packet into a Chain, which shares the blocks of the Reader.
+// newChains shares the blocks of the Reader.
 func newChains() sharer[millrace.Chain] {
 	r := millrace.NewReader(reader.NewSource(1))
 	return sharer[millrace.Chain]{
@@ -79,7 +74,7 @@ func newChains() sharer[millrace.Chain] {
 	}
 }
 
-// newBatches works like a relay: it reads packets one by one, and merges each batch into one Chain.
+// newBatches works like a relay: it reads packets one by one, and merges each batch.
 func newBatches() sharer[millrace.Chain] {
 	r := millrace.NewReader(reader.NewSource(1))
 	var packet millrace.Chain
@@ -118,7 +113,7 @@ func lookChain(c *millrace.Chain) (sum uint64) {
 	return sum
 }
 
-// strideSum reads one byte of each packet in p and returns their sum.
+// strideSum reads one byte of each packet in p.
 func strideSum(p []byte) (sum uint64) {
 	for i := 0; i < len(p); i += reader.PacketSize {
 		sum += uint64(p[i])
@@ -126,7 +121,7 @@ func strideSum(p []byte) (sum uint64) {
 	return sum
 }
 
-// must panics if err is not nil. It is for reads from a source that never fails.
+// must is for reads from a source that never fails.
 func must(_ int, err error) {
 	if err != nil {
 		panic(err)

@@ -15,7 +15,6 @@ import (
 // lineSize is the length of a line in bytes, including the newline.
 const lineSize = 120
 
-// lines makes the sender write lines as fast as the connection accepts them.
 var lines = pattern{"lines", "a flood of lines of 120 bytes", 200_000, func(c net.Conn) error {
 	line := append(bytes.Repeat([]byte("x"), lineSize-1), '\n')
 	b := bytes.Repeat(line, floodWrite/lineSize)
@@ -26,8 +25,8 @@ var lines = pattern{"lines", "a flood of lines of 120 bytes", 200_000, func(c ne
 	}
 }}
 
-// A lineReader is a way to read lines. read reads n lines, and returns an error if a line does not
-// have lineSize bytes.
+// A lineReader is a way to read lines. read returns an error if a line does not have lineSize
+// bytes.
 type lineReader struct {
 	name string
 	open func(r io.Reader) (read func(n int) error, release func())
@@ -35,8 +34,8 @@ type lineReader struct {
 
 var errLine = errors.New("reader: a line of another length")
 
-// lineReaders lists the contenders of runLines. The first one drops each line at once. The others
-// keep a line until they read the next line.
+// The first of lineReaders drops each line at once. The others keep a line until they read the
+// next.
 var lineReaders = []lineReader{
 	{"bufio ReadSlice, not kept", func(src io.Reader) (func(int) error, func()) {
 		r := bufio.NewReader(src)

@@ -65,9 +65,8 @@ func fill(b []byte, offset int) {
 	}
 }
 
-// sender is a child process that accepts connections. A client requests a pattern by its name, in
-// the first line of the connection. The sender is a separate process, so that the measured CPU time
-// is only the reader's.
+// sender is a separate process, so that the measured CPU time is only the reader's. A client
+// requests a pattern by its name, in the first line of the connection.
 var sender = measure.RegisterChild("reader-sender", func([]string) error {
 	return measure.Serve(send)
 })
@@ -84,7 +83,7 @@ func send(c net.Conn) {
 	}
 }
 
-// dial connects to the sender and requests the pattern s. The sender writes only after the request.
+// dial connects to the sender. The sender writes only after the request.
 func (s pattern) dial(addr string) (net.Conn, error) {
 	c, err := net.Dial("tcp", addr)
 	if err != nil {
@@ -97,8 +96,6 @@ func (s pattern) dial(addr string) (net.Conn, error) {
 	return c, nil
 }
 
-// check returns an error unless the contender delivers the bytes of a connection completely and in
-// order.
 func (s pattern) check(addr string, by contender) error {
 	c, err := s.dial(addr)
 	if err != nil {

@@ -46,8 +46,7 @@ var text = []byte("Content-Type: application/octet-stream\r\n")
 // A contender sends messages.
 type contender struct {
 	name string
-	// open prepares to send the message m to dst. send sends it n times. The caller must call done
-	// at the end.
+	// send sends m to dst n times. The caller must call done at the end.
 	open func(dst io.Writer, m message) (send func(n int) error, done func())
 }
 
@@ -90,7 +89,6 @@ var contenders = []contender{
 	}},
 }
 
-// check returns an error if c does not send m correctly.
 func (c contender) check(m message) error {
 	var got bytes.Buffer
 	send, done := c.open(&got, m)
@@ -134,14 +132,12 @@ func run(ctx context.Context, p *measure.Params) error {
 	return p.Add(t)
 }
 
-// nowhere accepts every write and does nothing.
 type nowhere struct{}
 
 func (nowhere) Write(p []byte) (int, error) { return len(p), nil }
 func (nowhere) Close() error                { return nil }
 
-// compare measures the cost of sending m for each contender. Each measurement uses a new
-// destination, which newDest opens.
+// compare measures each contender with m. Each measurement uses a new destination.
 func compare(ctx context.Context, p *measure.Params, m message,
 	newDest func() (io.WriteCloser, error)) ([]measure.Cost, error) {
 	var all []measure.Contender
@@ -161,7 +157,6 @@ func compare(ctx context.Context, p *measure.Params, m message,
 	return measure.Compare(ctx, all, p.Rounds, p.Turn)
 }
 
-// turn sends m to dst n times.
 func (c contender) turn(dst io.Writer, m message, n int) (measure.Turn, error) {
 	send, done := c.open(dst, m)
 	defer done()
@@ -173,12 +168,10 @@ func (c contender) turn(dst io.Writer, m message, n int) (measure.Turn, error) {
 	return t, err
 }
 
-// receiveEvery is the interval at which the receiver reads. A receiver that waits for each message
-// would be woken by some writes and not by others. The time of a write would then vary by a factor
-// of nine, which would hide the difference between the contenders.
+// receiveEvery is how often the receiver reads. If it waited for each message, some writes would
+// wake it and others would not. Their times would vary by a factor of nine.
 const receiveEvery = 200 * time.Microsecond
 
-// receiver is a child process that accepts connections and discards the data.
 var receiver = measure.RegisterChild("writer-receiver", func([]string) error {
 	return measure.Serve(func(c net.Conn) {
 		b := make([]byte, 4<<20)

@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// healthTimeout is the time limit for the server's response. A healthy server answers much faster.
 const healthTimeout = 5 * time.Second
 
 func healthcheckCommand() *cobra.Command {

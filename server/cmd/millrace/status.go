@@ -21,7 +21,6 @@ func (e *statusError) Unwrap() error { return e.error }
 // unknownCommand is the beginning of cobra's error for an unknown command.
 const unknownCommand = "unknown command"
 
-// exitStatus returns the exit status for err, which must not be nil.
 func exitStatus(err error) int {
 	if s, ok := errors.AsType[*statusError](err); ok {
 		return s.status
@@ -35,7 +34,6 @@ func exitStatus(err error) int {
 // misused returns err with exit status 2, which means an error in the command line.
 func misused(err error) error { return withStatus(err, 2) }
 
-// noArguments returns an error if there are arguments other than flags.
 func noArguments(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return misused(fmt.Errorf("%s takes no argument, such as %q: see %[1]s --help",
@@ -44,7 +42,6 @@ func noArguments(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// withStatus returns err with an exit status. If err is nil, it returns nil.
 func withStatus(err error, status int) error {
 	if err == nil {
 		return nil
@@ -52,8 +49,7 @@ func withStatus(err error, status int) error {
 	return &statusError{err, status}
 }
 
-// wrongFlag returns an error for a flag that cannot be parsed. It describes the valid values,
-// instead of using the texts of pflag and strconv.
+// wrongFlag describes the valid values of a flag, instead of using the texts of pflag and strconv.
 func wrongFlag(cmd *cobra.Command, err error) error {
 	if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
 		return misused(wrongValue("--"+invalid.GetFlag().Name, invalid))
@@ -61,8 +57,8 @@ func wrongFlag(cmd *cobra.Command, err error) error {
 	return misused(fmt.Errorf("%w: see %s --help", err, cmd.CommandPath()))
 }
 
-// wrongValue returns an error for a flag with an invalid value. name is the flag's name in the text
-// of the error, such as "--memory".
+// wrongValue returns an error for an invalid value. name is the flag's name in the text, such as
+// "--memory".
 func wrongValue(name string, invalid *pflag.InvalidValueError) error {
 	if errors.Is(invalid, strconv.ErrRange) {
 		return fmt.Errorf("%s is %s, which is out of range", name, invalid.GetValue())
@@ -74,8 +70,7 @@ func wrongValue(name string, invalid *pflag.InvalidValueError) error {
 	return fmt.Errorf("%s is %q, %s", name, invalid.GetValue(), want)
 }
 
-// validValues describes the valid values of a flag. The keys are the names that pflag.Value.Type
-// returns.
+// validValues describes the valid values of a flag, by its pflag.Value.Type.
 var validValues = map[string]string{
 	"bool":     "want true or false, or nothing, which is true",
 	"int":      "want a whole number, as in 100",

@@ -22,25 +22,23 @@ const (
 	// proto-max-bulk-len.
 	MaxRedisValue = 512 << 20
 
-	// conns is the maximum number of connections to one Redis server that transfer the bytes of
-	// values. Scripts and other commands use different connections.
+	// conns limits the connections to one server that transfer values. Other commands have their
+	// own.
 	conns = 32
 
-	// spoolMemory is the maximum length in bytes of a body that is received into memory. A longer
-	// body is received into a file.
+	// spoolMemory limits a body that is received into memory. A longer body goes into a file.
 	spoolMemory = 1 << 20
 
-	// replacedFor is how long a replaced or deleted value is kept in Redis for downloads that are
-	// reading it. Each of these downloads extends the time.
+	// replacedFor is how long a replaced or deleted value is kept for downloads in progress. Each
+	// of them extends the time.
 	replacedFor = time.Minute
 
-	// pendingFor is how long a received value is kept in Redis until it is assigned to its key. If
-	// the server is killed in between, the value expires.
+	// pendingFor is how long a received value is kept without its key, in case the server is
+	// killed.
 	pendingFor = time.Minute
 
-	// rememberedFor is how long Redis stores the outcome of a script. If the answer of the script
-	// is lost, runScript runs the script again, and the script returns the stored outcome. All of
-	// these runs together take less time than rememberedFor.
+	// rememberedFor is how long Redis stores the outcome of a script, in case its answer is lost.
+	// All tries of runScript together take less time.
 	rememberedFor = time.Minute
 )
 
@@ -100,21 +98,18 @@ func (s *Redis) Ping(ctx context.Context) error { return s.rdb.Ping(ctx).Err() }
 // include the connections for scripts and other commands.
 func (s *Redis) Stats() redisbuf.Stats { return s.values.Stats() }
 
-// hashKey returns the Redis key of a blob's hash. All other Redis keys of the blob begin with this
-// key. They are in the same slot of a cluster, because Redis computes the slot only from the part
-// in braces.
+// hashKey returns the Redis key of a blob's hash. All Redis keys of the blob begin with it. They
+// are in the same slot of a cluster, because the slot depends only on the part in braces.
 func (s *Redis) hashKey(key string) string { return s.prefix + "{/" + key + "}" }
 
-// newVersion returns a unique Redis key for a new value of a blob. The key begins with hashKey, the
-// Redis key of the blob's hash.
+// newVersion returns a unique Redis key for a new value of a blob.
 func newVersion(hashKey string) string {
 	var random [16]byte
 	_, _ = rand.Read(random[:]) // never fails
 	return hashKey + ":" + hex.EncodeToString(random[:])
 }
 
-// tagOf returns the entity tag of the version with the given Redis key. If the key is "", the tag
-// is "".
+// tagOf returns the entity tag of the version with the given Redis key. The tag of "" is "".
 func tagOf(key string) string {
 	if key == "" {
 		return ""
@@ -122,7 +117,6 @@ func tagOf(key string) string {
 	return `"` + key[strings.LastIndexByte(key, ':')+1:] + `"`
 }
 
-// A version is a value of a blob. A new value is a new version.
 type version struct {
 	key  string // Redis key of the version
 	size int64
@@ -166,7 +160,7 @@ func (s *Redis) Open(ctx context.Context, key string) (*Value, error) {
 	return &Value{Tag: tagOf(v.key), TTL: v.left, Content: s.content(ctx, v), blocks: s.blocks}, nil
 }
 
-// A contentReader reads a blob from Redis. It is used as Value.Content.
+// A contentReader is the Content of a Value.
 type contentReader struct {
 	*io.SectionReader
 	io.Closer
@@ -178,8 +172,8 @@ func (s *Redis) content(ctx context.Context, v version) contentReader {
 	return contentReader{io.NewSectionReader(r, 0, v.size), r}
 }
 
-// A versionReader reads one version of a value from Redis. If the value is replaced or deleted
-// during the download, the reads postpone the expiry of the old version.
+// A versionReader reads one version of a value. If the value is replaced or deleted meanwhile, the
+// reads postpone the expiry of this version.
 type versionReader struct {
 	store  *Redis
 	key    string
@@ -190,7 +184,6 @@ type versionReader struct {
 	prolonged time.Time
 }
 
-// errGone is the error of a download if the value disappears before all of it was read.
 var errGone = fmt.Errorf("the value is not there any more: %w", io.ErrUnexpectedEOF)
 
 // ReadAt reads bytes of the value from Redis, from the offset off. If the value has disappeared
@@ -224,8 +217,8 @@ func (v *versionReader) Close() error {
 	return nil
 }
 
-// current returns the Redis key of a blob's current version, or "" if the blob does not exist. If
-// cond does not hold, it returns ErrCondition.
+// current returns the Redis key of a blob's current version, or "" if there is none. If cond does
+// not hold, it returns ErrCondition.
 func (s *Redis) current(ctx context.Context, hashKey string, cond Condition) (string, error) {
 	v, err := s.lookup(ctx, hashKey)
 	if err != nil && err != ErrNotFound {
@@ -246,8 +239,6 @@ func (s *Redis) Check(ctx context.Context, key string, cond Condition) error {
 	return err
 }
 
-// errLost is the error of a Put if Redis has received the value, but loses it before the Put is
-// complete.
 var errLost = fmt.Errorf(
 	"the value was lost before it got its key: Redis was restarted or has evicted it, or %v went by", pendingFor)
 
@@ -273,8 +264,7 @@ func (s *Redis) Put(ctx context.Context, key string, body io.Reader, size int64,
 	return tagOf(version), created, err
 }
 
-// send receives a body and stores it in Redis under key. It returns the length of the body in
-// bytes.
+// send stores a body in Redis under key, and returns its length.
 func (s *Redis) send(ctx context.Context, key string, body io.Reader, size int64,
 	put Put) (int64, error) {
 	src := newSource(body, size, put.Limit)
@@ -298,7 +288,7 @@ func (s *Redis) send(ctx context.Context, key string, body io.Reader, size int64
 	return b.size, nil
 }
 
-// A spool stores a received body in memory or in a file, before the body is sent to Redis.
+// A spool holds a received body before it is sent to Redis.
 type spool struct {
 	// Invariant: the body is either in chain, which has at most spoolMemory+1 bytes, or in file.
 	chain millrace.Chain
@@ -306,7 +296,7 @@ type spool struct {
 	size  int64
 }
 
-// fill receives the whole body from src. The caller must call release, even after an error.
+// fill receives the whole body. The caller must call release, even after an error.
 func (b *spool) fill(ctx context.Context, src *source, blocks *millrace.Pool) error {
 	r := millrace.NewReader(&io.LimitedReader{R: src, N: spoolMemory + 1})
 	defer r.Release()
@@ -330,7 +320,6 @@ func (b *spool) fill(ctx context.Context, src *source, blocks *millrace.Pool) er
 	return roomError(err)
 }
 
-// release releases the memory of a received body and closes its file.
 func (b *spool) release() {
 	b.chain.Release()
 	if b.file != nil {
@@ -338,9 +327,8 @@ func (b *spool) release() {
 	}
 }
 
-// commit replaces the current value of a blob with a value that Redis has received. It returns true
-// if the blob did not exist before. If the write condition put.Only does not hold, it returns
-// ErrCondition. length is the length of the new value in bytes. keys are the KEYS of commitScript.
+// commit replaces the value of a blob with a value that Redis has received, which has the given
+// length. If put.Only does not hold, it returns ErrCondition. keys are the KEYS of commitScript.
 func (s *Redis) commit(ctx context.Context, keys []string, length int64, put Put) (created bool,
 	err error) {
 	for {
@@ -397,7 +385,7 @@ func (s *Redis) Delete(ctx context.Context, key string, cond Condition) error {
 	}
 }
 
-// run runs a script, and translates its errors into errors that a Store returns.
+// run runs a script, and returns the errors of a Store.
 func (s *Redis) run(ctx context.Context, script *redis.Script, keys []string, args ...any) (string,
 	error) {
 	answer, err := runScript(ctx, s.rdb, script, keys, args...)
@@ -407,9 +395,8 @@ func (s *Redis) run(ctx context.Context, script *redis.Script, keys []string, ar
 	return answer, err
 }
 
-// failed translates the error of a Redis call into an error that a Store returns, such as ErrFull
-// or ErrUnavailable. These errors mean that the call has changed nothing, so failed must not be
-// used if the call may have changed a blob.
+// failed translates an error of Redis into an error of a Store. ErrFull and ErrUnavailable mean
+// that nothing has changed, so failed must not be used if the call may have changed a blob.
 func (s *Redis) failed(err error) error {
 	var reply redis.Error
 	switch {

@@ -47,7 +47,6 @@ type Value struct {
 // Close closes the content.
 func (v *Value) Close() error { return v.Content.Close() }
 
-// unknownSize is the size of a body of unknown length.
 const unknownSize = -1
 
 // A Put has the options of Store.Put: the maximum length of the value, its time to live, and a
@@ -92,7 +91,7 @@ func (e *TooLargeError) Error() string {
 // expires.
 const HeaderTTL = "Millrace-TTL"
 
-// maxTTL is the maximum TTL. With it, time calculations cannot overflow.
+// maxTTL keeps calculations with times from overflowing.
 const maxTTL = 100 * 365 * 24 * time.Hour
 
 // ParseTTL parses the value of HeaderTTL. The value is a number of seconds, such as 90 or 89.999,
@@ -114,8 +113,7 @@ func ParseTTL(s string) (time.Duration, error) {
 }
 
 // A source reads the body of a value. If the body is longer than limit, Read returns a
-// TooLargeError. If the caller announced the size of the body, bytes after this size are not read.
-// After Read has failed, source.failure returns the error.
+// TooLargeError. If the size was announced, bytes after it are not read.
 type source struct {
 	body  io.Reader
 	limit int64
@@ -149,11 +147,9 @@ func (s *source) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// copyBlock is the size of copyTo's reads and writes, in bytes.
 const copyBlock = 32 << 10
 
-// copyTo copies the rest of the body to w, until ctx ends. It returns the number of bytes written
-// to w.
+// copyTo copies the rest of the body to w, until ctx ends.
 func (s *source) copyTo(ctx context.Context, w io.Writer, blocks *millrace.Pool) (total int64,
 	err error) {
 	block := blocks.Get(copyBlock)
@@ -173,8 +169,7 @@ func (s *source) copyTo(ctx context.Context, w io.Writer, blocks *millrace.Pool)
 	return total, ctx.Err()
 }
 
-// failure returns the error for a body that could not be received. If Read has failed, failure
-// returns the error of Read. Otherwise it returns err.
+// failure returns the error of Read if Read has failed, and err otherwise.
 func (s *source) failure(err error) error {
 	var large *TooLargeError
 	switch {

@@ -54,8 +54,6 @@ func main() {
 	}
 }
 
-// serve reads tasks from in, one in each line, and executes them with the Redis server at address.
-// It writes the result of each task to out.
 func serve(ctx context.Context, address string, in io.Reader, out io.Writer) error {
 	redis, err := cluster.OpenRedis(address, "", prefix, lease)
 	if err != nil {
@@ -142,8 +140,7 @@ func (d directory) lookup(ctx context.Context, n int) error {
 	return nil
 }
 
-// hear sends heartbeats from one node to a group of listening nodes. It returns when the listening
-// nodes have received n heartbeats in total.
+// hear sends heartbeats from one node until the listening nodes have received n in total.
 func (d directory) hear(ctx context.Context, n int) error {
 	ctx, stop := context.WithCancel(ctx)
 	var hearing sync.WaitGroup
@@ -187,7 +184,6 @@ func waitFor(ctx context.Context, n *atomic.Int64, want int) error {
 	return nil
 }
 
-// await waits until a stream has an owner.
 func (d directory) await(ctx context.Context, stream string) error {
 	for {
 		_, err := d.redis.Lookup(ctx, stream)

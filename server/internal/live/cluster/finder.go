@@ -10,13 +10,12 @@ import (
 	"golang.org/x/sync/singleflight"
 )
 
-// absentFor is how long a node remembers that a stream has no owner, unless it learns of an owner
-// earlier.
+// absentFor is how long a node remembers that a stream has no owner.
 const absentFor = 250 * time.Millisecond
 
 // An ownerFinder finds the node that owns a stream. It looks among this node's leases, then in the
-// table of other owners, and then in the cluster's directory. Concurrent callers share one call of
-// the directory. Its methods may be called from any goroutine.
+// table of other owners, and then in the directory. Concurrent callers share one lookup. Its
+// methods may be called from any goroutine.
 type ownerFinder struct {
 	leases  *leaseTable
 	owners  *ownerTable
@@ -25,8 +24,8 @@ type ownerFinder struct {
 	asked   atomic.Int64 // number of lookups in the directory
 }
 
-// cached returns the owner of a stream if it is known without a lookup in the cluster's directory.
-// If the stream is known to have no owner, cached returns an Owner with an empty Node.
+// cached returns the owner of a stream if it is known without a lookup. If the stream is known to
+// have no owner, o.Node is empty.
 func (f *ownerFinder) cached(name string) (o Owner, ok bool) {
 	if o, ok := f.leases.held(name); ok {
 		return o, true
@@ -64,7 +63,6 @@ func (f *ownerFinder) Owner(ctx context.Context, name string) (Owner, error) {
 	return o, nil
 }
 
-// lookup looks up the owner of a stream in the cluster's directory, and records it.
 func (f *ownerFinder) lookup(name string) (Owner, error) {
 	f.asked.Add(1)
 	err := f.client.ask(func(ctx context.Context) error {
@@ -82,8 +80,8 @@ func (f *ownerFinder) lookup(name string) (Owner, error) {
 	return Owner{}, fmt.Errorf("it cannot be found out which node has this stream: %w", err)
 }
 
-// awaitOwner waits until a stream has an owner, and returns the owner. The owner may be this node.
-// If ctx ends first, the error is the last error that the method Owner returned.
+// awaitOwner waits until a stream has an owner, which may be this node. If ctx ends first, the
+// error is the last error of Owner.
 func (f *ownerFinder) awaitOwner(ctx context.Context, name string) (Owner, error) {
 	var last error
 	for {
@@ -109,16 +107,10 @@ func (f *ownerFinder) awaitOwner(ctx context.Context, name string) (Owner, error
 	}
 }
 
-// formerOwner returns the last owner of a stream that has no owner now. That node may still have
-// the last HLS segments of the stream. If no such node is known, ok is false.
 func (f *ownerFinder) formerOwner(name string) (o Owner, ok bool) {
 	return f.owners.formerOwner(name)
 }
 
-// forget is called after a request to the owner with the given epoch has failed. If that owner is
-// still the last known owner, the next call of Owner will look up the owner of the stream again.
 func (f *ownerFinder) forget(name string, epoch uint64) { f.owners.forget(name, epoch) }
 
-// forgetFormer is called after a request to the former owner with the given epoch has failed. If
-// the stream still has that former owner, forgetFormer forgets it.
 func (f *ownerFinder) forgetFormer(name string, epoch uint64) { f.owners.forgetFormer(name, epoch) }

@@ -7,15 +7,14 @@ import (
 	"github.com/millrace-io/millrace/server/internal/lock"
 )
 
-// maxOwners limits the number of streams in an ownerTable. With this limit, the table takes at most
-// about 4 MB. The limit is needed because viewers may request any name.
+// maxOwners limits the streams in an ownerTable, because viewers may request any name. The table
+// takes at most about 4 MB.
 const maxOwners = 16384
 
 // An ownerRecord is what this node knows about the owner of a stream.
 type ownerRecord struct {
 	owner Owner // the last known owner; Node is empty if there is no owner
-	// The previous owner. If the stream has no owner now, former may still have the last HLS
-	// segments of the stream.
+	// The previous owner. If there is no owner now, it may still have the last HLS segments.
 	former  Owner
 	came    time.Time // when an event announced owner; zero if no event did
 	seen    uint64    // the greatest epoch so far
@@ -45,10 +44,9 @@ func (t *ownerTable) record(name string) *ownerRecord {
 	return r
 }
 
-// forgetOne removes one record from the table to make room for a new record. It looks at only some
-// of the records, and prefers the record of a stream without an owner. Viewers may request
-// arbitrary names. The records of such names must not displace the records of streams with an
-// owner, which are needed while the cluster's directory cannot be reached. t.mu is held.
+// forgetOne removes one record. It looks at some of them, and prefers a stream without an owner.
+// Viewers may request arbitrary names. These must not displace known owners, which are needed while
+// the directory cannot be reached. t.mu is held.
 func (t *ownerTable) forgetOne() {
 	var victim string
 	tries := 0
@@ -62,17 +60,15 @@ func (t *ownerTable) forgetOne() {
 	delete(t.records, victim)
 }
 
-// change wakes the goroutines that wait for a change of r. The mutex of the ownerTable is held.
+// change wakes the goroutines that wait for a change of r. ownerTable.mu is held.
 func (r *ownerRecord) change() {
 	close(r.changed)
 	r.changed = make(chan struct{})
 }
 
-// setOwner records that o is the owner of a stream. If there is no owner, o is Owner{}.
-//
-// If a call of the cluster's directory returned o, callStart is when the call began. If an Event
-// announced o, callStart is zero. If the table already has a more recent owner, setOwner changes
-// nothing and returns false.
+// setOwner records the owner of a stream, or that it has none if o is Owner{}. If the table has a
+// more recent owner, setOwner changes nothing and returns false. callStart is as in
+// leaseTable.setOwner.
 func (t *ownerTable) setOwner(name string, o Owner, callStart time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -92,8 +88,8 @@ func (t *ownerTable) setOwner(name string, o Owner, callStart time.Time) bool {
 	return true
 }
 
-// last returns the last known owner of a stream, and when this node learned it. If the stream has
-// no owner, or this node is the owner, last returns Owner{}. ok is false if nothing is known.
+// last returns the last known owner of a stream, and when this node learned it. If there is no
+// owner, or this node is the owner, o is Owner{}. If nothing is known, ok is false.
 func (t *ownerTable) last(name string) (o Owner, checked time.Time, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -107,9 +103,7 @@ func (t *ownerTable) last(name string) (o Owner, checked time.Time, ok bool) {
 	return r.owner, r.checked, true
 }
 
-// takeoverDelay returns how long this node must wait before it claims a stream that another node
-// has just claimed. If there is no need to wait, delay is 0 or less. changed is closed when the
-// stream's owner changes.
+// takeoverDelay is leaseTable.takeoverDelay for live.TakeoverAlways.
 func (t *ownerTable) takeoverDelay(name string) (delay time.Duration, changed <-chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -120,7 +114,6 @@ func (t *ownerTable) takeoverDelay(name string) (delay time.Duration, changed <-
 	return live.LeastStay - time.Since(r.came), r.changed
 }
 
-// seen returns the greatest known epoch of a stream.
 func (t *ownerTable) seen(name string) uint64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -130,14 +123,12 @@ func (t *ownerTable) seen(name string) uint64 {
 	return 0
 }
 
-// wake wakes the goroutines that wait for a stream's owner to change.
 func (t *ownerTable) wake(name string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.record(name).change()
 }
 
-// ownerReleased records that the given node does not own the stream any more.
 func (t *ownerTable) ownerReleased(name, node string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -147,8 +138,7 @@ func (t *ownerTable) ownerReleased(name, node string) {
 	}
 }
 
-// missed makes this node look up the owner of each stream again. It is called when this node may
-// have missed events.
+// missed makes this node look up all owners again, because it may have missed events.
 func (t *ownerTable) missed() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -166,7 +156,7 @@ func (t *ownerTable) changed(name string) <-chan struct{} {
 }
 
 // formerOwner returns the last owner of a stream that has no owner now. That node may still have
-// the last HLS segments of the stream. If no such node is known, ok is false.
+// the last HLS segments.
 func (t *ownerTable) formerOwner(name string) (o Owner, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -177,8 +167,8 @@ func (t *ownerTable) formerOwner(name string) (o Owner, ok bool) {
 	return r.former, true
 }
 
-// forget is called after a request to the owner with the given epoch has failed. If that owner is
-// still the last known owner, this node will look up the owner of the stream again.
+// forget makes this node look up the owner again, after a request to the owner with this epoch has
+// failed.
 func (t *ownerTable) forget(name string, epoch uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -187,8 +177,7 @@ func (t *ownerTable) forget(name string, epoch uint64) {
 	}
 }
 
-// forgetFormer is called after a request to the former owner with the given epoch has failed. If
-// the stream still has that former owner, forgetFormer forgets it.
+// forgetFormer forgets a former owner, after a request to it has failed.
 func (t *ownerTable) forgetFormer(name string, epoch uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
