@@ -115,8 +115,7 @@ func (f *frame) Open(aead cipher.AEAD, nonce, additionalData []byte) error {
 	return err
 }
 
-// seal implements Seal. The frame must end with sealRoom(aead) unused bytes. seal removes them,
-// even if the AEAD panics, and appends the tag in their place.
+// seal encrypts the frame, which must end with sealRoom(aead) unused bytes for the tag.
 func (f *frame) seal(aead cipher.AEAD, nonce, additionalData []byte) {
 	f.end -= sealRoom(aead)
 	plain := f.body()
@@ -127,7 +126,6 @@ func (f *frame) seal(aead cipher.AEAD, nonce, additionalData []byte) {
 // is shorter (golang/go#80288). In a Pool without this room, it could overwrite the next frame.
 const minTagRoom = 16
 
-// sealRoom returns the number of bytes that seal needs for the tag.
 func sealRoom(aead cipher.AEAD) int {
 	if n := aead.Overhead(); n > 0 {
 		return max(n, minTagRoom)

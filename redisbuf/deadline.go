@@ -17,8 +17,7 @@ type ioDeadline struct {
 	until   time.Time             // zero if no deadline is set
 }
 
-// renew gives the next read or write at least d.timeout. It must be called before each read or
-// write. If the context has ended, renew returns the context's error.
+// renew must be called before each read or write. It returns the context's error, if any.
 func (d *ioDeadline) renew() error {
 	if d.timeout > 0 {
 		if now := time.Now(); d.until.Sub(now) < d.timeout {
@@ -31,8 +30,7 @@ func (d *ioDeadline) renew() error {
 	return d.watcher.err()
 }
 
-// clear removes the deadline. A read or write may then wait until the context ends. If the context
-// has already ended, clear returns the context's error.
+// clear removes the deadline. It returns the context's error, if any.
 func (d *ioDeadline) clear() error {
 	if d.timeout > 0 {
 		d.until = time.Time{}
@@ -47,8 +45,7 @@ func (d *ioDeadline) clear() error {
 var longAgo = time.Unix(1, 0)
 
 // A watcher ends the reads and writes of a connection when the context of the current call ends. If
-// two calls in a row use the same context, the watcher stays registered with the context, so that
-// the next call with it allocates nothing.
+// two calls in a row use the same context, it stays registered, to save allocations.
 type watcher struct {
 	conn       net.Conn
 	ctx        context.Context // context of the current call, if it can be cancelled; otherwise nil
@@ -61,8 +58,7 @@ type watcher struct {
 	fired   bool            // the watcher has ended the connection's reads and writes
 }
 
-// begin starts to watch the context of a call. If the context has already ended, begin returns its
-// error. The caller must call end even after an error.
+// begin starts to watch ctx, and returns its error. The caller must call end even after an error.
 func (w *watcher) begin(ctx context.Context) error {
 	done := ctx.Done()
 	if done == nil {
@@ -82,8 +78,7 @@ func (w *watcher) begin(ctx context.Context) error {
 	return ctx.Err() // ctx may have ended before calling was set
 }
 
-// end stops watching the context after a call. It reports whether the watcher has ended the
-// connection's reads and writes.
+// end stops watching, and reports whether the watcher has ended the reads and writes.
 func (w *watcher) end() (fired bool) {
 	if w.ctx == nil {
 		return false
@@ -98,9 +93,8 @@ func (w *watcher) end() (fired bool) {
 	return w.fired
 }
 
-// err returns the context's error if the context of the call has ended. Call it after each change
-// of the connection's deadline, because the change may undo the work of fire. (fire ends reads and
-// writes by setting a deadline in the past.)
+// err returns the error of the call's context. Call it after each change of the connection's
+// deadline, because the change may undo the work of fire.
 func (w *watcher) err() error {
 	if w.ctx == nil {
 		return nil
@@ -108,7 +102,6 @@ func (w *watcher) err() error {
 	return w.ctx.Err()
 }
 
-// stop unregisters the watcher from its context, if it is registered.
 func (w *watcher) stop() {
 	if w.unregister != nil {
 		w.unregister()
@@ -116,8 +109,7 @@ func (w *watcher) stop() {
 	}
 }
 
-// fire is called when a context has ended. If the current call uses the context, fire ends the
-// connection's reads and writes. ctxDone is the context's Done channel.
+// fire ends the connection's reads and writes if the current call uses the context of ctxDone.
 func (w *watcher) fire(ctxDone <-chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -104,13 +104,11 @@ func isServerError(err error) bool {
 	return errors.As(err, &e)
 }
 
-// isTimeout reports whether err means that a deadline of a connection has passed.
 func isTimeout(err error) bool {
 	netErr, ok := errors.AsType[net.Error](err)
 	return ok && netErr.Timeout()
 }
 
-// isDialError reports whether err means that a connection could not be made.
 func isDialError(err error) bool {
 	dial, ok := errors.AsType[*net.OpError](err)
 	return ok && dial.Op == "dial"

@@ -44,8 +44,7 @@ type getHeader struct {
 
 func wholeOf(key string) getHeader { return getHeader{commandInfo: commandInfo{key: key}} }
 
-// rangeOf returns the getHeader of a command that reads up to size bytes from offset off. size must
-// not be 0.
+// rangeOf returns the getHeader for a range, whose size must not be 0.
 func rangeOf(key string, off, size int64) getHeader {
 	return getHeader{commandInfo: commandInfo{key: key}, off: off, size: size}
 }
@@ -79,7 +78,6 @@ func (g *getCmd) read(c *conn) (err error) {
 
 func (g *getCmd) weight(int64) int64 { return int64(len(g.buf)) }
 
-// readInto reads the value in a reply into buf, and returns the value's length.
 func (c *conn) readInto(buf []byte) (int64, error) {
 	size, err := c.readValueHeader()
 	if err != nil {

@@ -18,8 +18,7 @@ const (
 	// because the server or a network device may have closed it. The check takes two system calls.
 	checkIdleAfter = time.Second
 
-	// maxIdleTime is the idle time after which a connection is closed. If the ConnMaxIdleTime of
-	// go-redis is shorter, that limit applies.
+	// maxIdleTime is how long a connection may be idle, unless ConnMaxIdleTime is shorter.
 	maxIdleTime = 5 * time.Minute
 )
 
@@ -60,7 +59,6 @@ func (n *node) acquire(ctx context.Context) (c *conn, err error) {
 	return n.dial(ctx)
 }
 
-// release ends the use of a connection that acquire has returned.
 func (n *node) release(c *conn) {
 	if c.broken {
 		n.servers.counters.dropped.Add(1)
@@ -106,8 +104,8 @@ func (n *node) takeIdle() (*conn, error) {
 	}
 }
 
-// popIdle removes and returns the most recently used idle connection, or nil if there is none.
-// suspect reports whether another connection was lost after c was last used.
+// popIdle removes the most recently used idle connection. It is suspect if another connection was
+// lost after its last use.
 func (n *node) popIdle() (c *conn, suspect bool, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -123,7 +121,6 @@ func (n *node) popIdle() (c *conn, suspect bool, err error) {
 	return c, !c.idleSince.After(n.lostAt), nil
 }
 
-// add registers a new connection with the node.
 func (n *node) add(c *conn) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -135,8 +132,8 @@ func (n *node) add(c *conn) error {
 	return nil
 }
 
-// discard closes a connection that takeIdle has rejected. It need not set n.lostAt as release does.
-// All remaining idle connections have been idle for longer, so takeIdle checks them anyway.
+// discard closes a connection that takeIdle has rejected. It need not set n.lostAt, because
+// takeIdle checks the remaining connections anyway: they have been idle for longer.
 func (n *node) discard(c *conn) {
 	n.mu.Lock()
 	delete(n.live, c)
@@ -167,7 +164,6 @@ func (n *node) reset() {
 	n.closeIdle(func(*conn) bool { return true })
 }
 
-// closeIdle closes the idle connections for which match returns true.
 func (n *node) closeIdle(match func(*conn) bool) {
 	for _, c := range n.removeIdle(match) {
 		c.close()
@@ -203,8 +199,7 @@ func (n *node) close() {
 	n.closeIdle(func(*conn) bool { return true })
 }
 
-// closedError returns ErrClosed if err means that n.close has closed the connection. Otherwise it
-// returns err.
+// closedError returns ErrClosed instead of err if n.close has closed the connection.
 func (n *node) closedError(err error) error {
 	if !errors.Is(err, net.ErrClosed) {
 		return err
@@ -217,7 +212,6 @@ func (n *node) closedError(err error) error {
 	return err
 }
 
-// stats adds the node's connections to s.
 func (n *node) stats(s *Stats) {
 	s.Waiting += int(n.turns.waiting.Load())
 	n.mu.Lock()

@@ -81,8 +81,7 @@ func IfAbsent() SetOption { return SetOption{when: "NX", args: 1} }
 // IfPresent sets the key only if it exists (XX).
 func IfPresent() SetOption { return SetOption{when: "XX", args: 1} }
 
-// combine returns one option with the effects of opts. At most one of them may set an expiry, and
-// at most one may set a condition.
+// combine merges opts. Only one may set an expiry, and only one a condition.
 func combine(opts []SetOption) (s SetOption, err error) {
 	for _, opt := range opts {
 		if opt.expiry != "" {
@@ -105,7 +104,6 @@ func combine(opts []SetOption) (s SetOption, err error) {
 	return s, nil
 }
 
-// appendTo adds the option's arguments to a SET.
 func (s *SetOption) appendTo(q *request) {
 	if s.expiry != "" {
 		q.arg(s.expiry)

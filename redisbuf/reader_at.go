@@ -9,8 +9,7 @@ import (
 	"github.com/millrace-io/millrace"
 )
 
-// readAheadLen is the number of bytes that ReaderAt.Read requests at a time. It is so large that
-// the time of the round trip does not matter.
+// readAheadLen is so large that the time of the round trip does not matter.
 const readAheadLen = 1 << 20
 
 // A ReaderAt reads ranges of a value. It works with http.ServeContent and io.NewSectionReader. Any
@@ -111,7 +110,6 @@ func (r *ReaderAt) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// readAhead reads n bytes from offset r.off into a block.
 func (r *ReaderAt) readAhead(n int) error {
 	block := millrace.DefaultPool().Get(n)
 	defer block.Release() // after an error; otherwise r owns the block
@@ -123,7 +121,6 @@ func (r *ReaderAt) readAhead(n int) error {
 	return nil
 }
 
-// skipAhead drops the first n bytes that were read ahead.
 func (r *ReaderAt) skipAhead(n int) {
 	if r.ahead = r.ahead[n:]; len(r.ahead) == 0 {
 		r.ahead = nil
@@ -175,8 +172,7 @@ func (s *strlenCmd) read(c *conn) (err error) {
 
 func (s *strlenCmd) weight(int64) int64 { return 0 }
 
-// A rangeCmd reads a range of a value into buf, and detects a change of the value's length. It
-// requests the length, the range, and the length again.
+// A rangeCmd requests a range, and the length before and after it, to detect a change.
 type rangeCmd struct {
 	getCmd
 	length int64
@@ -194,9 +190,7 @@ func (r *rangeCmd) compose(c *conn) error {
 	return err
 }
 
-// read reads three replies: the length of the value, the range, and the length again. It returns
-// the first error. If a later error makes the connection unusable, read returns the later error
-// instead.
+// read returns the first error, or a later error that makes the connection unusable.
 func (r *rangeCmd) read(c *conn) error {
 	var first error
 	for _, read := range []func(*conn) error{r.readLength, r.getCmd.read, r.readLength} {
@@ -217,8 +211,7 @@ func (r *rangeCmd) read(c *conn) error {
 	return first
 }
 
-// readLength reads the length of the value. If it is not the expected length, the error is a
-// *ValueChangedError.
+// readLength returns a *ValueChangedError if the length is not the expected one.
 func (r *rangeCmd) readLength(c *conn) error {
 	is, err := c.readLen()
 	if err == nil && is != r.length {

@@ -65,8 +65,7 @@ func (s *setFromCmd) compose(c *conn) error {
 	return s.copyFrom(c, s.r, left)
 }
 
-// copyFrom reads the last n bytes of the value from r into a block and sends them. It then sends
-// the rest of the command.
+// copyFrom sends the last n bytes of the value, which it reads from r, and ends the command.
 func (s *setHeader) copyFrom(c *conn, r io.Reader, n int64) error {
 	if n == 0 {
 		s.end(c)
@@ -127,8 +126,7 @@ func (e *ReaderError) Error() string {
 // Unwrap returns the reader's error.
 func (e *ReaderError) Unwrap() error { return e.Err }
 
-// minSendfile is the minimum size of a file that is sent with sendfile. A shorter file is read into
-// a block of memory, and sent together with the SET command.
+// minSendfile is the minimum size for sendfile. A shorter file is sent together with the command.
 const minSendfile = 64 << 10
 
 // SetFile sets key to the whole content of f. It borrows f, and neither uses nor changes its file
@@ -152,7 +150,6 @@ func (c *Client) SetFile(ctx context.Context, key string, f *os.File, opts ...Se
 	return c.do(ctx, cmd)
 }
 
-// A setFileCmd sets a key to the content of a file.
 type setFileCmd struct {
 	setHeader
 	f *os.File
@@ -167,8 +164,7 @@ func newSetFile(key string, f *os.File, opts []SetOption) (*setFileCmd, error) {
 	return &setFileCmd{setHeader: set, f: f}, err
 }
 
-// fileSize returns the size of f. It returns an error if f is not a regular file, or if f reports
-// size 0 but has content, as in /proc.
+// fileSize refuses a file that is not regular, or that reports size 0 but has content, as in /proc.
 func fileSize(f *os.File) (int64, error) {
 	info, err := f.Stat()
 	if err != nil {

@@ -74,8 +74,7 @@ func (c *Conn) Close() error {
 	return nil
 }
 
-// use reserves the Conn's connection for a call to n. If use returns no error, the caller must call
-// leave when the call is over.
+// use reserves the connection for a call to n. If there is no error, the caller must call leave.
 func (s *stickyConn) use(ctx context.Context, n *node) (c *conn, err error) {
 	if !s.busy.CompareAndSwap(false, true) {
 		return nil, ErrConnBusy
@@ -102,10 +101,8 @@ func (s *stickyConn) use(ctx context.Context, n *node) (c *conn, err error) {
 	return s.conn, nil
 }
 
-// leave lets the next call use the connection.
 func (s *stickyConn) leave() { s.busy.Store(false) }
 
-// take stores c as the connection of the Conn, and n as the server of c.
 func (s *stickyConn) take(n *node, c *conn) {
 	s.node, s.conn = n, c
 	c.keep = true

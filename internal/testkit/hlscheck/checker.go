@@ -54,8 +54,7 @@ func (m *Media) checkSkip(r *report) {
 	}
 }
 
-// fill adds the segments that the delta update m skips. It takes them from prev, the playlist
-// before m, and returns false if prev does not have them.
+// fill adds the segments that the delta update m skips. It returns false if prev lacks them.
 func (m *Media) fill(prev *Media) bool {
 	if prev == nil || m.Sequence < prev.first() || m.Sequence+uint64(m.Skipped) > prev.Open.MSN {
 		return false
@@ -116,8 +115,7 @@ func compareSegments(prev, m *Media, r *report) {
 	}
 }
 
-// compareParts compares the parts of a segment in two consecutive playlists. The segment is p in
-// the earlier playlist, and s in the later one.
+// compareParts compares the parts of a segment: p in the earlier playlist, s in the later one.
 func compareParts(prevEpoch string, m *Media, p, s *Segment, r *report) {
 	if prevEpoch != m.epoch() { // the server of the new epoch does not have the parts
 		return
@@ -151,8 +149,7 @@ func compareParts(prevEpoch string, m *Media, p, s *Segment, r *report) {
 	}
 }
 
-// compareHint checks that the part in prev's hint comes next. If a discontinuity comes first, any
-// part may follow.
+// compareHint checks that the part in prev's hint comes next, unless a discontinuity comes first.
 func compareHint(prev, m *Media, r *report) {
 	if prev.Hint == "" || prev.Ended || m.Ended || prev.epoch() != m.epoch() {
 		return
@@ -179,14 +176,12 @@ func compareHint(prev, m *Media, r *report) {
 	}
 }
 
-// variant is the variant in a multivariant playlist: the URI of its media playlist, and its
-// attribute BANDWIDTH.
+// A variant is an entry of a multivariant playlist.
 type variant struct {
 	uri       string
 	bandwidth uint64
 }
 
-// codecs matches a valid CODECS attribute.
 var codecs = regexp.MustCompile(
 	`^(avc1|hvc1|mp4a)\.[0-9A-Za-z.]+(,(avc1|hvc1|mp4a)\.[0-9A-Za-z.]+)?$`)
 

@@ -80,8 +80,7 @@ func (c *Client) Run(ctx context.Context) (Stats, error) {
 	return f.stats, err
 }
 
-// A follower reads and checks a stream for one call of Client.Run, and holds the state of that
-// call.
+// A follower holds the state of one call of Client.Run.
 type follower struct {
 	Client
 	checker *Checker
@@ -160,7 +159,6 @@ func (f *follower) open(ctx context.Context) (m *Media, err error) {
 	return f.media(text), nil
 }
 
-// media checks a media playlist and returns it.
 func (f *follower) media(text string) *Media {
 	f.stats.note(f.checker.Media(text))
 	m := f.checker.media
@@ -174,8 +172,7 @@ func (f *follower) media(text string) *Media {
 	return m
 }
 
-// playlist fetches the playlist at f.base, with query added to the URL. The URL may already have
-// parameters, such as a token.
+// playlist fetches f.base with query added to its parameters, which may include a token.
 func (f *follower) playlist(ctx context.Context, query string) (string, error) {
 	u := *f.base
 	u.RawQuery = strings.Trim(u.RawQuery+"&"+query, "&")
@@ -232,9 +229,9 @@ func (f *follower) reload(ctx context.Context, m *Media) (*Media, error) {
 	return next, nil
 }
 
-// start chooses where to begin. With FromStart, it chooses the oldest segment. Otherwise it chooses
-// the last independent part that begins at least PART-HOLD-BACK before the end. If there is none,
-// start chooses the first independent part, or the oldest segment if no part is independent.
+// start chooses the last independent part that begins at least PART-HOLD-BACK before the end, or
+// else the first independent part. With FromStart, or without independent parts, it chooses the
+// oldest segment.
 func (f *follower) start(m *Media) {
 	f.msn = m.first()
 	var toEnd time.Duration
@@ -312,7 +309,6 @@ func (f *follower) useInit(ctx context.Context, s *Segment) error {
 	return f.deliver(Object{Kind: InitObject, URI: s.Map, MSN: s.MSN, Data: data})
 }
 
-// consumeParts fetches the new parts of s.
 func (f *follower) consumeParts(ctx context.Context, s *Segment) error {
 	for ; f.part < len(s.Parts); f.part++ {
 		p := s.Parts[f.part]
@@ -339,16 +335,15 @@ func (f *follower) consumeParts(ctx context.Context, s *Segment) error {
 	return nil
 }
 
-// addLatency records how long ago the media of a part or segment ended. The end was at s.Date plus
-// offset. If s has no Date, addLatency does nothing.
+// addLatency records how long ago s.Date plus offset was, if s has a Date.
 func (f *follower) addLatency(s *Segment, offset time.Duration) {
 	if !s.Date.IsZero() {
 		f.stats.Latency.add(time.Since(s.Date.Add(offset)))
 	}
 }
 
-// finishSegment is called when the playlist lists s as a complete segment. It fetches s if the
-// playlist lacks some of its parts, or if Client.Verify selects s for a comparison with its parts.
+// finishSegment fetches the complete segment s if the playlist lacks some of its parts, or if
+// Client.Verify selects s for a comparison with its parts.
 func (f *follower) finishSegment(ctx context.Context, s *Segment, parts bool) error {
 	if s.Gap {
 		return nil
@@ -424,8 +419,7 @@ func (f *follower) deliver(o Object) error {
 	return nil
 }
 
-// fetch fetches an object that the playlist lists. If the server does not send it, fetch returns
-// nil without an error.
+// fetch fetches a listed object. If the server does not send it, fetch returns nil and no error.
 func (f *follower) fetch(ctx context.Context, uri string) ([]byte, error) {
 	data, resp, err := f.get(ctx, uri)
 	if err != nil {
@@ -439,8 +433,7 @@ func (f *follower) fetch(ctx context.Context, uri string) ([]byte, error) {
 	return data, nil
 }
 
-// remember counts the fetched objects, and stores the URI and checksum of every Nth object for
-// fetchAgain, where N is Client.Verify. It stores only one object at a time.
+// remember keeps the checksum of every Nth object for fetchAgain, but only one at a time.
 func (f *follower) remember(uri string, data []byte) {
 	f.fetched++
 	if f.Verify > 0 && f.fetched%f.Verify == 0 && f.again.uri == "" {
@@ -448,8 +441,7 @@ func (f *follower) remember(uri string, data []byte) {
 	}
 }
 
-// fetchAgain fetches the object that remember has stored, a few playlists later. It reports a
-// problem if the checksum has changed.
+// fetchAgain fetches the remembered object a few playlists later, and compares its checksum.
 func (f *follower) fetchAgain(ctx context.Context) error {
 	if f.again.after--; f.again.uri == "" || f.again.after > 0 {
 		return nil
@@ -518,8 +510,7 @@ func (f *follower) startHint(ctx context.Context, uri string) {
 	}()
 }
 
-// takeHint waits for the part at uri, if startHint has requested it. It returns nil if there is no
-// such request, or if the server did not send the part.
+// takeHint waits for the part at uri. It returns nil if the part was not requested or not sent.
 func (f *follower) takeHint(uri string) ([]byte, error) {
 	h := f.hint
 	if h == nil || h.uri != uri {
@@ -539,7 +530,7 @@ func (f *follower) takeHint(uri string) ([]byte, error) {
 	return h.data, nil
 }
 
-// dropHint cancels the request of startHint, if there is one, and waits for its end.
+// dropHint cancels the request of startHint, if any, and waits for its end.
 func (f *follower) dropHint() {
 	if f.hint != nil {
 		f.hint.cancel()

@@ -148,12 +148,11 @@ var Rules = map[string]Rule{
 	"bandwidth-low":    {"4.4.6.2", true, "BANDWIDTH is at least a segment's bit rate"},
 }
 
-// A report collects problems.
 type report struct {
 	problems []Problem
 }
 
-// add adds a problem. It panics if rule is not a key of Rules.
+// add panics if rule is not a key of Rules.
 func (r *report) add(rule string, line int, format string, args ...any) {
 	d, ok := Rules[rule]
 	if !ok {

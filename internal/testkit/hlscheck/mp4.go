@@ -6,7 +6,6 @@ import (
 	"strings"
 )
 
-// A box is a box of an MP4 file.
 type box struct {
 	typ  string
 	body []byte
@@ -49,7 +48,6 @@ func find(data []byte, path string) (found [][]byte) {
 	return found
 }
 
-// checkInit checks the boxes of an initialization section.
 func checkInit(data []byte) error {
 	bs, err := boxes(data)
 	switch {

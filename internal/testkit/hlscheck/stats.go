@@ -8,7 +8,6 @@ import (
 	"time"
 )
 
-// maxProblems is the maximum number of problems in Stats.
 const maxProblems = 100
 
 // Stats counts the playlists, segments and other objects that a Client has received. It also lists

@@ -65,7 +65,6 @@ func (l *Link) Cut(down bool) {
 	}
 }
 
-// pass forwards a connection in both directions.
 func (l *Link) pass(in net.Conn) {
 	defer in.Close()
 	out, err := net.Dial("tcp", l.to)

@@ -7,16 +7,14 @@ import (
 	"testing"
 )
 
-// Ports below the range of outgoing connections, which starts at 32768 on Linux and at 49152 on
-// macOS. No outgoing connection can therefore take the port of a server that a test kills and
-// starts again.
+// Ports below those of outgoing connections, which start at 32768 on Linux and at 49152 on macOS.
+// An outgoing connection could otherwise take the port of a server that a test restarts.
 const (
 	firstPort = 12000
 	lastPort  = 31999
 )
 
-// portTries is the number of attempts of FreePorts. If half of the ports are in use, all attempts
-// to get one port fail with a probability of 2^-100.
+// portTries is high enough even if half of the ports are in use.
 const portTries = 100
 
 // FreePort returns a port of 127.0.0.1 that a server can listen on until the test ends.
@@ -49,7 +47,7 @@ func FreePorts(t testing.TB, n int) int {
 
 func loopback(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
 
-// reserveAll reserves n consecutive ports. If it fails, it reserves none.
+// reserveAll reserves n consecutive ports or none.
 func reserveAll(t testing.TB, first, n int) bool {
 	var reserved []func()
 	for port := first; port < first+n; port++ {
@@ -68,7 +66,6 @@ func reserveAll(t testing.TB, first, n int) bool {
 	return true
 }
 
-// canListen reports whether a server can listen on a port.
 func canListen(port int) bool {
 	ln, err := net.Listen("tcp", loopback(port))
 	if err != nil {

@@ -80,7 +80,6 @@ func (f *Facts) Describe(t flv.Tag, size string) {
 	}
 }
 
-// codecName returns the common name of a codec, for example h264.
 func codecName(c flv.Codec) string {
 	switch c {
 	case flv.AVC:
