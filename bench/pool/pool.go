@@ -39,7 +39,6 @@ var modes = []mode{
 		func() int { return runtime.GOMAXPROCS(0) }},
 }
 
-// sizes are the lengths of the buffers, in bytes.
 var sizes = []int{1 << 10, 16 << 10, 64 << 10}
 
 func run(ctx context.Context, p *measure.Params) error {
@@ -76,7 +75,6 @@ func run(ctx context.Context, p *measure.Params) error {
 	return nil
 }
 
-// contenders prepares the contenders for measurements in mode m, with buffers of size bytes.
 func (m mode) contenders(size int) (all []measure.Contender) {
 	const warmUp = 256 // operations that fill the pools before the clock starts
 	for _, c := range contenders {
@@ -102,9 +100,8 @@ func (m mode) do(lend func(int) uint64, n int) {
 // A contender is an implementation of a pool, or another way to get buffers.
 type contender struct {
 	name string
-	// open creates a pool, and returns a function that gets, touches and returns n buffers, one
-	// after the other. The function returns the sum of the buffers' first bytes. It may be called
-	// concurrently.
+	// open creates a pool. lend gets, touches and returns n buffers in turn, and returns the sum of
+	// their first bytes. It may be called concurrently.
 	open func(size int) (lend func(n int) uint64)
 }
 

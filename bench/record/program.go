@@ -110,19 +110,17 @@ func run(ctx context.Context, p *measure.Params) error {
 
 func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// clients are HTTP clients that request url repeatedly. They collect results until take is called.
+// clients request url repeatedly. They collect results until take is called.
 type clients struct {
 	url string
 
 	mu   sync.Mutex
 	took []time.Duration // durations of the successful operations
 	load Load
-	// The connections to observe: the server's ends, or the clients' ends if the server is not in
-	// this process.
+	// The server's ends of the connections, or the clients' if the server is another process.
 	open map[net.Conn]bool
 }
 
-// serve makes a file of size bytes in dir and serves it.
 func (c *clients) serve(dir string, size int) (stop func(), err error) {
 	if err := os.WriteFile(filepath.Join(dir, "file.bin"), make([]byte, size), 0o644); err != nil {
 		return nil, err

@@ -7,8 +7,7 @@ import (
 	"github.com/millrace-io/millrace"
 )
 
-// headerBlock is the size of a block for headers, in bytes. The headers and previous-tag-sizes of
-// 68 tags fit into it.
+// headerBlock has room for the headers and previous-tag-sizes of 68 tags.
 const headerBlock = 1 << 10
 
 // An Encoder builds tags. It writes the header and the previous-tag-size of a tag, and appends the
@@ -65,7 +64,6 @@ func (e *Encoder) Retime(dst, src *millrace.Chain, timestamp uint32) {
 	src.Slice(dst, tagHeaderSize, src.Len())
 }
 
-// put appends a copy of p to dst.
 func (e *Encoder) put(dst *millrace.Chain, p []byte) {
 	if len(e.room.Bytes()) < len(p) {
 		e.room.Release()

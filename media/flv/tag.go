@@ -2,7 +2,6 @@ package flv
 
 import "strconv"
 
-// tagHeaderSize is the size of the header before a tag's data.
 const tagHeaderSize = 11
 
 // MaxData is the maximum size of a tag's data in bytes. The size field has 24 bits.
@@ -77,7 +76,6 @@ type Tag struct {
 // Len returns the length of the whole tag: header, data and previous-tag-size.
 func (t Tag) Len() int { return tagHeaderSize + t.Size + trailerSize }
 
-// parseTagHeader parses the 11 bytes before the data. It borrows p.
 func parseTagHeader(p []byte) Tag {
 	_ = p[tagHeaderSize-1]
 	return Tag{
@@ -89,13 +87,11 @@ func parseTagHeader(p []byte) Tag {
 	}
 }
 
-// peekSize is the number of bytes of data that parseData needs. It is enough for the name
-// onMetaData and for all codec headers. In enhanced RTMP, it leaves room for one short extension
-// before the codec header.
+// peekSize is how many bytes of data parseData needs: for the name onMetaData, or for a codec
+// header after one short extension of enhanced RTMP.
 const peekSize = 24
 
-// parseData sets the fields of t that come from the data. p has the first peekSize bytes of the
-// data, or all of it. parseData borrows p.
+// parseData sets the fields of t that come from the data. p is its first peekSize bytes, or all.
 func (t *Tag) parseData(p []byte) {
 	switch t.Type {
 	case TypeScript:
@@ -179,8 +175,7 @@ func (t *Tag) parseAudio(p []byte) {
 	}
 }
 
-// setPacket sets the Packet, Codec and Payload of the tag. The codec's data begins at offset in the
-// tag's data.
+// setPacket sets Payload from the offset of the codec's data in the tag's data.
 func (t *Tag) setPacket(p Packet, c Codec, offset int) {
 	t.Packet, t.Codec, t.Payload = p, c, tagHeaderSize+offset
 }

@@ -106,7 +106,6 @@ func (s *Server) metrics(w http.ResponseWriter) {
 		s.rendered.Load(), allocs[0].Value.Uint64()+allocs[1].Value.Uint64())
 }
 
-// publish reads the tags of a stream until body ends.
 func (s *Server) publish(name string, body io.Reader) error {
 	st := &stream{server: s, files: make(map[string][]byte)}
 	st.cond.L = &st.mu
@@ -165,7 +164,7 @@ func (s *Server) publish(name string, body io.Reader) error {
 	}
 }
 
-// copied returns a copy of the chain's bytes, and releases the chain.
+// copied copies the bytes of c, and releases it.
 func copied(c *millrace.Chain) []byte {
 	b := make([]byte, c.Len())
 	c.CopyTo(b)

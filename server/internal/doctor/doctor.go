@@ -56,7 +56,6 @@ type Finding struct {
 	Command string `json:"command"` // a command that changes the setting; empty if there is none
 }
 
-// advise sets the State, the advice and the command of f. command is "" if there is none.
 func (f *Finding) advise(s State, advice, command string) {
 	f.State, f.Advice, f.Command = s, advice, command
 }
@@ -113,8 +112,7 @@ func examine(h *host, p Plan) Report {
 	return r
 }
 
-// line converts s to one line of printable characters. s may contain escape sequences, because it
-// may be a path or come from a file.
+// line makes one printable line of s, which may be a path with escape sequences.
 func line(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
@@ -135,7 +133,6 @@ func size(n int64) string {
 		" " + []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB"}[i]
 }
 
-// count formats a number. If the number means "no limit" in the kernel, the result is "unlimited".
 func count(n int64) string {
 	if n >= unlimited {
 		return "unlimited"
@@ -152,5 +149,5 @@ func roundUp(n int64) int64 {
 	return m
 }
 
-// quote quotes s as a single word for a shell.
+// quote quotes s for a shell.
 func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }

@@ -16,12 +16,11 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// unlimited is the smallest number that means "no limit". As a number of bytes, it exceeds the
-// memory of any machine. It can be multiplied by the page size without overflow.
+// unlimited is the smallest number that means "no limit". No machine has as many bytes of memory.
+// It can be multiplied by the page size without overflow.
 const unlimited = 1 << 50
 
-// A host reads the properties and limits of this machine and this process, such as the size of the
-// memory, kernel settings and the limits of the control group.
+// A host reads the properties and limits of this machine and this process.
 type host struct {
 	dir         string // root directory, with /proc and /sys
 	cpus        int    // runtime.NumCPU()
@@ -32,8 +31,6 @@ type host struct {
 	err error // first error of a method
 }
 
-// thisHost returns a host for this machine. It reads no files. The methods of the host read files
-// such as /proc/meminfo when they are called.
 func thisHost() *host {
 	return &host{
 		dir: "/", cpus: runtime.NumCPU(), procs: runtime.GOMAXPROCS(0),
@@ -42,8 +39,8 @@ func thisHost() *host {
 	}
 }
 
-// fail sets h.err to err, unless there was an earlier error. After an error, the methods of h
-// return arbitrary values. A returned slice still has the length that its caller expects.
+// fail records the first error. After an error, the methods of h return arbitrary values. A slice
+// still has the length that its caller expects.
 func (h *host) fail(err error) {
 	if h.err == nil {
 		h.err = err
@@ -131,8 +128,7 @@ func MemoryCap() int64 {
 	return most
 }
 
-// memoryCap returns the number of bytes that this process may use. If group is true, the number is
-// the limit of a control group. Otherwise it is the memory of the machine.
+// memoryCap is like MemoryCap. group is set if the number is the limit of a control group.
 func (h *host) memoryCap() (most int64, group bool) {
 	limit, set := h.groupLimit("", "memory.max", parseLimit)
 	if old, oldSet := h.groupLimit("memory", "memory.limit_in_bytes", parseLimit); oldSet {
@@ -146,15 +142,14 @@ func (h *host) memoryCap() (most int64, group bool) {
 	return most, false
 }
 
-// parseLimit parses the limit of a control group, which is a number or "max". In version 1 of
-// control groups, a very large number means "max".
+// parseLimit parses the limit of a control group: a number or "max", in version 1 a very large
+// number.
 func parseLimit(s string) (int64, bool) {
 	n, err := strconv.ParseInt(s, 10, 64)
 	return n, err == nil && n < unlimited
 }
 
-// parseCPU parses cpu.max, which is "QUOTA PERIOD" or "max PERIOD". It returns thousandths of a
-// CPU.
+// parseCPU parses cpu.max: "QUOTA PERIOD" or "max PERIOD". It returns thousandths of a CPU.
 func parseCPU(s string) (int64, bool) {
 	var quota, period int64
 	if n, _ := fmt.Sscanf(s, "%d %d", &quota, &period); n != 2 || period <= 0 || quota < 0 ||
@@ -164,13 +159,8 @@ func parseCPU(s string) (int64, bool) {
 	return quota * 1000 / period, true
 }
 
-// groupLimit returns the lowest limit that a control group sets for this process. It reads the
-// limits of the process's control group and of all groups above it. If there is no limit, set is
-// false.
-//   - controller is the name of a controller, such as "memory", in version 1 of control groups. For
-//     version 2, controller is "".
-//   - name is the name of the file with the limit. Each control group has such a file.
-//   - parse parses the content of the file.
+// groupLimit returns the lowest limit of this process's control group and all groups above it. Each
+// has a file with this name, which parse parses. For version 2 of control groups, controller is "".
 func (h *host) groupLimit(controller, name string, parse func(string) (int64, bool)) (least int64,
 	set bool) {
 	least = math.MaxInt64
@@ -191,7 +181,7 @@ func (h *host) groupLimit(controller, name string, parse func(string) (int64, bo
 	}
 }
 
-// mountOf returns the mount that contains the directory path. The path must be absolute.
+// mountOf returns the mount that contains path, which must be absolute.
 func (h *host) mountOf(path string) (best *procfs.MountInfo) {
 	all, err := h.self().MountInfo()
 	if err != nil {

@@ -103,8 +103,6 @@ func (c *Client) Play(ctx context.Context, q *Request) (*Play, error) {
 	return c.plays.play(ctx, q)
 }
 
-// prepare completes q: it sets the fields Version, Node, Time and ID. If q is too long, prepare
-// returns a [refuse.Refusal] and counts the refusal.
 func (c *Client) prepare(q *Request) error {
 	err := q.prepare(c.cfg.Node)
 	if err != nil {

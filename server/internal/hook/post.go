@@ -15,8 +15,7 @@ import (
 )
 
 const (
-	// firstPause is the pause before the second attempt. Each further pause is twice as long as the
-	// one before, up to mostPause.
+	// firstPause comes before the second attempt. Each further pause doubles, up to mostPause.
 	firstPause = 50 * time.Millisecond
 	mostPause  = time.Second
 )
@@ -39,7 +38,6 @@ type poster struct {
 	attempts, spent atomic.Int64 // number of attempts, and their total duration in ns
 }
 
-// newPoster returns a poster for the hook at url. timeout is used only in error messages.
 func newPoster(url string, timeout time.Duration, maxConns int) *poster {
 	return &poster{url: url, timeout: timeout, http: &http.Client{
 		Transport: &http.Transport{
@@ -54,8 +52,8 @@ func newPoster(url string, timeout time.Duration, maxConns int) *poster {
 	}}
 }
 
-// retry calls f until f succeeds, f fails permanently, or ctx ends. It pauses between the calls. If
-// ctx ends, retry returns the last failure before the end.
+// retry calls f, with pauses, until f succeeds, f fails permanently, or ctx ends. If ctx ends, it
+// returns the last failure before that.
 func retry(ctx context.Context, f func() error) (err error) {
 	for pause := firstPause; ; pause = min(2*pause, mostPause) {
 		now := f()
@@ -72,9 +70,7 @@ func retry(ctx context.Context, f func() error) (err error) {
 	}
 }
 
-// post sends body in an HTTP POST request. It returns the status and the content of the response.
-// It reads at most maxAnswer+1 bytes of the response, and ignores further bytes. The error is a
-// *failure.
+// post sends body, and reads at most maxAnswer+1 bytes of the response. The error is a *failure.
 func (p *poster) post(ctx context.Context, body []byte) (status int, text []byte, err error) {
 	began := time.Now()
 	defer func() {
@@ -99,8 +95,7 @@ func (p *poster) post(ctx context.Context, body []byte) (status int, text []byte
 	return res.StatusCode, text, err
 }
 
-// plain returns err without the hook's URL, which may contain secrets. For a timeout, it returns an
-// error that names --hook-timeout.
+// plain removes the hook's URL, which may contain secrets, from err. It explains a timeout.
 func (p *poster) plain(ctx context.Context, err error) error {
 	if ctx.Err() == context.DeadlineExceeded {
 		return fmt.Errorf("no answer within %v (--hook-timeout)", p.timeout)

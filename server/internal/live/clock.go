@@ -2,7 +2,6 @@ package live
 
 import "time"
 
-// start is the time from which nanotime counts.
 var start = time.Now()
 
 // nanotime returns the time since start, in ns of the monotonic clock.

@@ -14,23 +14,19 @@ import (
 )
 
 var (
-	// errEmpty refuses an empty body.
 	errEmpty = errors.New("the body is empty")
-	// errSecondHeader refuses a second FLV file in a body, because its timestamps restart and its
-	// codecs may differ.
+	// errSecondHeader refuses a second FLV file in a body: its timestamps restart, and its codecs
+	// may differ.
 	errSecondHeader = errors.New(
 		"a second FLV header in the body: files do not become one stream by standing one behind the " +
 			"other, join them first (ffmpeg -f concat), or send one after the other")
 	// ErrPanic is the error for a publisher or viewer that ended with a panic.
 	ErrPanic = errors.New("internal error")
-	// errUnwatched is the error when this node stops reading a stream from another node, because
-	// the stream has no viewers here.
+	// errUnwatched ends a pull whose stream has no viewers here.
 	errUnwatched = errors.New("it has no viewers")
-	// errOwnerEnded is the error when a stream that this node reads from another node has ended
-	// there.
+	// errOwnerEnded ends a pull whose stream has ended at its owner.
 	errOwnerEnded = errors.New("the stream has ended at its owner")
-	// errNotFLV refuses another format for a stream that began as FLV.
-	errNotFLV = refuse.New(http.StatusUnsupportedMediaType,
+	errNotFLV     = refuse.New(http.StatusUnsupportedMediaType,
 		"this stream is FLV, and waits for its publisher to come back: "+
 			"it cannot continue with another format")
 )
@@ -77,20 +73,15 @@ func Explain(err error) string {
 	return err.Error()
 }
 
-// errTakenOver is the error for a publisher that another publisher has replaced.
 var errTakenOver = refuse.New(http.StatusConflict, "another publisher took over this stream")
 
-// errMoved is the error for a publisher whose stream is now owned by another node.
 var errMoved = refuse.New(http.StatusConflict, "this stream is published at another node now")
 
-// errOperator is the error for a publisher whose stream the operator has ended.
 var errOperator = refuse.New(http.StatusForbidden,
 	"the operator has ended this stream").For(refuse.ByOperator)
 
-// errNotOwner returns the error for a node that requests a stream which this node does not own.
 func errNotOwner(name string) error {
 	return refuse.New(http.StatusMisdirectedRequest, "this node does not own the stream %q", name)
 }
 
-// errTimeUp is the error for a publisher whose allowed time is over.
 var errTimeUp = refuse.New(http.StatusForbidden, "the time is up that this publisher was allowed")

@@ -19,8 +19,7 @@ type HLS struct{ hub *Hub }
 // NewHLS returns the HLS server for the streams of h.
 func NewHLS(h *Hub) HLS { return HLS{h} }
 
-// The server stops making HLS for a stream after a time without requests. This time is idleLengths
-// times the length of the playlist.
+// idleLengths is how many playlist lengths without a request end the HLS of a stream.
 const idleLengths = 3
 
 // Master returns the multivariant playlist of a stream. If the stream has not begun, Master first
@@ -70,8 +69,7 @@ func (l HLS) Object(ctx context.Context, name string, o hls.Object, dst *millrac
 	return w.Object(ctx, o, dst)
 }
 
-// ended calls hlsSet.ended for the named stream. If there is a result, ended also records a
-// request, so that the liveHLS does not become idle.
+// ended calls hlsSet.ended for the named stream, and records a request for the result.
 func (l HLS) ended(name, file string) *liveHLS {
 	l.hub.mu.Lock()
 	defer l.hub.mu.Unlock()
@@ -86,8 +84,8 @@ func (l HLS) ended(name, file string) *liveHLS {
 	return w
 }
 
-// find returns the liveHLS of the named stream, and starts one if necessary. If the stream has not
-// begun, find first waits for it, as [Admission.Admit] does.
+// find returns or starts the liveHLS of the named stream. It waits for the stream like
+// Admission.Admit.
 func (l HLS) find(ctx context.Context, name string) (w *liveHLS, err error) {
 	l.hub.mu.Lock()
 	if l.elsewhere(name) {
@@ -143,7 +141,6 @@ func (l HLS) start(s *stream) *liveHLS {
 	return w
 }
 
-// run calls w.Run to make playlists and segments. When w.Run returns, run removes w from the Hub.
 func (l HLS) run(ctx context.Context, w *liveHLS) {
 	s := w.stream
 	defer w.stop()
@@ -165,7 +162,6 @@ func (l HLS) run(ctx context.Context, w *liveHLS) {
 	}
 }
 
-// checkIdle ends w if w has had no request for too long. Otherwise it schedules the next check.
 func (l HLS) checkIdle(w *liveHLS) {
 	l.hub.mu.Lock()
 	defer l.hub.mu.Unlock()

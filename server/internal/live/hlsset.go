@@ -17,8 +17,7 @@ type liveHLS struct {
 	stream *stream
 	stop   context.CancelFunc // ends Window.Run
 	idle   *time.Timer        // calls HLS.checkIdle
-	// The previous liveHLS of the stream, which ended because the tracks changed. It is nil if the
-	// tracks have not changed. Guarded by Hub.mu.
+	// The previous liveHLS, if it ended because the tracks changed. Guarded by Hub.mu.
 	before *liveHLS
 }
 
@@ -29,13 +28,11 @@ type hlsSet struct {
 	numbers map[string]hlslive.SequenceStart // where the next window of each name begins; see keep
 }
 
-// init prepares an empty set. limiter limits the requests that wait for a playlist or a part.
 func (set *hlsSet) init(cfg *Config, limiter *limit.Limiter) {
 	set.shared.Config, set.shared.Store, set.shared.Waiting = &cfg.HLS, cfg.HLSStore, limiter
 	set.byName, set.numbers = make(map[string]*liveHLS), make(map[string]hlslive.SequenceStart)
 }
 
-// get returns the liveHLS of s, or nil.
 func (set *hlsSet) get(s *stream) *liveHLS {
 	if w := set.byName[s.name]; w != nil && w.stream == s {
 		return w
@@ -43,11 +40,8 @@ func (set *hlsSet) get(s *stream) *liveHLS {
 	return nil
 }
 
-// ended returns the liveHLS of s that has made the named playlist file, if this liveHLS has ended.
-// Otherwise it returns nil.
-//
-// When the tracks of s change, its liveHLS ends and a new one begins. Players must still see the
-// end of the old playlist.
+// ended returns the liveHLS of s that has made the playlist file, if it has ended, or nil. When the
+// tracks of s change, a new liveHLS begins, and players must still see the end of the old playlist.
 func (set *hlsSet) ended(s *stream, file string) *liveHLS {
 	w := set.get(s)
 	if w == nil {
@@ -65,8 +59,8 @@ func (set *hlsSet) ended(s *stream, file string) *liveHLS {
 	return nil
 }
 
-// add adds a new liveHLS for s. The caller must call its Run method. An earlier liveHLS with the
-// same stream name must have ended.
+// add adds a liveHLS for s. The caller must call its Run. An earlier one of that name must have
+// ended.
 func (set *hlsSet) add(s *stream) *liveHLS {
 	first := s.hls.After(set.numbers[s.name])
 	delete(set.numbers, s.name)
@@ -86,7 +80,6 @@ func (set *hlsSet) add(s *stream) *liveHLS {
 	return w
 }
 
-// forget removes w from set, so that requests no longer find it.
 func (set *hlsSet) forget(w *liveHLS) {
 	if s := w.stream; set.byName[s.name] == w {
 		delete(set.byName, s.name)
@@ -95,21 +88,18 @@ func (set *hlsSet) forget(w *liveHLS) {
 	}
 }
 
-// end stops w and removes it from set.
 func (set *hlsSet) end(w *liveHLS) {
 	set.forget(w)
 	w.stop()
 }
 
-// maxHLSNumbers is the maximum number of entries in hlsSet.numbers.
 const maxHLSNumbers = 1 << 10
 
-// keep stores next, the smallest numbers that the next window of the named stream may use. They
-// stay stored after the stream has ended.
+// keep stores where the next window of the named stream begins, even if the stream ends.
 //
-// Usually nothing needs to be stored, because [hlslive.Config.FirstMSN] grows with time, and is
-// already greater than all used media sequence numbers. It is less than next.MSN only if the stream
-// was sent faster than real time. Stored numbers are deleted when FirstMSN has caught up with them.
+// Usually there is nothing to store, because [hlslive.Config.FirstMSN] grows with time and is
+// already greater. It is less only if the stream was sent faster than real time. Stored numbers are
+// deleted when FirstMSN has caught up with them.
 func (set *hlsSet) keep(name string, next hlslive.SequenceStart) {
 	first := set.shared.Config.FirstMSN(time.Now())
 	maps.DeleteFunc(set.numbers, func(_ string, old hlslive.SequenceStart) bool {
@@ -120,7 +110,6 @@ func (set *hlsSet) keep(name string, next hlslive.SequenceStart) {
 	}
 }
 
-// stats returns the HLS statistics of all streams together.
 func (set *hlsSet) stats() hlslive.Stats {
 	st := set.shared.Counters.Stats()
 	for _, w := range set.byName {

@@ -190,8 +190,7 @@ func (p *Publisher) open(f rendition.Format, head []byte) {
 	s.log.Info("publisher started", "publisher", p.address, "format", f.String())
 }
 
-// noteResumed counts and logs that p continues the stream of an earlier publisher. pause is the
-// time since the last frame.
+// noteResumed counts and logs that p continues the stream after a pause without frames.
 func (p *Publisher) noteResumed(pause time.Duration) {
 	if !p.replaced && !p.isPull() {
 		p.s.returns.Add(1)
@@ -269,7 +268,6 @@ func looksLike(first []byte) string {
 	return "unknown"
 }
 
-// readRaw relays the bytes of the body unchanged.
 func (p *Publisher) readRaw() error {
 	if p.s.forms != nil {
 		return errNotFLV
@@ -293,7 +291,6 @@ func (p *Publisher) readRaw() error {
 	}
 }
 
-// readFLV cuts the body into tags, and publishes them.
 func (p *Publisher) readFLV() error {
 	dec := flv.NewDecoder(p.r, flv.MaxTag(p.hub.cfg.MaxTag()))
 	header, err := dec.Header()
@@ -329,8 +326,7 @@ func (p *Publisher) WriteTag(t flv.Tag, c *millrace.Chain) error {
 	return p.s.feed.Write(t, c, p.count(t.Len()))
 }
 
-// checkEvery is the number of bytes that are received from a publisher between two checks of the
-// memory in use.
+// checkEvery is how many bytes a publisher sends between two checks of the memory in use.
 const checkEvery = 256 << 10
 
 // Ingest returns an ingest.Conn that reads conn for p. The ingest.Conn owns conn until Release.
@@ -369,7 +365,6 @@ func (p *Publisher) count(n int) int64 {
 	return at
 }
 
-// keepTo applies the limits in t to p and its stream. When t.MaxTime is over, p ends.
 func (p *Publisher) keepTo(t Terms) {
 	p.terms = t
 	p.s.mu.Lock()

@@ -35,11 +35,9 @@ type stream struct {
 	started time.Time
 	memory  *millrace.Pool // the account of the blocks that hold its publishers' bytes
 
-	// The frames in all formats. It is nil until viewers can find the stream. It is set while
-	// Hub.mu is held.
+	// The frames in all formats; nil until viewers can find the stream. Hub.mu is held to set it.
 	forms *rendition.Set
-	// Makes the frames from the publisher's tags. It is nil until the format of the stream is
-	// known, and always nil if the format is not FLV.
+	// Makes frames from tags; nil until the format is known, and if the format is not FLV.
 	feed *feed.Feed
 
 	succession                       // guarded by Hub.mu
@@ -70,7 +68,7 @@ type pause struct {
 }
 
 // An ownership records whether this node owns a stream of the cluster, and which other nodes read
-// the stream from this node.
+// the stream from it. Hub.mu guards it.
 type ownership struct {
 	lease      Lease                     // nil if this node is not the owner, or without a cluster
 	epoch      uint64                    // the highest epoch of earlier leases, and of pulls
@@ -78,22 +76,18 @@ type ownership struct {
 	stopRecord context.CancelFunc        // ends the recording; nil if there never was one
 }
 
-// tell announces to the cluster that the publisher has left or returned. It does nothing if this
-// node does not own the stream. Hub.mu is held.
 func (o *ownership) tell() {
 	if o.lease != nil {
 		o.lease.Tell()
 	}
 }
 
-// cutPeers stops sending the stream to other nodes. Hub.mu is held.
 func (o *ownership) cutPeers() {
 	for peer := range o.peers {
 		peer.End(fanout.Moved)
 	}
 }
 
-// edges returns the addresses of the nodes that read the stream. Hub.mu is held.
 func (o *ownership) edges() []string {
 	var list []string
 	for _, node := range o.peers {
@@ -103,15 +97,13 @@ func (o *ownership) edges() []string {
 	return slices.Compact(list)
 }
 
-// A viewerCount counts the viewers of a stream. It does not count other nodes that read the stream.
+// A viewerCount counts the viewers of a stream, but not the other nodes that read it.
 type viewerCount struct {
 	viewers    int   // number of viewers, of all renditions
 	leftAt     int64 // time when the last one left; see nanotime
 	maxViewers int   // the publisher's own limit; 0: none
 }
 
-// join counts one more viewer. It returns an error if the stream already has as many viewers as the
-// server or the publisher allows. limit is the server's maximum per stream.
 func (a *viewerCount) join(limit int) error {
 	if a.viewers >= limit {
 		return refuse.New(http.StatusServiceUnavailable,
@@ -132,8 +124,7 @@ func (a *viewerCount) leave() {
 	a.leftAt = nanotime()
 }
 
-// format returns the format in which a viewer with the request req gets s. It returns an error if s
-// does not exist in the requested format.
+// format returns the format of s for req, or an error if s does not exist in it.
 func (s *stream) format(req WatchRequest) (rendition.Format, error) {
 	f := s.forms.Format()
 	switch {
@@ -149,7 +140,6 @@ func (s *stream) format(req WatchRequest) (rendition.Format, error) {
 	return req.Format, nil
 }
 
-// checkMP4 returns an error if no track of the stream can be sent as MP4.
 func (s *stream) checkMP4() error {
 	if !s.forms.Facts().NoMP4() {
 		return nil

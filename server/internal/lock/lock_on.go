@@ -19,7 +19,6 @@ var held = struct {
 	by map[uint64]int
 }{by: make(map[uint64]int)}
 
-// add adds n to the number of mutexes that the goroutine with this id holds.
 func add(id uint64, n int) {
 	held.mu.Lock()
 	defer held.mu.Unlock()
@@ -28,8 +27,7 @@ func add(id uint64, n int) {
 	}
 }
 
-// goroutineID returns the ID of the calling goroutine. It parses a stack trace, because package
-// runtime does not provide the ID in any other way.
+// goroutineID parses a stack trace, because package runtime provides the ID in no other way.
 func goroutineID() uint64 {
 	var b [64]byte
 	text := b[:runtime.Stack(b[:], false)] // "goroutine 7 [running]: ..."
@@ -69,8 +67,7 @@ func (m *Mutex) Unlock() {
 	m.mu.Unlock()
 }
 
-// fail aborts the process. It panics in another goroutine, so that no caller can recover the panic.
-// Tests replace fail.
+// fail panics in another goroutine, so that no caller can recover the panic. Tests replace fail.
 var fail = func(report string) {
 	go panic(report)
 	select {}

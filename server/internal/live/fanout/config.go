@@ -18,15 +18,14 @@ type Config struct {
 	Stall     time.Duration // a viewer that accepts no data for this long is disconnected
 }
 
-// A source holds the configuration and the ring of a Fanout. All viewers of the Fanout use the same
-// source.
+// A source is what the viewers of a Fanout share.
 type source struct {
 	Config
 	ring *broadcast.Ring
 	end  atomic.Int32 // a Reason: why the ring was closed; set before it is closed
 }
 
-// reason returns why the ring was closed. It returns Connected if the ring is open.
+// reason returns why the ring was closed, or Connected.
 func (s *source) reason() Reason { return Reason(s.end.Load()) }
 
 // ViewerConfig configures a viewer for [Fanout.NewViewer].

@@ -54,14 +54,11 @@ func (c *Counters) Stats() Stats {
 	return st
 }
 
-// addViewer counts a new viewer.
 func (c *Counters) addViewer(p path) {
 	c.came[p].Add(1)
 	c.viewers[p].Add(1)
 }
 
-// removeViewer counts a viewer that has left. If the server has disconnected it, removeViewer also
-// counts the reason.
 func (c *Counters) removeViewer(p path, reason Reason) {
 	c.viewers[p].Add(-1)
 	if reason.byServer() {
@@ -75,15 +72,13 @@ type tally struct {
 	bytes int64
 }
 
-// take adds the counts of other to t, and resets other.
 func (t *tally) take(other *tally) {
 	t.calls += other.calls
 	t.bytes += other.bytes
 	*other = tally{}
 }
 
-// flush adds t to c, and resets t. One call can cover the writes to many viewers, which saves
-// atomic additions.
+// flush adds t to c, and resets t. One call can cover many writes, which saves atomic additions.
 func (t *tally) flush(c *Counters, p path) {
 	if t.bytes == 0 && t.calls == 0 {
 		return

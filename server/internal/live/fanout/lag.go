@@ -39,19 +39,16 @@ type lagMeter struct {
 	behind  atomic.Bool   // the viewer exceeded its allowance and has not caught up since
 	warned  bool          // a warning was logged; guarded by loop.mu
 
-	// live is the age of the frame that the player shows, in ns since the publisher sent it. The
-	// value assumes that the player has played everything at normal speed. If the player skips
-	// frames, it shows newer ones.
+	// live is the time since the publisher sent the frame that the player shows, in ns, if the
+	// player has played everything at normal speed.
 	live atomic.Int64
 }
 
-// take records the size of a batch that was taken from the ring.
 func (l *lagMeter) take(frames, bytes int) {
 	l.frames.Store(int64(frames))
 	l.bytes.Store(int64(bytes))
 }
 
-// startWrite records the start of a blocking write.
 func (l *lagMeter) startWrite() {
 	now := nanotime()
 	l.takenAt.Store(now)
@@ -59,25 +56,22 @@ func (l *lagMeter) startWrite() {
 	l.writing.Store(true)
 }
 
-// catchUp records that the viewer has got all frames.
 func (l *lagMeter) catchUp() {
 	l.arrived.Store(true)
 	l.keepUp()
 }
 
-// keepUp records that the viewer is no longer behind, because it has got all new frames.
 func (l *lagMeter) keepUp() {
 	if l.behind.Load() {
 		l.behind.Store(false)
 	}
 }
 
-// fallBehind records that the viewer exceeds a limit of Config.Allowance. It returns false if that
-// is already recorded.
+// fallBehind returns false if the viewer was already behind.
 func (l *lagMeter) fallBehind() bool { return l.behind.CompareAndSwap(false, true) }
 
-// total returns the lag of a viewer: ringLag, which is its lag in the ring, plus the batch that is
-// being written. If this lag has any frames, its Time is the time since the write began.
+// total adds the batch that is being written to ringLag, the lag in the ring. If there are frames,
+// Time becomes the time since the write began.
 func (l *lagMeter) total(ringLag broadcast.Lag, now int64) broadcast.Lag {
 	ringLag.Frames += int(l.frames.Load())
 	ringLag.Bytes += l.bytes.Load()
@@ -87,9 +81,8 @@ func (l *lagMeter) total(ringLag broadcast.Lag, now int64) broadcast.Lag {
 	return ringLag
 }
 
-// exceeds compares lag with the limits in allowance. If lag exceeds a limit, exceeds returns the
-// Reason for this limit, and otherwise Connected. Until the viewer has caught up for the first
-// time, its lag at the start does not count. Viewer.mu is held.
+// exceeds returns the Reason for the limit that lag exceeds, or Connected. Until the viewer has
+// caught up once, its lag at the start does not count. Viewer.mu is held.
 func (l *lagMeter) exceeds(allowance, lag broadcast.Lag) Reason {
 	if !l.arrived.Load() {
 		lag.Bytes -= l.start.Bytes
@@ -107,26 +100,21 @@ func (l *lagMeter) exceeds(allowance, lag broadcast.Lag) Reason {
 	return Connected
 }
 
-// stalledFor returns how long the connection has accepted no bytes.
 func (l *lagMeter) stalledFor(now int64) time.Duration {
 	return time.Duration(now - l.progress.Load())
 }
 
-// setLive records the age of the frame that the player shows.
 func (l *lagMeter) setLive(age time.Duration) { l.live.Store(int64(age)) }
 
-// raiseLive records age like setLive, but only if it is greater than the recorded age. A greater
-// age means that the player has run out of frames.
+// raiseLive records age if it is greater, which means that the player has run out of frames.
 func (l *lagMeter) raiseLive(age time.Duration) {
 	if int64(age) > l.live.Load() {
 		l.live.Store(int64(age))
 	}
 }
 
-// behindLive returns how far the player is behind the publisher.
 func (l *lagMeter) behindLive() time.Duration { return time.Duration(l.live.Load()) }
 
-// start is the zero point of nanotime.
 var start = time.Now()
 
 // nanotime returns the monotonic time since start, in nanoseconds.

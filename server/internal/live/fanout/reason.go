@@ -29,8 +29,8 @@ const (
 	reasons // the number of reasons
 )
 
-// reasonNames has the names of each reason: text is for the log, and label is for metrics. label is
-// empty if the server does not disconnect viewers for this reason.
+// reasonNames has a text for the log and a label for metrics. The label is empty if the server does
+// not disconnect viewers for this reason.
 var reasonNames = [reasons]struct{ text, label string }{
 	Connected:        {"connected", ""},
 	HungUp:           {"viewer left", ""},
@@ -56,13 +56,11 @@ func (r Reason) String() string { return reasonNames[r].text }
 // complete, the client must be able to detect this.
 func (r Reason) Complete() bool { return r == StreamEnded || r == CodecsChanged }
 
-// label returns the label of r in metrics, or "" if the server does not disconnect viewers for r.
 func (r Reason) label() string { return reasonNames[r].label }
 
 // byServer reports whether r is a reason for the server to disconnect a viewer.
 func (r Reason) byServer() bool { return r.label() != "" }
 
-// lagReason converts the reason why a viewer lost frames to a Reason.
 func lagReason(why broadcast.Reason) Reason {
 	switch why {
 	case broadcast.LagBytes:

@@ -2,10 +2,8 @@
 
 package fanout
 
-// A vector is the state of a goroutine that writes to viewers. On this system, it only counts the
-// writes.
+// A vector only counts writes on this system.
 type vector struct{ tally }
 
-// newSocketConn always returns nil, because socketConn exists only on Linux. On this system, each
-// viewer has a separate goroutine.
+// newSocketConn returns nil, so each viewer has a separate goroutine.
 func newSocketConn(streamConn) Conn { return nil }
