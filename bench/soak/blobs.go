@@ -16,15 +16,13 @@ import (
 )
 
 const (
-	// blobKeys is the number of blob keys on each server. It is small, so that blobs are replaced
-	// while they are read.
+	// Each server has only blobKeys blobs, so that they are replaced while they are read.
 	blobKeys = 12
-	// blobHead is the size in bytes of the header at the start of each blob. It contains a hash of
-	// the key, the number of the write that stored the blob, and the size of the blob.
+	// A blob begins with blobHead bytes: a hash of the key, the number of the write, and the blob's
+	// size.
 	blobHead = 24
 	blobRest = 25 * time.Millisecond // pause after each request
-	// A store may expire a blob up to expirySlack too early or too late, because the clock of a
-	// file system has coarse steps.
+	// A blob may expire expirySlack too early or too late, because file systems have coarse clocks.
 	expirySlack = 50 * time.Millisecond
 )
 
@@ -49,7 +47,6 @@ func newBlobs(name string) (list []*blob) {
 	return list
 }
 
-// begin starts a write and returns its number.
 func (b *blob) begin(deletes bool) uint64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -60,25 +57,22 @@ func (b *blob) begin(deletes bool) uint64 {
 	return b.begun
 }
 
-// confirm records that the server has confirmed a write. Without a confirmation, the write may or
-// may not have taken place.
+// confirm is called when the server has confirmed a write. Other writes may have happened, too.
 func (b *blob) confirm(write uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.floor = max(b.floor, write)
 }
 
-// oldest returns the number of the oldest write that is not outdated. A read that starts now must
-// not return the value of an earlier write.
+// oldest returns the oldest write that is not outdated.
 func (b *blob) oldest() uint64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.floor
 }
 
-// checkFound is called after a read has returned the value of a write. It returns an error if the
-// write was already outdated before the read, or has not been started. Otherwise, it marks all
-// earlier writes as outdated. oldest is the result of [blob.oldest] before the read.
+// checkFound is called after a read has returned the value of write. oldest is the result of
+// [blob.oldest] before the read.
 func (b *blob) checkFound(oldest, write uint64) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -90,9 +84,7 @@ func (b *blob) checkFound(oldest, write uint64) error {
 	return nil
 }
 
-// checkAbsent is called after a read has found no blob. It returns an error if the blob must exist,
-// because it was written and has not been deleted since. oldest is the result of [blob.oldest]
-// before the read.
+// checkAbsent is called after a read has found no blob. oldest is as in checkFound.
 func (b *blob) checkAbsent(oldest uint64) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -137,8 +129,7 @@ func (c *cycle) blob(url string, _ context.Context, r *rand.Rand) error {
 	return err
 }
 
-// blobSize returns a random size. Most sizes are small. A few are so large that the server does not
-// hold the whole blob in memory.
+// blobSize returns mostly small sizes. Some are too large for the server to hold in memory.
 func blobSize(r *rand.Rand) int64 {
 	switch n := r.IntN(50); {
 	case n == 0:
@@ -149,16 +140,15 @@ func blobSize(r *rand.Rand) int64 {
 	return blobHead + 1 + r.Int64N(16<<10)
 }
 
-// blobBody returns the header of a blob, and the content id of the bytes after the header.
+// blobBody returns the header of a blob, and the content id of the rest.
 func blobBody(key string, write uint64, size int64) (id uint64, head []byte) {
 	head = binary.BigEndian.AppendUint64(nil, contentOf(key))
 	head = binary.BigEndian.AppendUint64(head, write)
 	return contentOf(key) ^ mix(write), binary.BigEndian.AppendUint64(head, uint64(size))
 }
 
-// put uploads a blob of the given size. If n is less than size, put sends only n bytes, pauses, and
-// aborts the request. The pause gives the server time to respond if it wrongly accepts the
-// incomplete blob.
+// put uploads a blob. If n is less than size, it aborts the request after n bytes and a pause, in
+// which the server could wrongly accept the blob.
 func (c *cycle) put(key string, write uint64, size, n int64, url string,
 	header ...string) error {
 	id, head := blobBody(key, write, size)
@@ -182,12 +172,11 @@ func (c *cycle) put(key string, write uint64, size, n int64, url string,
 	return res.Body.Close()
 }
 
-// A readerFunc is an io.Reader without data. Its Read calls the function and returns the error.
+// A readerFunc is an io.Reader without data. Its Read returns the error of the function.
 type readerFunc func() error
 
 func (f readerFunc) Read([]byte) (int, error) { return 0, f() }
 
-// missing reports whether err says that the server has no such blob.
 func missing(err error) bool {
 	var status *statusError
 	return errors.As(err, &status) && status.status == http.StatusNotFound
@@ -208,7 +197,6 @@ func (c *cycle) remove(b *blob, url string) error {
 	return err
 }
 
-// get reads a blob, and checks that the value is complete and not outdated.
 func (c *cycle) get(b *blob, url string) error {
 	oldest := b.oldest()
 	write, err := c.read(b.key, url)
@@ -221,7 +209,7 @@ func (c *cycle) get(b *blob, url string) error {
 	return b.checkFound(oldest, write)
 }
 
-// read reads a blob and checks all its bytes. The result identifies the write that stored the blob.
+// read checks all bytes of a blob, and returns the write that stored it.
 func (c *cycle) read(key, url string) (write uint64, err error) {
 	res, err := c.do(http.MethodGet, url, http.StatusOK)
 	if err != nil {
@@ -247,7 +235,7 @@ func (c *cycle) read(key, url string) (write uint64, err error) {
 	return write, err
 }
 
-// inspect reads all blobs, and checks that none has lost a confirmed write.
+// inspect checks that no blob has lost a confirmed write.
 func (c *cycle) inspect() error {
 	url, _, err := c.await(c.hard)
 	if err != nil {
@@ -261,8 +249,7 @@ func (c *cycle) inspect() error {
 	return nil
 }
 
-// expire stores a blob with a short lifetime, and checks that the blob exists exactly until the
-// lifetime is over.
+// expire checks that a blob with a short lifetime exists exactly until the lifetime is over.
 func (c *cycle) expire(url string, _ context.Context, r *rand.Rand) error {
 	key := "soak/" + c.name + "/expires"
 	url += "/blobs/" + key

@@ -23,16 +23,14 @@ import (
 
 const (
 	// timeout limits short operations, such as connecting. It is long enough for a busy machine.
-	timeout = time.Minute
-	// pollEvery is the interval at which a condition is polled.
+	timeout   = time.Minute
 	pollEvery = 20 * time.Millisecond
-	// smallWindow is the size in bytes of the viewers' receive buffers. It is also the value of the
-	// server's --unsent flag. It is small, so that a server soon notices that a viewer stalls.
+	// smallWindow is the size in bytes of viewers' receive buffers, and of the server's --unsent.
+	// It is small, so that a server soon notices a stalled viewer.
 	smallWindow = 32 << 10
 )
 
-// A target is a server that is restarted now and then, together with the HTTP clients that connect
-// to it.
+// A target is a server that is restarted now and then, and its HTTP clients.
 type target struct {
 	*run
 	name  string
@@ -63,8 +61,7 @@ func newTarget(r *run, name, dir string, rules []rule, flags []string) *target {
 	}
 }
 
-// newClient returns a client with receive buffers of window bytes, or of the default size if window
-// is 0.
+// newClient returns a client with receive buffers of window bytes; 0 means the default size.
 func newClient(window int, http2 bool) *http.Client {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(!http2)
@@ -91,9 +88,8 @@ func (t *target) hangUp() {
 	}
 }
 
-// start starts a server process and waits until the server listens. The timeouts of the server are
-// long, so that they do not expire on a busy machine. Its lag limit is short, so that it skips tags
-// for viewers that stall.
+// start waits until the server listens. The server's timeouts are long enough for a busy machine.
+// Its lag limit is short, so that it skips tags for viewers that stall.
 func (t *target) start(ctx context.Context) error {
 	args := []string{t.cfg.Program, "serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0",
 		"--log-format", "json",
@@ -133,8 +129,7 @@ func (t *target) start(ctx context.Context) error {
 	return nil
 }
 
-// await waits until the server runs. It returns the server's address and a context that ends when
-// the process is being stopped.
+// await waits until the server runs. up ends when the process is being stopped.
 func (t *target) await(ctx context.Context) (url string, up context.Context, err error) {
 	for {
 		t.mu.Lock()
@@ -149,7 +144,6 @@ func (t *target) await(ctx context.Context) (url string, up context.Context, err
 	}
 }
 
-// restart stops the process with SIGTERM or SIGKILL, and starts a new one.
 func (t *target) restart(ctx context.Context, sig syscall.Signal) error {
 	t.down()
 	var err error
@@ -211,7 +205,6 @@ func startProcess(logName string, env []string, args ...string) (*process, error
 	return p, nil
 }
 
-// alive returns an error if the process has ended.
 func (p *process) alive() error {
 	select {
 	case <-p.Ended:
@@ -232,13 +225,12 @@ func (p *process) terminate() error {
 	return err
 }
 
-// kill kills the process and waits until it has ended. It may be called more than once.
+// kill waits until the process has ended. It may be called more than once.
 func (p *process) kill() {
 	p.Kill()
 	_ = p.log.Close()
 }
 
-// A logLine is a line of a server's log.
 type logLine struct {
 	Level   string `json:"level"`
 	Message string `json:"msg"`
@@ -260,8 +252,7 @@ func (p *process) eachLine(f func(l logLine, text []byte)) {
 	}
 }
 
-// complaint reads the new lines of the log. If a line reports a fault of the server, such as a
-// panic, complaint returns an error with the first of these lines.
+// complaint returns an error if a new line of the log reports a fault, such as a panic.
 func (p *process) complaint() (err error) {
 	p.eachLine(func(l logLine, text []byte) {
 		if err == nil && (l.Level == "ERROR" || bytes.HasPrefix(text, []byte("panic:")) ||

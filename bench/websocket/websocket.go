@@ -45,7 +45,7 @@ var Program = &measure.Program{
 
 var clients, rate, size, seconds int
 
-// bound is the time for which the second contender of millrace may hold messages back.
+// bound is how long the second millrace server may hold messages back.
 const bound = 20 * time.Millisecond
 
 // A server sends each message to all of its clients.
@@ -54,20 +54,18 @@ type server interface {
 	send(message []byte) error
 }
 
-// A contender is a kind of server.
 type contender struct {
 	name string
 	open func() server
 }
 
-// contenders are all contenders. Ratios are relative to the first.
+// Ratios are relative to the first contender.
 var contenders = []contender{
 	{"gws Broadcaster", func() server { return newGWS() }},
 	{"millrace, at once", func() server { return newRing(0) }},
 	{"millrace, within 20 ms", func() server { return newRing(bound) }},
 }
 
-// A ringServer sends messages through a broadcast.Ring.
 type ringServer struct{ ring *broadcast.Ring }
 
 // keyEvery is the number of messages after which a client that has lost its place may start again.
@@ -152,8 +150,8 @@ func (s *gwsServer) send(message []byte) error {
 	return nil
 }
 
-// child runs a server. It prints its address. For "send N R S", it sends N messages of S bytes, R a
-// second, and for "cpu" it returns the CPU time of the process in nanoseconds.
+// child runs a server and prints its address. For "send N R S", it sends N messages of S bytes, R a
+// second. It answers each line with its CPU time in nanoseconds.
 var child = measure.RegisterChild("websocket-server", func(args []string) error {
 	i, err := strconv.Atoi(args[0])
 	if err != nil {
@@ -191,8 +189,8 @@ func sendAll(s server, n, rate, size int) error {
 	return nil
 }
 
-// turn connects clients to a server and receives n messages with all of them. It returns the CPU
-// time of the server for each message and client in ns, and the delays of some messages in ms.
+// turn receives n messages with all clients. It returns the CPU time of the server for each message
+// and client in ns, and the delays of some messages in ms.
 func turn(ctx context.Context, i, n int) (cpu float64, delays []float64, err error) {
 	addr, server, err := measure.StartPeer(child, strconv.Itoa(i))
 	if err != nil {
@@ -237,7 +235,6 @@ func turn(ctx context.Context, i, n int) (cpu float64, delays []float64, err err
 	return float64(b-a) / float64(n*clients), delays, nil
 }
 
-// dial connects a client.
 func dial(addr string) (net.Conn, error) {
 	conn, err := net.Dial("tcp", addr)
 	if err != nil {
@@ -271,7 +268,6 @@ func frameSize() int64 {
 	return int64(10 + size)
 }
 
-// counted receives n messages.
 func counted(conn net.Conn, n int) error {
 	_, err := io.CopyN(io.Discard, conn, int64(n)*frameSize())
 	return err

@@ -16,7 +16,7 @@ import (
 	"github.com/millrace-io/millrace/bench/soak"
 )
 
-// The exit status, which is the result of the run.
+// Exit statuses.
 const (
 	failed   = 1
 	unjudged = 2 // also if no soak was possible

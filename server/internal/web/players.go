@@ -57,15 +57,11 @@ func (s *players) serve(w http.ResponseWriter, r *http.Request, name, object str
 	}
 }
 
-// playerSeed is the seed of the hash that distinguishes HLS players with the same address.
 var playerSeed = maphash.MakeSeed()
 
-// admitPlayer counts an HLS player as a viewer of its address when the player requests its first
-// playlist. It returns a [refuse.Refusal] if the address has too many new viewers or has received
-// too many bytes.
-//
-// Two requests from the same address count as different players if they are for different streams
-// or have different tokens or queries.
+// admitPlayer counts a player as a viewer of its address at its first playlist. It returns a
+// [refuse.Refusal] if the address has too many new viewers or has received too many bytes. Requests
+// for different streams, or with different tokens or queries, count as different players.
 func (s *players) admitPlayer(account *address.Account, r *http.Request, name,
 	object string) error {
 	begins := object == hlslive.MasterName
@@ -118,7 +114,6 @@ func (s *players) serveMedia(w http.ResponseWriter, r *http.Request, name, objec
 	return s.servePlaylist(w, r, list, fresh)
 }
 
-// playlistType is the media type of HLS playlists.
 const playlistType = "application/vnd.apple.mpegurl"
 
 // servePlaylist sends a playlist. fresh is how long a cache may keep it.
@@ -130,15 +125,13 @@ func (s *players) servePlaylist(w http.ResponseWriter, r *http.Request, list *hl
 	return s.writePlaylist(w, r, list.Text, false, fresh)
 }
 
-// wantsGzip reports whether to send the copy of a playlist that was compressed with gzip in
-// advance. It returns false if the client does not accept gzip, or if the URLs in the playlist need
+// wantsGzip returns false if the client does not accept gzip, or if the URLs in the playlist need
 // the query of the request.
 func (s *players) wantsGzip(r *http.Request) bool {
 	return chunk.AcceptsEncoding(r.Header["Accept-Encoding"], "gzip") &&
 		s.cfg.Gate.AddedQuery(r) == ""
 }
 
-// writePlaylist sends body, the text of a playlist. If gzipped is set, body is already compressed.
 // If writePlaylist returns an error, it is a [refuse.Refusal], and nothing has been sent.
 func (s *players) writePlaylist(w http.ResponseWriter, r *http.Request, body []byte, gzipped bool,
 	fresh time.Duration) error {
@@ -171,9 +164,8 @@ func (s *players) writePlaylist(w http.ResponseWriter, r *http.Request, body []b
 	return nil
 }
 
-// setCacheControl sets the header Cache-Control. A cache may keep the response for maxAge. A shared
-// cache may keep it only if the response is public (see access.Gate.IsPublic). suffix is appended
-// to the header's value, for example ", immutable".
+// setCacheControl lets caches keep the response for maxAge, and shared caches only if it is public
+// (see access.Gate.IsPublic). suffix is added to the header's value.
 func (s *players) setCacheControl(w http.ResponseWriter, r *http.Request, maxAge time.Duration,
 	suffix string) {
 	who := "public"
@@ -183,7 +175,7 @@ func (s *players) setCacheControl(w http.ResponseWriter, r *http.Request, maxAge
 	w.Header().Set("Cache-Control", who+", max-age="+strconv.Itoa(int(maxAge/time.Second))+suffix)
 }
 
-// addQuery adds query to every URL in the text of a playlist, and returns the result.
+// addQuery adds query to every URL in a playlist.
 func addQuery(text []byte, query string) []byte {
 	var b bytes.Buffer
 	query = "?" + query
@@ -224,8 +216,8 @@ func (s *players) serveObject(w http.ResponseWriter, r *http.Request, name, obje
 	return s.writeObject(w, r, object, &body)
 }
 
-// writeObject sends the bytes of an HLS object. It borrows body, and may remove bytes from it. If
-// writeObject returns an error, it is a [refuse.Refusal], and nothing has been sent.
+// writeObject borrows body, and may remove bytes from it. If it returns an error, it is a
+// [refuse.Refusal], and nothing has been sent.
 func (s *players) writeObject(w http.ResponseWriter, r *http.Request, object string,
 	body *millrace.Chain) error {
 	if err := answer.Of(r).Resume(0); err != nil {
@@ -253,8 +245,7 @@ func (s *players) writeObject(w http.ResponseWriter, r *http.Request, object str
 // A client must accept chainStep bytes within the stall timeout.
 const chainStep = 256 << 10
 
-// sendChain sends c. If the client has gone or accepts no data, it panics with
-// http.ErrAbortHandler.
+// sendChain panics with http.ErrAbortHandler if the client has gone or accepts no data.
 func (s *players) sendChain(w http.ResponseWriter, r *http.Request, c *millrace.Chain) {
 	var step millrace.Chain
 	defer step.Release()

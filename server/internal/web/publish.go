@@ -26,7 +26,6 @@ func (d Handler) Publish(w http.ResponseWriter, r *http.Request, name string,
 	return nil
 }
 
-// receive publishes body as a stream, and sends the response at the end.
 func receive(p *live.Publisher, body publishBody) {
 	defer p.Answered()
 	if err := p.Run(func() error { return p.ReadBody(body) }); err != nil {

@@ -60,8 +60,7 @@ func (s *Service) Serve(w http.ResponseWriter, r *http.Request, path string) {
 	}
 }
 
-// allowPlayers serves OPTIONS requests. Browsers send them for players on other sites that use
-// custom headers. The response allows such players to watch, but not to publish.
+// allowPlayers serves OPTIONS requests: players on other sites may watch, but not publish.
 func (s *Service) allowPlayers(w http.ResponseWriter, r *http.Request, allow string) {
 	h := w.Header()
 	h.Set("Allow", allow)
@@ -73,7 +72,7 @@ func (s *Service) allowPlayers(w http.ResponseWriter, r *http.Request, allow str
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// publish serves POST and PUT requests for /live/NAME. The body is the stream.
+// publish serves POST and PUT requests for /live/NAME.
 func (s *Service) publish(w http.ResponseWriter, r *http.Request, path string) {
 	name, err := streamname.Published(path)
 	if err == nil {
@@ -110,8 +109,7 @@ func (s *Service) watch(w http.ResponseWriter, r *http.Request, name string) {
 	}
 }
 
-// publishAs serves a publisher. If there is a hook, it decides whether the client may publish, and
-// may choose another name for the stream. name is the requested name.
+// publishAs asks the hook, if any, which may refuse the client or choose another name.
 func (s *Service) publishAs(w http.ResponseWriter, r *http.Request, name string) error {
 	name, terms, err := s.cfg.Gate.Ask(r.Context(),
 		s.cfg.Gate.Question(hook.Publish, r, name, "http"))
@@ -124,8 +122,7 @@ func (s *Service) publishAs(w http.ResponseWriter, r *http.Request, name string)
 	return err
 }
 
-// watchAs serves a viewer. path is the requested stream name with its extension. If there is a
-// hook, it decides whether the client may watch, and may choose another name for the stream.
+// watchAs is publishAs for viewers. path is the name of a stream with its extension.
 func (s *Service) watchAs(w http.ResponseWriter, r *http.Request, path string) (err error) {
 	var terms live.Terms
 	if s.cfg.Gate.HasHook() {

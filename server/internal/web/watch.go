@@ -81,8 +81,7 @@ func setFormat(h http.Header, f rendition.Format) {
 	h.Set("X-Content-Type-Options", "nosniff")
 }
 
-// setHeader sets the headers of a viewer's response. If the viewer is another node, they include
-// the epoch, a number that identifies this node's ownership of the stream.
+// setHeader sets the headers of a viewer's response. For another node, they include the epoch.
 func setHeader(h http.Header, v *live.Viewer) {
 	setFormat(h, v.Format())
 	if epoch := v.Epoch(); epoch != 0 {
@@ -90,8 +89,7 @@ func setHeader(h http.Header, v *live.Viewer) {
 	}
 }
 
-// appendHead queues the response header and the beginning of the stream for a viewer. The
-// connection must be hijacked, so that net/http does not send a header as well.
+// appendHead queues the response header and the beginning of the stream on a hijacked connection.
 func appendHead(to *fanout.Viewer, v *live.Viewer, h http.Header, chunked bool) {
 	h.Set("Connection", "close")
 	setHeader(h, v)
@@ -107,11 +105,10 @@ func appendHead(to *fanout.Viewer, v *live.Viewer, h http.Header, chunked bool) 
 	to.Append(v.Head())
 }
 
-// maxInput is the maximum number of bytes that a viewer may send after its request.
+// maxInput is how many bytes a viewer may send after its request.
 const maxInput = 64 << 10
 
-// drainInput reads and ignores the input of a viewer, including further requests, until the viewer
-// disconnects.
+// drainInput ignores all input of a viewer, even further requests, until it disconnects.
 func drainInput(to *fanout.Viewer, conn net.Conn) {
 	var p [64]byte
 	for drained := 0; ; {
@@ -126,7 +123,6 @@ func drainInput(to *fanout.Viewer, conn net.Conn) {
 	}
 }
 
-// serveWriter serves v with the ResponseWriter w until v has ended.
 func serveWriter(viewers live.Admission, v *live.Viewer, w http.ResponseWriter, r *http.Request) {
 	setHeader(w.Header(), v)
 	conn := fanout.NewResponseConn(w)

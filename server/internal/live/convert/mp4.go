@@ -17,8 +17,7 @@ type mp4Maker struct {
 	*Conversion
 	muxer    *mp4.Muxer
 	fragment millrace.Chain
-	// How many bytes of tags were read since the last fragment was completed. The tag that
-	// completed that fragment is included.
+	// Bytes of tags since the last fragment was completed, including the tag that completed it.
 	read    int
 	movie   *mp4.Movie             // of the init segment that viewers have; nil before it
 	heads   map[flv.Type]flv.Codec // codecs of the sequence headers that the muxer has accepted
@@ -43,22 +42,17 @@ type mp4Maker struct {
 var ErrNewInit = errors.New(
 	"the stream's codecs or tracks changed, and an MP4 file cannot follow: viewers must come again")
 
-// errNoHeader is reported for frames that are left out because their sequence header is missing.
 var errNoHeader = errors.New("frames without the sequence header of their codec")
 
-// errNoMP4 is the error if MP4 files can contain none of the stream's codecs.
 var errNoMP4 = errors.New("the stream has nothing that MP4 is made of: H.264, H.265, AAC")
 
-// errNoTrack is the error for an MP4 file that would have nothing to play.
 var errNoTrack = errors.New("no frame of H.264, H.265 or AAC has come after its sequence header")
 
-// fragmentRoom is the number of bytes by which a fragment may exceed the muxer's MaxWaitBytes. The
-// additional bytes are headers of up to 14 KiB, and an audio frame that was not complete when the
-// previous fragment ended.
+// A fragment may exceed the muxer's MaxWaitBytes by fragmentRoom: up to 14 KiB of headers, and an
+// audio frame that was not complete when the previous fragment ended.
 const fragmentRoom = 20 << 10
 
-// leastPause is the shortest pause without frames, in ms, that is removed from the file. Such a
-// pause occurs when the stream waits for its publisher.
+// leastPause is the shortest pause of a publisher that is removed from the file, in ms.
 const leastPause = 100
 
 // MP4 returns a Conversion that converts source to fragmented MP4. It publishes each fragment as a
@@ -79,8 +73,7 @@ func MP4(source Source, report Reporter, out *broadcast.Ring, keepBytes int64) *
 	return m.Conversion
 }
 
-// tracks reports which tracks the stream has. If no frame has been published yet, it reports the
-// tracks that are expected.
+// tracks reports the tracks of the stream, or those expected if it has no frame yet.
 func (s *Source) tracks() (video, audio bool) {
 	if s.Begun {
 		return s.Facts.Video.Load() != nil, s.Facts.Audio.Load() != nil
@@ -88,7 +81,6 @@ func (s *Source) tracks() (video, audio bool) {
 	return s.Facts.Promised&flvstream.VideoFlag != 0, s.Facts.Promised&flvstream.AudioFlag != 0
 }
 
-// write passes t to the muxer, and publishes a fragment if t completes one.
 func (m *mp4Maker) write(t flv.Tag, tag *millrace.Chain, afterLoss bool) error {
 	err := m.checkTracks(&t)
 	if err == nil {
@@ -154,18 +146,17 @@ func (m *mp4Maker) checkTracks(t *flv.Tag) error {
 	return nil
 }
 
-// starts reports whether viewers can start at the tag t. They can start at a keyframe, or at an
-// audio frame of a stream without video. The result may be wrong if t is not the publisher's newest
-// tag, because m.source.Facts describes the stream at the newest tag.
+// starts reports whether viewers can start at t: a keyframe, or audio without video. The result may
+// be wrong if t is not the newest tag, which m.source.Facts describes.
 func (m *mp4Maker) starts(t *flv.Tag) bool {
 	f := m.source.Facts
 	return t.Key || t.Type == flv.TypeAudio && t.Packet == flv.PacketFrame &&
 		(f.NoVideo.Load() || f.Video.Load() == nil)
 }
 
-// place sets the time of t in the file. It removes the gap in the timestamps if frames are missing,
-// or if the stream waited for its publisher. If the gap stayed in the file, browsers would resume
-// the audio at once, and the video would stay behind by the length of the gap.
+// place sets the time of t in the file. If frames are missing, or the stream waited for its
+// publisher, it removes the gap. Browsers would resume the audio at once, and the video would stay
+// behind by the gap.
 func (m *mp4Maker) place(t *flv.Tag, afterLoss bool) error {
 	if t.Packet != flv.PacketFrame {
 		return nil
@@ -197,7 +188,6 @@ func (m *mp4Maker) place(t *flv.Tag, afterLoss bool) error {
 	return nil
 }
 
-// finish publishes the frames that wait in the muxer.
 func (m *mp4Maker) finish() error {
 	f := m.muxer.Flush(&m.fragment)
 	if f.Samples == 0 {
@@ -219,8 +209,7 @@ type Fragment struct {
 	KeyNext bool       // the next fragment is known to begin with a keyframe
 }
 
-// publishFragment adds the fragment that f describes to the ring. Before the first fragment it sets
-// the preamble of the ring, which every viewer gets first.
+// Before the first fragment, publishFragment sets the preamble, which every viewer gets first.
 func (m *mp4Maker) publishFragment(f mp4.Fragment) error {
 	m.changed = m.changed || f.NewInit && m.movie != nil
 	switch {

@@ -61,7 +61,6 @@ func IsMedia(object string) bool {
 	return object == MediaName || object == VideoName || object == AudioName
 }
 
-// mediaName returns the name of the media playlist for the tracks of m.
 func mediaName(m mp4.Movie) string {
 	switch {
 	case !m.Audio:
@@ -126,8 +125,6 @@ type SegmentStore interface {
 // ErrElsewhere means that this node has no HLS of a stream, because it does not own the stream.
 var ErrElsewhere = errors.New("the stream is at another node")
 
-// errTracksChanged means that the tracks of the stream have changed. The Window then ends its
-// playlist.
 var errTracksChanged = errors.New("the tracks of the stream changed")
 
 // A SequenceStart has the smallest numbers that a window may use: the epoch, the media sequence
@@ -148,7 +145,6 @@ func (c *Config) FirstMSN(t time.Time) uint64 {
 	return uint64(t.Unix() / int64(max(1, c.Segment/time.Second)))
 }
 
-// start is the zero point of nanotime.
 var start = time.Now()
 
 // nanotime returns the monotonic time since start, in nanoseconds.

@@ -41,8 +41,7 @@ type Conn interface {
 	Release() (net.Conn, error)
 }
 
-// errSilent returns the error for a publisher that has sent nothing for too long. limit is the
-// allowed time.
+// errSilent is the error of a publisher that has sent nothing for limit.
 func errSilent(limit time.Duration) error {
 	return fmt.Errorf("nothing came for %v (--publish-timeout): %w", limit, os.ErrDeadlineExceeded)
 }

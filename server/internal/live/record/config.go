@@ -37,7 +37,6 @@ type Config struct {
 	disk func(*os.File) io.Writer // for tests: wraps the media files
 }
 
-// setDefaults sets the fields that are zero. It returns an error if a limit is negative.
 func (c *Config) setDefaults() error {
 	c.QueueBytes = cmp.Or(c.QueueBytes, DefaultQueueBytes)
 	c.Every = cmp.Or(c.Every, DefaultEvery)

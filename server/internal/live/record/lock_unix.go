@@ -7,8 +7,7 @@ import (
 	"syscall"
 )
 
-// flock locks f for this process. It returns errLocked if another process has locked f. The lock
-// ends with the process, even after a crash.
+// flock returns errLocked if another process has locked f. A crash of that process unlocks f.
 func flock(f *os.File) error {
 	err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	if err == syscall.EWOULDBLOCK {

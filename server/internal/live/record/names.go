@@ -17,8 +17,7 @@ const (
 	stampFormat = "2006-01-02T15-04-05.000Z"
 )
 
-// extensions has the extensions of a recording's files, in the order in which the files are
-// deleted. A playlist is deleted before its media file.
+// extensions are in the order in which files are deleted: a playlist before its media file.
 var extensions = []string{newListExt, listExt, mediaExt}
 
 const (
@@ -26,8 +25,7 @@ const (
 	dirMode  = 0o750
 )
 
-// stampTime parses the time at the beginning of a recording's file name. If stamp does not have the
-// format stampFormat, stampTime returns the zero time.
+// stampTime returns the zero time if stamp does not have the format stampFormat.
 func stampTime(stamp string) time.Time {
 	at, err := time.Parse(stampFormat, stamp)
 	if err != nil || at.Format(stampFormat) != stamp {
@@ -42,7 +40,6 @@ func stampTime(stamp string) time.Time {
 var ErrName = errors.New(
 	"record: no name of a stream, or a part but the first begins like a file of a recording")
 
-// checkName returns ErrName if a stream with the name cannot be recorded.
 func checkName(name string) error {
 	if streamname.Check(name) != nil {
 		return ErrName
