@@ -32,8 +32,8 @@ func Serve(handle func(net.Conn)) error {
 	return err
 }
 
-// StartPeer starts a child process (see [RegisterChild]) whose first line of output is its
-// address. The caller closes the Child.
+// StartPeer starts a child process (see [RegisterChild]) whose first line of output is its address.
+// The caller closes the Child.
 func StartPeer(name string, args ...string) (addr string, c *Child, err error) {
 	cmd, err := Self(name, args...)
 	if err != nil {

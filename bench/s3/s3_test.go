@@ -63,8 +63,8 @@ func (s *store) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("ETag", `"0"`)
 }
 
-// TestBodyIsRetried uploads a Body with each client to a server that refuses the first attempts. The
-// client seeks in the Body and sends it again. With -race, this finds reads after Close.
+// TestBodyIsRetried uploads a Body with each client to a server that refuses the first attempts.
+// The client seeks in the Body and sends it again. With -race, this finds reads after Close.
 func TestBodyIsRetried(t *testing.T) {
 	s := &store{attempts: map[string]int{}, objects: map[string][]byte{}}
 	server := httptest.NewServer(s)
