@@ -14,7 +14,7 @@ import (
 //
 // The Transport of net/http may read a request body after Do has returned, for example if the
 // server has answered early, and closes the body when it has finished. A Body therefore stays valid
-// until Close, whatever happens to the Chain.
+// until Close, even if the Chain is released.
 //
 // All methods may be called on any goroutine, and Close may be called during any of them. After
 // Close, the other methods return an error that wraps [fs.ErrClosed].
@@ -62,8 +62,9 @@ func (c *Chain) Body() *Body {
 	return b
 }
 
-// Clone returns another Body of all bytes of b, whatever b has read. It sends the bytes again, for
-// a redirect or a retry, while the Transport may still read b. A Clone of a closed Body is closed.
+// Clone returns another Body of all bytes of b, even of those that b has read. It sends the bytes
+// again, for a redirect or a retry, while the Transport may still read b. A Clone of a closed Body
+// is closed.
 func (b *Body) Clone() *Body {
 	b.mu.Lock()
 	defer b.mu.Unlock()

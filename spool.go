@@ -15,8 +15,8 @@ type Spool struct {
 	slots chan struct{} // one value for each part in memory
 }
 
-// NewSpool returns a Spool whose parts have up to size bytes. At most maxParts parts are in memory
-// at the same time, for all streams together. NewSpool panics if size or maxParts is not positive.
+// NewSpool returns a Spool of parts of up to size bytes. At most maxParts parts are in memory at
+// the same time, for all streams together. NewSpool panics if size or maxParts is not positive.
 func NewSpool(size, maxParts int) *Spool {
 	if size <= 0 || maxParts <= 0 {
 		panic(fmt.Sprintf("millrace: NewSpool(%d, %d): both numbers are positive", size, maxParts))

@@ -1,5 +1,5 @@
-// Package frame reads and builds length-prefixed frames, for any protocol whose header states the
-// length of the payload.
+// Package frame reads and builds length-prefixed frames, for any protocol with the length of the
+// payload in the header.
 //
 //	├── header ──┼────────────────── payload ──────────────────┤
 //	│ HeaderSize │ as many bytes as Format.Parse says          │

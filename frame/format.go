@@ -26,9 +26,9 @@ type Encoding interface {
 	AppendHeader(dst []byte, h Header) ([]byte, error)
 }
 
-// A VarFormat parses the headers of a protocol whose headers differ in size, such as a length of
-// one to ten bytes. [Varint], [MQTT], [Lines] and [RESPBulk] are VarFormats. A VarFormat with state
-// belongs to one Decoder or Encoder.
+// A VarFormat parses headers that differ in size, such as a length of one to ten bytes. [Varint],
+// [MQTT], [Lines] and [RESPBulk] are VarFormats. A VarFormat with state belongs to one Decoder or
+// Encoder.
 type VarFormat interface {
 	// MaxHeader returns the size of the longest header in bytes: at least 1, at most the Size of
 	// the Reader.

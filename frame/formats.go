@@ -11,10 +11,10 @@ import (
 
 // Ready-made formats.
 
-// Uint16 returns the format of frames whose header is the length of the payload in two bytes.
+// Uint16 returns the format of frames with the length of the payload in two bytes.
 func Uint16(order binary.ByteOrder) Encoding { return lengthPrefix{2, order} }
 
-// Uint32 returns the format of frames whose header is the length of the payload in four bytes.
+// Uint32 returns the format of frames with the length of the payload in four bytes.
 func Uint32(order binary.ByteOrder) Encoding { return lengthPrefix{4, order} }
 
 type lengthPrefix struct {
@@ -54,7 +54,7 @@ func tooLong(h Header, size int) error {
 // If n is too large for an int, payload returns math.MaxInt, above every limit of a Decoder.
 func payload(n uint64) int { return int(min(n, math.MaxInt)) }
 
-// Varint returns the format of frames whose header is the length of the payload as a varint, as
+// Varint returns the format of frames with the length of the payload as a varint, as
 // [binary.AppendUvarint] writes it. Streams of length-delimited Protocol Buffers have this format.
 func Varint() VarEncoding { return varint{} }
 

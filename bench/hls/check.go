@@ -156,7 +156,7 @@ func (c *checker) fragments(dst *contents, b []byte) error {
 	return nil
 }
 
-// run checks the samples of a trun box, whose data offset is relative to the start of fragment.
+// run checks the samples of a trun box. Its data offset is relative to the start of fragment.
 func (c *checker) run(dst *contents, kind byte, box, fragment []byte) error {
 	count, offset, rows := int(binary.BigEndian.Uint32(box[4:])),
 		int(binary.BigEndian.Uint32(box[8:])), box[12:]

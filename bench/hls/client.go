@@ -30,7 +30,7 @@ type client struct {
 // responseTime limits a viewer's wait for a response. It is longer than any target duration.
 const responseTime = 20 * time.Second
 
-// connect returns a client whose connection is closed when ctx ends.
+// connect returns a client. Its connection is closed when ctx ends.
 func connect(ctx context.Context, addr string) (*client, error) {
 	conn, err := (&net.Dialer{Timeout: 10 * time.Second}).DialContext(ctx, "tcp", addr)
 	if err != nil {

@@ -24,13 +24,13 @@ type contender struct {
 	// prepare builds or finds the program that start runs. The error is a measure.ErrMissing if
 	// something is not installed.
 	prepare func(ctx context.Context) error
-	// start runs the server, whose files are created in dir.
+	// start runs the server, and creates its files in dir.
 	start func(ctx context.Context, dir string) (*running, error)
 
 	counters counters
 }
 
-// counters has the names of metrics at /metrics, or "" for those that the server does not have.
+// counters has the names of metrics at /metrics, or "" for a metric that the server does not have.
 type counters struct{ rendered, allocs string }
 
 type running struct {

@@ -217,7 +217,7 @@ func readState(ctx context.Context, who contender, server *running, observer *vi
 	return s, nil
 }
 
-// scrape reads the server's metrics, without those that have labels.
+// scrape reads the server's metrics that have no labels.
 func scrape(ctx context.Context, addr string) (map[string]float64, error) {
 	c, err := connect(ctx, addr)
 	if err != nil {

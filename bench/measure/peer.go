@@ -9,7 +9,7 @@ import (
 )
 
 // Serve is for a child process. It prints the address of a TCP listener, and calls handle for each
-// connection on a goroutine of its own. It returns when the process's standard input ends.
+// connection in a new goroutine. It returns when the process's standard input ends.
 func Serve(handle func(net.Conn)) error {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -32,7 +32,7 @@ func Serve(handle func(net.Conn)) error {
 	return err
 }
 
-// StartPeer starts a child process (see [RegisterChild]) whose first line of output is its address.
+// StartPeer starts a child process (see [RegisterChild]) that prints its address as the first line.
 // The caller closes the Child.
 func StartPeer(name string, args ...string) (addr string, c *Child, err error) {
 	cmd, err := Self(name, args...)

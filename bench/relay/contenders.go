@@ -22,7 +22,7 @@ type contender struct {
 	// prepare builds or finds the program that start runs. The error is a measure.ErrMissing if
 	// something is not installed.
 	prepare func(ctx context.Context) error
-	// start runs the server, whose files are created in dir.
+	// start runs the server, and creates its files in dir.
 	start func(ctx context.Context, dir string, c load.Config) (*instance, error)
 	// sends returns the tags that the contender repeats. It is nil unless the contender makes the
 	// stream itself.

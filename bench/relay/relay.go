@@ -167,7 +167,7 @@ func total(m map[string]int) (n int) {
 	return n
 }
 
-// tableName gives the list "rtmp" its own tables, so that they do not replace those of other lists.
+// tableName gives the list "rtmp" its own tables, so that they do not replace other tables.
 func tableName(c testCase) string {
 	if options.contenders == "rtmp" {
 		return "relay-rtmp-" + c.String()

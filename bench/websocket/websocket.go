@@ -1,7 +1,7 @@
 // Package websocket compares ways to send each message to many WebSocket clients: millrace's
 // broadcast.Ring with frame/websocket, and the Broadcaster of gws.
 //
-// Each server runs in a process of its own. The clients are in this process. They check that every
+// Each server runs in a separate process. The clients are in this process. They check that every
 // message arrives, and in time.
 package websocket
 

@@ -17,7 +17,7 @@ import (
 	"github.com/millrace-io/millrace"
 )
 
-// Options are the limits of a Conn, and what it offers to clients. The zero value has the defaults.
+// Options are the limits and the features of a Conn. The zero value has the defaults.
 type Options struct {
 	// MaxMessage is the maximum length of a message from the client, in bytes. The default is 1
 	// MiB.
@@ -150,7 +150,7 @@ func (c *Conn) respond(key string) error {
 	if c.protocol != "" {
 		b += "Sec-WebSocket-Protocol: " + c.protocol + "\r\n"
 	}
-	if err := c.conn.SetDeadline(time.Time{}); err != nil { // those of net/http
+	if err := c.conn.SetDeadline(time.Time{}); err != nil { // set by net/http
 		return err
 	}
 	var out millrace.Chain
@@ -158,7 +158,7 @@ func (c *Conn) respond(key string) error {
 	return c.WriteFrames(&out)
 }
 
-// A prefixedConn is a connection whose first bytes have been read already.
+// A prefixedConn returns prefix before the bytes of the connection.
 type prefixedConn struct {
 	net.Conn
 	prefix []byte
@@ -176,7 +176,7 @@ func (c *prefixedConn) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// unread returns a source of the bytes that r has buffered, followed by those of conn.
+// unread returns a source of the bytes that r has buffered, followed by the rest of conn.
 func unread(conn net.Conn, r *bufio.Reader) io.Reader {
 	n := r.Buffered()
 	if n == 0 {

@@ -2,7 +2,7 @@
 // connection that net/http has accepted.
 //
 // [Accept] makes a [Conn] of an HTTP/1.1 request. [Conn.Next] reads messages, and answers pings and
-// closes meanwhile. [Conn.Write] sends a message whose payload is sent by reference.
+// closes meanwhile. [Conn.Write] sends a message by reference.
 //
 // To send one message to many clients, encode it once with [AppendMessage], for example into a
 // [broadcast.Ring], and send shares of it with [Conn.WriteFrames]. Frames of a server are not

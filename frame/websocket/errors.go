@@ -45,7 +45,7 @@ func (c Code) valid() bool {
 }
 
 // CloseError reports that the connection was closed: by the client, or because of a fault of the
-// client. Code and Reason are those of the close frame.
+// client. Code and Reason are from the close frame.
 type CloseError struct {
 	Code   Code
 	Reason string

@@ -154,7 +154,7 @@ func (r *run) startViewers(ctx context.Context, wg *sync.WaitGroup, onEnd func()
 	})
 }
 
-// countdown returns a function whose nth call calls f.
+// countdown returns a function that calls f on its nth call.
 func countdown(n int, f func()) func() {
 	var calls atomic.Int64
 	return func() {

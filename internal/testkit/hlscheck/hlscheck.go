@@ -47,7 +47,7 @@ func Must(problems []Problem) []Problem {
 	return slices.DeleteFunc(slices.Clone(problems), func(p Problem) bool { return p.Should })
 }
 
-// Without is a filter. It returns the problems whose Rule is not in rules.
+// Without is a filter. It returns the problems of all Rules except rules.
 func Without(problems []Problem, rules ...string) []Problem {
 	return slices.DeleteFunc(slices.Clone(problems),
 		func(p Problem) bool { return slices.Contains(rules, p.Rule) })

@@ -82,8 +82,8 @@ func Missing(t testing.TB, desc string) {
 	t.Skip("needs " + desc)
 }
 
-// listEnv names the file to which each skipped test adds what is missing. scripts/needs prints the
-// file at the end of a run.
+// listEnv names the file to which each skipped test adds the missing program. scripts/needs prints
+// the file at the end of a run.
 const listEnv = "MILLRACE_NEEDS"
 
 // record appends a line to the list file, if there is one. Errors must not fail the test.

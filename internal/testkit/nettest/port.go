@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Ports below those of outgoing connections, which start at 32768 on Linux and at 49152 on macOS.
-// An outgoing connection could otherwise take the port of a server that a test restarts.
+// Ports below the range for outgoing connections, which starts at 32768 on Linux and at 49152 on
+// macOS. An outgoing connection could otherwise take the port of a server that a test restarts.
 const (
 	firstPort = 12000
 	lastPort  = 31999

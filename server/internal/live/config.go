@@ -122,7 +122,7 @@ func errAbsent(name string) error {
 	return refuse.New(http.StatusNotFound, "no stream %q: it has no publisher", name)
 }
 
-// absent returns the error for viewers whose stream has not begun in time.
+// absent returns the error for viewers if the stream has not begun in time.
 func (c *Config) absent(name string) error {
 	if c.Cluster != nil && !c.Cluster.Reachable() {
 		return refuse.New(http.StatusServiceUnavailable,

@@ -81,7 +81,7 @@ func (h *Hub) Drain(ctx context.Context) {
 	limit.Await(h.log, "publishers", answered)
 }
 
-// cutViewers ends all viewers, including those that are about to be served.
+// cutViewers ends all viewers, including viewers that wait to be served.
 func (h *Hub) cutViewers() {
 	h.mu.Lock()
 	defer h.mu.Unlock()

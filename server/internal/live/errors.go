@@ -22,9 +22,9 @@ var (
 			"other, join them first (ffmpeg -f concat), or send one after the other")
 	// ErrPanic is the error for a publisher or viewer that ended with a panic.
 	ErrPanic = errors.New("internal error")
-	// errUnwatched ends a pull whose stream has no viewers here.
+	// errUnwatched ends a pull if the stream has no viewers here.
 	errUnwatched = errors.New("it has no viewers")
-	// errOwnerEnded ends a pull whose stream has ended at its owner.
+	// errOwnerEnded ends a pull if the stream has ended at its owner.
 	errOwnerEnded = errors.New("the stream has ended at its owner")
 	errNotFLV     = refuse.New(http.StatusUnsupportedMediaType,
 		"this stream is FLV, and waits for its publisher to come back: "+

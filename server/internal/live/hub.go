@@ -108,8 +108,8 @@ func (h *Hub) newStream(name string) *stream {
 	return s
 }
 
-// announce makes s visible to viewers, and wakes those that wait for it. It must be called before
-// the first frame is published, so that they get this frame.
+// announce makes s visible to viewers, and wakes waiting viewers. It must be called before the
+// first frame is published, so that they get this frame.
 func (h *Hub) announce(s *stream, forms *rendition.Set) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

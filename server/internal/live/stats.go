@@ -189,7 +189,7 @@ func (h *Hub) Streams() []StreamInfo {
 // rateFresh is how long a bit rate is valid. Encoders send frames several times a second.
 const rateFresh = 2 * time.Second
 
-// info describes s, whose format must be known.
+// info describes s. The format of s must be known.
 func (h *Hub) info(s *stream) StreamInfo {
 	facts := s.forms.Facts()
 	i := StreamInfo{
@@ -260,7 +260,7 @@ func (s *holder) made() []*rendition.Rendition {
 	return s.forms.All()
 }
 
-// holders returns all streams, even those that viewers cannot find yet, the largest first.
+// holders returns all streams, also if viewers cannot find them yet, the largest first.
 func (h *Hub) holders() (list []holder) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

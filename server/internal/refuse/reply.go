@@ -18,10 +18,10 @@ const (
 	bodyBytes = 64 << 20
 )
 
-// WriteAndClose sends a response to a request whose body may still be arriving. It then receives a
-// part of the body, up to bodyBytes and for up to bodyWait. The connection is closed when the
-// handler returns. If it were closed at once, the kernel would reset it, and the client might not
-// receive the response. Over HTTP/2, WriteAndClose only sends the response.
+// WriteAndClose sends a response while the body of the request may still be arriving. It then
+// receives a part of the body, up to bodyBytes and for up to bodyWait. The connection is closed
+// when the handler returns. If it were closed at once, the kernel would reset it, and the client
+// might not receive the response. Over HTTP/2, WriteAndClose only sends the response.
 func WriteAndClose(w http.ResponseWriter, r *http.Request, status int, reason string) {
 	if r.ProtoMajor != 1 {
 		Write(w, status, reason)

@@ -21,8 +21,8 @@ const MaxHandshakes = 512
 // request within a few round trips.
 type Handshakes struct {
 	mu lock.Mutex
-	// silent has the connections that have sent nothing, and begun those that have sent a part of a
-	// request. A new connection therefore never replaces one in begun.
+	// silent has the connections that have sent nothing, and begun the ones that have sent a part
+	// of a request. A new connection therefore never replaces one in begun.
 	silent, begun crowd
 }
 

@@ -136,7 +136,7 @@ func clientContext(conn net.Conn) context.Context {
 	return context.Background()
 }
 
-// checkAddress refuses a client whose address has reached a limit. It also counts a viewer.
+// checkAddress refuses a client if its address has reached a limit. It also counts a viewer.
 func checkAddress(conn net.Conn, publish bool) error {
 	c := proxy.Of(conn)
 	if c == nil {

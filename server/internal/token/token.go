@@ -86,8 +86,8 @@ func Is(text string) bool {
 
 var parser = jwt.NewParser(jwt.WithStrictDecoding())
 
-// read checks the claims of a token whose signature has been verified. It checks "exp" and "nbf"
-// itself, because the library's errors do not contain the times.
+// read checks the claims of a token with a verified signature. It checks "exp" and "nbf" itself,
+// because the library's errors do not contain the times.
 func read(claims jwt.MapClaims, now time.Time) (Token, error) {
 	expires, err := seconds(claims, "exp")
 	if err != nil {

@@ -108,7 +108,7 @@ func (l *Limiter) Close() <-chan struct{} {
 const Grace = 3 * time.Second
 
 // Await waits until done is closed, but no longer than Grace, because a bug must not prevent the
-// process from ending. After Grace, Await logs name, which says what is still running.
+// process from ending. After Grace, Await logs name, which describes the operations.
 func Await(log *slog.Logger, name string, done <-chan struct{}) {
 	grace := time.NewTimer(Grace)
 	defer grace.Stop()

@@ -14,7 +14,7 @@ import (
 	"github.com/millrace-io/millrace/media/mp4"
 )
 
-// errRemoved ends a file that was removed or replaced, because nobody could find it later.
+// errRemoved ends a file that was removed or replaced, because clients could not find it later.
 var errRemoved = errors.New("the file was removed or replaced")
 
 // A reader of a file may see some pages of a write before the others.

@@ -68,8 +68,8 @@ func (s *store) readSub(root *os.Root, stream string, d fs.DirEntry) error {
 	return s.readStream(root, stream)
 }
 
-// readStream lists the recordings of a stream, and of all streams whose names begin with its name
-// and a slash. It finishes unfinished recordings if it can.
+// readStream lists the recordings of a stream, and of all streams with names that begin with its
+// name and a slash. It finishes unfinished recordings if it can.
 func (s *store) readStream(root *os.Root, stream string) error {
 	entries, err := fs.ReadDir(root.FS(), stream)
 	if err != nil {
@@ -126,7 +126,7 @@ func (s *store) readFile(root *os.Root, k finishedFile) error {
 	return err
 }
 
-// sizeOf ignores files whose size cannot be determined.
+// sizeOf ignores files of unknown size.
 func sizeOf(root *os.Root, name string) (bytes int64) {
 	for _, ext := range extensions {
 		if info, err := root.Lstat(name + ext); err == nil {
@@ -136,7 +136,7 @@ func sizeOf(root *os.Root, name string) (bytes int64) {
 	return bytes
 }
 
-// Stats describes the recordings in the directory, and counts what has happened since Open.
+// Stats describes the recordings in the directory, and counts events since Open.
 type Stats struct {
 	Recordings int   // recordings in progress
 	Files      int   // ended files in the directory
