@@ -33,7 +33,8 @@ var records = struct {
 }{open: map[uint64]*record{}, closed: map[uint64]*record{}}
 
 const (
-	// maxClosed limits the recorded stacks to about 2 MB, so that a soak test reports no leak.
+	// maxClosed limits the recorded stacks to about 2 MB. Without a limit, a soak test would report
+	// their growth as a leak.
 	maxClosed  = 1 << 12
 	stackDepth = 24
 	poisonByte = 0xDB

@@ -24,8 +24,9 @@ const (
 	// defaultIdleLimit is enough for the 64 KiB blocks of a thousand connections.
 	defaultIdleLimit = 64 << 20
 
-	// trimEvery is the minimum time between two trims after garbage collections. The runtime may
-	// collect a hundred times a second, but bursts of traffic are often seconds apart.
+	// A garbage collection trims the Pool, unless the last trim was less than trimEvery ago. The
+	// runtime may collect a hundred times a second, but traffic often comes in bursts that are
+	// seconds apart, and each burst needs the blocks of the last one.
 	trimEvery = 10 * time.Second
 
 	// A Pool at its idle limit trims only after it has dropped minTrimBytes or more, because a trim

@@ -12,8 +12,8 @@ const (
 	// a second. By default, x264 makes every 250th frame a keyframe. Such a GOP has 250 video
 	// frames and about 12,000 audio frames (4 MB).
 	defaultMaxFrames = 16384
-	// MaxBytes allows one contiguous piece of memory for every pieceBytes bytes. Pieces are usually
-	// larger.
+	// A ring with the limit MaxBytes may have MaxBytes/pieceBytes contiguous pieces of memory.
+	// Pieces are usually larger than pieceBytes.
 	pieceBytes = 1 << 10
 	// maxBytePieces keeps the list of pieces below 12 MiB, even if MaxBytes is huge.
 	maxBytePieces = 1 << 18

@@ -2,8 +2,8 @@ package chunk
 
 // JSON returns a Cutter that cuts between consecutive JSON values. They may be one per line, or
 // separated by any JSON white space, or not separated. JSON never cuts within a string, an object
-// or an array. White space that arrived in the same chunk as the value before it belongs to that
-// value. Other white space belongs to the next value.
+// or an array. White space after a value belongs to that value if it arrived in the same chunk.
+// Other white space belongs to the next value.
 //
 // JSON only finds the ends of values, and passes on invalid JSON for a parser to report. It treats
 // adjacent numbers or words without a space between them as one value. To find the end of a number

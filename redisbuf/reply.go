@@ -145,7 +145,7 @@ func (c *conn) readHeader() (header, error) {
 	}
 }
 
-// replyError returns the error in a reply: redis.Nil for null, and nil if it is not an error.
+// replyError returns redis.Nil for a null reply, an error for an error reply, and nil otherwise.
 func (c *conn) replyError(h header) error {
 	switch {
 	case h.kind == kindError:

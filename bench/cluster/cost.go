@@ -246,7 +246,7 @@ func capacityTable(c testCase, results [][]*result) *measure.Table {
 	return t
 }
 
-// copies measures how often each byte of a stream is sent between nodes.
+// copies adds a table of how often each byte of a stream is sent between nodes.
 func (b *bench) copies(ctx context.Context) error {
 	t := measure.NewTable("cluster-copies",
 		fmt.Sprintf("Bytes between nodes, a stream of %.2f Mbit/s", bitRate/1e6),

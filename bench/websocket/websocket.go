@@ -150,8 +150,8 @@ func (s *gwsServer) send(message []byte) error {
 	return nil
 }
 
-// child runs a server and prints its address. For "send N R S", it sends N messages of S bytes, R a
-// second. It answers each line with its CPU time in nanoseconds.
+// child runs a server and prints its address. For the line "send N R S" from the parent, it sends N
+// messages of S bytes, R a second. It answers every line with its CPU time in nanoseconds.
 var child = measure.RegisterChild("websocket-server", func(args []string) error {
 	i, err := strconv.Atoi(args[0])
 	if err != nil {

@@ -93,7 +93,7 @@ func AppendMessage(dst *millrace.Chain, t Type, payload *millrace.Chain) {
 	dst.Merge(payload)
 }
 
-// unmask applies the mask to p in place. offset is that of p in the frame's payload.
+// unmask applies the mask to p in place. p starts at the given offset in the payload of the frame.
 func unmask(p []byte, mask [4]byte, offset int) {
 	var m [8]byte
 	for i := range m {

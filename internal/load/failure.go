@@ -61,8 +61,8 @@ var (
 	}
 )
 
-// mainReason returns the most frequent reason as an error, with the explanation of its status code
-// if it is a refusal. Without reasons, it returns explanations[""].
+// mainReason returns the most frequent reason as an error. If the reason is an HTTP status, the
+// error has its explanation. If there are no reasons, the error is explanations[""].
 func mainReason(counts map[string]int, explanations map[string]string) error {
 	best, most := "", 0
 	for why, n := range counts {

@@ -250,8 +250,7 @@ const (
 	flvTagFooter = 4
 )
 
-// Next waits for the next tag of the stream, and stores its description in a. It skips the rest of
-// the tag.
+// Next waits for the next tag of the stream, describes it in *a, and skips its data.
 func (s *flvSubscription) Next(a *Arrival) error {
 	if !s.flv {
 		if err := s.readHeader(); err != nil {

@@ -58,6 +58,6 @@ const (
 	firstChunkStream = 2     // numbers 0 and 1 announce a longer number
 	maxChunkStream   = 65599 // 64 + 65535
 
-	// A 24-bit timestamp or difference of this value means that the real value follows.
+	// If a 24-bit timestamp, or difference of timestamps, has this value, the real value follows.
 	extended = 1<<24 - 1
 )

@@ -31,8 +31,8 @@ func (a Answer) ThenClose() Answer {
 // in order, regardless of the requests. After the end of the script, it closes a connection when a
 // request arrives.
 //
-// A client's greeting does not use Answers of the script: Hostile answers HELLO, AUTH, SELECT,
-// CLIENT, READONLY, READWRITE and ASKING as Redis does.
+// The requests with which a client begins need no Answers in the script: Hostile answers HELLO,
+// AUTH, SELECT, CLIENT, READONLY, READWRITE and ASKING as Redis does.
 type Hostile struct {
 	service
 

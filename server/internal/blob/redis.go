@@ -395,8 +395,8 @@ func (s *Redis) run(ctx context.Context, script *redis.Script, keys []string, ar
 	return answer, err
 }
 
-// failed translates an error of Redis into an error of a Store. ErrFull and ErrUnavailable mean
-// that nothing has changed, so failed must not be used if the call may have changed a blob.
+// failed returns the error of a Store for an error of Redis. Callers use it only if the blob is
+// unchanged, because ErrFull and ErrUnavailable say so.
 func (s *Redis) failed(err error) error {
 	var reply redis.Error
 	switch {

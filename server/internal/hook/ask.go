@@ -54,8 +54,8 @@ type asker struct {
 	waiting   atomic.Int64
 }
 
-// ask returns the hook's answer to q, on which Request.prepare was called. It may wait in a queue.
-// It returns these errors:
+// ask returns the hook's answer to q. The caller has called q.prepare. It may wait in a queue. It
+// returns these errors:
 //   - If the hook refuses the client, a [refuse.Refusal].
 //   - If the queue is full, errBusy.
 //   - If the hook fails, errFails, even with Config.Open.

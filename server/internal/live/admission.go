@@ -208,8 +208,8 @@ func (a Admission) enter(v *Viewer) {
 	}
 }
 
-// noteServed adds v to Hub.served. It ends v at once if all viewers have been cut, or if v is
-// another node and the lease has changed since v was admitted.
+// noteServed adds v to Hub.served. The hub may have cut all viewers since v was admitted, or the
+// lease may have changed for a viewer that is another node. noteServed then ends v.
 func (a Admission) noteServed(v *Viewer) {
 	a.hub.mu.Lock()
 	defer a.hub.mu.Unlock()

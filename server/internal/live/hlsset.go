@@ -59,8 +59,8 @@ func (set *hlsSet) ended(s *stream, file string) *liveHLS {
 	return nil
 }
 
-// add adds a liveHLS for s. The caller must call its Run. An earlier one of that name must have
-// ended.
+// add adds a liveHLS for s. The caller must call its Run. An earlier liveHLS of the same stream
+// name must have ended.
 func (set *hlsSet) add(s *stream) *liveHLS {
 	first := s.hls.After(set.numbers[s.name])
 	delete(set.numbers, s.name)

@@ -296,7 +296,7 @@ const (
 	// limits, with viewers and HLS.
 	MinMemory = 64 << 20
 
-	// The lists that describe this many frames need at most 90 MiB. --keep-bytes does not limit
+	// maxKeepFrames keeps the lists that describe frames below 90 MiB. --keep-bytes does not limit
 	// these lists, because a frame may be empty.
 	maxKeepFrames = 1 << 20
 

@@ -229,8 +229,8 @@ func (b *Blobs) put(w http.ResponseWriter, r *http.Request, key string) error {
 	return nil
 }
 
-// An upload is the body of a PUT request. idle limits each Read, and nothing limits the whole
-// upload.
+// An upload is the body of a PUT request. Each Read has a time limit, the field idle. The whole
+// upload has none.
 type upload struct {
 	io.Reader
 	control  *http.ResponseController

@@ -18,9 +18,9 @@ import (
 // The excess of an address is its traffic, or its number of new viewers, above the allowed rate. It
 // is measured as a time: at a rate of 10 MB/s, an excess of 5 seconds is 50 MB.
 const (
-	// Above burst, downloads slow down, and new viewers are refused. Less is allowed, because a web
-	// page or an HLS segment arrives in one piece, and because all viewers in an office may open a
-	// stream in the same minute.
+	// Above burst, downloads slow down, and new viewers are refused. A smaller excess is allowed,
+	// because a web page or an HLS segment arrives in one piece, and because all viewers in an
+	// office may open a stream in the same minute.
 	burst = 5 * time.Second
 
 	// If the excess of traffic is above refuseAfter, all requests of the address are refused.

@@ -80,8 +80,8 @@ func (f *ownerFinder) lookup(name string) (Owner, error) {
 	return Owner{}, fmt.Errorf("it cannot be found out which node has this stream: %w", err)
 }
 
-// awaitOwner waits until a stream has an owner, which may be this node. If ctx ends first, the
-// error is the last error of Owner.
+// awaitOwner waits until a stream has an owner, which may be this node. If ctx ends first, it
+// returns the last error that Owner returned.
 func (f *ownerFinder) awaitOwner(ctx context.Context, name string) (Owner, error) {
 	var last error
 	for {

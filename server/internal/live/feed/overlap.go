@@ -48,7 +48,7 @@ const (
 	afterGap          // fresh, and frames before it were lost
 )
 
-// take compares t with the tags that this node already has. It borrows c, which holds the tag.
+// take reports whether this node already has the tag t. c contains the bytes of t; take borrows it.
 func (o *overlap) take(t flv.Tag, c *millrace.Chain, startIsKept func() bool) (v verdict) {
 	frame := t.Packet == flv.PacketFrame
 	o.starts.Note(t)

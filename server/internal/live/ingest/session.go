@@ -41,7 +41,7 @@ type Conn interface {
 	Release() (net.Conn, error)
 }
 
-// errSilent is the error of a publisher that has sent nothing for limit.
+// errSilent is the error of a publisher that was silent for longer than the limit.
 func errSilent(limit time.Duration) error {
 	return fmt.Errorf("nothing came for %v (--publish-timeout): %w", limit, os.ErrDeadlineExceeded)
 }
