@@ -509,13 +509,21 @@ func TestIdleConnectionsAreShed(t *testing.T) {
 			})
 		}
 		busy := open("http/1.1", "GET /live/none.flv"+get) // waits for the stream
+		port := func(a net.Addr) int { return a.(*net.TCPAddr).Port }
+		index := func(p *proxy.Conn) int { // of p's client in idle; -1 for busy
+			return slices.IndexFunc(idle, func(c net.Conn) bool {
+				return port(c.LocalAddr()) == port(p.TCPConn.RemoteAddr())
+			})
+		}
 		var order []*proxy.Conn
-		eventually(t, "all but one to wait for requests", func() bool {
+		eventually(t, "all but busy to wait for requests", func() bool {
 			f.connections.mu.Lock()
 			defer f.connections.mu.Unlock()
 			order = order[:0]
 			for p := range f.connections.all {
-				if p.IdleSince.Load() != 0 {
+				if waits := p.IdleSince.Load() != 0; waits != (index(p) >= 0) {
+					return false // such as busy, before its request has been read
+				} else if waits {
 					order = append(order, p)
 				}
 			}
@@ -524,14 +532,9 @@ func TestIdleConnectionsAreShed(t *testing.T) {
 		if n := f.connections.free(1 << 20); n != 0 {
 			t.Errorf("%d bytes freed of connections that have just come", n)
 		}
-		port := func(a net.Addr) int { return a.(*net.TCPAddr).Port }
 		long := time.Now().Add(-time.Hour).UnixNano()
 		for _, p := range order { // as if they had connected one after the other
-			i := slices.IndexFunc(idle,
-				func(c net.Conn) bool {
-					return port(c.LocalAddr()) == port(p.TCPConn.RemoteAddr())
-				})
-			p.IdleSince.Store(long + int64(i))
+			p.IdleSince.Store(long + int64(index(p)))
 		}
 		for i, conn := range idle {
 			if n := f.connections.free(each); n != each {
