@@ -53,7 +53,7 @@ type fate struct {
 	class   int8
 	size    int64
 	dropped atomic.Bool
-	account atomic.Pointer[Pool] // the account that lent the block, or nil
+	account atomic.Pointer[Pool] // the account that has lent the block; nil if there is none
 }
 
 const (
@@ -65,23 +65,26 @@ const (
 	// Draft or Ref has only one share left, it adds another stock shares.
 	stock = 256
 
-	// The program panics at countLimit shares, long before the 32-bit count overflows.
+	// countLimit is the number of shares at which the program panics. It is half the range of the
+	// 32-bit count, so that the panic comes long before an overflow.
 	countLimit = 1 << 31
 )
 
-// oversize is the class of blocks above the largest size class. The garbage collector frees them.
+// oversize is the class of a block that is larger than the largest size class. Such a block is
+// allocated on the heap, and the garbage collector frees it.
 const oversize = -1
 
 func generation(state uint64) uint32 { return uint32(state >> 32) }
 func count(state uint64) uint32      { return uint32(state) }
 
-// lend gives an unused block to a new owner with stock shares, and returns the generation.
+// lend prepares an unused block for a new owner, and returns the block's generation. The owner
+// holds stock shares.
 func (b *block) lend() uint32 {
 	b.used = 0
 	return generation(b.state.Load())
 }
 
-// newBlock allocates a block. It must be lent before use.
+// newBlock allocates a block for p. The caller must call lend before the block is used.
 func newBlock(p *Pool, class int8, size int) *block {
 	f := &fate{pool: weak.Make(p), class: class, size: int64(size)}
 	b := &block{buf: make([]byte, size), pool: p, class: class, fate: f}
@@ -90,7 +93,7 @@ func newBlock(p *Pool, class int8, size int) *block {
 	return b
 }
 
-// collected counts a block as lost if the garbage collector has freed it while it was lent.
+// collected counts a block as lost, if the garbage collector has freed it while it was lent.
 func (f *fate) collected() {
 	p := f.pool.Value()
 	if p == nil || f.dropped.Load() {
@@ -108,24 +111,28 @@ func (f *fate) collected() {
 	p.lost.Add(1)
 }
 
-// invariantsHint is appended to panics, because the mistake may be in other code.
+// invariantsHint is appended to the panic messages about misuse of a block. The code that panics
+// may be correct, because the mistake may be in other code.
 const invariantsHint = "; build with -tags invariants to see where it was taken and released"
 
-// check panics if the block has returned to its Pool since generation gen.
+// check panics if the block's generation is no longer gen, because the block has returned to its
+// Pool.
 func (b *block) check(gen uint32) {
 	if generation(b.state.Load()) != gen {
 		panic("millrace: use of a share after its block went back to the pool" + invariantsHint)
 	}
 }
 
-// buy adds n shares. The caller must already hold a share.
+// buy adds n shares. The caller must already hold a share. buy panics if the count reaches
+// countLimit.
 func (b *block) buy(n uint32) {
 	if count(b.state.Add(uint64(n))) >= countLimit {
 		panic("millrace: more than 2147483648 shares of one block")
 	}
 }
 
-// rejoin adds n shares for a caller that holds none. It fails if the block is back in its Pool.
+// rejoin adds n shares for a caller that holds none. It returns false if the block has returned to
+// its Pool, so that its generation is no longer gen.
 func (b *block) rejoin(gen, n uint32) bool {
 	for {
 		s := b.state.Load()
@@ -141,17 +148,19 @@ func (b *block) rejoin(gen, n uint32) bool {
 // setUsed sets b.used. Only the block's writer may call it.
 func (b *block) setUsed(n int) { atomic.StoreUint32(&b.used, uint32(n)) }
 
-// endsAt reports whether the bytes in use end at off. The holder of all shares may append there.
+// endsAt reports whether the bytes in use end at offset off. If they do, a caller that holds all
+// shares may append bytes there.
 //
-// A Reader that waits for its socket holds no shares of its block, but may write to it later.
-// Before it waits, it marks the whole block as in use, so that no other owner appends bytes.
+// A Reader that waits for its socket holds no shares of its block, but may write to the block
+// later. Before it waits, it marks the whole block as in use, so that no other owner appends bytes.
 func (b *block) endsAt(off uint32) bool { return atomic.LoadUint32(&b.used) == off }
 
-// sole reports whether the caller's n shares are the only ones.
+// sole reports whether the block has no shares except the caller's n shares.
 func (b *block) sole(n uint32) bool { return count(b.state.Load()) == n }
 
-// release gives up n shares. The last release returns the block to its Pool. It panics if it finds
-// that a share was released twice.
+// release gives up n shares. The last release returns the block to its Pool. release panics if the
+// block's generation is no longer gen, or if the block has fewer than n shares. In both cases, a
+// share was released twice.
 func (b *block) release(gen, n uint32) {
 	s := b.state.Load()
 	if generation(s) != gen {

@@ -28,7 +28,7 @@ type Body struct {
 	place  *place // nil if the Body does not belong to a Spool
 }
 
-// A place is a part's place in its Spool. All Bodies of the part share it.
+// A place is the place of a part in its Spool. All Bodies of the part share it.
 type place struct {
 	users atomic.Int32 // open Bodies, and running calls of WriteTo
 	spool *Spool
@@ -80,7 +80,7 @@ func (b *Body) Clone() *Body {
 // Len returns the length of the whole Body in bytes, even after reads and after Close.
 func (b *Body) Len() int { return b.size }
 
-// lock locks b. If b is closed, it returns an error instead.
+// lock locks b for the operation op. If b is closed, it returns an error and does not lock b.
 func (b *Body) lock(op string) error {
 	b.mu.Lock()
 	if b.closed {

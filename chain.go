@@ -2,14 +2,17 @@ package millrace
 
 import "fmt"
 
-// fewPieces is the number of pieces that a Chain holds without allocating memory: two for a packet,
-// which may cross from one block into the next, and two for a header and a trailer.
+// fewPieces is the number of pieces that a Chain holds without allocating memory. A received packet
+// has one or two pieces, because it may cross from one block into the next. A header and a trailer
+// add two.
 const fewPieces = 4
 
-// keepPieces is the largest capacity of a list that an empty Chain keeps. It takes up 6 KiB.
+// An empty Chain keeps its list of pieces for its next use if the capacity of the list is at most
+// keepPieces. A list of this capacity takes up 6 KiB.
 const keepPieces = 256
 
-// AppendCopy allocates at least appendBlock bytes, so that the next call often needs no block.
+// appendBlock is the minimum size of a block that AppendCopy allocates, in bytes. If AppendCopy is
+// called again, for example for the next field of a header, it uses the free end of the block.
 const appendBlock = 1 << 10
 
 // A Chain is a queue of Refs that reads as one sequence of bytes. It joins two consecutive Refs
@@ -96,14 +99,16 @@ func (c *Chain) push(r Ref) {
 	c.many = append(c.many, r)
 }
 
-// reserve makes room for n pieces if c is empty.
+// reserve allocates the list of pieces of an empty Chain that is about to get up to n pieces.
 func (c *Chain) reserve(n int) {
 	if n > fewPieces && c.size == 0 && cap(c.many) < n {
 		c.many, c.head, c.tail = make([]Ref, 0, n), 0, 0
 	}
 }
 
-// makeRoom makes room for one more piece when c.few is full at its end.
+// makeRoom makes room for one more piece when the array c.few is full at its end. It moves the
+// pieces to the start of c.few. If c.few has no room at its start either, it moves the pieces to
+// the slice c.many.
 func (c *Chain) makeRoom() {
 	if c.head > 0 {
 		n := copy(c.few[:], c.few[c.head:])
@@ -138,7 +143,7 @@ func (c *Chain) pop() Ref {
 	return r
 }
 
-// rewind prepares an emptied Chain for its next use. The caller has cleared the Refs.
+// rewind prepares an emptied Chain for its next use. The caller has already cleared the Refs.
 func (c *Chain) rewind() {
 	c.head, c.tail = 0, 0
 	if cap(c.many) > keepPieces {
@@ -176,7 +181,8 @@ func (c *Chain) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// room returns the last piece and the memory after it that may be written, or nil if there is none.
+// room returns the last piece and the free memory after it. The caller may write to this memory.
+// room returns nil if c is empty, or if anything else uses the block of the last piece.
 func (c *Chain) room() (last *Ref, room []byte) {
 	pieces := c.pieces()
 	if len(pieces) == 0 {
@@ -190,7 +196,8 @@ func (c *Chain) room() (last *Ref, room []byte) {
 	return nil, nil
 }
 
-// extend adds n bytes, which are already in the memory from c.room(), to the last piece.
+// extend makes the last piece n bytes longer. The caller has already written the bytes to the
+// memory that c.room() returned.
 func (c *Chain) extend(last *Ref, n int) {
 	last.blk.used += uint32(n)
 	last.n += uint32(n)
@@ -307,8 +314,9 @@ func (c *Chain) Release() {
 	c.rewind()
 }
 
-// find returns the piece that contains offset, and the offset within it. It requires 0 ≤ offset <
-// c.size. It searches from the nearer end, because most callers read near one.
+// find returns the piece that contains the given offset of c, and the offset within that piece. It
+// requires 0 ≤ offset < c.size. find searches from the nearer end of c, because most callers read
+// near one end.
 func (c *Chain) find(offset int) (piece, off int) {
 	pieces := c.pieces()
 	if offset < c.size/2 {

@@ -12,15 +12,17 @@ import (
 // maxVector is the maximum number of pieces in one writev: IOV_MAX on Linux and macOS.
 const maxVector = 1024
 
-// Sizes of the blocks that ReadFrom fills. Each block is twice as large as the one before.
+// The sizes of the blocks that ReadFrom fills. The first block is small, because the source may be
+// small. Each next block is twice as large, up to readFromMost.
 const (
 	readFromFirst = 4 << 10
 	readFromMost  = 64 << 10
 )
 
-// WriteTo joins pieces shorter than joinBelow for a writer that is not a socket, because each Write
-// may cost a system call, a TLS record or an HTTP/2 frame. joinMost is the size of a TLS record
-// (RFC 8446, section 5.1).
+// WriteTo joins short pieces for a writer that is not a socket, because each Write may cost a
+// system call, a TLS record or an HTTP/2 frame. A piece shorter than joinBelow costs less to copy
+// than to write separately. joinMost is the maximum number of joined bytes in one Write; it is the
+// size of a TLS record (RFC 8446, section 5.1).
 const (
 	joinBelow = 8 << 10
 	joinMost  = 16 << 10
@@ -50,7 +52,7 @@ func (c *Chain) AppendTo(p []byte) []byte {
 	return p[:n+c.CopyTo(p[n:n+c.size])]
 }
 
-// copyAt is like CopyTo, but begins at offset. It requires 0 ≤ offset ≤ c.size.
+// copyAt is like CopyTo, but begins at the given offset in c. It requires 0 ≤ offset ≤ c.size.
 func (c *Chain) copyAt(p []byte, offset int) int {
 	c.released.check()
 	if offset == c.size || len(p) == 0 {
@@ -60,7 +62,7 @@ func (c *Chain) copyAt(p []byte, offset int) int {
 	return c.copyFrom(p, i, off)
 }
 
-// copyFrom is like CopyTo, but begins at an offset in piece i.
+// copyFrom is like CopyTo, but begins in piece i, at the given offset in that piece.
 func (c *Chain) copyFrom(p []byte, i, offset int) (n int) {
 	pieces := c.pieces()
 	for ; i < len(pieces) && n < len(p); i++ {
@@ -117,7 +119,8 @@ func (c *Chain) ReadFrom(src io.Reader) (int64, error) {
 	return total, err
 }
 
-// readBlock appends a new block with size bytes from src, or fewer after an error.
+// readBlock reads from src into a new block and appends the block. It returns when size bytes have
+// been read or src returns an error.
 func (c *Chain) readBlock(src io.Reader, size int) (int, error) {
 	d := defaultPool.Get(size)
 	defer d.Release() // in case src panics; after Freeze, d is empty
@@ -170,7 +173,8 @@ func (c *Chain) WriteTo(w io.Writer) (int64, error) {
 	return c.writePieces(w, joinBelow)
 }
 
-// writePieces writes the pieces one by one, but joins those shorter than minLen with the next.
+// writePieces writes the pieces one by one. It joins a piece shorter than minLen with the next
+// pieces.
 func (c *Chain) writePieces(w io.Writer, minLen int) (total int64, err error) {
 	var joined Draft
 	defer joined.Release()
@@ -198,7 +202,7 @@ func (c *Chain) writePieces(w io.Writer, minLen int) (total int64, err error) {
 	return total, err
 }
 
-// A vector holds the slices that one writev sends.
+// A vector holds the slices that one writev sends. It is reused for later calls of writev.
 type vector struct {
 	all  [][]byte    // all slices; its memory is reused
 	rest net.Buffers // the unsent slices; Buffers.WriteTo removes the sent ones

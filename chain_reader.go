@@ -14,12 +14,14 @@ type ChainReader struct {
 
 	c  *Chain
 	at int64 // offset of the next byte to read
-	// piece is where the search for the next byte begins, at or before that byte; or unknown.
+	// piece is the index of the piece with the next byte, or of an earlier piece. The search for
+	// the next byte begins there. If piece is unknown, the search covers the whole Chain.
 	piece int
 	start int64 // offset of the piece in c
 }
 
-// After a Seek, the piece is unknown, and the next Read searches for it.
+// unknown is the piece index of a ChainReader after a Seek. The next Read then searches for the
+// piece.
 const unknown = -1
 
 // Reader returns a ChainReader of c, positioned at the first byte. The ChainReader borrows c.

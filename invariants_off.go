@@ -4,14 +4,16 @@ package millrace
 
 const invariants = false
 
-// With -tags invariants, a token detects misuse of a Draft or Ref.
+// token detects misuse of a Draft or Ref in a program built with -tags invariants. In this build it
+// does nothing.
 type token struct{}
 
 func (*token) open(*block, int) {}
 func (*token) close()           {}
 func (*token) check()           {}
 
-// With -tags invariants, released detects use of a Chain after its Release.
+// released detects use of a Chain after its Release in a program built with -tags invariants. In
+// this build it does nothing.
 type released struct{}
 
 func (*released) note()  {}

@@ -12,10 +12,12 @@ import (
 
 const invariants = true
 
-// A token identifies a Draft or Ref. Its methods panic on a second release or a use after release.
+// token identifies one Draft or Ref from its creation until its release. Its methods panic if the
+// Draft or Ref is released twice or used after its release.
 type token struct{ id uint64 }
 
-// A record has the stacks of the creation and the release of a Draft or Ref.
+// A record holds two stack traces for a Draft or Ref: one from its creation, and one from its
+// release.
 type record struct {
 	pool     *Pool
 	bytes    int
@@ -23,7 +25,8 @@ type record struct {
 	released []uintptr
 }
 
-// records has the unreleased Drafts and Refs, and those released last, for panic messages.
+// records describes all unreleased Drafts and Refs. It also describes the Drafts and Refs that were
+// released last, so that the panic message about a second release can show the first release.
 var records = struct {
 	mu     sync.Mutex
 	last   uint64
@@ -33,14 +36,15 @@ var records = struct {
 }{open: map[uint64]*record{}, closed: map[uint64]*record{}}
 
 const (
-	// maxClosed limits the recorded stacks to about 2 MB. Without a limit, a soak test would report
-	// their growth as a leak.
+	// maxClosed limits the records of released Drafts and Refs. Their stack traces use up to about
+	// 2 MB. Without a limit, a soak test would report the growing memory as a leak.
 	maxClosed  = 1 << 12
 	stackDepth = 24
 	poisonByte = 0xDB
 )
 
-// open records the creation of a Draft or Ref in b. The stack omits open and its 1+skip callers.
+// open records the creation of a Draft or Ref in block b, and sets t.id. The recorded stack omits
+// open and its 1+skip nearest callers.
 func (t *token) open(b *block, skip int) {
 	pcs := make([]uintptr, stackDepth)
 	pcs = pcs[:runtime.Callers(skip+3, pcs)]
@@ -51,7 +55,8 @@ func (t *token) open(b *block, skip int) {
 	records.open[t.id] = &record{pool: b.pool, bytes: len(b.buf), taken: pcs}
 }
 
-// close panics with the stacks of both releases if the Draft or Ref was already released.
+// close marks the token's Draft or Ref as released. If it was already released, close panics with
+// the stacks of both releases.
 func (t *token) close() {
 	pcs := make([]uintptr, stackDepth)
 	pcs = pcs[:runtime.Callers(2, pcs)]
@@ -71,7 +76,8 @@ func (t *token) close() {
 	}
 }
 
-// check panics after the release. It accepts the zero token of an empty Draft or Ref.
+// check panics if the token's Draft or Ref has been released. It accepts the zero token, which
+// belongs to an empty Draft or Ref.
 func (t *token) check() {
 	if t.id == 0 {
 		return
@@ -90,7 +96,7 @@ func (r *released) note() {
 	r.at = r.at[:runtime.Callers(3, r.at)]
 }
 
-// clear makes a released Chain usable again.
+// clear marks a released Chain as usable again. It is called when the Chain gets new bytes.
 func (r *released) clear() { r.at = nil }
 
 func (r *released) check() {
@@ -99,7 +105,8 @@ func (r *released) check() {
 	}
 }
 
-// history formats the stacks of a Draft or Ref for a panic. The caller holds records.mu.
+// history returns the stack traces of the creation and the release of a Draft or Ref, for a panic
+// message. The caller holds records.mu.
 func history(id uint64) string {
 	l := records.closed[id]
 	if l == nil {

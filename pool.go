@@ -15,21 +15,26 @@ import (
 )
 
 const (
-	// The smallest blocks have 512 bytes. Smaller ones would need relatively much bookkeeping.
+	// The smallest size class has blocks of 512 bytes. The bookkeeping of a smaller block would be
+	// large compared with the block.
 	minClassBits = 9
-	// The largest blocks that are kept have 1 MiB. Larger ones cost more to fill than to allocate.
+	// The largest size class has blocks of 1 MiB. The Pool does not keep larger blocks for reuse.
+	// That would save little, because it costs more to fill such a block than to allocate it.
 	maxClassBits = 20
 	numClasses   = maxClassBits - minClassBits + 1
 
-	// defaultIdleLimit is enough for the 64 KiB blocks of a thousand connections.
+	// defaultIdleLimit is the default of IdleLimit. It is enough for the 64 KiB blocks of a
+	// thousand connections. A machine with a thousand connections has far more memory.
 	defaultIdleLimit = 64 << 20
 
-	// A garbage collection trims the Pool, unless the last trim was less than trimEvery ago. The
-	// runtime may collect a hundred times a second, but traffic often comes in bursts that are
-	// seconds apart, and each burst needs the blocks of the last one.
+	// A trim drops the blocks that have been idle since the previous trim. trimEvery is the minimum
+	// time between two trims after garbage collections. The runtime may collect a hundred times a
+	// second, but traffic often comes in bursts that are seconds apart (a segment of a stream, a
+	// poll). A block that stays idle for longer than trimEvery is probably not needed.
 	trimEvery = 10 * time.Second
 
-	// A Pool at its idle limit trims only after it has dropped minTrimBytes or more, because a trim
+	// A Pool at its idle limit does not keep released blocks. It may trim after it has dropped
+	// minTrimBytes or more. A trim for every dropped block would cost too much, because a trim
 	// costs as much as allocating a few small blocks.
 	minTrimBytes = 1 << 20
 )
@@ -75,7 +80,8 @@ type Pool struct {
 	large heapBlocks
 }
 
-// heapBlocks counts the blocks in use above the largest size class, which are not kept for reuse.
+// heapBlocks counts the blocks in use that are above the largest size class. Such a block is not
+// kept for reuse after its release.
 type heapBlocks struct {
 	mu          sync.Mutex
 	out         int64
@@ -97,7 +103,7 @@ type class struct {
 	out   int // number of blocks lent
 	peak  int
 	taken uint64
-	fresh uint64   // taken blocks that were allocated
+	fresh uint64   // number of taken blocks that were allocated
 	_     [64]byte // two classes are on different cache lines
 }
 
@@ -151,7 +157,8 @@ func (p *Pool) Get(n int) Draft {
 	return d
 }
 
-// take returns an unused block of at least n bytes, which must be lent before use.
+// take returns an unused block of at least n bytes. The caller must call the block's lend method
+// before it uses the block.
 func (p *Pool) take(n int) *block {
 	if n < 0 || uint64(n) > math.MaxUint32 {
 		panic(fmt.Sprintf("millrace: Get of %d bytes; a block has 0 to %d", n,
@@ -206,9 +213,13 @@ func (p *Pool) put(b *block) {
 	}
 }
 
-// countDropped counts bytes that were dropped because of the idle limit. It trims the Pool when
-// they reach minTrimBytes and a quarter of the limit. More frequent trims would also drop blocks of
-// sizes that are needed only now and then.
+// countDropped counts the bytes of a released block that the Pool dropped because of its idle
+// limit. When the dropped bytes since the last trim reach both minTrimBytes and a quarter of the
+// limit, countDropped trims the Pool.
+//
+// A trim keeps blocks that were in use since the previous trim. If the program stops using a block
+// size, the second trim drops the blocks of that size. More frequent trims would also drop blocks
+// of sizes that are needed only now and then.
 func (p *Pool) countDropped(size int64) {
 	threshold := max(p.idleLimit/4, minTrimBytes)
 	if p.refused.Add(size) < threshold || !p.trimming.TryLock() {
@@ -262,14 +273,15 @@ func (c *class) put(b *block, keep bool) {
 	c.mu.Unlock()
 }
 
-// forget counts a lent block that the garbage collector has freed.
+// forget decrements c.out after the garbage collector has freed a lent block.
 func (c *class) forget() {
 	c.mu.Lock()
 	c.out--
 	c.mu.Unlock()
 }
 
-// drop removes up to n blocks, those idle the longest first. The caller holds c.mu.
+// drop removes the n blocks that have been idle the longest, or all blocks if there are fewer. It
+// returns the number of removed blocks. The caller holds c.mu.
 func (c *class) drop(n int) int {
 	n = min(n, len(c.free))
 	if n == 0 {
@@ -288,7 +300,8 @@ func (c *class) drop(n int) int {
 	return n
 }
 
-// trimUnneeded calls dropUnneeded, unless the last trim was less than trimEvery ago.
+// trimUnneeded drops the blocks that have been idle since the last trim. It does nothing if that
+// trim was less than trimEvery ago.
 func (p *Pool) trimUnneeded(now time.Time) {
 	p.trimming.Lock()
 	defer p.trimming.Unlock()
@@ -308,7 +321,8 @@ func (p *Pool) Trim() {
 	}
 }
 
-// dropUnneeded drops the blocks that were idle since the last trim. The caller holds p.trimming.
+// dropUnneeded drops the blocks that have been idle since the last trim. The caller holds
+// p.trimming.
 func (p *Pool) dropUnneeded(now time.Time) {
 	p.lastTrim = now
 	p.refused.Store(0)
@@ -322,10 +336,12 @@ func (p *Pool) dropUnneeded(now time.Time) {
 	}
 }
 
-// trimAfterGC makes the Pool drop unneeded blocks after each garbage collection.
+// trimAfterGC makes the Pool drop unneeded idle blocks after each garbage collection, for as long
+// as p is reachable.
 //
-// It uses a finalizer, which costs an idle program nothing and is independent of testing/synctest.
-// A timer would not free memory any earlier, because only a collection frees dropped blocks.
+// It uses a finalizer, not a timer. A timer would not free memory any earlier, because only a
+// collection frees dropped blocks. Unlike a timer, a finalizer costs an idle program nothing, and
+// is independent of testing/synctest.
 func trimAfterGC(p *Pool) {
 	type sentinel struct{ pool weak.Pointer[Pool] }
 	var rearm func(s *sentinel)
@@ -342,8 +358,8 @@ func trimAfterGC(p *Pool) {
 	runtime.SetFinalizer(&sentinel{weak.Make(p)}, rearm)
 }
 
-// nearMemoryLimit reports whether more than three quarters of GOMEMLIMIT are in use. From there on,
-// idle blocks make the garbage collector run more often.
+// nearMemoryLimit reports whether the program uses more than three quarters of the runtime's memory
+// limit (GOMEMLIMIT). From there on, idle blocks make the garbage collector run more often.
 func nearMemoryLimit() bool {
 	limit := debug.SetMemoryLimit(-1) // a negative limit changes nothing
 	if limit == math.MaxInt64 {
@@ -407,7 +423,8 @@ func (p *Pool) Stats() PoolStats {
 // memory is lent.
 func (p *Pool) Leaks() []string { return leaks(p) }
 
-// classFor returns the smallest size class with room for n bytes, or oversize.
+// classFor returns the index of the smallest size class with room for n bytes, or oversize if there
+// is none.
 func classFor(n int) int {
 	if n > 1<<maxClassBits {
 		return oversize

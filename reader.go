@@ -10,35 +10,40 @@ import (
 )
 
 const (
-	// defaultSize is the default of package bufio, so that Peek and ReadSlice reach as far.
+	// defaultSize is the same as the default buffer size of package bufio. Peek and ReadSlice of a
+	// Reader therefore return as many bytes as in bufio.
 	defaultSize = 4096
 
 	// minSize is the minimum buffer size of bufio.NewReaderSize.
 	minSize = 16
 
-	// The first block of a Reader is small, because most connections receive little. A socket
-	// seldom has more than mostBlock bytes available at once.
+	// The first block of a Reader has firstBlock bytes, because most connections receive little.
+	// The blocks grow to mostBlock with the traffic. Larger blocks would save few system calls,
+	// because a socket seldom has more than mostBlock bytes available at once.
 	firstBlock = 4 << 10
 	mostBlock  = 64 << 10
 
 	// blockReads is the number of reads of average size that fit into a block.
 	blockReads = 8
 
-	// keptReads replaces blockReads if the caller keeps bytes, because fewer pieces cost less to
-	// send. Even larger blocks would hold too much memory for a slow stream.
+	// keptReads replaces blockReads if the caller keeps bytes in Chains or Refs. Larger blocks
+	// divide these bytes into fewer pieces, and fewer pieces cost less to send. Even larger blocks
+	// would hold too much memory for a slow stream.
 	keptReads = 16
 
-	// minTail is the fewest free bytes at the end of a shared block that are still read into.
+	// A Reader or Chain.ReadFrom takes a new block if the rest of its block is in use, and fewer
+	// than minTail bytes are free at the end.
 	minTail = 512
 
 	// readerStock is the number of shares that a Reader adds to its block when it has few left.
 	readerStock = 1 << 16
 
-	// A Reader gives each Ref pieceStock shares, so that 31 clones do not change the block's count.
+	// pieceStock is the number of shares that a Reader gives to each Ref. The Ref can then be
+	// cloned 31 times without changing the block's count.
 	pieceStock = 32
 
-	// After maxEmptyReads reads without bytes or error, the result is io.ErrNoProgress, as in
-	// bufio.
+	// If maxEmptyReads consecutive reads return neither bytes nor an error, the result is
+	// io.ErrNoProgress, as in bufio.
 	maxEmptyReads = 100
 )
 
@@ -71,13 +76,17 @@ var (
 // dropped without Release, the garbage collector frees its block, and the Pool counts the block as
 // lost (see [PoolStats]).
 type Reader struct {
-	// buf is memory of the block blk. Invariants:
+	// buf is the buffer: memory of the block blk. A share is a right to use a block. The block
+	// returns to its Pool when all shares are released. The fields of the Reader have these
+	// invariants:
 	//
 	//   - 0 ≤ r ≤ w ≤ len(buf)
-	//   - buf[r:w] is read first, then the bytes of more.ahead, and then the bytes that src
-	//     returns.
+	//   - buf[r:w] is read first, then the bytes of more.ahead (a Chain of bytes that have
+	//     arrived), and then the bytes that src returns.
 	//   - If blk is nil, buf is nil. Otherwise buf is blk.buf[base : base+len(buf)].
-	//   - If blk is not nil, stock is at least 1. If parked is set, these shares are released.
+	//   - stock is the number of the Reader's shares of blk. If blk is not nil, stock is at least
+	//     1. If parked is set (the Reader waits for its socket), the Reader has released these
+	//     shares.
 	//   - If lent is not set, only the Reader has shares of blk.
 	buf  []byte
 	r, w int
@@ -88,12 +97,13 @@ type Reader struct {
 
 	blk    *block
 	gen    uint32 // generation of blk
-	stock  uint32 // number of the Reader's shares of blk
+	stock  uint32 // number of the Reader's shares of blk; it always keeps one
 	base   uint32
 	lent   bool // blk may be in use outside the Reader
 	window bool // buf is part of a Ref that the Reader did not fill: buf[w:] must not be written
-	// parked is set while the Reader waits for its socket without shares of blk. If blk is still in
-	// use after the wait, the Reader gets new shares and fills the rest of blk.
+	// parked is set while the Reader waits for its socket without memory. For the wait, the Reader
+	// has released its shares of the block blk (its rights to use the block). If blk is still in
+	// use elsewhere after the wait, the Reader gets new shares and fills the rest of blk.
 	parked bool
 	token  token
 
@@ -103,7 +113,8 @@ type Reader struct {
 	reads   uint32 // number of reads that returned the arrived bytes
 
 	// wrapped is set if src wraps a connection, as a *tls.Conn does. The Reader then waits for one
-	// byte without a block, and sets probed when it has arrived.
+	// byte without a block. After that byte it sets probed and uses a block, because more bytes
+	// usually follow at once.
 	wrapped, probed bool
 	first           [1]byte // buffer for that byte
 
@@ -113,9 +124,10 @@ type Reader struct {
 	pool *Pool
 }
 
-// supply holds bytes that a Reader returns before, or instead of, those of src.
+// supply holds bytes that a Reader returns before it reads from src, or instead of reading from
+// src.
 type supply struct {
-	ahead Chain              // bytes that have arrived
+	ahead Chain              // bytes that have arrived and have not been read
 	next  func(*Chain) error // appends more bytes to the Chain; nil for a Reader over an io.Reader
 }
 
@@ -216,7 +228,8 @@ func (b *Reader) Release() {
 	b.lastByte, b.lastRuneSize = -1, -1
 }
 
-// readErr returns the pending error and clears it, as bufio does.
+// readErr returns the pending error and clears it, as bufio does, so that the next read tries the
+// source again.
 func (b *Reader) readErr() error {
 	err := b.err
 	if err != errReleased {
@@ -258,7 +271,8 @@ func (b *Reader) ReadRange(n int, yield func([]byte)) error {
 	return nil
 }
 
-// spoil poisons a slice that is no longer valid, unless it may be in use outside the Reader.
+// spoil overwrites p, a slice that is no longer valid, so that tests detect a later use of it. It
+// does nothing without -tags invariants, or if the block may be in use outside the Reader.
 func (b *Reader) spoil(p []byte) {
 	if !b.window && !b.lent {
 		poison(p)
@@ -288,9 +302,10 @@ func (b *Reader) ReadChain(dst *Chain, n int) error {
 	return midway(err, n-left)
 }
 
-// readPart moves the next n bytes to dst, which is empty, or fewer at the end of the source. After
-// any other error, all bytes stay buffered. The bytes get new blocks, so that the memory of a part
-// depends only on its length.
+// readPart moves the next n bytes to dst, which is empty. At the end of the source, it moves fewer
+// bytes without an error. After any other error, all bytes stay buffered.
+//
+// The bytes are read into new blocks, so that the memory of a part depends only on its length.
 func (b *Reader) readPart(dst *Chain, n int) (err error) {
 	dst.reserve(n/mostBlock + 8) // and the first blocks, which are smaller
 	for got := 0; got < n && err == nil; {
@@ -311,7 +326,8 @@ func (b *Reader) readPart(dst *Chain, n int) (err error) {
 	return err
 }
 
-// giveRange moves the next n bytes to dst. After an error, left bytes are missing.
+// giveRange moves the next n bytes to dst. If the source fails, it returns the error and the number
+// of missing bytes.
 func (b *Reader) giveRange(dst *Chain, n int) (left int, err error) {
 	for left = n; left > 0; {
 		if b.w-b.r < left {
@@ -374,8 +390,8 @@ func (e *DelimError) Error() string {
 	return fmt.Sprintf("millrace: no delimiter %q within the limit of %d bytes", e.Delim, e.Limit)
 }
 
-// takeBack cuts dst to n bytes and puts the rest back into b, where it came from. buf must be
-// empty.
+// takeBack shortens dst to n bytes and makes the removed bytes the next bytes that b returns. These
+// bytes must have come from b, and buf must be empty.
 func (b *Reader) takeBack(dst *Chain, n int) {
 	var kept Chain
 	dst.Cut(&kept, n)
@@ -443,7 +459,8 @@ func (b *Reader) putBack(c *Chain) {
 	b.more.ahead.Merge(c)
 }
 
-// behind reports whether bytes have arrived that are not in buf yet. They come before b.err.
+// behind reports whether bytes have arrived that are not in buf yet. The Reader returns these bytes
+// before it returns b.err.
 func (b *Reader) behind() bool { return b.more != nil && b.more.ahead.Len() > 0 }
 
 // drainTo moves everything up to io.EOF to dst.
@@ -470,7 +487,8 @@ func (b *Reader) Skip(n int) error {
 	return midway(err, got)
 }
 
-// midway converts io.EOF after n > 0 bytes to io.ErrUnexpectedEOF.
+// midway returns io.ErrUnexpectedEOF if err is io.EOF and n is positive. Otherwise it returns err.
+// n is the number of bytes that came before err.
 func midway(err error, n int) error {
 	if err == io.EOF && n > 0 {
 		return io.ErrUnexpectedEOF
@@ -504,7 +522,8 @@ func (b *Reader) retire() {
 	}
 }
 
-// forget clears the fields of the Reader's block. The caller releases its shares or passes them on.
+// forget clears the fields that describe the Reader's block. The caller must release the Reader's
+// shares of the block, or must have passed them on.
 func (b *Reader) forget() {
 	b.blk, b.buf, b.r, b.w = nil, nil, 0, 0
 	b.base, b.stock = 0, 0
@@ -518,8 +537,10 @@ func (b *Reader) take(n int) {
 	b.token.open(b.blk, 1)
 }
 
-// measure records a read of n bytes. After every b.want bytes, it sets b.want to the size of
-// several average reads. It at most doubles, and shrinks only if less than half is needed.
+// measure records a read of n bytes. After every b.want bytes, it sets b.want to a block size with
+// room for several reads of average size.
+//
+// The size at most doubles each time. It shrinks only if the reads need less than half of it.
 func (b *Reader) measure(n int) {
 	b.arrived += n
 	b.reads++

@@ -86,7 +86,8 @@ func (b *Reader) Read(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// readDirect reads from src into the caller's memory. Nothing may be buffered.
+// readDirect reads from src into p, which is the caller's memory. It must be called only if no
+// bytes are buffered.
 func (b *Reader) readDirect(p []byte) (int, error) {
 	if b.sock != nil || b.wrapped {
 		b.park()
@@ -134,7 +135,9 @@ func (b *Reader) UnreadByte() error {
 	return nil
 }
 
-// prepend puts c before the buffered bytes, if UnreadByte does not find c in buf.
+// prepend puts c before the buffered bytes. UnreadByte needs it if the buffer does not contain c.
+// This happens if Read has read c directly into the caller's memory, or if the Reader has returned
+// the block that contained c.
 func (b *Reader) prepend(c byte) {
 	d := b.pool.Get(1 + b.w - b.r)
 	p := d.Bytes()
@@ -205,8 +208,9 @@ func (b *Reader) ReadSlice(delim byte) (line []byte, err error) {
 	return line, err
 }
 
-// sliceStep is the number of bytes that ReadSlice copies at a time if a line crosses pieces. It is
-// small because ReadSlice may also copy bytes after the line.
+// sliceStep is the number of bytes that ReadSlice copies at a time if a line continues in another
+// piece of memory. This happens, for example, with [NewReaderFrom]. The number is small because
+// ReadSlice may also copy bytes after the end of the line.
 const sliceStep = 64
 
 // ReadLine returns the next line without its end ("\n" or "\r\n"). The line is valid until the next

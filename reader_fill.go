@@ -2,8 +2,9 @@ package millrace
 
 import "io"
 
-// fill makes at least one byte available or returns an error. buf must be empty. Bytes that were
-// already read become invalid, unless they are in use outside the Reader.
+// fill makes at least one byte available or returns an error. It must be called only if no bytes
+// are buffered. It may overwrite or release the bytes that were already read, unless they are also
+// in use outside the Reader.
 func (b *Reader) fill() error {
 	for range maxEmptyReads {
 		if b.err != nil && !b.behind() {
@@ -20,8 +21,12 @@ func (b *Reader) fill() error {
 	return io.ErrNoProgress
 }
 
-// fillRange is like fill, but up to n-1 bytes may be in buf already. Over a plain io.Reader, and if
-// the block has room, it reads until n bytes are buffered, or until an error or an empty read.
+// fillRange makes at least one byte available, or returns the error. It must be called only if
+// fewer than n bytes are buffered.
+//
+// Usually fillRange waits only for the first byte. If the Reader reads only from an io.Reader that
+// is not a socket, and the current block has room for n bytes, fillRange reads until n bytes are
+// buffered. It stops early at an error or an empty read.
 func (b *Reader) fillRange(n int) error {
 	if b.r == b.w {
 		if err := b.fill(); err != nil {
@@ -41,7 +46,8 @@ func (b *Reader) fillRange(n int) error {
 	return nil
 }
 
-// fillOnce reads from the source once. buf must be empty. It may get no bytes and no error.
+// fillOnce reads from the source once. It must be called only if no bytes are buffered. Afterwards
+// bytes are buffered, or b.err is set, or the source returned neither bytes nor an error.
 func (b *Reader) fillOnce() {
 	switch {
 	case b.behind():
@@ -57,7 +63,8 @@ func (b *Reader) fillOnce() {
 	}
 }
 
-// advance releases the Reader's block and takes the first piece of b.more.ahead as the buffer.
+// advance releases the Reader's block. It then removes the first piece from b.more.ahead and uses
+// it as the buffer.
 func (b *Reader) advance() {
 	b.retire()
 	r := b.more.ahead.pop()
@@ -70,7 +77,8 @@ func (b *Reader) advance() {
 	b.token.open(b.blk, 1)
 }
 
-// receive reads from src once. buf must be empty.
+// receive reads from the source once, into free memory. It must be called only if no bytes are
+// buffered.
 func (b *Reader) receive() {
 	switch {
 	case b.sock != nil:
@@ -82,8 +90,9 @@ func (b *Reader) receive() {
 	}
 }
 
-// probe waits for one byte from src without a block. The next read uses a block even if it waits,
-// because a TLS record seldom contains a single byte.
+// probe waits for one byte from src. The Reader holds no block of memory during this wait. When the
+// byte has arrived, probe sets b.probed, so that the next read uses a block even if it has to wait.
+// More bytes usually follow at once, because a TLS record seldom contains a single byte.
 func (b *Reader) probe() {
 	b.park()
 	n, err := b.src.Read(b.first[:])
@@ -105,7 +114,8 @@ func (b *Reader) readInto(p []byte) {
 	b.received(n, len(p), err)
 }
 
-// received records the results of a read into buf[w:w+size].
+// received records the results of a read into buf[w:w+size]. It panics if n is negative or above
+// size.
 func (b *Reader) received(n, size int, err error) {
 	if n < 0 || n > size {
 		panic(errBadCount)
@@ -117,8 +127,11 @@ func (b *Reader) received(n, size int, err error) {
 	}
 }
 
-// makeRoom returns memory for the next read: the whole block if only the Reader uses it, its free
-// end, or a new block if these do not suit. buf must be empty.
+// makeRoom returns memory for the next read. It must be called only if no bytes are buffered.
+//
+// If only the Reader uses its block, makeRoom returns the whole block. If a Chain or Ref also uses
+// the block, makeRoom returns the free end. It takes another block if the Reader has none, if the
+// size no longer suits the traffic, or if the free end is too short or must not be written.
 func (b *Reader) makeRoom() []byte {
 	if b.parked {
 		b.rejoin()
@@ -141,8 +154,11 @@ func (b *Reader) makeRoom() []byte {
 	return b.buf[b.w:]
 }
 
-// park releases the Reader's block before a wait for the source. If a Chain or Ref also uses the
-// block, rejoin may take it back after the wait.
+// park releases the Reader's block, so that the Reader holds no memory while it waits for its
+// source.
+//
+// If a Chain or Ref also uses the block, the Reader remembers the block. If the block is still in
+// use after the wait, the Reader reads into its free end instead of taking another block.
 func (b *Reader) park() {
 	if b.blk == nil || b.parked {
 		return
@@ -157,7 +173,8 @@ func (b *Reader) park() {
 	b.blk.release(b.gen, b.stock)
 }
 
-// rejoin takes back the block that park released, if it is still in use. Otherwise b.blk is nil.
+// rejoin takes back the block that park released. If the block has returned to its Pool meanwhile,
+// rejoin sets b.blk to nil.
 func (b *Reader) rejoin() {
 	if !b.blk.rejoin(b.gen, stock) {
 		b.retire()
@@ -168,8 +185,10 @@ func (b *Reader) rejoin() {
 	b.token.open(b.blk, 1)
 }
 
-// extend appends at least one byte to buf, or sets b.err. Repeated calls buffer n contiguous bytes.
-// It requires b.w-b.r < n, and that b.err is nil or b.behind() is true.
+// extend appends at least one byte to the buffered bytes in buf, or sets b.err. It is called
+// repeatedly until n contiguous bytes are buffered.
+//
+// It requires b.w-b.r < n. It also requires that b.err is nil or b.behind() is true.
 func (b *Reader) extend(n int) {
 	for range maxEmptyReads {
 		before := b.w - b.r
@@ -202,7 +221,8 @@ func (b *Reader) extendOnce(n int) {
 	b.readInto(b.buf[b.w:])
 }
 
-// ensure buffers n contiguous bytes, at most b.size. After an error, the buffered bytes stay.
+// ensure buffers n contiguous bytes. If it returns an error, the buffered bytes stay. n must be at
+// most b.size.
 func (b *Reader) ensure(n int) error {
 	for b.w-b.r < n {
 		if b.err != nil && !b.behind() {
@@ -213,7 +233,8 @@ func (b *Reader) ensure(n int) error {
 	return nil
 }
 
-// gather moves bytes from b.more.ahead to buf, until n bytes are buffered or no more are ahead.
+// gather moves bytes from b.more.ahead to the end of the buffer, until the buffer holds n bytes or
+// b.more.ahead is empty.
 func (b *Reader) gather(n int) {
 	m := min(n-(b.w-b.r), b.more.ahead.Len())
 	b.contiguous(n)
@@ -222,7 +243,8 @@ func (b *Reader) gather(n int) {
 	b.more.ahead.Discard(m)
 }
 
-// contiguous makes room for n bytes, with the buffered ones. It requires 0 < b.w-b.r < n.
+// contiguous makes room in the block for n bytes, including the buffered bytes. If necessary, it
+// moves the buffered bytes to the block's start or to another block. It requires 0 < b.w-b.r < n.
 func (b *Reader) contiguous(n int) {
 	if !b.window && len(b.buf)-b.r >= n {
 		return

@@ -32,7 +32,8 @@ func (b *Reader) ReadLE(n int) (uint64, error) {
 	return v, err
 }
 
-// fixed reads the bytes of an integer. They are valid until the next read.
+// fixed reads an integer of n bytes, and returns its bytes. If n is not from 1 to 8, fixed returns
+// an error.
 func (b *Reader) fixed(n int) ([]byte, error) {
 	if n < 1 || n > 8 {
 		return nil, fmt.Errorf("millrace: integer of %d bytes; it has 1 to 8", n)

@@ -4,7 +4,8 @@ package millrace
 
 import "io"
 
-// socket is not used on this operating system. A Reader holds a buffer while it waits for data.
+// socket is not used on this operating system. Here a Reader holds a buffer while it waits for data
+// from a connection.
 type socket struct{}
 
 func newSocket(*Reader, io.Reader) *socket { return nil }

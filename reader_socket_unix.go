@@ -21,9 +21,9 @@ type socket struct {
 	err     error
 }
 
-// newSocket returns nil if src is not known to be a stream socket. It accepts only the net
-// package's own types. A type that embeds one may have buffered bytes, or a Read method that must
-// be called.
+// newSocket returns a socket for src, or nil if src is not known to be a stream socket. It accepts
+// only the net package's own types. A type that embeds one of them may have buffered bytes, or a
+// Read method that must be called.
 func newSocket(b *Reader, src io.Reader) *socket {
 	var raw syscall.RawConn
 	var err error
@@ -46,7 +46,7 @@ func newSocket(b *Reader, src io.Reader) *socket {
 	return s
 }
 
-// receive waits until the socket is readable and reads once. Nothing may be buffered.
+// receive waits until the socket is readable and then reads once. The caller has nothing buffered.
 func (s *socket) receive() {
 	s.n, s.room, s.err = 0, 0, nil
 	err := s.raw.Read(s.try)
@@ -58,7 +58,8 @@ func (s *socket) receive() {
 	s.b.received(s.n, s.room, err)
 }
 
-// tryRead reads from fd. If it returns false, the runtime waits for data and calls it again.
+// tryRead reads from the descriptor. The runtime calls it. If tryRead returns false, the runtime
+// waits until the descriptor is readable and calls it again.
 func (s *socket) tryRead(fd uintptr) bool {
 	p := s.b.makeRoom()
 	for {

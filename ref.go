@@ -61,7 +61,7 @@ func (d *Draft) Freeze(n int) Ref {
 	return r
 }
 
-// inRange panics if d has fewer than n bytes.
+// inRange panics if d has fewer than n bytes. The message names the calling method.
 func (d *Draft) inRange(method string, n int) {
 	d.token.check()
 	if d.blk == nil {
@@ -104,9 +104,10 @@ type Ref struct {
 	span
 }
 
-// A loan is the right to use a block, and a span is a range of its bytes. They are separate types
-// because the compiler keeps a Ref in registers only if no struct has more than four fields.
-// Otherwise, appending a Ref to a Chain would cost ten times as much.
+// A loan is the right to use a block, and a span is a range of the block's bytes. They are separate
+// types so that the compiler keeps a Ref in registers. It does so only if a struct, and each struct
+// in it, has at most four fields. Appending a Ref that is not in registers to a Chain would cost
+// ten times as much.
 type (
 	loan struct {
 		gen    uint32 // generation of the block
@@ -117,7 +118,8 @@ type (
 	}
 )
 
-// check reports whether r has a block. It panics if it finds that r was released.
+// check reports whether r has a block. It panics if the block has returned to its Pool. With -tags
+// invariants, it also panics if r or a copy of it was released.
 func (r *Ref) check() bool {
 	r.token.check()
 	if r.blk == nil {
@@ -175,7 +177,8 @@ func (r *Ref) Slice(from, to int) Ref {
 	return r.share(uint32(from), uint32(to-from))
 }
 
-// share returns a new Ref to n bytes of r at off. The caller releases it separately.
+// share returns a new Ref for n bytes of r that begin at offset off. The caller releases the new
+// Ref separately.
 func (r *Ref) share(off, n uint32) Ref {
 	if r.shares == 1 {
 		r.blk.buy(stock)
@@ -187,7 +190,8 @@ func (r *Ref) share(off, n uint32) Ref {
 	return s
 }
 
-// cut moves the first n bytes of r to a new Ref. It requires 0 < n < r.n.
+// cut removes the first n bytes from r and returns them as a separate Ref. n must be more than 0
+// and less than the length of r.
 func (r *Ref) cut(n uint32) Ref {
 	s := r.share(0, n)
 	r.off += n
@@ -209,7 +213,9 @@ func (r *Ref) Release() {
 	blk.release(gen, shares)
 }
 
-// join appends s to r, and consumes s, if the bytes of s follow those of r in the same block.
+// join appends s to r if the bytes of s directly follow the bytes of r in the same block. It then
+// moves the shares of s to r, without changing the block's count, and returns true. After that, s
+// must not be used.
 func (r *Ref) join(s Ref) bool {
 	if r.blk != s.blk || r.off+r.n != s.off || r.gen != s.gen {
 		return false

@@ -145,7 +145,8 @@ func (w *Writer) send(p []byte) (int, error) {
 	return n, checkCount(n, len(p), err)
 }
 
-// checkCount checks the results of a write of size bytes. It panics if n is impossible.
+// checkCount checks the results n and err of a write of size bytes. It returns err, or
+// io.ErrShortWrite if the write was short without an error. It panics if n is impossible.
 func checkCount(n, size int, err error) error {
 	if n < 0 || n > size {
 		panic(errNegativeWrite)

@@ -53,7 +53,8 @@ func (w *Writer) Write(p []byte) (n int, err error) {
 	return n + buffer(w, p), nil
 }
 
-// buffer copies the start of p to the block, as far as there is room.
+// buffer copies bytes from the start of p to the block, until the block is full or p ends, and
+// returns the number of bytes copied.
 func buffer[T string | []byte](w *Writer, p T) int {
 	w.reserve()
 	n := copy(w.buf[w.n:], p)

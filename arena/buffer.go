@@ -115,7 +115,8 @@ func (f *frame) Open(aead cipher.AEAD, nonce, additionalData []byte) error {
 	return err
 }
 
-// seal encrypts the frame, which must end with sealRoom(aead) unused bytes for the tag.
+// seal implements Seal. The frame must end with sealRoom(aead) unused bytes. seal removes them,
+// even if the AEAD panics, and appends the tag in their place.
 func (f *frame) seal(aead cipher.AEAD, nonce, additionalData []byte) {
 	f.end -= sealRoom(aead)
 	plain := f.body()

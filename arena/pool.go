@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// defaultSlots is small because most programs work on one frame at a time.
+// defaultSlots is the default number of slots. Each slot holds one unreleased frame. The number is
+// small because most programs work on one frame at a time.
 const defaultSlots = 8
 
 // A Pool is a Buffer that keeps its frames in memory that NewPool allocates once. Frames never
@@ -33,9 +34,11 @@ type Pool struct {
 	frame
 	memory []byte
 	slots  []slot
-	// edge is the beginning and the end of the ring. It holds no frame and is never released.
+	// edge marks the place where the ring of slots begins and ends. It holds no frame and is never
+	// released.
 	edge slot
-	// prev is the slot before the current frame or, between frames, the slot of the last one.
+	// prev is the slot directly before the current frame. Between two frames, it is the slot of the
+	// last frame.
 	prev *slot
 	free *slot // slots that are not in the ring, linked by next
 	mode Mode
@@ -109,7 +112,8 @@ func NewPool(capacity int, opts ...Option) *Pool {
 // Mode returns the place of the frame before it.
 func (p *Pool) Mode() Mode { return p.mode }
 
-// placed reports whether the current frame has memory. It gets its memory with its first byte.
+// placed reports whether the current frame has memory. A new frame gets its memory at the first
+// call of Writable, Write or Seal that needs at least one byte.
 func (p *Pool) placed() bool { return p.begin < p.limit }
 
 func (p *Pool) allocated() bool { return p.mode == Alloc && p.placed() }
@@ -126,7 +130,8 @@ func (p *Pool) Writable(n int) []byte {
 	return p.mem[from:p.end:p.end]
 }
 
-// place moves the current frame to where n more bytes fit, and reports whether there was room.
+// place moves the current frame to memory with room for n more bytes, in the Pool's memory or on
+// the heap. It reports whether it found memory.
 func (p *Pool) place(n int) bool {
 	if n < 0 {
 		panic(fmt.Sprintf("arena: Writable(%d)", n))
@@ -166,9 +171,10 @@ func (p *Pool) place(n int) bool {
 	return true
 }
 
-// findGap sets p.prev to the slot before a gap of at least n bytes, if there is one. It searches
-// from p.prev on and wraps around (Knuth's "next fit", The Art of Computer Programming, 2.5). It
-// may unlink released slots.
+// findGap searches for a gap of at least n bytes. If it finds one, it sets p.prev to the slot
+// before the gap and returns true. The search begins after p.prev and wraps around at the end of
+// the memory (Knuth's "next fit", The Art of Computer Programming, 2.5). It may unlink released
+// slots.
 func (p *Pool) findGap(n int) bool {
 	full := p.free == nil
 	for s := p.prev; ; {
@@ -186,8 +192,8 @@ func (p *Pool) findGap(n int) bool {
 	}
 }
 
-// clearGap unlinks released slots after s until the gap has n bytes and p.free has a slot. It
-// reports whether it succeeded.
+// clearGap makes room after s for a frame of n bytes. It unlinks the slots after s until the gap
+// has n bytes and p.free has a slot. If it reaches a slot that is not released, it returns false.
 func (p *Pool) clearGap(s *slot, n int) bool {
 	for p.free == nil || n > p.gapEnd(s)-s.end() {
 		if !s.next.released() {
@@ -281,8 +287,8 @@ func (p *Pool) Seal(aead cipher.AEAD, nonce, additionalData []byte) error {
 	return nil
 }
 
-// protect copies b, which may be bytes of the frame, if the frame may have to move in the Pool's
-// memory to grow by n bytes. The move could overwrite b.
+// protect copies b if the frame may have to move in the Pool's memory to grow by n bytes. The move
+// could overwrite b, which may be bytes of the frame. Otherwise protect returns b itself.
 func (p *Pool) protect(b []byte, n int) []byte {
 	if p.placed() && p.mode != Alloc && n > p.limit-p.end {
 		return bytes.Clone(b)

@@ -25,8 +25,8 @@ type Slice struct {
 }
 
 // A slot holds one frame that Take returned. The slots in use form a ring, in the order of their
-// frames in memory. A released slot stays in the ring until the Pool needs the slot or the memory
-// around it.
+// frames in memory. A special slot, Pool.edge, marks the place where the ring begins and ends. A
+// released slot stays in the ring until the Pool needs the slot or the memory around it.
 //
 // A slot fills a cache line, because goroutines that release neighbouring slots would otherwise
 // wait for each other.
@@ -45,14 +45,15 @@ type slot struct {
 	//	end() ≤ next.from
 }
 
-// never is the due time of a frame that is already on the heap, so that Promote does not copy it.
+// never is the latest possible time. A frame that is already on the heap has slot.due = never, so
+// that Promote does not copy the frame.
 const never = math.MaxInt64
 
 func (s *slot) released() bool { return s.state.Load() != s.gen }
 
 func (s *slot) end() int { return int(s.from) + len(s.data) }
 
-// onHeap returns a Slice that owns data.
+// onHeap returns a Slice for a frame on the heap. It takes ownership of data.
 func onHeap(data []byte) Slice {
 	if len(data) == 0 {
 		return Slice{}

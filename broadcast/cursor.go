@@ -45,7 +45,8 @@ type Cursor struct {
 	joining  bool // the cursor waits for its first keyframe
 	starting bool // the cursor starts or has moved: the next frame comes after its preamble
 	// The preamble of the first batch, for a cursor with the option FromHead. The cursor holds a
-	// reference to it.
+	// reference to it until the first batch is taken, the cursor skips to a keyframe or the cursor
+	// is closed.
 	headPreamble *preamble
 	given        uint64 // id of the last preamble that was returned
 
@@ -117,8 +118,9 @@ func (r *Ring) Cursor(opts ...CursorOption) *Cursor {
 	return c
 }
 
-// canRead reports whether Take can return a frame below limit. Take begins with frame c.next, or
-// with the newest keyframe if c waits for one or has lost its next frame. r.mu is held.
+// canRead reports whether Take can return a frame with a number below limit. If c waits for a
+// keyframe or has lost its next frame, Take begins with the newest keyframe. Otherwise it begins
+// with frame c.next. r.mu is held.
 func (c *Cursor) canRead(limit int64) bool {
 	r := c.ring
 	if c.joining || c.stuck() != NotMissed {
@@ -140,11 +142,12 @@ func (c *Cursor) stuck() Reason {
 	return NotMissed
 }
 
-// behind reports whether c can move forward to the newest keyframe. r.mu is held.
+// behind reports whether the newest keyframe is after c's next frame. c can then move forward to
+// it. r.mu is held.
 func (c *Cursor) behind() bool { return c.ring.keyOK && c.ring.key > c.next }
 
-// late returns LagBytes, LagFrames or LagTime if c exceeds its allowance, and otherwise NotMissed.
-// The ring must still contain c's next frame. r.mu is held.
+// late returns LagBytes, LagFrames or LagTime if c exceeds MaxLagBytes, MaxLagFrames or MaxLagTime,
+// and otherwise NotMissed. The ring must still contain c's next frame. r.mu is held.
 func (c *Cursor) late(now int64) Reason {
 	r, o := c.ring, &c.opts
 	switch {
@@ -159,7 +162,7 @@ func (c *Cursor) late(now int64) Reason {
 }
 
 // advance moves c to the newest keyframe if c waits for its first keyframe, has lost its next
-// frame, or exceeds its allowance. If there is no later keyframe, c stays where it is. r.mu is
+// frame, or exceeds its allowance. If there is no keyframe to move to, c stays where it is. r.mu is
 // held.
 func (c *Cursor) advance(now int64) {
 	r := c.ring
@@ -193,7 +196,8 @@ func (c *Cursor) begin() {
 	c.moveTo(c.ring.key, c.ring.frames.begin(c.ring.key))
 }
 
-// lose moves c to frame n at log offset off, and counts the frames before it as lost. r.mu is held.
+// lose moves c to frame n, and counts the frames before it as lost. off is the offset of frame n in
+// the ring's log. r.mu is held.
 func (c *Cursor) lose(n, off int64, reason Reason) {
 	c.note(reason)
 	frames, bytes := n-c.next, off-c.off
@@ -203,8 +207,9 @@ func (c *Cursor) lose(n, off int64, reason Reason) {
 	c.moveTo(n, off)
 }
 
-// note records why c has lost its next frame, unless c still has an earlier loss to report. The
-// ring must still contain the frame's record. r.mu is held.
+// note records that c has lost its next frame for the given reason. If c still has an earlier loss
+// to report, note does nothing. The ring must still contain the frame's record, which has the time
+// of publication. r.mu is held.
 func (c *Cursor) note(reason Reason) {
 	if c.missed.Why == NotMissed {
 		c.missed.Why = reason
@@ -212,7 +217,7 @@ func (c *Cursor) note(reason Reason) {
 	}
 }
 
-// moveTo moves c to frame n at log offset off. r.mu is held.
+// moveTo moves c to frame n, which is at offset off in the ring's log. r.mu is held.
 func (c *Cursor) moveTo(n, off int64) {
 	c.next, c.off = n, off
 	c.ring.lowest = min(c.ring.lowest, n)
@@ -288,7 +293,8 @@ func (c *Cursor) Next(ctx context.Context, dst *millrace.Chain) (Batch, error) {
 	}
 }
 
-// watch returns a Watcher for Next. Close stops it and ends the wait.
+// watch returns a new Watcher of the ring for Cursor.Next to wait on. Cursor.Close stops the
+// Watcher and ends the wait.
 func (c *Cursor) watch() *Watcher {
 	w := c.ring.Watch()
 	c.ring.mu.Lock()
@@ -301,10 +307,10 @@ func (c *Cursor) watch() *Watcher {
 	return w
 }
 
-// drained reports whether c has taken all that it can from a closed ring. r.mu is held.
+// drained reports whether c has taken everything that it can take from a closed ring. r.mu is held.
 func (c *Cursor) drained() bool { return c.joining || c.next == c.ring.frames.head }
 
-// give adds the next batch to dst. c's next frame must be readable. r.mu is held.
+// give adds the next batch of frames to dst. c's next frame must be readable. r.mu is held.
 func (c *Cursor) give(dst *millrace.Chain) (b Batch) {
 	r := c.ring
 	pre := c.headPreamble
@@ -332,8 +338,9 @@ func (c *Cursor) give(dst *millrace.Chain) (b Batch) {
 	return b
 }
 
-// fit returns the number of the first frame after the next batch. The batch has c's next frame,
-// even if that frame alone exceeds the limits. r.mu is held.
+// fit chooses the frames of the next batch, and returns the number of the first frame that is not
+// in the batch. The batch begins with c's next frame, even if that frame alone exceeds the batch
+// limits. maxPieces limits the pieces of memory in the batch. r.mu is held.
 func (c *Cursor) fit(maxPieces int) int64 {
 	l := &c.ring.frames
 	begin := l.at(c.next).firstPiece
@@ -388,7 +395,8 @@ func (c *Cursor) Close() {
 	}
 }
 
-// end closes c. The caller must stop and signal the returned Watcher, which may be nil.
+// end closes c and returns the Watcher on which Next may be waiting. The caller must stop the
+// Watcher and signal it. If Next was never called or c was already closed, end returns nil.
 func (c *Cursor) end() (news *Watcher) {
 	r := c.ring
 	r.mu.Lock()

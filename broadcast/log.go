@@ -6,10 +6,11 @@ import (
 	"github.com/millrace-io/millrace"
 )
 
-// segmentPieces is the number of pieces that a Chain holds without allocating.
+// segmentPieces is the maximum number of pieces in a segment. A Chain holds this number of pieces
+// without allocating.
 const segmentPieces = 4
 
-// A segment holds consecutive bytes of a byteLog.
+// A segment is a part of a byteLog. Its Chain holds consecutive bytes of the stream.
 type segment struct {
 	chain      millrace.Chain
 	start, end int64 // log offsets of the chain's first byte and end
@@ -36,10 +37,11 @@ type byteLog struct {
 	pieces uint32 // number of pieces appended so far, modulo 2^32
 }
 
-// firstSegments is usually enough for the first firstRecords frames.
+// firstSegments is the initial length of a byteLog's queue of segments. It is usually enough for
+// the first 256 frames (firstRecords).
 const firstSegments = firstRecords / segmentPieces
 
-// at returns the queue's entry for segment i. Segment 0 is the oldest.
+// at returns a pointer to the queue's entry for segment i. Segment 0 is the oldest segment.
 func (l *byteLog) at(i int) **segment {
 	i += l.first
 	if i >= len(l.queue) {
@@ -48,8 +50,9 @@ func (l *byteLog) at(i int) **segment {
 	return &l.queue[i]
 }
 
-// append moves p's bytes to the pieces [first, end) of the log. The caller must have made room. If
-// the bytes directly follow the log's last byte in memory, they usually extend its last piece.
+// append moves p's bytes to the end of the log. The caller must have made room. The bytes are then
+// in the pieces [first, end) of the log. If p's bytes directly follow the log's last byte in
+// memory, they usually extend the log's last piece.
 func (l *byteLog) append(p *millrace.Chain) (first, end uint32) {
 	if p.Len() == 0 {
 		return l.emptyRange()
@@ -81,10 +84,11 @@ func (l *byteLog) append(p *millrace.Chain) (first, end uint32) {
 	return first, l.pieces
 }
 
-// emptyRange returns the pieces to record for a frame without bytes: only the log's last piece.
+// emptyRange returns the pieces [first, end) to record for a frame without bytes. The range
+// contains only the log's last piece.
 func (l *byteLog) emptyRange() (first, end uint32) { return l.pieces - 1, l.pieces }
 
-// bytesOf returns the length of the first n pieces of p.
+// bytesOf returns the number of bytes in the first n pieces of p.
 func bytesOf(p *millrace.Chain, n int) int {
 	size := 0
 	for b := range p.All() {
@@ -97,7 +101,8 @@ func bytesOf(p *millrace.Chain, n int) int {
 	return size
 }
 
-// lastSegment appends an empty segment if the last one is full.
+// lastSegment returns the last segment of the log. If that segment is full (see segmentPieces),
+// lastSegment appends an empty segment and returns it.
 func (l *byteLog) lastSegment() *segment {
 	if l.count > 0 {
 		if s := *l.at(l.count - 1); s.chain.Pieces() < segmentPieces {
@@ -128,8 +133,8 @@ func (l *byteLog) take() *segment {
 	return s
 }
 
-// share appends the bytes [from, to), which the log must still keep, to dst. dst owns the added
-// references.
+// share appends the log's bytes at the offsets [from, to) to dst, without copying them. The log
+// must still keep these bytes. dst owns the added references.
 func (l *byteLog) share(dst *millrace.Chain, from, to int64) {
 	if from == to {
 		return
@@ -144,8 +149,9 @@ func (l *byteLog) share(dst *millrace.Chain, from, to int64) {
 	}
 }
 
-// drop releases the bytes before offset. It panics if a publisher has wrongly released a published
-// chain. The log stays usable, without the segment that held the chain.
+// drop releases the bytes before offset. It panics if a publisher has wrongly released a chain that
+// it had published. After the panic, the log can still be used, without the segment that held the
+// chain.
 func (l *byteLog) drop(offset int64) {
 	for l.count > 0 {
 		s := l.queue[l.first]

@@ -8,30 +8,36 @@ import (
 const (
 	// defaultMaxBytes has room for a GOP of ten seconds at 13 Mbit/s.
 	defaultMaxBytes = 16 << 20
-	// Most streams reach MaxBytes first. An extreme case is a still image, as video with one frame
-	// a second. By default, x264 makes every 250th frame a keyframe. Such a GOP has 250 video
+	// defaultMaxFrames is the default of MaxFrames, the maximum number of frames in a ring. Most
+	// streams reach the maximum number of bytes (MaxBytes) first.
+	//
+	// The limit is larger than the usual number of frames from one keyframe to the next. An extreme
+	// case is a still image, as video with one frame a second. By default, x264 makes every 250th
+	// frame a keyframe, so a keyframe comes every 250 seconds. In that time there are 250 video
 	// frames and about 12,000 audio frames (4 MB).
 	defaultMaxFrames = 16384
-	// A ring with the limit MaxBytes may have MaxBytes/pieceBytes contiguous pieces of memory.
-	// Pieces are usually larger than pieceBytes.
+	// The number of contiguous pieces of memory in a ring is limited. MaxBytes allows one piece for
+	// every pieceBytes bytes. Usually a ring has fewer pieces, because they are larger.
 	pieceBytes = 1 << 10
-	// maxBytePieces keeps the list of pieces below 12 MiB, even if MaxBytes is huge.
+	// maxBytePieces is the maximum number of pieces of memory that MaxBytes allows in a ring. It
+	// keeps the list of pieces below 12 MiB, even if MaxBytes is huge.
 	maxBytePieces = 1 << 18
 
 	// maxRoom is the maximum of MaxFrames. A ring with that many frames needs 640 MiB for the
 	// records of its frames, and 740 MiB for the list of its pieces of memory.
 	maxRoom = 1 << 24
 
-	// A short network problem, such as a lost packet or a change of the Wi-Fi access point, delays
-	// a viewer for less than defaultLagTime. It is also longer than several usual GOPs (2 to 4
-	// seconds each).
+	// defaultLagTime is the default of MaxLagTime. A short network problem, such as a lost packet
+	// or a change of the Wi-Fi access point, delays a viewer for less than this time. It is also
+	// longer than several GOPs of a usual stream (2 to 4 seconds each).
 	defaultLagTime = 10 * time.Second
 
 	// defaultBatchBytes is about as much as a socket buffer takes at a time. The rest of a larger
 	// batch would only wait in user space.
 	defaultBatchBytes = 256 << 10
-	// With defaultBatchBytes, defaultBatchPieces matters only for pieces below 4 KiB. A writev
-	// accepts many more pieces (1024 on Linux and macOS).
+	// defaultBatchPieces is the maximum number of pieces of memory in a batch. With
+	// defaultBatchBytes, it matters only for pieces below 4 KiB. A writev accepts many more pieces
+	// (1024 on Linux and macOS).
 	defaultBatchPieces = 64
 )
 

@@ -42,7 +42,8 @@ type records struct {
 	start      int64 // log offset of the first byte of frame tail
 }
 
-// firstRecords is enough for two seconds of video and audio, a usual GOP.
+// firstRecords is the number of frames for which a new ring allocates records. It is enough for two
+// seconds of video and audio, a usual GOP.
 const firstRecords = 256
 
 func newRecords(limit int) records {
@@ -53,10 +54,10 @@ func newRecords(limit int) records {
 func (l *records) count() int { return int(l.head - l.tail) }
 func (l *records) full() bool { return l.count() == l.limit }
 
-// Frame n must still be in the ring.
+// at returns the record of frame n, which must still be in the ring.
 func (l *records) at(n int64) *record { return &l.recs[n&int64(len(l.recs)-1)] }
 
-// begin returns the log offset of frame n. It requires tail ≤ n ≤ head.
+// begin returns the log offset of the first byte of frame n. It requires tail ≤ n ≤ head.
 func (l *records) begin(n int64) int64 {
 	if n == l.tail {
 		return l.start
@@ -64,7 +65,7 @@ func (l *records) begin(n int64) int64 {
 	return l.at(n - 1).end
 }
 
-// push requires that the ring is not full.
+// push appends the record of a new frame. The ring must have fewer frames than its limit.
 func (l *records) push(r record) {
 	if l.count() == len(l.recs) {
 		l.grow()
@@ -85,7 +86,8 @@ func (l *records) grow() {
 	}
 }
 
-// Frame n must still be in the ring.
+// info returns the publisher's information about frame n (Frame.Info). The frame must still be in
+// the ring.
 func (l *records) info(n int64) any {
 	if l.infos == nil {
 		return nil
@@ -93,7 +95,8 @@ func (l *records) info(n int64) any {
 	return l.infos[n&int64(len(l.infos)-1)]
 }
 
-// Frame n must be in the ring.
+// setInfo stores the publisher's information about frame n (Frame.Info). The frame must be in the
+// ring.
 func (l *records) setInfo(n int64, info any) {
 	if l.infos == nil {
 		if info == nil {

@@ -78,8 +78,9 @@ func New(opts ...Option) *Ring {
 	return r
 }
 
-// now returns the nanoseconds since epoch. After Close, it returns the time of Close, so that a
-// slow reader does not exceed MaxLagTime while it takes the last frames. r.mu is held.
+// now returns the time since the ring was created, in nanoseconds. After Close, it always returns
+// the time of Close. A slow reader therefore does not exceed MaxLagTime while it takes the last
+// frames. r.mu is held.
 func (r *Ring) now() int64 {
 	if r.closed {
 		return r.closedAt
@@ -107,8 +108,8 @@ func (r *Ring) Publish(p *millrace.Chain, f Frame) error {
 	return err
 }
 
-// publish reports whether the caller must signal the watchers. If it returns an error, p is
-// unchanged.
+// publish adds a frame with the bytes of p to the ring, and reports whether the caller must signal
+// the watchers. If it returns an error, p is unchanged.
 func (r *Ring) publish(p *millrace.Chain, f Frame) (announce bool, err error) {
 	size, pieces := int64(p.Len()), p.Pieces()
 	r.mu.Lock()
@@ -145,7 +146,7 @@ func (r *Ring) publish(p *millrace.Chain, f Frame) (announce bool, err error) {
 	return announce, nil
 }
 
-// refuse adds a hole in place of a frame that is too large. r.mu is held.
+// refuse adds a record without bytes in place of a frame that is too large. r.mu is held.
 func (r *Ring) refuse(now int64) {
 	r.makeRoom(0, 0)
 	rec := record{end: r.log.end, at: now, kind: hole}
@@ -155,8 +156,8 @@ func (r *Ring) refuse(now int64) {
 	r.cutGroup()
 }
 
-// cutGroup makes new cursors wait for the next keyframe, because the newest GOP is incomplete. r.mu
-// is held.
+// cutGroup makes new cursors wait for the next keyframe, because the newest GOP (keyframe and
+// frames after it) is incomplete. r.mu is held.
 func (r *Ring) cutGroup() {
 	if r.keyOK {
 		r.keyOK = false
@@ -164,7 +165,8 @@ func (r *Ring) cutGroup() {
 	}
 }
 
-// makeRoom evicts the oldest frames until a new frame fits. r.mu is held.
+// makeRoom evicts the oldest frames until the ring has room for a frame with the given size in
+// bytes and number of pieces. r.mu is held.
 func (r *Ring) makeRoom(size int64, pieces int) {
 	evicted := false
 	for r.frames.full() || r.kept()+size > r.opts.maxBytes ||
@@ -180,8 +182,8 @@ func (r *Ring) makeRoom(size int64, pieces int) {
 	}
 }
 
-// evict removes the record of the oldest frame, and notes the loss in the cursors that would take
-// it next. The caller drops the frame's bytes from r.log. r.mu is held.
+// evict removes the record of the oldest frame, and records the loss in each cursor that would take
+// the frame next. The caller drops the frame's bytes from r.log. r.mu is held.
 func (r *Ring) evict() {
 	if n := r.frames.tail; n >= r.lowest { // otherwise, no cursor is at frame n
 		r.lowest = r.frames.head
@@ -219,10 +221,11 @@ func (r *Ring) Evict(age time.Duration, dropNewest bool) (bytes int64) {
 	return before - r.kept()
 }
 
-// kept returns the number of kept bytes. r.mu is held.
+// kept returns the number of bytes in the kept frames. r.mu is held.
 func (r *Ring) kept() int64 { return r.log.end - r.frames.start }
 
-// keptPieces returns the number of pieces that contain the kept frames. r.mu is held.
+// keptPieces returns the number of contiguous pieces of memory that contain the kept frames. r.mu
+// is held.
 func (r *Ring) keptPieces() int {
 	if r.frames.count() == 0 {
 		return 0
@@ -237,8 +240,9 @@ func (r *Ring) forget() {
 	rec.pre.drop()
 }
 
-// trim advances all cursors, and drops the oldest frames that no cursor will take. While the ring
-// is open, it keeps the newest GOP for new cursors. r.mu is held.
+// trim advances all cursors (see Cursor.advance), and then drops the oldest frames that no cursor
+// will take. While the ring is open, trim keeps the newest keyframe and all frames after it for new
+// cursors. r.mu is held.
 func (r *Ring) trim(now int64) {
 	need := r.frames.head
 	if r.keyOK && !r.closed {

@@ -15,7 +15,8 @@ type Watcher struct {
 	index int // index in ring.watchers.list; stopped after Stop
 }
 
-// stopped is the index of a Watcher after Stop.
+// stopped is the value of a Watcher's index field after Stop. The Watcher is then no longer in the
+// ring's list.
 const stopped = -1
 
 // watchers holds the Watchers of a ring. It has its own mutex, so that the ring's mutex is free for
@@ -25,7 +26,7 @@ type watchers struct {
 	list []*Watcher // each Watcher at its index
 }
 
-// Ring.mu must not be held.
+// signal signals each Watcher. The caller must not hold Ring.mu.
 func (s *watchers) signal() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -75,8 +76,8 @@ func (w *Watcher) Stop() {
 	w.index = stopped
 }
 
-// announceSoon reports whether the caller must signal the Watchers of a new frame now. Otherwise
-// the timer does so later. r.mu is held.
+// announceSoon is called for a new frame. It reports whether the caller must signal the Watchers
+// now. Otherwise the timer signals them later. r.mu is held.
 func (r *Ring) announceSoon(now int64) bool {
 	if r.opts.latency == 0 {
 		return true
@@ -88,8 +89,8 @@ func (r *Ring) announceSoon(now int64) bool {
 	return false
 }
 
-// announce stops the timer. If it returns true, the caller must signal the Watchers instead. r.mu
-// is held.
+// announce reports whether the timer was going to signal the Watchers later. If so, announce stops
+// the timer, and the caller must signal the Watchers instead. r.mu is held.
 func (r *Ring) announce() bool {
 	if r.due == 0 {
 		return false

@@ -10,7 +10,8 @@ import (
 
 const identity = "identity" // no encoding
 
-// An acceptance holds the weights in a request's Accept-Encoding headers.
+// An acceptance holds the weights that a request's Accept-Encoding headers give to the encodings in
+// acceptNames.
 type acceptance struct {
 	absent  bool                      // the request has no Accept-Encoding header
 	weights [len(acceptNames)]float64 // by index in acceptNames; below 0 if not named
@@ -20,8 +21,8 @@ const others = "*" // the name for all encodings that the headers do not name
 
 var acceptNames = [...]string{"br", "zstd", "gzip", identity, others}
 
-// parseAccept parses Accept-Encoding headers (RFC 9110, section 12.5.3). It ignores invalid
-// elements and unknown encodings.
+// parseAccept parses the values of Accept-Encoding headers (RFC 9110, section 12.5.3). It ignores
+// invalid elements and encodings that are not in acceptNames.
 func parseAccept(values []string) acceptance {
 	if len(values) == 0 {
 		return acceptance{absent: true}
@@ -48,7 +49,8 @@ func acceptIndex(name string) int {
 	})
 }
 
-// parseWeight parses parameters such as "q=0.5". Without parameters, the weight is 1.
+// parseWeight parses the parameters of an element of Accept-Encoding, such as "q=0.5". Without
+// parameters, the weight is 1. If they are invalid, parseWeight returns false.
 func parseWeight(params string) (float64, bool) {
 	params = textproto.TrimString(params)
 	if params == "" {
@@ -62,7 +64,8 @@ func parseWeight(params string) (float64, bool) {
 	return w, err == nil && w >= 0 && w <= 1 && !math.IsNaN(w)
 }
 
-// weight returns 0 if the client does not accept the encoding. name must be in acceptNames.
+// weight returns the client's weight for an encoding, or 0 if the client does not accept the
+// encoding. name must be in acceptNames.
 func (h acceptance) weight(name string) float64 {
 	for _, n := range [...]string{name, others} {
 		if w := h.weights[acceptIndex(n)]; w >= 0 {

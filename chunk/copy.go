@@ -20,16 +20,17 @@ import (
 )
 
 const (
-	// copyBlock is the size of reads and writes if the kernel cannot move the bytes. For such a
-	// block, a system call costs less than copying the bytes, and the block stays in the
+	// copyBlock is the size of reads and writes if the kernel cannot move the bytes. For a block of
+	// this size, a system call costs less than copying the bytes. The block also stays in the
 	// processor's caches between its read and its write.
 	copyBlock = 32 << 10
 
-	// Copy checks its context after each fileStep bytes from file to file. Copying them from the
-	// page cache takes a few milliseconds.
+	// fileStep is the number of bytes that Copy copies from file to file between two checks of its
+	// context. If the bytes are in the page cache, copying them takes a few milliseconds.
 	fileStep = 16 << 20
 
-	// kernelSplices reports whether the standard library uses splice and copy_file_range.
+	// kernelSplices reports whether the standard library uses splice for connections and
+	// copy_file_range for files.
 	kernelSplices = runtime.GOOS == "linux"
 )
 
@@ -141,9 +142,11 @@ func (c *copying) toWriter(dst io.Writer, src io.Reader) error {
 	return c.copyThroughMemory(dst, src)
 }
 
-// kernelCounter returns the counter for io.Copy(dst, src), or nil if the kernel does not move the
-// bytes. It ignores regular files to TCP connections and files, for which toWriter does not use
-// io.Copy.
+// kernelCounter returns &c.report.Sendfile or &c.report.Splice if the kernel moves the bytes in
+// io.Copy(dst, src), and nil otherwise.
+//
+// If src is a regular file and dst is a TCP connection or a file, kernelCounter also returns nil.
+// For these, toWriter does not use io.Copy.
 func (c *copying) kernelCounter(dst io.Writer, src io.Reader) *int64 {
 	inner, limit := unlimited(src)
 	_, toUnix := dst.(*net.UnixConn)
@@ -187,8 +190,9 @@ func isStream(conn any) bool {
 	return addr != nil && addr.Network() == "unix"
 }
 
-// kernelOnly reports whether x's WriteTo and ReadFrom would allocate a buffer when the kernel
-// cannot move the bytes.
+// kernelOnly reports whether x is a TCP or Unix connection, or a file. Copy calls the methods
+// WriteTo and ReadFrom of these types only if the kernel can move the bytes. Otherwise the methods
+// would allocate a buffer.
 func kernelOnly(x any) bool {
 	switch x.(type) {
 	case *net.TCPConn, *net.UnixConn, *os.File:
@@ -206,7 +210,8 @@ func isSeekable(f *os.File) bool {
 	return err == nil
 }
 
-// unlimited returns the Reader in an io.LimitedReader and its limit, or src and math.MaxInt64.
+// unlimited returns the Reader inside an io.LimitedReader, and the number of bytes that may still
+// be read. For any other src, it returns src and math.MaxInt64.
 func unlimited(src io.Reader) (io.Reader, int64) {
 	if l, ok := src.(*io.LimitedReader); ok {
 		return l.R, max(l.N, 0)
@@ -214,8 +219,8 @@ func unlimited(src io.Reader) (io.Reader, int64) {
 	return src, math.MaxInt64
 }
 
-// A countedFile counts the bytes that Read returns, but not those that sendfile sends, which uses
-// SyscallConn.
+// A countedFile is a file that counts the bytes that Read returns. It does not count bytes sent by
+// sendfile, which uses SyscallConn.
 type countedFile struct {
 	file *os.File
 	read int64
@@ -229,7 +234,8 @@ func (f *countedFile) Read(p []byte) (int, error) {
 
 func (f *countedFile) SyscallConn() (syscall.RawConn, error) { return f.file.SyscallConn() }
 
-// sendFile sends c.file from its position. src is c.file, or an io.LimitedReader of it.
+// sendFile sends c.file to rf, from the current position. src is c.file, or an io.LimitedReader
+// that limits it.
 func (c *copying) sendFile(rf io.ReaderFrom, src io.Reader) error {
 	counted := countedFile{file: c.file}
 	limited := io.LimitedReader{R: &counted, N: math.MaxInt64}
@@ -393,7 +399,7 @@ func canSplice(src io.Reader) bool {
 	return kernelSplices && (isTCP || isStream(src))
 }
 
-// sizeOf returns 0 if the size is not known.
+// sizeOf returns the number of bytes of src, or 0 if it is not known.
 func sizeOf(src io.Reader) int64 {
 	switch s := src.(type) {
 	case *bytes.Reader:
@@ -450,7 +456,8 @@ func (c *copying) watchContext(dst io.Writer, src io.Reader) {
 	}
 }
 
-// interrupt runs on its own goroutine when the context ends.
+// interrupt ends a blocked Read or Write by setting deadlines in the past. It is called in a
+// separate goroutine when the context ends.
 func (i *interruption) interrupt() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -470,8 +477,10 @@ func (i *interruption) setDeadlines(read, write time.Time) {
 	}
 }
 
-// stop undoes watchContext and interrupt. But an incomplete response keeps its write deadline,
-// because net/http could otherwise end the body as if it were complete.
+// stop undoes watchContext, and removes the deadlines that interrupt has set.
+//
+// If the copy is not complete, however, a response keeps its write deadline. Otherwise net/http
+// could end the body as if it were complete.
 func (i *interruption) stop(complete bool) {
 	if i.unhook == nil || i.unhook() {
 		return

@@ -27,15 +27,17 @@ type Cutter interface {
 	whole(w *scan) bool
 }
 
-// A scan is the input of a Cutter: the bytes that are not in a chunk yet, and the state of the
-// search for record ends.
+// A scan is the input of a Cutter: the bytes that have arrived and are not in a chunk yet, and the
+// state of the search for record ends.
 //
-// Invariant: 0 ≤ seen ≤ len(data).
+// Invariant: 0 ≤ seen ≤ len(data). (The first seen bytes of data have been searched.)
 type scan struct {
-	// data begins with the start of a record. A Cutter must not change or keep it.
+	// The bytes that are not in a chunk yet. They begin with the start of a record. The methods of
+	// a Cutter must not change them, or keep them after they return.
 	data []byte
 	seen int // number of bytes that the last cut need not see again
-	// state is for the Cutter to use between calls of cut. It is 0 at the start of the stream.
+	// A number that the Cutter may store from one call of cut to the next. It is 0 at the start of
+	// the stream.
 	state int
 	limit int // maximum number of bytes in a chunk, unless a record is longer
 }
@@ -84,7 +86,8 @@ func (f CutFunc) cut(w *scan) (end int) {
 // whole returns false, because cut finds the end of every complete record.
 func (CutFunc) whole(*scan) bool { return false }
 
-// anywhere may cut after each byte. It is a Reader's Cutter without [At].
+// anywhere is a Cutter that may cut after each byte. A Reader uses it if the option [At] sets no
+// other Cutter.
 type anywhere struct{}
 
 func (anywhere) cut(w *scan) int {
@@ -100,8 +103,10 @@ func Lines() Cutter { return lines{} }
 
 type lines struct{}
 
-// cut searches backwards for the last line feed, so that its cost does not depend on the number of
-// lines.
+// cut returns the length of the whole lines at the start of w.data that fit into a chunk. If the
+// first line is longer than a chunk, it returns the length of that line. If no line is complete, it
+// returns 0. cut searches backwards for the last line feed, so that its cost does not depend on the
+// number of lines.
 func (lines) cut(w *scan) int {
 	seen, limit := w.seen, min(len(w.data), w.limit)
 	w.seen = len(w.data)

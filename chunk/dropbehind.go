@@ -10,16 +10,17 @@ const (
 	dropStep = 8 << 20
 
 	// The last dropLag bytes that were sent stay in the page cache, because the socket's send
-	// buffer may still use their pages. On Linux, it holds up to 4 MiB by default
+	// buffer may still use their pages. On Linux, the send buffer holds up to 4 MiB by default
 	// (net.ipv4.tcp_wmem).
 	dropLag = 8 << 20
 )
 
-// A dropper drops sent parts of files from the page cache, for responses with DropBehind. It drops
-// nothing of a file that several of them send, because another one may still need the bytes.
+// A dropper removes sent bytes of files from the page cache, for responses with the option
+// DropBehind. While two or more of these responses send the same file, the dropper removes nothing
+// of the file, because another response may still need the bytes.
 type dropper struct {
 	mu      sync.Mutex
-	sending map[fileVersion]int // number of responses that send the file
+	sending map[fileVersion]int // number of responses with DropBehind that send the file
 }
 
 func (d *dropper) add(v fileVersion, n int) {

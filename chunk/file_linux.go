@@ -18,7 +18,7 @@ func versionOf(info os.FileInfo) fileVersion {
 	}
 }
 
-// dropFromCache drops the bytes [from, to) of f, except pages that are in use.
+// dropFromCache drops the bytes [from, to) of f from the page cache, except pages that are in use.
 func dropFromCache(f *os.File, from, to int64) {
 	raw, err := f.SyscallConn()
 	if err != nil {

@@ -34,15 +34,15 @@ type fileRequest struct {
 	broken bool // the body ended early
 }
 
-// A servedFile is a file for http.ServeContent, which seeks to the end and back to learn the size.
-// These two calls of Seek need no system call.
+// A servedFile is a file for http.ServeContent, which seeks to the end of the file and back to its
+// start to learn the size. For a servedFile, these two calls of Seek need no system call.
 //
 // Invariant: if !moved, the file's position is 0.
 type servedFile struct {
 	countedFile
 	size  int64
 	moved bool
-	atEnd bool // Seek has returned the end without moving the position
+	atEnd bool // Seek has returned the end of the file without moving the file's position
 }
 
 func newServedFile(f *os.File, info os.FileInfo) *servedFile {
@@ -78,7 +78,7 @@ func (f *servedFile) SyscallConn() (syscall.RawConn, error) {
 	return f.countedFile.SyscallConn()
 }
 
-// serve answers with the named file, unless it returns an error.
+// serve answers with the named file. If it returns an error, it has not answered.
 func (x *fileRequest) serve(name string) error {
 	f, info, err := x.h.root.open(name)
 	if err != nil {
@@ -106,7 +106,8 @@ func (x *fileRequest) serve(name string) error {
 	return nil
 }
 
-// contentType detects the type from the first bytes of the file if the extension is unknown.
+// contentType returns the media type for the extension of name. If the extension is unknown, it
+// detects the type from the first bytes of the file.
 func (x *fileRequest) contentType(name string) string {
 	if t := mime.TypeByExtension(path.Ext(name)); t != "" {
 		return t
@@ -130,7 +131,8 @@ func (x *fileRequest) serveContent(name string) {
 	}
 }
 
-// clientSeesLength reports whether the Content-Length shows the client when bytes are missing.
+// clientSeesLength reports whether the client has received the right Content-Length, so that it
+// sees when bytes are missing.
 func (x *fileRequest) clientSeesLength() bool {
 	return x.r.ProtoMajor == 1 && x.head.length != "" && headOf(x.Header()) == x.head
 }
@@ -219,8 +221,9 @@ func (x *fileRequest) sendAndDrop(rf io.ReaderFrom, body *io.LimitedReader) erro
 	return nil
 }
 
-// destination returns the response of net/http, whose ReadFrom lets the kernel send the file. If a
-// middleware does not allow that, it returns a copiedBody.
+// destination returns the writer for the file's bytes. This is usually the response of net/http,
+// whose ReadFrom lets the kernel send the file. If a middleware does not allow that, destination
+// returns a copiedBody.
 func (x *fileRequest) destination() io.ReaderFrom {
 	if rf, ok := x.ResponseWriter.(io.ReaderFrom); ok {
 		return rf
@@ -233,7 +236,8 @@ func (x *fileRequest) destination() io.ReaderFrom {
 	return copiedBody{x.ResponseWriter}
 }
 
-// A copiedBody sends a body through memory, with Write.
+// A copiedBody sends a body with the Write method of a response. The bytes are copied through
+// memory, because the kernel cannot send them directly.
 type copiedBody struct{ w http.ResponseWriter }
 
 func (b copiedBody) ReadFrom(src io.Reader) (int64, error) {

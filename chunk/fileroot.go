@@ -16,7 +16,8 @@ var (
 // A fileRoot is the directory of the served files. No name or link leads out of it.
 type fileRoot struct{ *os.Root }
 
-// open opens a regular file. For a directory, the error is errDirectory.
+// open opens a regular file. The caller closes it. If name is a directory, the error is
+// errDirectory.
 func (d fileRoot) open(name string) (*os.File, os.FileInfo, error) {
 	// Check before opening: opening a pipe wakes the process that waits to write to it, and opening
 	// a device may have any effect.
@@ -51,7 +52,8 @@ func checkRegular(info os.FileInfo) error {
 	return nil
 }
 
-// openedFiles is the http.FileSystem with which net/http redirects and lists directories.
+// openedFiles is an http.FileSystem of the regular files and directories under the root. An
+// http.FileServer uses it to redirect requests and to list directories.
 type openedFiles struct{ fileRoot }
 
 // Open opens the file or directory with the given path, which begins with a slash.
@@ -74,7 +76,8 @@ func rootName(clean string) string {
 	return clean[1:]
 }
 
-// standardError returns the error that net/http answers with the status of err.
+// standardError returns fs.ErrNotExist or fs.ErrPermission if net/http should answer err with
+// status 404 or 403. Otherwise it returns err itself, which net/http answers with status 500.
 func standardError(err error) error {
 	switch statusOf(err) {
 	case http.StatusNotFound:
@@ -85,7 +88,7 @@ func standardError(err error) error {
 	return err
 }
 
-// statusOf returns the HTTP status for an error from opening a file.
+// statusOf returns the HTTP status for err, an error from opening a file.
 func statusOf(err error) int {
 	switch {
 	case errors.Is(err, fs.ErrNotExist), err == errDirectory:

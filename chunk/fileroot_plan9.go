@@ -2,5 +2,6 @@ package chunk
 
 import "net/http"
 
-// statusOfSyscall returns 404 for all errors, because Plan 9 describes them in words only.
+// statusOfSyscall returns the HTTP status of the answer when a system call for opening a file
+// fails. Plan 9 describes errors in words only.
 func statusOfSyscall(error) int { return http.StatusNotFound }

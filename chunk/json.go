@@ -10,8 +10,9 @@ package chunk
 // or word, JSON must see the next byte. That byte does not count for [MaxRecord].
 func JSON() Cutter { return jsonValues{} }
 
-// jsonValues implements JSON. The low two bits of its scan.state are the mode, from jsonPlain to
-// jsonScalar. The other bits count the open brackets.
+// jsonValues is the Cutter that the function JSON returns. Its state (scan.state) is one number.
+// The low two bits (jsonModeBits) are the mode: jsonPlain, jsonString, jsonEscaped or jsonScalar.
+// The other bits count the open brackets.
 type jsonValues struct{}
 
 const (
@@ -76,8 +77,13 @@ func (jsonValues) cut(w *scan) (end int) {
 
 func (jsonValues) whole(w *scan) bool { return w.state == 0 || w.state == jsonScalar }
 
-// beginValue processes p[i], a byte between two values. A byte that is no space and opens no
-// string, array or object begins a scalar, even if it is a closing bracket.
+// beginValue processes p[i], a byte between two JSON values. It returns the position of the next
+// byte to process, and the new state of the scan:
+//
+//   - After a space, the state is still 0, between two values.
+//   - After the first byte of a string, array or object, the state is inside that value.
+//   - Any other byte, even a closing bracket, is treated as the start of a scalar, such as a
+//     number.
 func beginValue(p []byte, i int) (next, state int) {
 	switch jsonTop[p[i]] {
 	case isSpace:
@@ -90,8 +96,11 @@ func beginValue(p []byte, i int) (next, state int) {
 	return i, jsonScalar
 }
 
-// endValue scans the rest of a string, array or object from p[i]. If the value does not end in p,
-// next is len(p). endValue does not check that brackets match.
+// endValue scans the rest of a JSON string, array or object from p[i]. state is the state before
+// p[i] (see jsonValues). endValue does not check that brackets match.
+//
+// It returns the position after the value, and the new state. If the value does not end in p, the
+// position is len(p).
 func endValue(p []byte, i, state int) (next, nextState int) {
 	open, inString := state&^jsonModes, state&jsonModes != jsonPlain
 	if state&jsonModes == jsonEscaped {
@@ -124,8 +133,9 @@ func endValue(p []byte, i, state int) (next, nextState int) {
 	}
 }
 
-// endString scans the rest of a string from p[i]. If the string does not end in p, next is len(p),
-// and mode is jsonString or, after a backslash, jsonEscaped.
+// endString scans the rest of a JSON string from p[i]. If the string ends in p, endString returns
+// the position after its end, and the mode jsonPlain. Otherwise it returns len(p), and the mode in
+// which to continue: jsonString or, if p ends after a backslash, jsonEscaped.
 func endString(p []byte, i int) (next, mode int) {
 	for i < len(p) {
 		class := jsonText[p[i]]

@@ -2,5 +2,5 @@
 
 package chunk
 
-// nonblock is 0, because these systems have no such flag.
+// nonblock is a flag for opening a file. These systems have no such flag.
 const nonblock = 0

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// An encoding is a compression format of precompressed files.
+// An encoding is a compression format that a precompressed file may have, such as gzip.
 type encoding struct {
 	name string // name in Accept-Encoding
 	ext  string // extension of the encoded file
@@ -22,9 +22,11 @@ type encodedFile struct {
 	info os.FileInfo
 }
 
-// openEncoded opens the precompressed version of name that the client prefers. If there is none,
-// found.file is nil. Otherwise the caller closes it. plain reports whether the client also accepts
-// the original. A version that is older than the original is ignored, because the file has changed
+// openEncoded opens a precompressed version of the file name, such as name.gz. It chooses the
+// version that the client prefers. If there is none, found.file is nil. Otherwise the caller closes
+// found.file. plain reports whether the client also accepts the original file.
+//
+// openEncoded ignores a version that is older than the original file, because the file has changed
 // since.
 func (d fileRoot) openEncoded(name string, original os.FileInfo,
 	accept []string) (found encodedFile, plain bool) {
@@ -42,13 +44,17 @@ func (d fileRoot) openEncoded(name string, original os.FileInfo,
 	return encodedFile{}, plain
 }
 
-// olderBySeconds compares whole seconds, because archives and copying programs drop fractions.
+// olderBySeconds reports whether the file a is older than the file b. It compares whole seconds,
+// because archives and copying programs drop fractions.
 func olderBySeconds(a, b os.FileInfo) bool {
 	return a.ModTime().Truncate(time.Second).Before(b.ModTime().Truncate(time.Second))
 }
 
-// choose returns the encodings that the client accepts, highest weight first, and whether it
-// accepts an unencoded response. Without an Accept-Encoding header, there are no encodings.
+// choose returns the available encodings that the client accepts (see AcceptsEncoding), in the
+// order of the client's weights, highest first. plain reports whether the client accepts an
+// unencoded response.
+//
+// If the request has no Accept-Encoding header, choose returns no encodings, and plain is true.
 func choose(accept acceptance, available []encoding) (wanted []encoding, plain bool) {
 	if accept.absent {
 		return nil, true

@@ -47,7 +47,7 @@ type Reader struct {
 	mayHang bool  // Read may wait, so a goroutine reads src
 
 	wake chan struct{} // wakes a Next that waits
-	mu   sync.Mutex    // guards the fields below; callers of unexported methods except run hold it
+	mu   sync.Mutex    // guards the fields below; not held during src.Read
 	room sync.Cond     // wakes the goroutine when it may have to read or end
 
 	filling filling
@@ -264,7 +264,7 @@ func lend(ref millrace.Ref, yield func([]byte, error) bool) bool {
 	return yield(ref.Bytes(), nil)
 }
 
-// wait releases r.mu and waits until notify is called or ctx ends.
+// wait waits until notify is called or ctx ends. r.mu is held, and released while waiting.
 func (r *Reader) wait(ctx context.Context) {
 	if r.waiting {
 		panic("chunk: Next while another goroutine is in it")
@@ -279,8 +279,8 @@ func (r *Reader) wait(ctx context.Context) {
 	r.waiting = false
 }
 
-// notify wakes Next if it is waiting. An earlier signal may still be in r.wake, so Next must expect
-// to be woken without a new chunk or error.
+// notify wakes Next if it is waiting. Next must expect to be woken without a new chunk or error,
+// because an earlier signal may still be in r.wake. r.mu is held.
 func (r *Reader) notify() {
 	if !r.waiting {
 		return
@@ -291,11 +291,11 @@ func (r *Reader) notify() {
 	}
 }
 
-// closeGrace limits how long Close waits for the goroutine that reads ahead.
+// closeGrace is the maximum time that Close waits for the goroutine that reads ahead.
 const closeGrace = time.Second
 
-// readAhead starts the goroutine, unless the source has returned an error. If the goroutine is
-// still running, readAhead cancels an earlier interrupt instead.
+// readAhead starts the goroutine that reads ahead, unless the source has returned an error. If the
+// goroutine is still running, readAhead cancels an earlier interrupt instead. r.mu is held.
 func (r *Reader) readAhead() {
 	r.stopping = false
 	if r.running || r.pendingErr != nil || r.finalErr != nil {
@@ -326,8 +326,8 @@ func (r *Reader) run() {
 	}
 }
 
-// ended runs when the goroutine ends, even if src.Read panics or calls runtime.Goexit. It unlocks
-// r.mu.
+// ended runs when the goroutine that reads ahead ends, even if src.Read panics or calls
+// runtime.Goexit. r.mu is held; ended unlocks it.
 func (r *Reader) ended() {
 	v := recover()
 	if !r.leaving {
@@ -342,7 +342,8 @@ func (r *Reader) ended() {
 	r.mu.Unlock()
 }
 
-// interrupt asks the goroutine to return, and ends a blocked Read if the source has deadlines.
+// interrupt asks the goroutine of run to return. If the source has deadlines, interrupt also ends a
+// blocked Read. r.mu is held.
 func (r *Reader) interrupt() {
 	if !r.running {
 		return
@@ -354,7 +355,8 @@ func (r *Reader) interrupt() {
 	}
 }
 
-// clearDeadline removes a deadline that interrupt has set. No Read may be running.
+// clearDeadline removes the read deadline if interrupt has set one. r.mu is held. No Read may be
+// running.
 func (r *Reader) clearDeadline() {
 	if r.woken {
 		r.woken = false
@@ -410,7 +412,8 @@ var (
 	noDeadline time.Time
 )
 
-// wakerOf returns nil if src, or the Reader in an io.LimitedReader, has no SetReadDeadline.
+// wakerOf returns src if it has SetReadDeadline, and nil otherwise. If src is an io.LimitedReader,
+// wakerOf checks the Reader in it instead.
 func wakerOf(src io.Reader) waker {
 	if l, ok := src.(*io.LimitedReader); ok {
 		return wakerOf(l.R)

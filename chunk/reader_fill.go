@@ -8,17 +8,17 @@ import (
 )
 
 const (
-	// After maxEmptyReads consecutive reads without bytes and without an error, the Reader fails
-	// with io.ErrNoProgress, as bufio does.
+	// maxEmptyReads is the number of consecutive reads that may return neither bytes nor an error.
+	// Then the Reader fails with io.ErrNoProgress, as bufio does.
 	maxEmptyReads = 100
 
-	// If records fill at most 1/earlyPart of a block, the Reader returns a copy of them and
-	// continues to fill the block. Otherwise each small chunk of a slow source would keep a large
-	// block in use.
+	// If records fill at most 1/earlyPart of a block, the Reader returns a copy of them in a small
+	// block and continues to fill the large one. Without this copy, each small chunk of a slow
+	// source would keep a large block in use.
 	earlyPart = 8
 )
 
-// read calls src.Read once, without r.mu.
+// read reads from the source once. r.mu is held, and released during src.Read.
 func (r *Reader) read() {
 	healthy := false
 	defer func() {
@@ -56,11 +56,12 @@ func (r *Reader) retune() {
 	}
 }
 
-// target returns the memory for the next Read. If the block is full, target first copies the
-// incomplete record to a new block.
+// target returns the memory for the next Read of the source. If the block is full, target first
+// copies the incomplete record to a new block with room for more bytes.
 //
-// If that record already has the maximum length, target returns r.probe instead, which has room for
-// one byte. When this byte arrives, overrun checks whether the record is too long.
+// If the incomplete record already has the maximum length (r.limit), target returns r.probe
+// instead, which has room for one byte. If the source has one more byte, overrun then checks
+// whether the record is too long.
 func (r *Reader) target() []byte {
 	f := &r.filling
 	if f.start == f.end {
@@ -75,9 +76,9 @@ func (r *Reader) target() []byte {
 	return f.buf[f.end:]
 }
 
-// blockFor returns the size of a new block for an incomplete record, of which n bytes have arrived.
-// If its length is not known, length is 0, and the size doubles, so that each byte of a long record
-// is copied at most twice on average.
+// blockFor returns the size of a new block for an incomplete record. n is the number of bytes that
+// have arrived. length is the length of the whole record, or 0 if it is not known. In that case the
+// size doubles, so that each byte of a long record is copied at most twice on average.
 func (r *Reader) blockFor(n, length int) int {
 	if length > r.size {
 		return length
@@ -121,10 +122,12 @@ func (r *Reader) handleRead(p []byte, n int, err error) {
 	}
 }
 
-// overrun processes the byte in r.probe, the first one after a record of the maximum length.
-// Usually the record is too long. But some Cutters find the end of a record only with the next
-// byte, as JSON does for numbers. overrun therefore first passes both to the Cutter, in a larger
-// block.
+// overrun processes the byte in r.probe, the first byte after a record of the maximum length.
+// Usually the record is too long, which is an error.
+//
+// But some Cutters need the next byte to find the end of a record. For example, JSON cannot know
+// that a number has ended before it sees the next byte. overrun therefore first passes the record
+// and the byte to the Cutter, in a larger block.
 func (r *Reader) overrun() {
 	f := &r.filling
 	f.carry(r.pool, f.data(), r.limit+1)
@@ -147,8 +150,9 @@ func isTimeout(err error) bool {
 	return errors.As(err, &t) && t.Timeout()
 }
 
-// cut returns the length of the next chunk of whole records, or 0 if none has arrived. If the next
-// record is invalid or too long, cut sets r.finalErr and returns 0.
+// cut returns the length of the next chunk, which consists of whole records that have arrived. It
+// returns 0 if there is no such chunk yet. If the next record is invalid or too long, cut sets
+// r.finalErr and returns 0.
 func (r *Reader) cut() int {
 	f := &r.filling
 	have := f.end - f.start
@@ -171,8 +175,8 @@ func (r *Reader) cut() int {
 	return 0
 }
 
-// enqueue cuts chunks of whole records from the block and queues them. Unless hurry is set, it
-// leaves a rest that is smaller than r.size.
+// enqueue cuts chunks of whole records from the block and adds them to the queue. If hurry is
+// false, it stops when the rest is smaller than r.size.
 func (r *Reader) enqueue(hurry bool) {
 	f := &r.filling
 	if f.end-f.start <= len(f.buf)/earlyPart && r.copyOut() {
@@ -197,7 +201,8 @@ func (r *Reader) enqueue(hurry bool) {
 	f.release()
 }
 
-// enqueueAll queues all bytes in the block, after the source has ended with err.
+// enqueueAll adds all bytes in the block to the queue. It is called when the source has ended with
+// err.
 func (r *Reader) enqueueAll(err error) {
 	f := &r.filling
 	if f.start == f.end {
@@ -227,15 +232,16 @@ func (r *Reader) enqueueAll(err error) {
 	r.finalErr = err
 }
 
-// push queues the next n bytes of the block. frozen contains all bytes that have arrived in it.
+// push adds the next n bytes of the block to the queue. frozen contains all bytes of the block that
+// have arrived.
 func (r *Reader) push(frozen *millrace.Ref, n int) {
 	f := &r.filling
 	r.queue = append(r.queue, frozen.Slice(f.start, f.start+n))
 	f.cut(n)
 }
 
-// copyOut copies the next chunk to a new block and queues it. It returns false if no whole record
-// has arrived. Meanwhile, a Read into the rest of the old block may be running.
+// copyOut copies the next chunk to a new block and puts it into the queue. It returns false if no
+// whole record has arrived. A Read into the rest of the old block may be running meanwhile.
 func (r *Reader) copyOut() bool {
 	f := &r.filling
 	end := r.cut()
@@ -263,8 +269,8 @@ type filling struct {
 
 	offset int64 // offset of buf[start] in the source
 	scan   scan
-	// The Cutter found no whole record in asked bytes. It is not called again before more have
-	// arrived.
+	// The number of bytes that had arrived when the Cutter last found no whole record, or 0. The
+	// Cutter is not called again before more bytes have arrived.
 	asked int
 	need  int // length of the first record, or 0 if it is not known
 }
@@ -286,8 +292,8 @@ func (f *filling) cut(n int) {
 	f.asked, f.need = 0, 0
 }
 
-// carry replaces the block with a new one, and copies rest, the bytes that are not in a chunk yet,
-// to its start. size must be more than len(rest).
+// carry replaces the block with a new block of size bytes, and copies rest to its start. rest has
+// the bytes that are not in a chunk yet. The size must be more than len(rest).
 func (f *filling) carry(p *millrace.Pool, rest []byte, size int) {
 	block := p.Get(size)
 	f.buf = block.Bytes()[:size]

@@ -52,14 +52,15 @@ func (r Report) FastPath() error {
 	return fmt.Errorf("chunk: %d of %d bytes were copied through memory", r.Copied, r.Bytes)
 }
 
-// add adds n to r.Bytes and to counter, another field of r.
+// add adds n to r.Bytes and to counter, which points to another field of r.
 func (r *Report) add(counter *int64, n int64) {
 	*counter += n
 	r.Bytes += n
 }
 
-// addFile counts n sent bytes of a file. This process has read nRead bytes of the file, and the
-// kernel has sent the others.
+// addFile counts n sent bytes of a file. nRead is the number of bytes that this process has read
+// from the file. These bytes count as Copied. All other bytes count as Sendfile, because the kernel
+// has sent them.
 func (r *Report) addFile(n, nRead int64) {
 	copied := min(n, nRead)
 	r.add(&r.Copied, copied)

@@ -6,19 +6,21 @@ import (
 	"strings"
 )
 
-// maxWrappers limits the search, because a faulty wrapper may wrap itself.
+// maxWrappers limits the number of nested wrappers of a response, because a faulty wrapper may wrap
+// itself.
 const maxWrappers = 32
 
 // bodyHead holds the headers that describe the body. If a middleware changes one of them, it may
-// change the body as well.
+// change the body as well (see unwrapBody).
 type bodyHead struct{ length, encoding string }
 
 func headOf(h http.Header) bodyHead {
 	return bodyHead{h.Get("Content-Length"), h.Get("Content-Encoding")}
 }
 
-// encodes reports whether a middleware may encode the body. A middleware that can compress sets
-// Vary before the handler runs, even if it then does not compress this body.
+// encodes reports whether the headers h of a response show that a middleware may encode the body.
+// It checks Content-Encoding and Vary. A middleware that can compress sets Vary before the handler
+// runs, even if it then does not compress this body.
 func encodes(h http.Header) bool {
 	if len(h["Content-Encoding"]) > 0 {
 		return true
@@ -51,10 +53,12 @@ type bodyReader interface {
 	io.ReaderFrom
 }
 
-// unwrapBody returns the first response with ReadFrom: w, or a response that w wraps. If there is
-// none, it returns nil. Before it returns a wrapped response, it makes w write the header. If that
-// fails, or if w has changed a header in head, it returns nil, because w may change the body as
-// well.
+// unwrapBody returns the first response with ReadFrom: w itself, or a response that w wraps. If
+// there is none, it returns nil.
+//
+// Before unwrapBody returns a wrapped response, it makes w write the header. head holds the headers
+// that the handler has set. If w changes one of them, unwrapBody returns nil, because w may change
+// the body as well. If w fails to write the header, unwrapBody also returns nil.
 func unwrapBody(w http.ResponseWriter, head bodyHead) io.ReaderFrom {
 	inner, ok := unwrapTo[bodyReader](w)
 	if !ok || http.ResponseWriter(inner) != w && !passHeader(w, inner, head) {
@@ -63,13 +67,14 @@ func unwrapBody(w http.ResponseWriter, head bodyHead) io.ReaderFrom {
 	return inner
 }
 
-// passHeader makes w write its header to inner. It returns false if w has changed a header in head.
+// passHeader makes w write its header to inner, the response that w wraps. It returns false if this
+// fails, or if w has changed one of the headers in head.
 func passHeader(w, inner http.ResponseWriter, head bodyHead) bool {
 	_, err := w.Write(nil) // many wrappers write the header with the first Write
 	return err == nil && headOf(w.Header()) == head && headOf(inner.Header()) == head
 }
 
-// A plainResponse hides ReadFrom, so that the body is sent with Write.
+// A plainResponse is an http.ResponseWriter without ReadFrom, so that the body is sent with Write.
 type plainResponse struct{ http.ResponseWriter }
 
 // WriteString implements io.StringWriter.

@@ -79,7 +79,8 @@ func NewTuner(opts ...TunerOption) *Tuner {
 	return t
 }
 
-// apply passes the Setting on to Readers and waiting workers. mu is held, or t is not shared yet.
+// apply makes the current Setting visible to the Readers, and wakes the workers that wait in
+// Acquire. mu is held, or t is not shared yet.
 func (t *Tuner) apply() {
 	now := t.rules.now
 	t.setting.Store(&now)
@@ -167,7 +168,9 @@ func (t *Tuner) Run(ctx context.Context) {
 	}
 }
 
-// sample measures the memory in use, and everything else since its previous call.
+// sample measures the process. It returns the memory in use, and values for the time since the
+// previous call: the processor time, the number of processed bytes, and how often workers and
+// Readers had to wait.
 func (t *Tuner) sample() sample {
 	memory := [2]metrics.Sample{{Name: "/memory/classes/total:bytes"},
 		{Name: "/memory/classes/heap/released:bytes"}}

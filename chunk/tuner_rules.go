@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A sample holds the measurements between two calls of Tuner.sample.
+// A sample holds the measurements of one interval, between two calls of Tuner.sample.
 type sample struct {
 	elapsed    time.Duration // above 0
 	processors float64       // number of processors that the process may use
@@ -99,7 +99,8 @@ func halfChunks(s *Setting)   { s.ChunkSize /= 2 }
 func halfDepth(s *Setting)    { s.Depth = max(s.Depth/2, min(s.Depth, leastBusyDepth)) }
 func fewerWorkers(s *Setting) { s.Workers -= max(s.Workers/4, 1) }
 
-// lessMemory lists changes that save memory. The first one costs the least speed.
+// lessMemory lists changes of a Setting that save memory, beginning with the change that costs the
+// least speed.
 var lessMemory = []func(s *Setting){halfDepth, halfChunks, fewerWorkers}
 
 func faster(now, before *measure, _ float64) bool {
@@ -107,8 +108,8 @@ func faster(now, before *measure, _ float64) bool {
 	return now.speed > before.speed+max(tolerance*before.speed, chance)
 }
 
-// holds compares the speed with the best one so far. If it compared only with the speed before the
-// change, many small losses could add up.
+// holds reports whether the speed after a change of the Setting is at least 95 % of the best speed
+// so far. A comparison with only the speed before the change would let many small losses add up.
 func holds(now, before *measure, best float64) bool {
 	return now.speed >= (1-tolerance)*max(best, before.speed)
 }
@@ -117,7 +118,8 @@ func growsLess(now, before *measure, _ float64) bool {
 	return now.growth <= max(mostGrowth, 0.75*before.growth)
 }
 
-// loadChanged compares m with an earlier measure of the same Setting.
+// loadChanged reports whether the load has changed since an earlier measure with the same Setting.
+// It compares the speed, the share of the processors, and whether workers wait.
 func (m *measure) loadChanged(earlier *measure) bool {
 	chance := 2 * certainty * math.Hypot(m.spread, earlier.spread)
 	return math.Abs(m.speed-earlier.speed) > max(otherSpeed*earlier.speed, chance) ||
@@ -154,8 +156,8 @@ type tuning struct {
 	patience int      // number of windows of the next rest; 1 ≤ patience ≤ mostPatience
 }
 
-// observe processes a sample. If it changes the Setting, it returns the name of the rule, or
-// notPaid if it reverts a step.
+// observe processes a sample. If it changes the Setting, it returns the reason: the name of a rule,
+// or notPaid if it reverts a step. Otherwise it returns "".
 func (t *tuning) observe(s sample) (reason string) {
 	from := t.now
 	if s.elapsed <= 0 {
@@ -192,8 +194,9 @@ func (t *tuning) decide(s sample) (reason string) {
 	return t.tryRules(&m)
 }
 
-// shrink saves memory. It reverts the step of a trial that takes more memory. Without such a step,
-// it makes the first change in lessMemory that the limits allow.
+// shrink changes the Setting to save memory. If the step of a trial takes more memory, shrink
+// reverts the step. Otherwise shrink makes the first change in lessMemory that the Tuner's limits
+// allow.
 func (t *tuning) shrink() {
 	if t.now.memory() <= t.home.memory() {
 		t.home = t.now
@@ -204,14 +207,15 @@ func (t *tuning) shrink() {
 	t.now, t.usual = t.home, measure{}
 }
 
-// withStep applies step to a copy of t.home, within the Tuner's limits.
+// withStep applies step to a copy of t.home, and limits the result to the Tuner's range.
 func (t *tuning) withStep(step func(s *Setting)) Setting {
 	next := t.home
 	step(&next)
 	return next.clamp(t.least, t.most)
 }
 
-// judge ends a trial. m was measured after the step. If the step does not pay, judge reverts it.
+// judge ends a trial. m was measured after the step. If m shows the result that the rule requires,
+// judge keeps the step and returns true. Otherwise it reverts the step and returns false.
 func (t *tuning) judge(m *measure) (kept bool) {
 	// While memory grows, do not keep a step that needs more memory. Otherwise the rule
 	// memory_grows would undo the step at once.
@@ -227,8 +231,9 @@ func (t *tuning) judge(m *measure) (kept bool) {
 	return true
 }
 
-// tryRules tries the rules in turn, until one changes the Setting, and returns that rule's name. m
-// is the measure of the current Setting.
+// tryRules tries the rules in turn, until the step of one of them changes the Setting. It returns
+// the name of that rule, or "" if no rule changes the Setting. m is the measure of the current
+// Setting.
 func (t *tuning) tryRules(m *measure) (reason string) {
 	if t.usual.speed == 0 || m.loadChanged(&t.usual) {
 		t.usual, t.best = *m, m.speed
@@ -253,8 +258,11 @@ func (t *tuning) tryRules(m *measure) (reason string) {
 	return ""
 }
 
-// try applies the step of rule k. It returns false if m does not meet the rule's condition, if the
-// step was reverted since the last rest, or if the limits or the memory do not allow the step.
+// try applies the step of rule k. It does nothing and returns false in these cases:
+//
+//   - m does not meet the rule's condition.
+//   - The step was reverted since the Tuner's last pause.
+//   - The Tuner's limits, or the memory, do not allow the step.
 func (t *tuning) try(k int, m *measure) bool {
 	if t.barred[k] || !tunerRules[k].asks(m) {
 		return false

@@ -12,12 +12,14 @@ type partDeadline struct {
 	conn   interface{ SetReadDeadline(time.Time) error } // nil if there are no limits
 	limits [parts]time.Duration                          // 0: no limit
 	part   Part                                          // the part that due applies to
-	// due is when part must be complete. It is zero while no time limit is running.
+	// The time by which the header or payload must be complete. It is zero while no time limit is
+	// running.
 	due   time.Time
 	armed bool // conn's read deadline is set to due
 }
 
-// arm sets the read deadline before a wait for bytes of part.
+// arm sets conn's read deadline for a header or payload. The Decoder calls arm before it waits for
+// bytes of that part of the frame.
 func (p *partDeadline) arm(part Part) error {
 	if p.limits[part] == 0 {
 		return nil
@@ -32,8 +34,8 @@ func (p *partDeadline) arm(part Part) error {
 	return nil
 }
 
-// disarm ignores the error, because SetReadDeadline fails only if conn is closed, and the next read
-// reports that.
+// disarm clears conn's read deadline after a wait for bytes. It ignores the error, because
+// SetReadDeadline fails only if conn is closed, and the next read reports that.
 func (p *partDeadline) disarm() {
 	if p.armed {
 		p.armed = false
@@ -41,14 +43,15 @@ func (p *partDeadline) disarm() {
 	}
 }
 
-// complete ends the time limit of a header or payload.
+// complete ends the time limit of a header or payload. The Decoder calls it when that part of the
+// frame is complete.
 func (p *partDeadline) complete() {
 	p.disarm()
 	p.due = time.Time{}
 }
 
-// expired reports whether err comes from the time limit, not from an earlier deadline of the
-// caller.
+// expired reports whether err means that a header or payload was not complete in time. It returns
+// false if err comes from an earlier deadline that the caller has set.
 func (p *partDeadline) expired(err error) bool {
 	return p.armed && errors.Is(err, os.ErrDeadlineExceeded) && !time.Now().Before(p.due)
 }

@@ -14,12 +14,14 @@ import (
 const defaultMaxPayload = 1 << 20
 
 const (
-	// maxLimit, 1 GiB, lets the size of a frame fit into an int on every machine. A program with
-	// larger payloads reads them in pieces from the millrace.Reader.
+	// maxLimit is the largest limit that an Option accepts: 1 GiB. The size of a frame therefore
+	// fits into an int on every machine. A program with larger payloads reads them in pieces from
+	// the millrace.Reader, without a Decoder.
 	maxLimit = 1 << 30
 
 	// firstGrant is the memory, in bytes, that a Decoder allocates for a frame before any of the
-	// payload has arrived. Most frames fit, and a peer that sends only headers uses no more.
+	// payload has arrived. Most frames fit, and a peer that sends only headers uses no more memory.
+	// When the memory is full, the Decoder doubles it.
 	firstGrant = 4 << 10
 
 	// After maxEmptyReads consecutive reads without bytes and without an error, the Decoder returns
@@ -175,7 +177,8 @@ func (d *Decoder) Next(dst *millrace.Chain) (Header, error) {
 	return d.finish(), nil
 }
 
-// readChain appends the frame, of which n bytes have not been read, to dst.
+// readChain appends the frame to dst. n is the number of bytes of the frame that have not been
+// read.
 func (d *Decoder) readChain(dst *millrace.Chain, n int) error {
 	if len(d.kept) == 0 {
 		return d.r.ReadChain(dst, n)
@@ -228,8 +231,8 @@ func (d *Decoder) NextInto(buf arena.Buffer) (arena.Slice, Header, error) {
 	return buf.Take(), d.finish(), nil
 }
 
-// assemble reads the rest of a frame, which starts at offset base in buf, and decrypts it if the
-// Format is Sealed.
+// assemble reads the rest of a frame into buf, and decrypts the frame if the Format is Sealed. The
+// first byte of the frame is at offset base in buf.
 func (d *Decoder) assemble(buf arena.Buffer, base int) error {
 	if d.sealed == nil {
 		return d.gather(buf, base, d.size+d.header.Payload)
@@ -249,9 +252,9 @@ func (d *Decoder) assemble(buf arena.Buffer, base int) error {
 	return nil
 }
 
-// gather reads until buf has n bytes of the frame, which starts at offset base. It requests memory
-// in steps, because the peer may never send the whole frame. Usually, the first step is firstGrant
-// bytes, and each further step doubles the memory.
+// gather reads until buf has n bytes of the frame. base is the number of bytes in buf before the
+// frame. gather requests memory from buf in steps, because the peer may never send the whole frame.
+// Usually, the first step is firstGrant bytes, and each further step doubles the memory.
 func (d *Decoder) gather(buf arena.Buffer, base, n int) error {
 	for have := buf.Len() - base; have < n; {
 		if err := d.await(n - have); err != nil {
@@ -272,8 +275,9 @@ func (d *Decoder) gather(buf arena.Buffer, base, n int) error {
 	return nil
 }
 
-// readFull is like io.ReadFull, but does not change the error of a read, and returns
-// io.ErrNoProgress after maxEmptyReads.
+// readFull reads from d.r until p is full. If a read fails before that, it returns the error
+// unchanged. If maxEmptyReads consecutive reads return no bytes and no error, it returns
+// io.ErrNoProgress.
 func (d *Decoder) readFull(p []byte) (n int, err error) {
 	for empty := 0; n < len(p) && err == nil; {
 		var m int
@@ -326,7 +330,8 @@ func (d *Decoder) begin() error {
 	return nil
 }
 
-// readHeader parses the next header, and leaves it in d.r.
+// readHeader waits for the next header and parses it. It returns the header's size, and leaves the
+// header in d.r.
 func (d *Decoder) readHeader() (h Header, size int, err error) {
 	p, err := d.peekHeader(d.minHeader)
 	if err != nil {
@@ -358,8 +363,8 @@ func (d *Decoder) readHeader() (h Header, size int, err error) {
 	return h, size, nil
 }
 
-// peekHeader waits for n bytes of the next header. It returns all that have arrived, up to
-// maxHeader. They are valid until the next read from d.r.
+// peekHeader waits for n bytes of the next header. It returns all bytes that have arrived, up to
+// the size of the longest header. They are valid until the next read from d.r.
 func (d *Decoder) peekHeader(n int) ([]byte, error) {
 	if d.deadline.limits[InHeader] > 0 && d.r.Buffered() < n {
 		if _, err := d.r.Peek(1); err != nil { // the wait for the first byte has no limit
@@ -383,7 +388,7 @@ func (d *Decoder) peekHeader(n int) ([]byte, error) {
 	return nil, d.interrupted(err)
 }
 
-// await sets the deadline for the payload if a read of n bytes may have to wait.
+// await sets the deadline for the payload before a read of n bytes, if the read may have to wait.
 func (d *Decoder) await(n int) error {
 	if d.deadline.limits[InPayload] > 0 && !d.deadline.armed && d.r.Buffered() < n {
 		return d.deadline.arm(InPayload)
@@ -401,7 +406,7 @@ func (d *Decoder) finish() Header {
 	return d.header
 }
 
-// interrupted returns the error of Next or NextInto for an error within a frame.
+// interrupted converts an error within a frame to the error that Next or NextInto returns.
 func (d *Decoder) interrupted(err error) error {
 	expired := d.deadline.expired(err)
 	d.deadline.disarm()

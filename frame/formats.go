@@ -51,7 +51,8 @@ func tooLong(h Header, size int) error {
 		h.Payload, size)
 }
 
-// If n is too large for an int, payload returns math.MaxInt, above every limit of a Decoder.
+// payload converts a payload's length to an int. If n is too large for an int, it returns
+// math.MaxInt, which is above every limit of a Decoder.
 func payload(n uint64) int { return int(min(n, math.MaxInt)) }
 
 // Varint returns the format of frames with the length of the payload as a varint, as

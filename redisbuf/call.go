@@ -16,14 +16,20 @@ func (c *Client) do(ctx context.Context, cmd command) error {
 	return k.run(cmd)
 }
 
-// Calls with at most freeWeight bytes in flight do not count towards the InFlight limit.
+// A call with at most freeWeight bytes in flight does not count towards the InFlight limit, because
+// it needs so little memory.
 const freeWeight = 16 << 10
 
-// admit waits until a call with weight bytes in flight fits into the InFlight limit. After the
-// call, the caller passes counted to c.inFlight.release.
+// admit waits until a call fits into the InFlight limit. weight is the number of bytes that the
+// call has in flight, and counted is how many of them count towards the limit. After the call, the
+// caller passes counted to c.inFlight.release.
 //
-// Calls of a Conn do not wait, because other calls may use up the limit while they wait for the
-// Conn's connection.
+// Two kinds of calls do not wait, and counted is 0 for them:
+//
+//   - Calls with at most freeWeight bytes.
+//   - Calls of a Conn (a Client that keeps one connection for all calls). If a Conn waited for
+//     other calls to end, and these calls waited for the connection of the Conn, both would wait
+//     forever.
 func (c *Client) admit(ctx context.Context, weight int64) (counted int64, err error) {
 	if weight <= freeWeight || c.sticky != nil {
 		return 0, nil
@@ -32,7 +38,8 @@ func (c *Client) admit(ctx context.Context, weight int64) (counted int64, err er
 	return counted, c.inFlight.acquire(ctx, counted, 0)
 }
 
-// acquire returns a connection to n. The caller returns it with release.
+// acquire returns a connection to n. The caller returns it with release. If ctx has ended, acquire
+// returns the context's error.
 func (c *Client) acquire(ctx context.Context, n *node) (*conn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -44,7 +51,7 @@ func (c *Client) acquire(ctx context.Context, n *node) (*conn, error) {
 }
 
 // release ends a call's use of a connection. If the call has panicked, for example in the caller's
-// io.Reader, release marks the connection as broken.
+// io.Reader, the connection is in the middle of a command, so release marks it as broken.
 func (c *Client) release(ctx context.Context, n *node, conn *conn) {
 	if conn.calling {
 		conn.broken = true
@@ -101,7 +108,7 @@ func (k *call) try(cmd command) error {
 	return err
 }
 
-// connect returns a connection for the next try. The caller returns it with release.
+// connect returns a connection to the server for the next try. The caller returns it with release.
 func (k *call) connect() (*conn, error) {
 	k.node, k.target = k.target, nil
 	if k.node == nil {
@@ -114,8 +121,8 @@ func (k *call) connect() (*conn, error) {
 	return k.client.acquire(k.ctx, k.node)
 }
 
-// prepare chooses the server for a retry after err, and pauses if necessary. If the call may not be
-// retried, it returns the error for the caller.
+// prepare decides whether the call may be retried after err. If so, it chooses the server for the
+// next try, and pauses if necessary. If not, it returns the error to report to the caller.
 func (k *call) prepare(err error) error {
 	k.reload(err)
 	again, pause := k.retryable(err)
@@ -131,8 +138,8 @@ func (k *call) prepare(err error) error {
 	return nil
 }
 
-// reload starts to reload the topology if err may mean that it has changed. Later calls need it
-// even if this one is not retried.
+// reload starts to reload the topology if err may mean that the topology has changed. It does so
+// even if the call is not retried, because later calls need the new topology.
 func (k *call) reload(err error) {
 	_, _, redirected := redirection(err)
 	if isServerError(err) && !redirected && !isTransient(err) || !isServerError(err) &&
@@ -163,7 +170,9 @@ func (k *call) retryable(err error) (yes, pause bool) {
 	return yes, yes
 }
 
-// follow prepares a retry after err, which must be retryable. It follows a redirection.
+// follow prepares the next try after err, which must be retryable. If err is a redirection, the
+// next try uses the server that err names. If the context has ended, follow returns the context's
+// error.
 func (k *call) follow(err error) error {
 	if ctxErr := k.ctx.Err(); ctxErr != nil {
 		return ctxErr
@@ -180,8 +189,8 @@ func (k *call) follow(err error) error {
 	return nil
 }
 
-// nodeAt returns the node for the address in a redirection. It returns nil if the address is
-// invalid or the node cannot be added.
+// nodeAt returns the node for addr, the address in a redirection (MOVED or ASK) that the call has
+// received. If the address is invalid, or if its node cannot be added, nodeAt returns nil.
 func (k *call) nodeAt(addr string) *node {
 	opt := *k.node.opt
 	colon := strings.LastIndexByte(addr, ':')
@@ -216,7 +225,8 @@ func (k *call) pause() error {
 	return k.client.sleep(k.ctx, d/2+rand.N(d/2+1))
 }
 
-// redirection returns the address in a MOVED or ASK error, and whether to send ASKING to it first.
+// redirection reports whether err is a MOVED or ASK error, and returns the address in it. If asking
+// is true, the client must send ASKING to that address before the command.
 func redirection(err error) (addr string, asking, redirected bool) {
 	if !isServerError(err) {
 		return "", false, false
@@ -228,7 +238,8 @@ func redirection(err error) (addr string, asking, redirected bool) {
 	return addr, false, redirected
 }
 
-// isLoss reports whether a connection was lost or could not be made. err must not be a reply.
+// isLoss reports whether err means that a connection was lost or could not be made. err must not be
+// a reply of the server.
 func isLoss(err error) bool {
 	switch err.(type) {
 	case nil, *ProtocolError, *BufferTooSmallError, *ValueTooLargeError, *ValueChangedError,

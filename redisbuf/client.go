@@ -82,7 +82,8 @@ func (c *Client) Close() error {
 	return nil
 }
 
-// servers holds what a Client shares with its Conns.
+// servers holds the state that a Client shares with its Conns: the settings, the limit on bytes in
+// flight, the counters, and a pool of connections for each server.
 type servers struct {
 	settings settings
 	router   router
@@ -91,7 +92,8 @@ type servers struct {
 	counters counters
 
 	mu sync.RWMutex
-	// The servers that have ever been used, even if they have left the topology.
+	// The servers that have ever been used, at most maxServers. A server stays here after it has
+	// left the topology.
 	nodes  map[serverKey]*node
 	closed bool
 
@@ -100,11 +102,16 @@ type servers struct {
 	background sync.WaitGroup // goroutines that run until closing ends
 }
 
-// maxServers limits the servers that redirections can add. A cluster has at most 16384 masters.
+// maxServers is the maximum number of servers that a Client remembers. Redirections can add
+// servers, but a cluster has no more masters than its 16384 slots.
 const maxServers = 16384
 
-// A serverKey identifies a server, in a cluster by addr, otherwise by opt. Two shards of a
-// redis.Ring may have the same address and differ in another option, such as the Dialer.
+// A serverKey identifies a server. In a cluster, a server is identified by its address, so only
+// addr is set.
+//
+// Without a cluster, a server is identified by its options, so only opt is set. Two servers
+// (shards) of a redis.Ring may have the same address and differ in another option, such as the
+// Dialer.
 type serverKey struct {
 	addr string
 	opt  *redis.Options
@@ -117,7 +124,7 @@ func (s *servers) keyOf(opt *redis.Options) serverKey {
 	return serverKey{opt: opt}
 }
 
-// nodeOf returns the node for the server that holds key.
+// nodeOf returns the node (the pool of connections) for the server that holds key.
 func (s *servers) nodeOf(ctx context.Context, key string) (*node, error) {
 	opt, err := s.router.route(ctx, key)
 	if err != nil {
@@ -126,7 +133,8 @@ func (s *servers) nodeOf(ctx context.Context, key string) (*node, error) {
 	return s.node(opt)
 }
 
-// node returns the node for a server. It creates the node at the first call for the server.
+// node returns the node (the pool of connections) for the server with these options. It creates the
+// node at the first call for the server.
 func (s *servers) node(opt *redis.Options) (*node, error) {
 	key := s.keyOf(opt)
 	s.mu.RLock()
@@ -160,7 +168,8 @@ func (s *servers) node(opt *redis.Options) (*node, error) {
 
 const expiryInterval = 30 * time.Second
 
-// closeExpired closes old and long idle connections until the Client is closed.
+// closeExpired closes connections that have been idle for too long or are too old, at regular
+// intervals. It returns when the Client is closed.
 func (s *servers) closeExpired() {
 	t := time.NewTicker(expiryInterval)
 	defer t.Stop()
@@ -179,7 +188,8 @@ func (s *servers) closeExpired() {
 	}
 }
 
-// sleep waits for d. It returns an error if the context ends or the Client is closed.
+// sleep waits for d. It returns the context's error if the context ends meanwhile, and ErrClosed if
+// the Client is closed.
 func (s *servers) sleep(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -200,10 +210,12 @@ type router struct {
 	// route returns the options of the server that holds key. The caller must not change them.
 	route func(ctx context.Context, key string) (*redis.Options, error)
 
-	// reload reloads the topology of a cluster. It is nil if there is no cluster.
+	// reload reloads the topology of the cluster. Call it after a server was lost, or after a
+	// server has replied that it does not hold a key. It is nil unless the servers are a cluster.
 	reload func(ctx context.Context)
 
-	// If set, calls follow redirections, and send the credentials to the servers named there.
+	// Whether calls follow redirections. The credentials are then sent to the server that a
+	// redirection names.
 	redirects          bool
 	retries            int           // maximum number of retries of a call
 	minPause, maxPause time.Duration // limits of the pause before a retry

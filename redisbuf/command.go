@@ -2,7 +2,9 @@ package redisbuf
 
 import "sync"
 
-// A command is one Redis command. It borrows the caller's readers, writers and memory.
+// A command is one Redis command. It writes its request to a connection, and reads the reply into
+// the caller's memory. The code for the pool, the retries and the topology uses only this
+// interface. A command borrows the caller's readers, writers and memory.
 type command interface {
 	// compose queues the request on c.
 	compose(c *conn) error
@@ -10,8 +12,8 @@ type command interface {
 	// read reads the reply from c into the caller's memory.
 	read(c *conn) error
 
-	// weight returns the number of bytes that count towards the InFlight limit. It uses estimate
-	// for a value of unknown length.
+	// weight returns the number of bytes that count towards the InFlight limit. If the length of
+	// the value is unknown, weight uses estimate as the length.
 	weight(estimate int64) int64
 
 	info() *commandInfo
@@ -27,12 +29,13 @@ type commandInfo struct {
 
 func (i *commandInfo) info() *commandInfo { return i }
 
-// minUnknownWeight is the minimum weight, in bytes, of a value of unknown length.
+// minUnknownWeight is the minimum weight, in bytes, of a value whose length is unknown. Most values
+// are shorter.
 const minUnknownWeight = 1 << 20
 
-// weightOf returns the number of bytes that count towards the InFlight limit. A value of unknown
-// length counts as much as the last one that GetChain or GetTo has read, but at least
-// minUnknownWeight.
+// weightOf returns the number of bytes that count towards the InFlight limit for cmd. If the length
+// of the value is unknown, weightOf assumes the length of the last value that GetChain or GetTo has
+// read, but at least minUnknownWeight.
 func (c *Client) weightOf(cmd command) int64 {
 	w := cmd.weight(max(c.lastLen.Load(), minUnknownWeight))
 	return int64(len(cmd.info().key)) + max(min(w, c.settings.inFlight), 0)

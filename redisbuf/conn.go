@@ -27,12 +27,14 @@ type conn struct {
 
 	queue   [][]byte    // data to send
 	sending net.Buffers // the part of queue that flush has not sent yet
-	// raw is set for a TCP or Unix socket, which sends all of queue with one writev.
+	// raw is set for a TCP or Unix socket, and nil for any other connection. A TCP or Unix socket
+	// sends all slices of the field queue with one writev.
 	raw      syscall.RawConn
 	buffered *bufio.Writer // set for any other connection, such as TLS
 
-	// State of the current call. queued counts the bytes added to queue, and written the bytes sent
-	// from it. Neither includes the bytes that splice and sendfile move.
+	// State of the call that uses the connection now. queued is the number of bytes that were added
+	// to c.queue (the data to send). written is the number of these bytes that were written.
+	// Neither number includes the bytes that splice and sendfile move.
 	calling         bool
 	queued, written int64 // in bytes
 	sent            bool  // the whole request was sent, so the server may execute it
@@ -43,7 +45,7 @@ type conn struct {
 	lost   bool           // broken because the server has closed the connection or does not answer
 	chain  millrace.Chain // received part of the value that GetChain is reading
 
-	// The pool uses the following fields.
+	// The pool of connections uses the following fields.
 	born      time.Time
 	idleSince time.Time   // time when the last call returned the connection
 	epoch     int         // the node's epoch when the connection was made
@@ -65,8 +67,9 @@ func newConn(netConn net.Conn, readTimeout, writeTimeout time.Duration) *conn {
 	return c
 }
 
-// rawSocket returns nil unless netConn is a TCP or Unix stream socket. A type that embeds a socket
-// does not count, because it may encrypt or count the data.
+// rawSocket returns access to the descriptor of a TCP or Unix stream socket. It returns nil for any
+// other connection. It also returns nil for a type that embeds a socket, because the type may
+// encrypt or count the data.
 func rawSocket(netConn net.Conn) syscall.RawConn {
 	var raw syscall.RawConn
 	var err error
@@ -85,7 +88,8 @@ func rawSocket(netConn net.Conn) syscall.RawConn {
 	return raw
 }
 
-// close closes a connection that no call uses. Closing a TLS connection may wait for the peer.
+// close closes a connection that no call uses. It does this in a new goroutine, because closing a
+// TLS connection may wait for the peer.
 func (c *conn) close() {
 	c.watcher.stop()
 	go c.net.Close()
@@ -102,7 +106,7 @@ func (c *conn) run(ctx context.Context, cmd command) error {
 	return c.finish(ctx, err)
 }
 
-// begin must be called before the first command of a call.
+// begin prepares the connection for a call. It must be called before the first command of the call.
 func (c *conn) begin(ctx context.Context) error {
 	c.calling, c.sent, c.queued, c.written = true, false, 0, 0
 	if err := c.watcher.begin(ctx); err != nil {
@@ -123,8 +127,9 @@ func (c *conn) send(cmd command) error {
 	return nil
 }
 
-// finish ends a call, after the last reply or an error, and returns the error for the caller. It
-// marks the connection as broken if later calls cannot use it.
+// finish ends a call. It must be called after the last reply, or after an error that has ended the
+// call. It marks the connection as broken if later calls cannot use it. It returns the error to
+// report to the caller.
 func (c *conn) finish(ctx context.Context, err error) error {
 	c.request.reset()
 	c.unqueue()
@@ -148,7 +153,8 @@ func (c *conn) finish(ctx context.Context, err error) error {
 	return err
 }
 
-// aligned reports whether the last reply was read to its end in spite of err.
+// aligned reports whether the connection can be used after a call that returned err. It can be used
+// if the last reply was an error, or was read to its end.
 func (c *conn) aligned(err error) bool {
 	switch err.(type) {
 	case *BufferTooSmallError, *ValueTooLargeError, *ValueChangedError, *WriterError:
@@ -166,8 +172,9 @@ func isRejection(err error) bool {
 	return redis.HasErrorPrefix(err, "max number of clients") || redis.HasErrorPrefix(err, "DENIED")
 }
 
-// pendingError returns the error for a request that could not be sent: an error reply that the
-// server sent before it closed the connection, or else err.
+// pendingError returns the error to report for a request that could not be sent. err is the write
+// error. If the server sent an error reply before it closed the connection, pendingError returns
+// the reply. Otherwise it returns err.
 func (c *conn) pendingError(err error) error {
 	if !closedByServer(err) {
 		return err
@@ -179,14 +186,14 @@ func (c *conn) pendingError(err error) error {
 	return err
 }
 
-// pushRequest queues the bytes that were written to c.request since its last call.
+// pushRequest queues the bytes that were written to c.request since the last call of pushRequest.
 func (c *conn) pushRequest() {
 	p := c.request.part()
 	c.queue = append(c.queue, p)
 	c.queued += int64(len(p))
 }
 
-// command queues a command. It copies args, so they should be short.
+// command queues a command that consists of args. It copies them, so they should be short.
 func (c *conn) command(args ...string) {
 	c.array(len(args))
 	for _, a := range args {
@@ -212,7 +219,8 @@ func (c *conn) push(p []byte) error {
 	return nil
 }
 
-// flush sends the queued bytes. The write timeout applies to each write, not to the whole queue.
+// flush sends the queued bytes. The write timeout applies to each write to the connection, not to
+// the whole queue.
 func (c *conn) flush() error {
 	defer c.unqueue()
 	if c.buffered != nil {
@@ -237,7 +245,8 @@ func (c *conn) unqueue() {
 	c.queue, c.sending = c.queue[:0], nil
 }
 
-// flushBuffered joins short slices, because each Write of a TLS connection makes a TLS record.
+// flushBuffered sends the waiting data of a connection that is not a plain socket, such as a TLS
+// connection. It joins short slices, because each Write of a TLS connection makes a TLS record.
 func (c *conn) flushBuffered() error {
 	for _, p := range c.queue {
 		if _, err := c.buffered.Write(p); err != nil {
@@ -247,11 +256,13 @@ func (c *conn) flushBuffered() error {
 	return c.buffered.Flush()
 }
 
-// writeStep limits a Write of a connection that is not a plain socket. It is the size of a TLS
-// record. A TLS connection cannot be used any more after a deadline has interrupted a Write.
+// writeStep is the maximum number of bytes in one Write of a connection that is not a plain socket.
+// It is also the size of a TLS record. Each Write must be short, because a TLS connection cannot be
+// used any more after a deadline has interrupted a Write.
 const writeStep = 16 << 10
 
-// A stepWriter writes in steps of at most writeStep bytes. The write timeout applies to each step.
+// A stepWriter writes to a connection in steps of at most writeStep bytes. The write timeout
+// applies to each step.
 type stepWriter struct{ c *conn }
 
 func (w stepWriter) Write(p []byte) (n int, err error) {
@@ -285,7 +296,8 @@ func (r stepReader) Read(p []byte) (int, error) {
 	return 0, c.ioError(err)
 }
 
-// ioError returns the context's error, if any, and io.ErrUnexpectedEOF instead of io.EOF.
+// ioError converts the error of a read or write. If the context has ended, it returns the context's
+// error. It replaces io.EOF with io.ErrUnexpectedEOF.
 func (c *conn) ioError(err error) error {
 	if ctxErr := c.watcher.err(); ctxErr != nil {
 		return ctxErr

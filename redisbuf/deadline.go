@@ -17,7 +17,8 @@ type ioDeadline struct {
 	until   time.Time             // zero if no deadline is set
 }
 
-// renew must be called before each read or write. It returns the context's error, if any.
+// renew gives the next read or write at least d.timeout. It must be called before each read or
+// write. If the context has ended, renew returns the context's error.
 func (d *ioDeadline) renew() error {
 	if d.timeout > 0 {
 		if now := time.Now(); d.until.Sub(now) < d.timeout {
@@ -30,7 +31,8 @@ func (d *ioDeadline) renew() error {
 	return d.watcher.err()
 }
 
-// clear removes the deadline. It returns the context's error, if any.
+// clear removes the deadline. A read or write may then wait until the context ends. If the context
+// has already ended, clear returns the context's error.
 func (d *ioDeadline) clear() error {
 	if d.timeout > 0 {
 		d.until = time.Time{}
@@ -45,7 +47,8 @@ func (d *ioDeadline) clear() error {
 var longAgo = time.Unix(1, 0)
 
 // A watcher ends the reads and writes of a connection when the context of the current call ends. If
-// two calls in a row use the same context, it stays registered, to save allocations.
+// two calls in a row use the same context, the watcher stays registered with the context, so that
+// the next call with it allocates nothing.
 type watcher struct {
 	conn       net.Conn
 	ctx        context.Context // context of the current call, if it can be cancelled; otherwise nil
@@ -58,7 +61,8 @@ type watcher struct {
 	fired   bool            // the watcher has ended the connection's reads and writes
 }
 
-// begin starts to watch ctx, and returns its error. The caller must call end even after an error.
+// begin starts to watch the context of a call. If the context has already ended, begin returns its
+// error. The caller must call end even after an error.
 func (w *watcher) begin(ctx context.Context) error {
 	done := ctx.Done()
 	if done == nil {
@@ -78,7 +82,8 @@ func (w *watcher) begin(ctx context.Context) error {
 	return ctx.Err() // ctx may have ended before calling was set
 }
 
-// end stops watching, and reports whether the watcher has ended the reads and writes.
+// end stops watching the context after a call. It reports whether the watcher has ended the
+// connection's reads and writes.
 func (w *watcher) end() (fired bool) {
 	if w.ctx == nil {
 		return false
@@ -93,8 +98,9 @@ func (w *watcher) end() (fired bool) {
 	return w.fired
 }
 
-// err returns the error of the call's context. Call it after each change of the connection's
-// deadline, because the change may undo the work of fire.
+// err returns the context's error if the context of the call has ended. Call it after each change
+// of the connection's deadline, because the change may undo the work of fire. (fire ends reads and
+// writes by setting a deadline in the past.)
 func (w *watcher) err() error {
 	if w.ctx == nil {
 		return nil
@@ -109,7 +115,8 @@ func (w *watcher) stop() {
 	}
 }
 
-// fire ends the connection's reads and writes if the current call uses the context of ctxDone.
+// fire is called when a context has ended. If the current call uses the context, fire ends the
+// connection's reads and writes. ctxDone is the context's Done channel.
 func (w *watcher) fire(ctxDone <-chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

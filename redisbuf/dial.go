@@ -11,8 +11,11 @@ import (
 	"github.com/redis/go-redis/v9/auth"
 )
 
-// dial returns a new connection. It retries as often as go-redis would (DialerRetries). If all
-// retries fail, later calls make only one attempt each, until the server is reached again.
+// dial returns a new connection to the server. If the server cannot be reached, dial retries as
+// often as go-redis would (DialerRetries). If all retries fail, later calls of dial make only one
+// attempt each, until the server is reached again.
+//
+// The commands that need the connection are retried independently of dial.
 func (n *node) dial(ctx context.Context) (*conn, error) {
 	for failures := 0; ; {
 		c, reached, err := n.dialOnce(ctx)
@@ -79,7 +82,8 @@ func (n *node) connect(ctx context.Context) (*conn, error) {
 	return newConn(netConn, n.opt.ReadTimeout, n.opt.WriteTimeout), nil
 }
 
-// dialContext applies the DialTimeout, which is for a dial and its handshake together.
+// dialContext returns a context with the DialTimeout, which applies to a dial and its handshake
+// together.
 func (n *node) dialContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	if n.opt.DialTimeout > 0 {
 		return context.WithTimeout(ctx, n.opt.DialTimeout)
@@ -87,7 +91,8 @@ func (n *node) dialContext(ctx context.Context) (context.Context, context.Cancel
 	return ctx, func() {}
 }
 
-// dialError returns the error of ctx, or else err in a form that isDialError recognizes.
+// dialError converts the error of a dial. If ctx has ended, it returns the context's error.
+// Otherwise it returns err, wrapped if necessary so that isDialError recognizes it.
 func (n *node) dialError(ctx context.Context, err error, addr net.Addr) error {
 	if ctxErr := ctx.Err(); ctxErr != nil {
 		return ctxErr
@@ -169,7 +174,8 @@ func credentials(ctx context.Context, opt *redis.Options) (user, password string
 	return opt.Username, opt.Password, nil
 }
 
-// noopListener ignores updates, because each new connection asks for the current credentials.
+// noopListener ignores updates of credentials, because each new connection asks for the current
+// credentials.
 type noopListener struct{}
 
 func (noopListener) OnNext(auth.Credentials) {}
@@ -192,7 +198,8 @@ func (t *textCmd) read(c *conn) error { return c.skipReply() }
 
 func (t *textCmd) weight(int64) int64 { return 0 }
 
-// A roleCmd requests the role of a server. It is empty if the server does not support HELLO.
+// A roleCmd sends HELLO and stores the role of the server from the reply. If the server does not
+// support HELLO, the role is empty.
 type roleCmd struct {
 	textCmd
 	role string

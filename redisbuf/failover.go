@@ -10,13 +10,15 @@ const (
 	// queries the Sentinel for the real address.
 	failoverAddr = "FailoverClient"
 
-	// followInterval is how often the Sentinel is asked for the current master. A master that is
-	// cut off from the Sentinel still accepts writes, and loses them when it rejoins.
+	// followInterval is how often the Sentinel is asked for the current master while there are
+	// connections. A master that is cut off from the Sentinel does not know that it was replaced.
+	// It still accepts writes, and loses them when it rejoins.
 	followInterval = time.Second
 )
 
-// followMaster closes the connections to replaced masters until ctx ends. A connection that is
-// always in use would otherwise stay with the old master.
+// followMaster closes the connections to masters that the Sentinel has replaced, until ctx ends.
+// Only the Sentinel knows that a master was replaced. A connection that is always in use would
+// otherwise stay with the old master.
 func (n *node) followMaster(ctx context.Context) {
 	t := time.NewTicker(followInterval)
 	defer t.Stop()
@@ -38,8 +40,9 @@ func (n *node) followMaster(ctx context.Context) {
 	}
 }
 
-// checkMaster makes a connection to find out whether the Sentinel has chosen a new master. If so,
-// it marks the connections to all other addresses as replaced, to be closed when idle.
+// checkMaster makes a connection to find out whether the Sentinel has chosen a new master. If the
+// new connection is to a master, checkMaster marks the connections to all other addresses as
+// replaced. A replaced connection is closed as soon as no call uses it.
 //
 // If the new connection is to a replica, checkMaster does nothing, because a go-redis client for
 // replicas (ReplicaOnly) chooses a replica at random.
@@ -74,7 +77,8 @@ func (n *node) checkMaster(ctx context.Context) {
 	n.closeExpired()
 }
 
-// staleConns returns the connections to other addresses that are not marked as replaced yet.
+// staleConns returns the connections to addresses other than masterAddr. It omits connections that
+// are already marked as replaced.
 func (n *node) staleConns(masterAddr string) (stale []*conn) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -44,7 +44,8 @@ type getHeader struct {
 
 func wholeOf(key string) getHeader { return getHeader{commandInfo: commandInfo{key: key}} }
 
-// rangeOf returns the getHeader for a range, whose size must not be 0.
+// rangeOf returns the getHeader of a command that reads up to size bytes from offset off. size must
+// not be 0.
 func rangeOf(key string, off, size int64) getHeader {
 	return getHeader{commandInfo: commandInfo{key: key}, off: off, size: size}
 }

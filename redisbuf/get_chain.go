@@ -11,7 +11,8 @@ const (
 	// small because a server may announce a value that never arrives.
 	firstBlock = 64 << 10
 
-	// maxBlock is the size of the largest blocks that GetChain takes and a millrace.Pool reuses.
+	// maxBlock is the maximum size of the blocks that GetChain takes. It is also the size of the
+	// largest blocks that a millrace.Pool keeps for reuse.
 	maxBlock = 1 << 20
 )
 
@@ -32,14 +33,15 @@ func (c *Client) GetChain(ctx context.Context, key string, dst *millrace.Chain, 
 	return err
 }
 
-// learn stores the length of a value as the estimate for the next value of unknown length.
+// learn stores the length n of a value that was read. It is the estimate for the next value of
+// unknown length. If err is not nil, learn does nothing.
 func (c *Client) learn(n int64, err error) {
 	if err == nil && n != c.lastLen.Load() {
 		c.lastLen.Store(n)
 	}
 }
 
-// A getChainCmd reads a value of at most limit bytes into blocks of dst.
+// A getChainCmd reads a value into blocks of dst. If the value has more than limit bytes, it fails.
 type getChainCmd struct {
 	getHeader
 	dst   *millrace.Chain
@@ -73,7 +75,8 @@ func (g *getChainCmd) read(c *conn) error {
 	return nil
 }
 
-// readBlock appends the next block of a value to dst, and subtracts its length from *remaining.
+// readBlock reads the next block of a value and appends it to dst. It subtracts the length of the
+// block from *remaining, the number of bytes of the value that have not been read.
 func (c *conn) readBlock(dst *millrace.Chain, remaining *int64) error {
 	n := int(min(*remaining, maxBlock))
 	if *remaining > maxBlock {

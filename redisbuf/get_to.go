@@ -10,10 +10,12 @@ import (
 )
 
 const (
-	// relayBlock is the size of the block for bytes that the kernel cannot move directly.
+	// If the kernel cannot move the bytes of a value directly, they pass through a block of this
+	// size.
 	relayBlock = 64 << 10
 
-	// minSplice is the number of bytes from which a splice is faster than a copy.
+	// If fewer than minSplice bytes of a value remain, they are copied, because a splice would not
+	// be faster.
 	minSplice = 64 << 10
 )
 
@@ -96,7 +98,8 @@ func (g *getToCmd) weight(estimate int64) int64 {
 	return cmp.Or(g.size, estimate)
 }
 
-// copy moves up to remaining bytes of a value to w, through buf. It returns how many it has read.
+// copy moves bytes of a value from the connection to w, through buf. remaining is the number of
+// bytes of the value that have not been read. copy returns how many bytes it has read.
 func (g *getToCmd) copy(c *conn, buf []byte, remaining int64) (int64, error) {
 	got, err := c.in.Read(buf[:min(remaining, int64(len(buf)))])
 	if err != nil {
@@ -114,9 +117,12 @@ func (g *getToCmd) copy(c *conn, buf []byte, remaining int64) (int64, error) {
 	return int64(got), nil
 }
 
-// splice waits for bytes of a value, and lets w read up to remaining bytes directly from the
-// connection. It returns how many w has read. While w reads, there is no read deadline, because the
-// bytes have already arrived.
+// splice waits until bytes of a value have arrived, and lets w read them directly from the
+// connection. remaining is the number of bytes of the value that have not been read. splice returns
+// how many bytes w has read.
+//
+// While w reads, there is no read deadline. The bytes have already arrived, so the server cannot
+// cause a delay.
 func (g *getToCmd) splice(c *conn, w io.ReaderFrom, remaining int64) (int64, error) {
 	there, err := c.awaitBytes()
 	if err != nil {

@@ -21,8 +21,9 @@ func newLimiter(size int64, closing context.Context) *limiter {
 	return &limiter{sem: semaphore.NewWeighted(size), closing: closing}
 }
 
-// acquire waits for n units, which the caller returns with release. It fails if ctx ends or the
-// Client is closed, or after a positive timeout.
+// acquire takes n units of the semaphore, and waits for them if necessary. The caller returns the
+// units with release. acquire fails if ctx ends or the Client is closed. If timeout is positive,
+// acquire also fails when it has waited that long.
 func (l *limiter) acquire(ctx context.Context, n int64, timeout time.Duration) error {
 	if !l.sem.TryAcquire(n) {
 		if err := l.wait(ctx, n, timeout); err != nil {

@@ -18,7 +18,8 @@ const (
 	// because the server or a network device may have closed it. The check takes two system calls.
 	checkIdleAfter = time.Second
 
-	// maxIdleTime is how long a connection may be idle, unless ConnMaxIdleTime is shorter.
+	// maxIdleTime is the idle time after which a connection is closed. If the ConnMaxIdleTime of
+	// go-redis is shorter, that limit applies.
 	maxIdleTime = 5 * time.Minute
 )
 
@@ -104,8 +105,8 @@ func (n *node) takeIdle() (*conn, error) {
 	}
 }
 
-// popIdle removes the most recently used idle connection. It is suspect if another connection was
-// lost after its last use.
+// popIdle removes and returns the most recently used idle connection, or nil if there is none.
+// suspect reports whether another connection was lost after c was last used.
 func (n *node) popIdle() (c *conn, suspect bool, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -132,8 +133,8 @@ func (n *node) add(c *conn) error {
 	return nil
 }
 
-// discard closes a connection that takeIdle has rejected. It need not set n.lostAt, because
-// takeIdle checks the remaining connections anyway: they have been idle for longer.
+// discard closes a connection that takeIdle has rejected. It need not set n.lostAt as release does.
+// All remaining idle connections have been idle for longer, so takeIdle checks them anyway.
 func (n *node) discard(c *conn) {
 	n.mu.Lock()
 	delete(n.live, c)
@@ -199,7 +200,8 @@ func (n *node) close() {
 	n.closeIdle(func(*conn) bool { return true })
 }
 
-// closedError returns ErrClosed instead of err if n.close has closed the connection.
+// closedError returns ErrClosed if err means that n.close has closed the connection. Otherwise it
+// returns err.
 func (n *node) closedError(err error) error {
 	if !errors.Is(err, net.ErrClosed) {
 		return err

@@ -66,7 +66,8 @@ func (p *Pipeline) add(cmd command) *Result {
 	return r
 }
 
-// refuse adds a Result for a call that is not sent. A nil err means that there is nothing to do.
+// refuse adds a Result for a call that is not sent. err is the reason, or nil if there is nothing
+// to do.
 func (p *Pipeline) refuse(err error) *Result {
 	r := &Result{err: err}
 	p.results = append(p.results, r)
@@ -165,7 +166,8 @@ func (p *Pipeline) groups(ctx context.Context) (groups []*group) {
 	return groups
 }
 
-// run executes groups concurrently, unless they share a connection or a buffer.
+// run executes the calls of the Pipeline in groups, one for each server. The groups run
+// concurrently, unless they share a connection or a buffer.
 func (p *Pipeline) run(ctx context.Context, groups []*group) {
 	if len(groups) > 1 && p.c.sticky == nil && !p.oneByOne {
 		runAll(ctx, groups)
@@ -176,7 +178,8 @@ func (p *Pipeline) run(ctx context.Context, groups []*group) {
 	}
 }
 
-// runAll executes groups concurrently. If one panics, runAll panics after all have ended.
+// runAll executes groups concurrently. If the user's Dialer or credentials provider panics, runAll
+// waits for all groups, and then panics with the same value.
 func runAll(ctx context.Context, groups []*group) {
 	var all sync.WaitGroup
 	for _, g := range groups {

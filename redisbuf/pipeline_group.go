@@ -16,8 +16,9 @@ type group struct {
 	panicked any // value of a panic of the user's Dialer or credentials provider
 }
 
-// run executes the calls in batches that InFlight allows, and retries the failed calls of each. If
-// the server cannot be reached, the remaining calls fail without being sent.
+// run executes the calls in batches, each as large as InFlight allows. It retries the failed calls
+// of a batch before it executes the next batch. If the server cannot be reached, the remaining
+// calls fail without being sent.
 func (g *group) run(ctx context.Context) {
 	for rest := g.calls; len(rest) > 0; {
 		n, weight := g.batch(rest)
@@ -41,7 +42,8 @@ func (g *group) run(ctx context.Context) {
 	}
 }
 
-// batch returns how many calls fit into the InFlight limit, at least one, and their total weight.
+// batch returns the number of calls that can be sent together, and their total weight. The weight
+// stays within the InFlight limit, unless the first call alone exceeds it.
 func (g *group) batch(calls []*Result) (n int, weight int64) {
 	limit := g.client.settings.inFlight
 	for i, r := range calls {
@@ -54,7 +56,8 @@ func (g *group) batch(calls []*Result) (n int, weight int64) {
 	return len(calls), weight
 }
 
-// execute executes calls on one connection. Without a connection, each call gets the error.
+// execute executes calls on one connection. If it cannot get a connection, it sets the error of
+// each call to the reason.
 func (g *group) execute(ctx context.Context, calls []*Result, weight int64) {
 	if err := g.runAll(ctx, calls, weight); err != nil {
 		for _, r := range calls {
@@ -90,7 +93,8 @@ func (g *group) runAll(ctx context.Context, calls []*Result, weight int64) error
 var errNotSent = errors.New(
 	"redisbuf: not sent, because a call before it in the pipeline has failed")
 
-// runAll sends calls and then reads the replies. Calls without a reply get an error.
+// runAll sends calls and then reads the replies. If the connection is lost, the calls without a
+// reply get an error.
 func (c *conn) runAll(ctx context.Context, calls []*Result) {
 	err := c.begin(ctx)
 	c.pipelined = true
@@ -116,8 +120,8 @@ func (c *conn) runAll(ctx context.Context, calls []*Result) {
 	_ = c.finish(ctx, err)
 }
 
-// sendAll sends calls. After an error, queued is the number of completely queued calls, of which
-// some may have been sent.
+// sendAll queues calls and sends the queue. If it returns an error, queued is the number of
+// completely queued calls. Some of them may have been sent.
 func (c *conn) sendAll(calls []*Result) (queued int, err error) {
 	for i, r := range calls {
 		if err := r.cmd.compose(c); err != nil {
@@ -137,7 +141,8 @@ func (c *conn) sentOf(calls []*Result) int {
 	return n
 }
 
-// readAll returns how many calls have a reply. If some have none, err is the reason.
+// readAll reads the replies to calls, and returns how many calls have a reply. If some calls have
+// none, err is the reason.
 func (c *conn) readAll(calls []*Result) (read int, err error) {
 	for i, r := range calls {
 		if r.err = r.cmd.read(c); r.err != nil && (c.broken || !c.aligned(r.err)) {
@@ -147,9 +152,13 @@ func (c *conn) readAll(calls []*Result) (read int, err error) {
 	return len(calls), nil
 }
 
-// fail sets the error of each call without a reply. If err is about the reply to the first call,
-// the others get ErrConnLost. If sent is true, the server may have executed the calls, so the error
-// of each call that writes is a *SentError.
+// fail sets the errors of calls that have no reply.
+//
+//   - The first call gets err.
+//   - The other calls usually get err, too. If err is about the reply to the first call
+//     (*ProtocolError, *BufferTooSmallError or *ValueTooLargeError), they get ErrConnLost.
+//   - If sent is true, the server may have executed the calls. In this case, each call that writes
+//     gets a *SentError that wraps its error.
 func fail(calls []*Result, err error, sent bool) {
 	for i, r := range calls {
 		r.err = err
@@ -166,7 +175,8 @@ func fail(calls []*Result, err error, sent bool) {
 	}
 }
 
-// retry executes failed calls again if that is safe. It stops when the server cannot be reached.
+// retry executes failed calls again, one by one, if that is safe. It stops when the server cannot
+// be reached.
 func (g *group) retry(ctx context.Context, calls []*Result) {
 	if !slices.ContainsFunc(calls, func(r *Result) bool { return r.err != nil }) {
 		return
@@ -246,8 +256,8 @@ func mayHaveRun(err error) bool {
 	return !isLoss(err)
 }
 
-// isUnreachable reports whether the next call would fail, too, because the server cannot be reached
-// or the time is up. err is the error of a call after all its retries.
+// isUnreachable reports whether err means that the server cannot be reached or that the time is up.
+// The next call would then fail as well. err is the error of a call after all its retries.
 func isUnreachable(err error) bool {
 	if err == nil || isServerError(err) {
 		return false

@@ -9,7 +9,8 @@ import (
 	"github.com/millrace-io/millrace"
 )
 
-// readAheadLen is so large that the time of the round trip does not matter.
+// readAheadLen is the number of bytes that ReaderAt.Read requests at a time. It is so large that
+// the time of the round trip does not matter.
 const readAheadLen = 1 << 20
 
 // A ReaderAt reads ranges of a value. It works with http.ServeContent and io.NewSectionReader. Any
@@ -172,7 +173,8 @@ func (s *strlenCmd) read(c *conn) (err error) {
 
 func (s *strlenCmd) weight(int64) int64 { return 0 }
 
-// A rangeCmd requests a range, and the length before and after it, to detect a change.
+// A rangeCmd reads a range of a value into buf, and detects a change of the value's length. It
+// requests the length, the range, and the length again.
 type rangeCmd struct {
 	getCmd
 	length int64
@@ -190,7 +192,9 @@ func (r *rangeCmd) compose(c *conn) error {
 	return err
 }
 
-// read returns the first error, or a later error that makes the connection unusable.
+// read reads three replies: the length of the value, the range, and the length again. It returns
+// the first error. If a later error makes the connection unusable, read returns the later error
+// instead.
 func (r *rangeCmd) read(c *conn) error {
 	var first error
 	for _, read := range []func(*conn) error{r.readLength, r.getCmd.read, r.readLength} {
@@ -211,7 +215,8 @@ func (r *rangeCmd) read(c *conn) error {
 	return first
 }
 
-// readLength returns a *ValueChangedError if the length is not the expected one.
+// readLength reads the length of the value. If it is not the expected length, the error is a
+// *ValueChangedError.
 func (r *rangeCmd) readLength(c *conn) error {
 	is, err := c.readLen()
 	if err == nil && is != r.length {

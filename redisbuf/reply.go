@@ -29,16 +29,19 @@ const (
 )
 
 const (
-	// maxValue is the largest length that is accepted. It is Redis's default proto-max-bulk-len.
+	// maxValue is the largest length that the package accepts from a server. It is the default
+	// limit in Redis (proto-max-bulk-len).
 	maxValue = 512 << 20
 
-	// maxSkip limits the unwanted bytes that are skipped. Beyond it, a new connection is cheaper.
+	// maxSkip is the maximum number of bytes that are skipped so that a connection can be used
+	// again. If more bytes are unwanted, a new connection is cheaper.
 	maxSkip = 1 << 20
 
 	// maxNesting is the maximum nesting depth of a skipped reply.
 	maxNesting = 8
 
-	// maxElements limits the elements of a skipped array, set or map. A map's entry has two.
+	// maxElements is the maximum number of elements of a skipped array, set or map. Each entry of a
+	// map counts as two elements.
 	maxElements = 1 << 16
 )
 
@@ -49,7 +52,7 @@ type header struct {
 	text []byte // text of a status or an error, valid until more bytes are received
 }
 
-// parseHeader parses the first line of a reply, without its line end.
+// parseHeader parses the first line of a reply. The line must not include its line end.
 func parseHeader(line []byte) (h header, err error) {
 	if len(line) == 0 {
 		return h, badReply("an empty line")
@@ -75,14 +78,15 @@ func parseHeader(line []byte) (h header, err error) {
 	return h, badReply("a reply that begins with %q", h.kind)
 }
 
-// parseInt parses a decimal number without a plus sign.
+// parseInt returns the decimal number in p, which must not have a plus sign.
 func parseInt(p []byte) (n int64, ok bool) {
 	n, err := strconv.ParseInt(string(p), 10, 64)
 	return n, err == nil && p[0] != '+'
 }
 
 // lineLen is the maximum length of a line of a reply, and the size of a connection's receive
-// buffer. Most of a long value does not pass through the buffer.
+// buffer. A short value, or the beginning of a long value, arrives in the buffer together with its
+// line. The rest of a long value does not pass through the buffer.
 const lineLen = 4 << 10
 
 // readLine returns the next line, without its end. The line is valid until more bytes are read.
@@ -113,7 +117,9 @@ func (c *conn) nextHeader() (header, error) {
 	return parseHeader(line)
 }
 
-// readReply is like readHeader, but first reads the reply to ASKING if that was sent.
+// readReply returns the header of the reply to a command. It skips pushes and attributes. If ASKING
+// was sent before the command, readReply first reads the reply to ASKING. If the reply to the
+// command is an error, readReply returns that error. If the reply is null, it returns redis.Nil.
 func (c *conn) readReply() (header, error) {
 	if c.asking {
 		// This is the reply to the ASKING before the command. An error in it can be ignored,
@@ -145,7 +151,8 @@ func (c *conn) readHeader() (header, error) {
 	}
 }
 
-// replyError returns redis.Nil for a null reply, an error for an error reply, and nil otherwise.
+// replyError returns the error of a reply with header h. It returns redis.Nil for null, and nil if
+// the reply is not an error.
 func (c *conn) replyError(h header) error {
 	switch {
 	case h.kind == kindError:
@@ -168,7 +175,8 @@ func (c *conn) replyError(h header) error {
 	return nil
 }
 
-// readKind returns the number in the header of a reply of the given kind, called name in errors.
+// readKind reads the header of a reply of the given kind, and returns the number in the header.
+// name is the name of the kind in error messages.
 func (c *conn) readKind(kind byte, name string) (int64, error) {
 	h, err := c.readReply()
 	if err == nil && h.kind != kind {
@@ -180,7 +188,8 @@ func (c *conn) readKind(kind byte, name string) (int64, error) {
 	return h.n, nil
 }
 
-// readValueHeader returns the length of a value. The caller reads it with readPart and readEnd.
+// readValueHeader returns the length of the value in a reply. The caller then reads the value with
+// readPart and readEnd.
 func (c *conn) readValueHeader() (int64, error) { return c.readKind(kindBulk, "a value") }
 
 // readOK reads a reply that is a status, such as OK.
@@ -210,9 +219,11 @@ func (c *conn) readEnd() error {
 	return err
 }
 
-// refuse skips the last n bytes of an unwanted value, and returns reason. It instead marks the
-// connection as broken if n is greater than maxSkip, unless a Conn or a Pipeline needs the
-// connection.
+// refuse skips the last n bytes of an unwanted value and its line end, so that the connection can
+// be used again. It always returns reason.
+//
+// If n is greater than maxSkip, refuse skips nothing and marks the connection as broken. A Conn or
+// a Pipeline still needs the connection, so this limit does not apply to them.
 func (c *conn) refuse(n int64, reason error) error {
 	if n > maxSkip && !c.keep && !c.pipelined {
 		c.broken = true
@@ -222,7 +233,7 @@ func (c *conn) refuse(n int64, reason error) error {
 	return reason
 }
 
-// skipReply drops a reply. If the reply is an error, skipReply returns it.
+// skipReply reads and drops a reply. If the reply is an error, skipReply returns that error.
 func (c *conn) skipReply() error {
 	h, err := c.readHeader()
 	if err != nil {
@@ -279,7 +290,8 @@ func (c *conn) skipValue(n int64) error {
 	return c.readEnd()
 }
 
-// skipPushes drops the pushes that have arrived. It returns a *ProtocolError for other bytes.
+// skipPushes reads and drops the pushes that have arrived since the last reply. If other bytes have
+// arrived, it returns a *ProtocolError.
 func (c *conn) skipPushes() error {
 	for c.in.Buffered() > 0 {
 		if c.hasStrayBytes() {
@@ -297,7 +309,8 @@ func (c *conn) unread() []byte {
 	return p
 }
 
-// hasStrayBytes reports whether something other than a push has arrived without a request.
+// hasStrayBytes reports whether there are unread bytes that do not begin with a push. After the
+// last reply of a call, the server may send only pushes, which need no request.
 func (c *conn) hasStrayBytes() bool {
 	p := c.unread()
 	return len(p) > 0 && p[0] != kindPush

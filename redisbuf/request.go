@@ -2,10 +2,12 @@ package redisbuf
 
 import "strconv"
 
-// maxKept is the capacity of the largest buffer that is kept for the next request.
+// maxKept is the capacity in bytes of the largest buffer that a connection reuses for its next
+// request.
 const maxKept = 4 << 10
 
-// A request collects the commands to send, without the values, which are queued separately.
+// A request collects the text of the commands to send. It does not contain the values, which are
+// queued separately.
 type request struct {
 	buf    []byte
 	begun  int  // buf[:begun] has been queued
@@ -19,14 +21,16 @@ func (q *request) reset() {
 	q.buf, q.begun, q.asking = q.buf[:0], 0, false
 }
 
-// part returns the text since its last call. Adding more text does not change the returned text.
+// part returns the text that was added since the last call of part. Adding more text does not
+// change the returned text.
 func (q *request) part() []byte {
 	p := q.buf[q.begun:len(q.buf):len(q.buf)]
 	q.begun = len(q.buf)
 	return p
 }
 
-// array begins a command with n arguments.
+// array appends the first line of a command to the request. The line contains n, the number of the
+// command's arguments.
 func (q *request) array(n int) {
 	if q.asking {
 		q.buf = append(q.buf, "*1\r\n$6\r\nASKING\r\n"...)

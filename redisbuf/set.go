@@ -58,7 +58,7 @@ func (s *setHeader) begin(c *conn) {
 	c.pushRequest()
 }
 
-// end queues the part of the request after the value.
+// end queues the part of the request after the value: the end of the line and the options.
 func (s *setHeader) end(c *conn) {
 	c.lineEnd()
 	s.opt.appendTo(&c.request)
@@ -106,15 +106,17 @@ func (s *setChainCmd) compose(c *conn) error {
 }
 
 const (
-	// headStartLen is the length of the part of a long value that is sent first. Redis can then
-	// parse the command early, and receive the value into memory that it keeps, without a copy.
+	// headStartLen is the number of bytes of a long value that are sent before the rest, as a head
+	// start. Redis can then parse the command before the whole value has arrived. Redis keeps the
+	// memory into which it receives the value, so it does not copy the value.
 	headStartLen = 64 << 10
 
 	// minHeadStart is the minimum size of a value that gets a head start.
 	minHeadStart = 1 << 20
 )
 
-// pushValue queues a part of a value. A head start sends the first headStartLen bytes at once.
+// pushValue queues p, a part of a value. If headStart is set, it sends the first headStartLen bytes
+// of p at once.
 func (c *conn) pushValue(p []byte, headStart bool) error {
 	if headStart {
 		n := min(len(p), headStartLen)

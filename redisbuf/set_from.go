@@ -65,7 +65,8 @@ func (s *setFromCmd) compose(c *conn) error {
 	return s.copyFrom(c, s.r, left)
 }
 
-// copyFrom sends the last n bytes of the value, which it reads from r, and ends the command.
+// copyFrom reads the last n bytes of the value from r into a block and sends them. It then sends
+// the rest of the command.
 func (s *setHeader) copyFrom(c *conn, r io.Reader, n int64) error {
 	if n == 0 {
 		s.end(c)
@@ -126,7 +127,8 @@ func (e *ReaderError) Error() string {
 // Unwrap returns the reader's error.
 func (e *ReaderError) Unwrap() error { return e.Err }
 
-// minSendfile is the minimum size for sendfile. A shorter file is sent together with the command.
+// minSendfile is the minimum size of a file that is sent with sendfile. A shorter file is read into
+// a block of memory, and sent together with the SET command.
 const minSendfile = 64 << 10
 
 // SetFile sets key to the whole content of f. It borrows f, and neither uses nor changes its file
@@ -164,7 +166,8 @@ func newSetFile(key string, f *os.File, opts []SetOption) (*setFileCmd, error) {
 	return &setFileCmd{setHeader: set, f: f}, err
 }
 
-// fileSize refuses a file that is not regular, or that reports size 0 but has content, as in /proc.
+// fileSize returns the size of f. It returns an error if f is not a regular file, or if f reports
+// size 0 but has content, as in /proc.
 func fileSize(f *os.File) (int64, error) {
 	info, err := f.Stat()
 	if err != nil {

@@ -10,13 +10,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxStep limits the bytes that the kernel moves within one write timeout.
+// maxStep is the maximum number of bytes that the kernel sends from a file or socket to the server
+// before the connection renews its write timeout.
 const maxStep = 256 << 10
 
-// canSplice reports whether the kernel can move bytes from the connection.
+// canSplice reports whether the connection is a plain socket with an empty receive buffer. The
+// kernel can then move bytes from it.
 func (c *conn) canSplice() bool { return c.raw != nil && c.in.Buffered() == 0 }
 
-// awaitBytes waits for bytes from the server, and returns how many can be read without waiting.
+// awaitBytes waits until the server has sent bytes, and returns how many can be read without
+// waiting.
 func (c *conn) awaitBytes() (int, error) {
 	if err := c.readDeadline.renew(); err != nil {
 		return 0, err
@@ -28,7 +31,8 @@ func (c *conn) awaitBytes() (int, error) {
 	return n, err
 }
 
-// readable waits until a socket has bytes to read, and returns their number, or io.EOF.
+// readable waits until a socket has bytes to read, and returns their number. At the end of the
+// stream it returns io.EOF.
 func readable(raw syscall.RawConn) (n int, err error) {
 	waitErr := raw.Read(func(fd uintptr) bool {
 		got, peekErr := peek(int(fd))
@@ -64,8 +68,9 @@ func (c *conn) canSpliceFrom(r io.Reader) bool {
 	return false
 }
 
-// spliceFrom waits until the socket r has received bytes, moves up to limit bytes to the server,
-// and returns how many it took from r. A timeout of the move is then the server's and not r's.
+// spliceFrom waits until the socket r has received bytes, and then moves up to limit bytes from r
+// to the server. It returns the number of bytes that it took from r. The bytes have already arrived
+// when they are moved, so if moving them takes long, the cause is the server and not r.
 func (c *conn) spliceFrom(r io.Reader, limit int64) (int64, error) {
 	if err := c.flush(); err != nil {
 		return 0, err
@@ -97,8 +102,8 @@ func (c *conn) spliceFrom(r io.Reader, limit int64) (int64, error) {
 	return n, err
 }
 
-// sendFile sends the first size bytes of f with sendfile. It may send fewer without an error,
-// because the kernel cannot send from every file.
+// sendFile sends the first size bytes of f with sendfile, and returns how many bytes it has sent.
+// It may send fewer bytes without an error, because the kernel cannot send from every file.
 func (c *conn) sendFile(f *os.File, size int64) (off int64, err error) {
 	if c.raw == nil {
 		return 0, nil
@@ -143,8 +148,9 @@ func (c *conn) sendFile(f *os.File, size int64) (off int64, err error) {
 	return off, nil
 }
 
-// checkIdle reports whether an idle connection can still be used, because the server has neither
-// closed it nor sent anything but pushes. If this is not known, usable is true.
+// checkIdle reports whether an idle connection can still be used. It cannot be used if the server
+// has closed it, or if the server has sent data other than a RESP3 push. If checkIdle cannot check
+// the connection, usable is true and known is false.
 func (c *conn) checkIdle() (usable, known bool) {
 	c.control(func(fd int) {
 		known, usable = true, !hungUp(fd)

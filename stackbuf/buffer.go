@@ -3,8 +3,8 @@ package stackbuf
 import "bytes"
 
 const (
-	// inlineSize makes a Buffer 112 bytes long. This is a size class of the allocator, so
-	// new(Buffer) wastes no memory.
+	// inlineSize is the number of bytes that fit into the Buffer value. It makes a Buffer 112 bytes
+	// long. This is a size class of the allocator, so new(Buffer) wastes no memory.
 	inlineSize = 64
 
 	// MinRead is the minimum length of the slice that ReadFrom passes to a source's Read.
@@ -34,6 +34,9 @@ var ErrTooLarge = bytes.ErrTooLarge
 // valid until the next call that changes the Buffer. A caller that needs the bytes for longer must
 // copy them.
 type Buffer struct {
+	// The contents are in the slice spill. If spill is nil, they are in the array inline. r is the
+	// index of the first byte of the contents, and w is the index after the last byte.
+	//
 	// Invariants:
 	//
 	//	0 ≤ r ≤ w
@@ -172,7 +175,8 @@ func (b *Buffer) Grow(n int) {
 	b.makeRoom(n)
 }
 
-// become replaces the contents and the memory of b with mem.
+// become replaces the contents and the memory of b with mem. The length of mem is the length of the
+// contents.
 func (b *Buffer) become(mem []byte) {
 	b.spill, b.r, b.w = mem[:cap(mem)], 0, len(mem)
 	b.lastRead = nothing
@@ -199,11 +203,13 @@ func (b *Buffer) makeRoom(n int) {
 }
 
 // canMoveDown reports whether the contents and n more bytes fill at most half of the heap memory.
-// With a higher limit, makeRoom would move the contents all the time.
+// If so, makeRoom moves the contents to the start of the memory. With a higher limit, it would move
+// the contents all the time.
 func (b *Buffer) canMoveDown(n int) bool { return b.spill != nil && n <= b.Cap()/2-b.Len() }
 
-// enlarge makes room for n more bytes. The new memory is at least twice as large, unless the Buffer
-// is unused. enlarge panics with ErrTooLarge if the memory would be too large.
+// enlarge moves the contents to larger memory, which has room for n more bytes. The new memory is
+// at least twice as large, unless the Buffer is unused. enlarge panics with ErrTooLarge if the
+// memory would be too large.
 func (b *Buffer) enlarge(n int) {
 	if n > maxInt-b.Len() {
 		panic(ErrTooLarge)
@@ -211,8 +217,8 @@ func (b *Buffer) enlarge(n int) {
 	b.move(max(b.Len()+n, b.twice()))
 }
 
-// twice returns twice the capacity, or 0 if the Buffer is unused. On overflow, it panics with
-// ErrTooLarge.
+// twice returns twice the capacity of the Buffer, or 0 if the Buffer is unused. It panics with
+// ErrTooLarge if the result would be too large.
 func (b *Buffer) twice() int {
 	size := b.Cap()
 	if b.spill == nil && b.w == 0 {
@@ -224,14 +230,15 @@ func (b *Buffer) twice() int {
 	return 2 * size
 }
 
-// move moves the contents, which must fit, to new memory of at least size bytes.
+// move moves the contents to new memory of at least size bytes. The contents must fit.
 func (b *Buffer) move(size int) {
 	mem := allocate(size)
 	b.w = copy(mem, b.Bytes())
 	b.spill, b.r = mem, 0
 }
 
-// allocate returns at least n bytes, and all that the allocator reserves for them.
+// allocate returns a slice of at least n bytes. It rounds the length up to what the allocator would
+// reserve anyway.
 func allocate(n int) []byte {
 	defer func() {
 		if recover() != nil {

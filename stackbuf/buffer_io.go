@@ -11,9 +11,9 @@ import (
 
 var errNegativeRead = errors.New("stackbuf.Buffer: reader returned negative count from Read")
 
-// maxClaim limits what ReadFrom allocates in advance for a length that it does not trust. A remote
-// peer may have chosen the limit of an io.LimitedReader, or the length that an unknown type
-// reports.
+// maxClaim is the maximum number of bytes that ReadFrom allocates in advance if it does not trust
+// the length of the source. A remote peer may have chosen the limit of an io.LimitedReader, or the
+// length that an unknown type reports.
 const maxClaim = 64 << 10
 
 // ReadFrom appends the bytes of src until io.EOF, and returns their number. If src returns another
@@ -64,9 +64,11 @@ func (b *Buffer) ReadFrom(src io.Reader) (n int64, err error) {
 	}
 }
 
-// expect makes room for n bytes before ReadFrom reads them. Usually the room is exact. If n is less
-// than Len, or if b has been read from, the memory grows as in Write. Otherwise a program that
-// reads many short sources would move the contents for each of them.
+// expect makes room for n bytes before ReadFrom reads them. Usually the memory grows to exactly the
+// size that is needed.
+//
+// If n is less than Len, or if b has been read from, the memory grows as in Write instead. If its
+// size were exact, a program that reads many short sources would move the contents for each source.
 func (b *Buffer) expect(n int64) {
 	held := b.Len()
 	switch {
@@ -83,8 +85,8 @@ func (b *Buffer) expect(n int64) {
 
 const unknown = -1
 
-// sizeOf returns the number of bytes that are left in r, or unknown. If a peer may have chosen the
-// number, sizeOf returns at most maxClaim.
+// sizeOf returns the number of bytes that are left in r. If a peer may have chosen the number,
+// sizeOf returns at most maxClaim. If the number is not known, sizeOf returns the constant unknown.
 func sizeOf(r io.Reader) int64 {
 	switch r := r.(type) {
 	case *bytes.Reader:
@@ -109,9 +111,9 @@ func sizeOf(r io.Reader) int64 {
 	return unknown
 }
 
-// fileSize returns the number of bytes of f after its offset. It returns unknown for pipes and
-// devices. It also does so for the size 0, because files that the kernel generates report that
-// size.
+// fileSize returns the number of bytes of f from its offset to its end. It returns unknown if f is
+// a pipe or a device, or if its size is 0, because files that the kernel generates report the size
+// 0.
 func fileSize(f *os.File) int64 {
 	info, err := f.Stat()
 	if err != nil || !info.Mode().IsRegular() || info.Size() == 0 {
@@ -179,8 +181,8 @@ func (b *Buffer) send(dst io.Writer) (int, error) {
 	return sendCopy(dst, held)
 }
 
-// sendCopy writes a copy of p, which may be the array inside a Buffer. If dst received p itself,
-// the compiler would assume that dst keeps p, and would move the Buffer to the heap.
+// sendCopy writes a copy of p to dst. p may be the array inside a Buffer. If dst received p itself,
+// the compiler would have to assume that dst keeps p, and would move the Buffer to the heap.
 func sendCopy(dst io.Writer, p []byte) (int, error) {
 	s := lendScratch()
 	defer s.release(inlineSize)

@@ -26,7 +26,7 @@ func (b *Buffer) Write(p []byte) (n int, err error) {
 	return b.growWrite(p)
 }
 
-// growWrite is Write if the free memory is too small.
+// growWrite makes room for p and then appends p. Write calls it if the free memory is too small.
 func (b *Buffer) growWrite(p []byte) (n int, err error) {
 	if b.spill == nil && b.r == b.w && len(p) > inlineSize {
 		b.become(append([]byte(nil), p...)) // append need not clear the new memory first

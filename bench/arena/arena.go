@@ -41,9 +41,9 @@ const (
 
 // A shape is the configuration of a contender.
 type shape struct {
-	capacity int // of an arena.Pool, in bytes
-	slots    int // of an arena.Pool
-	live     int // frames held at the same time
+	capacity int // memory of an arena.Pool in bytes; other contenders ignore it
+	slots    int // number of slots of an arena.Pool
+	live     int // number of frames that are held at the same time
 	order    order
 }
 
@@ -74,8 +74,8 @@ func (r *random) next() uint64 {
 	return z ^ z>>31
 }
 
-// The input of every contender. It is not on the heap, because the garbage collector runs less
-// often for a larger heap. That would favor contenders that make garbage.
+// The input of every contender. It is not on the heap, because a larger heap would make the garbage
+// collector run less often. That would favor contenders that make garbage.
 var (
 	lengths    [messages / 2]int
 	data       [maxFrame + messages/2]byte
@@ -95,15 +95,17 @@ func init() {
 	}
 }
 
-// message returns the length of message i, and the memory that contenders copy it from. A contender
-// that writes it at once copies src[:n]. Otherwise, the n/pieceSize pieces are src[0:pieceSize],
-// src[1:1+pieceSize] and so on.
+// message returns the length n of message i and the memory that contenders copy it from. A
+// contender that writes the message at once copies src[:n]. A contender that writes it in pieces
+// copies n/pieceSize slices: src[0:pieceSize], src[1:1+pieceSize] and so on. These slices overlap
+// in src, but follow one another in the frame.
 func message(i int) (n int, src []byte) {
 	i = i / 2 % len(lengths)
 	return lengths[i], data[i:]
 }
 
-// slotOrder returns the index of the held frame that each operation releases.
+// slotOrder returns, for each operation, the index of the held frame to release. The order repeats
+// after maxOrders operations.
 func slotOrder(s shape) *[maxOrders]uint8 {
 	var next [maxOrders]uint8
 	for i := range next {
@@ -160,7 +162,8 @@ func run(ctx context.Context, p *measure.Params) (err error) {
 	return nil
 }
 
-// compare measures all contenders at one kind of work. The crate may be nil.
+// compare measures all contenders at one kind of work, and prints a table. If crate is nil, the
+// table omits the Rust program.
 func compare(ctx context.Context, p *measure.Params, kind, title string, crate *crate,
 	turn time.Duration) error {
 	p.Logf("arena: %s", kind)
@@ -209,7 +212,8 @@ func percent(c measure.Cost) string {
 	return fmt.Sprintf("%.3g%%", 100*s.Median())
 }
 
-// slots measures taking and releasing small frames. The crate may be nil.
+// slots measures the cost of taking and releasing small frames, and prints a table. If crate is
+// nil, the table omits the Rust program.
 func slots(ctx context.Context, p *measure.Params, title string, crate *crate) error {
 	var shapes []shape
 	// Pairs of held frames and slots. The last two pairs fill all slots of the Pool.

@@ -14,7 +14,7 @@ import (
 
 const poolName = "arena.Pool"
 
-// The contenders that are written in Go.
+// contenders lists the contenders that are written in Go.
 var contenders = []contender{
 	newContender(poolName, openPool),
 	newContender("make of the length", openMade),
@@ -31,7 +31,8 @@ type buffer[F any] struct {
 	outside func() uint64 // number of frames outside the Pool's memory; nil without an arena.Pool
 }
 
-// A contender makes buffers, and hides the type of their frames.
+// A contender is an implementation of a buffer that the benchmark measures. Its functions hide the
+// type of the frames.
 type contender struct {
 	name string
 	// open creates a buffer for a kind of work: "ten", "whole" or "handoff". do does n operations.
@@ -69,7 +70,7 @@ func (b buffer[F]) assemble(n int, write func(int)) {
 	}
 }
 
-// handOff passes each of n frames to its own goroutine, which releases it after a delay.
+// handOff passes each of n frames to its own goroutine, which releases the frame after a delay.
 func (b buffer[F]) handOff(n int) {
 	free := make(chan struct{}, holders)
 	var out sync.WaitGroup
@@ -88,11 +89,13 @@ func (b buffer[F]) handOff(n int) {
 	out.Wait()
 }
 
-// looked keeps the compiler from removing the goroutines' reads.
+// looked is the sum of the bytes that the goroutines read, so that the reads are not optimized
+// away.
 var looked atomic.Uint64
 
-// deliver assembles n frames, alternately in pieces and at once. It holds up to maxHeld frames, and
-// passes each frame to inspect before it releases it.
+// deliver assembles n frames. It writes the first frame in pieces, the second one at once, the
+// third one in pieces, and so on. It holds up to maxHeld frames, and passes each frame to inspect
+// before it releases the frame.
 func (b buffer[F]) deliver(maxHeld, n int, inspect func(i int, frame []byte)) {
 	held := make([]F, maxHeld)
 	for i := range n + maxHeld {
@@ -144,14 +147,16 @@ func (c contender) check() (err error) {
 	return err
 }
 
-// Limits of the number of operations in the warm-up of a turn, which is not measured.
+// Limits of the number of operations in a warm-up. Each turn begins with a warm-up, which is not
+// measured.
 const (
 	minWarmUp = 64
 	maxWarmUp = 1024
 )
 
-// benchmark uses a new buffer in each turn. If all contenders kept their buffers, the heap would be
-// larger, and the garbage collector would run less often.
+// benchmark returns a measure.Contender for one kind of work. Each turn uses a new buffer. If all
+// contenders kept their buffers, the heap would be larger, and the garbage collector would run less
+// often.
 func (c contender) benchmark(name, kind string, s shape) measure.Contender {
 	return newBenchmark(name, func() (func(int), func() uint64) { return c.open(s, kind) })
 }
@@ -201,7 +206,8 @@ func openPool(s shape) buffer[arena.Slice] {
 	}
 }
 
-// openMade returns a buffer that allocates each frame with its exact length.
+// openMade returns a buffer that allocates each frame with its exact length, which is known before
+// the frame is written.
 func openMade(shape) buffer[[]byte] {
 	var p []byte
 	return buffer[[]byte]{
@@ -227,7 +233,8 @@ func openMade(shape) buffer[[]byte] {
 	}
 }
 
-// openPooled returns a buffer that takes slices from a sync.Pool, with room for any frame.
+// openPooled returns a buffer that takes slices from a sync.Pool. Each slice has room for any
+// frame.
 func openPooled(shape) buffer[*[]byte] {
 	pool := sync.Pool{New: func() any {
 		b := make([]byte, 0, maxFrame)

@@ -12,20 +12,22 @@ import (
 	"github.com/millrace-io/millrace/bench/measure"
 )
 
-// crateDir is relative to the directory of this module, where bench is run.
+// crateDir is the directory of the Rust program's source, relative to the directory of this module,
+// where bench is run.
 const crateDir = "buffersv2"
 
-// errNoCrate means that cargo is missing or too old, or that a download has failed.
+// errNoCrate means that the Rust program cannot be built. Either cargo is missing or too old, or a
+// download has failed.
 var errNoCrate = fmt.Errorf("cargo %w (https://rustup.rs)", measure.ErrMissing)
 
 // A crate is the Rust program of this benchmark, as a child process. It keeps running between
-// turns, so that no turn includes its start. Only one goroutine may use it.
+// turns, so that no turn includes the start of the program. Only one goroutine may use a crate.
 type crate struct {
 	*measure.Child
-	version string // of the Rust compiler
+	version string // version of the Rust compiler
 }
 
-// startCrate builds and starts the program. The caller must call Close.
+// startCrate builds the program from the source in dir, and starts it. The caller must call Close.
 func startCrate(ctx context.Context, dir string) (*crate, error) {
 	if _, err := exec.LookPath("cargo"); err != nil {
 		return nil, errNoCrate
@@ -60,15 +62,16 @@ func (c *crate) ask(line string, values ...any) error {
 	return nil
 }
 
-// sum returns the 64-bit FNV-1a hash of n frames. See benchmark for caseName.
+// sum makes the program assemble n frames, and returns the 64-bit FNV-1a hash of all their bytes.
+// caseName has the same form as in benchmark.
 func (c *crate) sum(caseName string, n int) (sum uint64, err error) {
 	err = c.ask(fmt.Sprint("sum ", caseName, " ", n), &sum)
 	return sum, err
 }
 
-// benchmark returns a measure.Contender that runs in the Rust program. A caseName is
-// KIND/IMPLEMENTATION, such as "ten/pool", or slots/IMPLEMENTATION/HELD/ORDER, such as
-// "slots/pool/8/oldest".
+// benchmark returns a measure.Contender that runs in the Rust program. caseName has the form
+// KIND/IMPLEMENTATION, such as "ten/pool". If the kind of work is "slots", the form is
+// KIND/IMPLEMENTATION/HELD/ORDER: "slots/pool/8/oldest" holds 8 frames and releases the oldest.
 func (c *crate) benchmark(name, caseName string) measure.Contender {
 	return measure.Contender{Name: name, Turn: func(n int) (measure.Turn, error) {
 		var nanos, cpu, heap float64 // per operation

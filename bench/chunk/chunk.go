@@ -71,7 +71,8 @@ func (s *site) runCase(ctx context.Context, p *measure.Params, c testCase) error
 	return p.Add(t)
 }
 
-// rate returns megabytes per second, for operations that process size bytes.
+// rate converts nanoseconds per operation to megabytes per second. Each operation processes size
+// bytes.
 func rate(size int, nanos measure.Series) measure.Series {
 	v := make(measure.Series, len(nanos))
 	for i := range v {
@@ -140,7 +141,8 @@ var text = func() (b [256 * kib]byte) {
 	return b
 }()
 
-// writeLine writes a line derived from x, a random number, and returns its length.
+// writeLine writes a line to the beginning of p and returns its length. It derives the line from x,
+// a random number.
 func writeLine(p []byte, x uint64) int {
 	const least, spread = 20, 181
 	n := least + int((x>>32)*spread>>32)
@@ -160,7 +162,8 @@ type site struct {
 	compress *flate.Writer
 }
 
-// The file of a new site is in the page cache, because it was just written.
+// newSite returns a site with a file of the given size. The file is in the page cache, because it
+// was just written.
 func newSite(size int) (*site, error) {
 	f, err := os.CreateTemp("", "bench-chunk-")
 	if err != nil {
@@ -188,7 +191,8 @@ func newSite(size int) (*site, error) {
 
 func (s *site) close() { s.file.Close() }
 
-// source returns a file as an *os.File, so that chunk.Reader reads it without a goroutine.
+// source returns the source of case c, positioned at its start. A file is returned as an *os.File,
+// so that chunk.Reader recognizes it and reads it without a goroutine.
 func (s *site) source(c testCase) (io.Reader, error) {
 	if c.waits {
 		return &slowSource{left: c.size}, nil
@@ -197,7 +201,7 @@ func (s *site) source(c testCase) (io.Reader, error) {
 	return s.file, err
 }
 
-// A slowSource waits before each Read, and returns at most 64 KiB.
+// A slowSource waits before each read, and returns at most 64 KiB per Read.
 type slowSource struct{ at, left int }
 
 func (w *slowSource) Read(p []byte) (n int, err error) {
@@ -234,7 +238,7 @@ func (c testCase) checksum() uint32 {
 	return w.crc
 }
 
-// run returns the checksum of the bytes that the contender has read.
+// run lets a contender read the source of case c once, and returns the checksum of the bytes.
 func (s *site) run(c testCase, by contender) (crc uint32, err error) {
 	src, err := s.source(c)
 	if err != nil {
@@ -249,7 +253,8 @@ func (s *site) run(c testCase, by contender) (crc uint32, err error) {
 	return w.crc, err
 }
 
-// The Turn functions return errOtherBytes if a checksum is wrong.
+// contenders returns the contenders of case c in the form that measure.Compare expects. Their Turn
+// functions return errOtherBytes if bytes were lost, changed or reordered.
 func (s *site) contenders(c testCase) (all []measure.Contender) {
 	want := c.checksum()
 	for _, by := range c.contenders {
@@ -266,8 +271,8 @@ func (s *site) contenders(c testCase) (all []measure.Contender) {
 	return all
 }
 
-// repeat calls f once before it starts the clock, to refill pools that the garbage collector has
-// emptied.
+// repeat calls f n times and returns the cost. Before it starts the clock, it calls f once more to
+// refill pools that the garbage collector has emptied.
 func repeat(n int, f func() error) (t measure.Turn, err error) {
 	if err := f(); err != nil {
 		return t, err

@@ -20,7 +20,7 @@ import (
 // A copyFunc is io.Copy or chunk.Copy.
 type copyFunc func(dst io.Writer, src io.Reader) error
 
-// Ratios are relative to the first of the copiers.
+// copiers are the two functions that are compared. Ratios are relative to the first.
 var copiers = []struct {
 	name string
 	copy copyFunc
@@ -137,7 +137,7 @@ func (p pair) measure(ctx context.Context, size, rounds int, d time.Duration) ([
 	return measure.Compare(ctx, contenders, rounds, d)
 }
 
-// A textReader repeats text without end.
+// A textReader reads the bytes of text repeatedly, without end.
 type textReader struct{ at int }
 
 func (r *textReader) Read(p []byte) (int, error) {
@@ -152,7 +152,8 @@ func textSum(size int) uint32 {
 	return h.Sum32()
 }
 
-// textFile returns a file of size bytes that is already removed from its directory.
+// textFile returns a file with size bytes of repeated text. The file is already removed from its
+// directory.
 func textFile(c *closers, size int) (*os.File, error) {
 	f, err := os.CreateTemp("", "bench-copy-")
 	if err != nil {
@@ -168,7 +169,7 @@ func textFile(c *closers, size int) (*os.File, error) {
 	return f, f.Sync()
 }
 
-// connect returns both ends of a TCP connection.
+// connect returns both ends of a TCP connection on the loopback interface.
 func connect(c *closers) (near, far *net.TCPConn, err error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -188,12 +189,13 @@ func connect(c *closers) (near, far *net.TCPConn, err error) {
 	return n.(*net.TCPConn), f.(*net.TCPConn), nil
 }
 
-// checkedCopies is the number of copies before each measurement, half of them by each copier. Only
-// their bytes are checked, because a checksum could take longer than the copy.
+// checkedCopies is the number of copies before each measurement, half of them by io.Copy and half
+// by chunk.Copy. Only their bytes are checked. During the measurement, a checksum could take longer
+// than the copy.
 const checkedCopies = 4
 
-// withReceiver returns a function that calls send, and waits until a goroutine has read size bytes
-// from r.
+// withReceiver starts a goroutine that reads from r. It returns a function that calls send, and
+// then waits until the goroutine has read size bytes.
 func withReceiver(c *closers, r io.Reader, size int,
 	send func(copyFunc) error) func(copyFunc) error {
 	want, checks := textSum(size), checkedCopies
@@ -276,7 +278,8 @@ func fileToFile(c *closers, size int) (func(copyFunc) error, error) {
 	}, nil
 }
 
-// In tcpToTCP, a goroutine writes to the other end of the first connection.
+// tcpToTCP copies from one TCP connection to another. A goroutine writes to the other end of the
+// first connection.
 func tcpToTCP(c *closers, size int) (func(copyFunc) error, error) {
 	feeder, src, err := connect(c)
 	if err != nil {
@@ -327,7 +330,8 @@ func fileToTLS(c *closers, size int) (func(copyFunc) error, error) {
 	}), nil
 }
 
-// The client of fileToResponse repeats its request on one connection.
+// fileToResponse copies a file to the response of an HTTP handler. The client repeats its request
+// on one connection.
 func fileToResponse(c *closers, size int, length, logged bool) (func(copyFunc) error, error) {
 	f, err := textFile(c, size)
 	if err != nil {

@@ -31,8 +31,8 @@ const (
 	atRedis
 )
 
-// costRound runs the same load test for each placement, at the same time and on separate servers.
-// The results are in the order of placements.
+// costRound starts separate servers for each placement, and runs the same load test on all of them
+// at the same time. The results are in the order of placements.
 func (b *bench) costRound(ctx context.Context, c testCase) ([]*result, error) {
 	var loads []func() (*result, error)
 	for _, p := range placements {
@@ -74,7 +74,7 @@ func together(loads []func() (*result, error)) ([]*result, error) {
 	return results, errors.Join(errs...)
 }
 
-// rounds returns result i of round k as element [i][k].
+// rounds calls f once per round. In the returned slice, element [i][k] is result i of round k.
 func (b *bench) rounds(ctx context.Context, c testCase,
 	f func(context.Context, testCase) ([]*result, error)) (
 	[][]*result, error,
@@ -119,7 +119,7 @@ func (b *bench) cost(ctx context.Context) error {
 	return nil
 }
 
-// cpuPerStream returns CPU time in ms per second.
+// cpuPerStream returns the CPU time per stream that a probe has measured, in ms per second.
 func cpuPerStream(c testCase, results []*result, probe int) measure.Series {
 	return series(results,
 		func(r *result) float64 {
@@ -169,7 +169,8 @@ func costTable(c testCase, results [][]*result) *measure.Table {
 
 const mostNodes = 3
 
-// capacity compares clusters of one to mostNodes nodes under the same load, at the same time.
+// capacity compares clusters of one to mostNodes nodes. It runs the same load test on all of them
+// at the same time.
 func (b *bench) capacity(ctx context.Context) error {
 	cases, err := parseCases(options.capacity)
 	if err != nil {
@@ -272,8 +273,8 @@ func (b *bench) copies(ctx context.Context) error {
 	return b.Add(t)
 }
 
-// count counts the bytes that the owner of a stream sends to the edges, each of which has the given
-// number of viewers.
+// count counts the bytes that the owner of a stream sends to the edges. viewers is the number of
+// viewers at each edge.
 func (b *bench) count(ctx context.Context, edges, viewers int) (*result, error) {
 	s, err := b.nodes(ctx, 1+edges, true)
 	if err != nil {

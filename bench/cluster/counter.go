@@ -64,7 +64,8 @@ func (c *counter) pass(from net.Conn, target string) {
 	delete(c.open, server)
 }
 
-// keep registers connections for close. It returns false after close.
+// keep registers connections, so that close closes them. It returns false if close has already been
+// called.
 func (c *counter) keep(conns ...net.Conn) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -80,14 +80,15 @@ type frame struct {
 	picture  bool
 }
 
-// A watcher watches a stream, and checks that it has the bytes that the encoders have sent.
+// A watcher watches a stream until close is called. It checks that the stream has the bytes that
+// the encoders have sent.
 type watcher struct {
 	frames chan frame // closed when watching ends
 	err    error      // why watching ended; set before frames is closed
 	stop   context.CancelFunc
 }
 
-// maxFrames is how many frames a watcher can buffer, enough for several minutes.
+// maxFrames is the number of frames that a watcher can buffer. It is enough for several minutes.
 const maxFrames = 1 << 15
 
 func watch(ctx context.Context, from *node, stream string) *watcher {
@@ -157,7 +158,8 @@ const checkedFrames = 40
 const trialTime = time.Minute
 
 // checkDelivery publishes a stream at origin and watches it at edge. It returns an error unless the
-// frames arrive in order and unchanged. origin and edge may be the same node.
+// viewer receives the published frames, in order and unchanged. origin and edge may be the same
+// node.
 func checkDelivery(ctx context.Context, origin, edge *node) error {
 	ctx, cancel := context.WithTimeout(ctx, trialTime)
 	defer cancel()

@@ -9,7 +9,8 @@ import (
 	"github.com/millrace-io/millrace/bench/measure"
 )
 
-// ages is one row of the latency table, in ms. Each Series has one value for each trial.
+// ages holds one row of the latency table: quantiles of frame ages, in ms. Each Series has one
+// value for each trial.
 type ages struct {
 	name          string
 	p50, p99, max measure.Series
@@ -34,8 +35,9 @@ func (b *bench) latency(ctx context.Context) error {
 	return b.Add(latencyTable(rows))
 }
 
-// latencyTrial adds the ages of frames at the owner to rows[0], those at the edge to rows[1], and
-// the differences to rows[2].
+// latencyTrial starts two nodes, an owner and an edge, and measures how old each frame is when it
+// arrives at a viewer of each node. It adds the ages at the owner to rows[0], the ages at the edge
+// to rows[1], and the differences to rows[2].
 func (b *bench) latencyTrial(ctx context.Context, rows []*ages) error {
 	s, err := b.nodes(ctx, 2, false)
 	if err != nil {

@@ -18,7 +18,7 @@ type costs struct {
 	claim, renew, lookup, heard float64
 }
 
-// An edgeLoad is the load and the CPU time of an edge, as medians of all rounds.
+// An edgeLoad is the load and the CPU time of an edge. gb and cpu are medians of all rounds.
 type edgeLoad struct {
 	streams float64
 	gb      float64 // 10⁹ bytes sent per second
@@ -101,7 +101,8 @@ type plan struct {
 // renewals is the number of times that a lease is renewed during its duration.
 const renewals = 3
 
-// planFor assumes that viewers are spread over the nodes at random.
+// planFor returns the plan for the given number of nodes. It assumes that viewers are spread over
+// the nodes at random.
 func (m *model) planFor(nodes int) plan {
 	n, streams, viewers, gbit := float64(nodes), float64(m.streams), float64(m.viewers), m.mbit/1000
 	p := plan{nodes: nodes}
@@ -131,7 +132,7 @@ func (m *model) planFor(nodes int) plan {
 const mostModelled = 4096
 
 // plan returns the plan with the fewest nodes that can serve all viewers. limit is the resource
-// with the highest utilization. nic is in Gbit/s.
+// with the highest utilization. nic is the network speed of a node in Gbit/s.
 func (m *model) plan(nic float64) (p plan, limit string, err error) {
 	for n := 1; n <= mostModelled; n++ {
 		p = m.planFor(n)
@@ -153,8 +154,8 @@ func (m *model) plan(nic float64) (p plan, limit string, err error) {
 		mostModelled, m.viewers, nic)
 }
 
-// nodesOfRedis returns how many nodes one Redis processor can serve if its utilization is m.use.
-// Only lease renewals and heartbeats count.
+// nodesOfRedis returns the largest number of nodes that one Redis processor can serve with a
+// utilization of at most m.use. Only lease renewals and heartbeats count.
 func (m *model) nodesOfRedis() float64 {
 	renew := m.planFor(1).renewals * m.costs.renew / 1e6
 	return math.Sqrt(max(0, m.use-renew) * 1e6 / m.costs.heard * benchLease.Seconds() / renewals)

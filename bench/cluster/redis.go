@@ -23,7 +23,8 @@ type directory struct {
 	answer *bufio.Scanner
 }
 
-// startDirectory starts a directory that uses the Redis of s. The caller must close it.
+// startDirectory starts a directory that uses the same Redis as the nodes of s. The caller must
+// call close.
 func (s *site) startDirectory(ctx context.Context) (*directory, error) {
 	bin, err := measure.Build(ctx, s.b.dir, "server/internal/bench/directory")
 	if err != nil {
@@ -68,7 +69,7 @@ type directoryTask struct {
 	cost func(*costs) *float64
 }
 
-// calls is the number of operations of each task per round.
+// calls is the number of operations that each task does per round.
 const calls = 20_000
 
 var directoryTasks = []directoryTask{

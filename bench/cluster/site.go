@@ -34,20 +34,20 @@ type node struct {
 
 func (n *node) url() string { return "http://" + n.addr }
 
-// whole is for clients that need whole payloads.
+// whole returns the protocol for clients that need whole payloads.
 func (n *node) whole() load.Protocol { return httpflv.Server{URL: n.url()} }
 
-// flv is for clients that need only the start of each payload, as in load.Run.
+// flv returns the protocol for clients that need only the start of each payload, as in load.Run.
 func (n *node) flv() load.Protocol { return load.HTTPFLV(load.Config{URL: n.url()}) }
 
-// alone starts a single server without a cluster. The caller must close it.
+// alone starts a single server without a cluster. The caller must call close.
 func (b *bench) alone(ctx context.Context) (*site, error) {
 	s := &site{b: b}
 	return s.started(s.add(ctx, false))
 }
 
-// nodes starts a cluster. If counted is set, it counts the bytes between nodes. The caller must
-// close it.
+// nodes starts a cluster of n nodes. If counted is set, the bytes between nodes are counted. The
+// caller must call close.
 func (b *bench) nodes(ctx context.Context, n int, counted bool, flags ...string) (*site, error) {
 	s := &site{b: b, flags: flags}
 	err := s.startRedis(ctx)
@@ -67,7 +67,7 @@ func (s *site) started(err error) (*site, error) {
 	return s, nil
 }
 
-// startRedis starts an empty Redis server at the address of the previous one, if any.
+// startRedis starts an empty Redis server. It reuses the address of the previous one, if any.
 func (s *site) startRedis(ctx context.Context) (err error) {
 	if s.addr == "" {
 		if s.addr, err = measure.FreeAddr(); err != nil {
@@ -96,7 +96,7 @@ func (s *site) add(ctx context.Context, counted bool) error {
 	return s.start(ctx, n)
 }
 
-// start can also restart a node whose process has ended.
+// start starts n. It can also restart a node whose process has ended.
 func (s *site) start(ctx context.Context, n *node) (err error) {
 	args := []string{"serve", "--listen", n.addr, "--rtmp", "", "--log-level", "error"}
 	if s.addr != "" {
@@ -113,7 +113,8 @@ func (s *site) start(ctx context.Context, n *node) (err error) {
 	return err
 }
 
-// kill sends SIGKILL, so that the server cannot announce its end.
+// kill kills a server with SIGKILL, so that it cannot announce its end. The server may be started
+// again.
 func kill(s *measure.Server) error {
 	err := signal(s, syscall.SIGKILL)
 	s.Stop()

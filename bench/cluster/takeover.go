@@ -36,10 +36,12 @@ func killed(e *encoder, from *node) error {
 	return err
 }
 
-// times are in ms, with one value for each trial.
+// times holds the durations that were measured for one kind of move, in ms. Each Series has one
+// value for each trial.
 type times struct{ admitted, picture, lost measure.Series }
 
-// takeover measures how soon a viewer at a third node sees an encoder that has moved.
+// takeover measures the time until a viewer at a third node sees an encoder that has moved from one
+// node to another.
 func (b *bench) takeover(ctx context.Context) error {
 	t := measure.NewTable("cluster-takeover", fmt.Sprintf(
 		"An encoder moves to another node, %d times each, default lease of 5 s", options.trials),

@@ -42,7 +42,7 @@ func parseCases(list string) (all []testCase, err error) {
 // A probe returns the current value of a counter that only grows.
 type probe func() (float64, error)
 
-// cpuOf returns a probe for the CPU time of s, in seconds. s may be nil.
+// cpuOf returns a probe for the CPU time of s, in seconds. If s is nil, the probe returns 0.
 func cpuOf(s *measure.Server) probe {
 	return func() (float64, error) {
 		if s == nil {
@@ -70,11 +70,11 @@ func (r *result) ended() (n float64) {
 	return n
 }
 
-// perGB returns the increase of a probe's value for each 10⁹ bytes received.
+// perGB returns the increase of a probe's value for each 10⁹ bytes that viewers received.
 func (r *result) perGB(probe int) float64 { return r.grown[probe] / (r.bytes / 1e9) }
 
-// turn runs a load test, and measures it for the given number of seconds. It reads the probes once
-// per second.
+// turn runs a load test with the streams and viewers of c on the nodes of target. It measures for
+// the given number of seconds, and reads the probes once per second.
 func turn(ctx context.Context, c testCase, target *spread, seconds int,
 	probes ...probe) (*result, error) {
 	cfg := load.Config{

@@ -15,7 +15,8 @@ import (
 	"github.com/millrace-io/millrace/bench/measure"
 )
 
-// Each connection of a testCase requests the file repeatedly.
+// A testCase is a file size and a number of connections. Each connection requests the file
+// repeatedly.
 type testCase struct {
 	size  int // of the file, in bytes
 	conns int

@@ -41,7 +41,7 @@ func newMillrace(dir string) (http.Handler, error) {
 
 func newFileServer(dir string) (http.Handler, error) { return http.FileServer(http.Dir(dir)), nil }
 
-// each returns a handler that opens the requested file and calls send.
+// each returns a handler that opens the requested file and calls send to write the response.
 func each(send func(w http.ResponseWriter, r *http.Request, f *os.File)) func(string) (http.Handler,
 	error) {
 	return func(dir string) (http.Handler, error) {
@@ -69,7 +69,7 @@ func copyWithLength(w http.ResponseWriter, _ *http.Request, f *os.File) {
 	io.CopyBuffer(w, f, nil)
 }
 
-// wrapped adds a middleware that logs each request, and discards the log.
+// wrapped adds a middleware that logs each request. The output of the log is discarded.
 func wrapped(inner func(string) (http.Handler, error)) func(string) (http.Handler, error) {
 	return func(dir string) (http.Handler, error) {
 		h, err := inner(dir)
@@ -111,8 +111,8 @@ func (w *loggedResponse) Write(p []byte) (int, error) {
 // Unwrap implements the interface that http.ResponseController uses.
 func (w *loggedResponse) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// start uses a child process, so that the measured CPU time and memory do not include the
-// benchmark.
+// start serves the handler with net/http in a child process, so that the measured CPU time and
+// memory do not include the benchmark itself.
 func (h handler) start(ctx context.Context, _, root string) (*measure.Server, error) {
 	addr, err := measure.FreeAddr()
 	if err != nil {

@@ -39,8 +39,8 @@ var options struct {
 	seconds, longSeconds int
 }
 
-// Files of at least longFileSize are measured for options.longSeconds. In a shorter time, some
-// connections might not complete a single file.
+// longFileSize is the minimum size of a long file, in bytes. Long files are measured for
+// options.longSeconds. In a shorter time, some connections might not complete a single file.
 const longFileSize = 64 << 20
 
 func run(ctx context.Context, p *measure.Params) error {
@@ -104,7 +104,7 @@ type turn struct {
 
 func (t turn) cpuPerGB() float64 { return t.serverCPU.Seconds() / (float64(t.Bytes) / 1e9) }
 
-// takeTurn checks that the responses equal the file, and measures the server under load.
+// takeTurn starts a server, checks that its responses equal the file, and measures it under load.
 func takeTurn(ctx context.Context, who contender, c testCase, root string) (t turn, err error) {
 	dir, err := os.MkdirTemp("", "bench-files-")
 	if err != nil {
@@ -136,8 +136,9 @@ func takeTurn(ctx context.Context, who contender, c testCase, root string) (t tu
 	return t, err
 }
 
-// table compares the CPU time of each contender with the first one and with chunk.FileServer,
-// behind the same middleware if the contender has one.
+// table returns the table for one case. It compares the CPU time of each contender with the first
+// contender and with chunk.FileServer. A contender behind a middleware is compared with
+// chunk.FileServer behind the same middleware.
 func table(c testCase, all []contender, turns [][]turn, rounds int) *measure.Table {
 	get := func(i int, f func(turn) float64) (s measure.Series) {
 		for _, t := range turns[i] {
@@ -188,7 +189,8 @@ func table(c testCase, all []contender, turns [][]turn, rounds int) *measure.Tab
 
 func fileName(size int) string { return fmt.Sprintf("%d.bin", size) }
 
-// makeFile returns the directory of the file, which is under dir. It keeps an existing file.
+// makeFile makes a file of the given size in a directory under dir, unless the file already exists.
+// It returns the directory.
 func makeFile(dir string, size int) (root string, err error) {
 	root = filepath.Join(dir, "root")
 	if err := os.MkdirAll(root, 0o755); err != nil {
@@ -212,10 +214,11 @@ func makeFile(dir string, size int) (root string, err error) {
 	return root, f.Sync() // Sync, so that the disk is idle while servers are measured
 }
 
-// All readers of content return the same random bytes.
+// content returns a reader of random bytes. All readers return the same bytes.
 func content() io.Reader { return rand.NewChaCha8([32]byte{}) }
 
-// warmUp returns an error if a response differs from the file.
+// warmUp requests the file for a short time. It returns an error if a response differs from the
+// file.
 func warmUp(ctx context.Context, url string, size int) error {
 	want := crc32.NewIEEE()
 	io.CopyN(want, content(), int64(size))

@@ -15,7 +15,8 @@ import (
 	"github.com/millrace-io/millrace/bench/measure"
 )
 
-// wrkScript makes wrk print exact numbers instead of rounded ones.
+// wrkScript makes wrk print exact numbers after the last request. Without it, wrk prints rounded
+// numbers.
 const wrkScript = `done = function(summary, latency, requests)
   io.write(string.format(
     '\nMEASURED {"requests":%d,"bytes":%d,"micros":%d,"connect":%d,"read":%d,"write":%d,"status":%d,"timeout":%d,"p99":%d}\n',
@@ -24,7 +25,8 @@ const wrkScript = `done = function(summary, latency, requests)
 end
 `
 
-// If a hundred connections share a slow server, each needs most of a minute for 256 MiB.
+// wrkTimeout is the time after which wrk counts a request as timed out. If a hundred connections
+// share a slow server, each needs most of a minute for 256 MiB.
 const wrkTimeout = 2 * time.Minute
 
 // A wrkResult is wrk's report about one run.
@@ -46,7 +48,7 @@ func checkWrk() error {
 	return err
 }
 
-// runWrk writes wrkScript to dir.
+// runWrk runs wrk against url. It writes wrkScript to dir.
 func runWrk(ctx context.Context, dir, url string, conns, seconds int) (wrkResult, error) {
 	script := filepath.Join(dir, "done.lua")
 	if err := os.WriteFile(script, []byte(wrkScript), 0o644); err != nil {

@@ -123,7 +123,7 @@ func (b *Bare) stream(name string) *bareStream {
 	return st
 }
 
-// run sends each batch when it is due. It never returns.
+// run sends each batch of a stream to its viewers when the batch is due. It never returns.
 func (b *Bare) run(st *bareStream) {
 	began := time.Now()
 	for turn := time.Duration(0); ; turn += b.keyTime {

@@ -22,11 +22,11 @@ import (
 
 const (
 	maxTag = 8 << 20 // bytes; a keyframe of a high bit rate has about 2 MB
-	// maxWait limits the tags that wait for a viewer, some seven seconds of a stream. A viewer that
-	// is further behind misses tags.
+	// Number of tags that may wait for a viewer, some seven seconds of a stream. A viewer that is
+	// further behind misses tags.
 	maxWait = 512
-	// maxGroup limits the tags of a GOP that are kept. It leaves room for later tags in the queue
-	// of a new viewer.
+	// maxGroup is the largest number of tags of a GOP that are kept. It is less than maxWait, so
+	// that a new viewer's queue has room for later tags.
 	maxGroup = maxWait / 2
 
 	tagHeader = 11
@@ -45,7 +45,7 @@ type Relay struct {
 	streams map[string]*stream
 }
 
-// stream returns the named stream, which may have no publisher yet.
+// stream returns the stream with the given name, which may have no publisher yet.
 func (r *Relay) stream(name string) *stream {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -152,7 +152,7 @@ func (s *stream) send(tag []byte) {
 	}
 }
 
-// start sends the headers and the GOP to a viewer. mu is held.
+// start sends the headers and the GOP to a viewer. The caller holds mu.
 func (s *stream) start(v *viewer) {
 	v.started = true
 	for _, h := range s.heads {

@@ -30,7 +30,7 @@ type contents struct {
 }
 
 // edge is the number of tags at each end of the observation that never count as missing. The
-// observer may not have fetched their parts.
+// observer may not have fetched the parts that contain them.
 const edge = 100
 
 func (c *checker) countMissing() (n int) {
@@ -79,8 +79,8 @@ func (c *checker) check(b []byte) (tags contents, err error) {
 
 var errBoxes = errors.New("the boxes do not fit one another")
 
-// boxes calls f for each box in b. For a box that only contains boxes, it calls f for these
-// instead.
+// boxes calls f with the type and the content of each box in b. If a box only contains other boxes,
+// it calls f for the inner boxes instead.
 func boxes(b []byte, f func(kind string, body []byte) error) error {
 	for len(b) > 0 {
 		if len(b) < 8 {
@@ -123,7 +123,8 @@ func (c *checker) header(b []byte) error {
 	return err
 }
 
-// fragments checks MP4 fragments. In a trun box, it supports only the fields that media/mp4 writes.
+// fragments checks the samples of MP4 fragments. In a trun box, it supports only the fields that
+// media/mp4 writes.
 func (c *checker) fragments(dst *contents, b []byte) error {
 	for len(b) > 0 {
 		size := uint32(0)
@@ -156,7 +157,8 @@ func (c *checker) fragments(dst *contents, b []byte) error {
 	return nil
 }
 
-// run checks the samples of a trun box. Its data offset is relative to the start of fragment.
+// run checks the samples that a trun box describes. The box's data offset is relative to the start
+// of fragment.
 func (c *checker) run(dst *contents, kind byte, box, fragment []byte) error {
 	count, offset, rows := int(binary.BigEndian.Uint32(box[4:])),
 		int(binary.BigEndian.Uint32(box[8:])), box[12:]
@@ -195,7 +197,8 @@ const (
 
 var errTS = errors.New("not the transport stream that is expected")
 
-// transportStream checks MPEG-TS. Each video access unit must have its own PES packet.
+// transportStream checks an MPEG-TS segment with H.264 and AAC. Each video access unit must have
+// its own PES packet.
 func (c *checker) transportStream(dst *contents, b []byte) error {
 	pending := make(map[uint16][]byte) // incomplete PES packets by PID
 	var pids []uint16
@@ -232,7 +235,8 @@ func (c *checker) transportStream(dst *contents, b []byte) error {
 	return nil
 }
 
-// packet checks the samples in a PES packet. It ignores tables, which are not PES packets.
+// packet parses a PES packet and checks its samples. It ignores the tables of the transport stream,
+// which are not PES packets.
 func (c *checker) packet(dst *contents, p []byte) error {
 	if !bytes.HasPrefix(p, []byte{0, 0, 1}) {
 		return nil
@@ -262,8 +266,9 @@ func (c *checker) packet(dst *contents, p []byte) error {
 	return nil
 }
 
-// picture checks a video frame in Annex B format. It does not handle emulation prevention, because
-// the published NAL units contain no zero bytes.
+// picture checks a video frame in Annex B format. It first converts the frame to the format of an
+// FLV tag. It does not handle emulation prevention, because the published NAL units contain no zero
+// bytes.
 func (c *checker) picture(dst *contents, data []byte) error {
 	payload := []byte{0x27, 1, 0, 0, 0}
 	for nal := range bytes.SplitSeq(data, []byte{0, 0, 1}) {

@@ -14,8 +14,9 @@ import (
 	"github.com/millrace-io/millrace"
 )
 
-// A client sends HTTP/1.1 requests one after the other over a keep-alive connection. Only one
-// goroutine may use it. It allocates nothing per request, and holds no buffer while it waits.
+// A client sends HTTP/1.1 requests to a server over one keep-alive connection, one after the other.
+// Only one goroutine may use it. It allocates nothing per request, and holds no buffer while it
+// waits.
 type client struct {
 	net  net.Conn
 	stop func() bool // stops ctx from closing the connection
@@ -57,7 +58,8 @@ func (e *statusError) Error() string { return fmt.Sprintf("status %d", e.status)
 
 var errHTTP = errors.New("not HTTP/1.1")
 
-// get passes the body to yield in pieces. A piece is valid until yield returns.
+// get requests a path with a query, and calls yield with the pieces of the response's body, in
+// order. A piece is valid until yield returns.
 func (c *client) get(path, query string, yield func([]byte)) (gzipped bool, err error) {
 	b := append(c.request[:0], "GET "...)
 	b = append(b, path...)
@@ -128,7 +130,7 @@ func (c *client) head() (h responseHead, err error) {
 	}
 }
 
-// equalFold ignores the case of ASCII letters.
+// equalFold reports whether b and word are equal, ignoring the case of ASCII letters.
 func equalFold(b []byte, word string) bool {
 	if len(b) != len(word) {
 		return false
@@ -141,7 +143,7 @@ func equalFold(b []byte, word string) bool {
 	return true
 }
 
-// line returns the next line without its ending. It is valid until the next read.
+// line returns the next line without its line ending. The line is valid until the next read.
 func (c *client) line() ([]byte, error) {
 	line, err := c.r.ReadSlice('\n')
 	if err == io.EOF && len(line) > 0 {
@@ -178,7 +180,8 @@ func (c *client) body(h responseHead, yield func([]byte)) error {
 	}
 }
 
-// text returns the whole body, which may be gzipped. It is valid until the next request.
+// text requests a path with a query, and returns the whole body. If gzipped is true, the returned
+// text is still compressed; see plainText. The text is valid until the next request.
 func (c *client) text(path, query string) (text []byte, gzipped bool, err error) {
 	c.kept = c.kept[:0]
 	gzipped, err = c.get(path, query, c.keep)

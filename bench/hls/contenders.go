@@ -24,13 +24,14 @@ type contender struct {
 	// prepare builds or finds the program that start runs. The error is a measure.ErrMissing if
 	// something is not installed.
 	prepare func(ctx context.Context) error
-	// start runs the server, and creates its files in dir.
+	// start runs the server. The server's files are created in dir.
 	start func(ctx context.Context, dir string) (*running, error)
 
 	counters counters
 }
 
-// counters has the names of metrics at /metrics, or "" for a metric that the server does not have.
+// counters has the names of the server's metrics at /metrics. A name is empty if the server does
+// not have the metric.
 type counters struct{ rendered, allocs string }
 
 type running struct {
@@ -112,8 +113,9 @@ func millraceServe(dir string) contender {
 	}
 }
 
-// nginxConf follows the documentation of the rtmp module. nginx caches open segment files, but not
-// open playlist files, because it replaces the playlist every two seconds.
+// nginxConf configures nginx to write HLS files and to serve them. It follows the documentation of
+// the rtmp module. nginx caches open segment files, but not open playlist files, because it
+// replaces the playlist every two seconds.
 const nginxConf = `worker_rlimit_nofile 16384;
 load_module %[1]s;
 events {
@@ -161,7 +163,8 @@ http {
 }
 `
 
-// nginx serves the MPEG-TS segments that its rtmp module writes to files.
+// nginx returns a contender that runs nginx with the rtmp module. The module writes MPEG-TS
+// segments to files, and nginx serves the files.
 func nginx() contender {
 	return contender{
 		name: "nginx-rtmp, and nginx with sendfile", in: "RTMP",
@@ -199,7 +202,7 @@ func nginx() contender {
 	}
 }
 
-// tempDir makes a directory in memory, if the system has /dev/shm.
+// tempDir makes a temporary directory, in memory if the system has /dev/shm.
 func tempDir() (string, error) {
 	if dir, err := os.MkdirTemp("/dev/shm", "bench-hls-"); err == nil {
 		return dir, nil

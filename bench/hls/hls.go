@@ -196,7 +196,8 @@ func (c testCase) columns() []column {
 	}, common...)
 }
 
-// table compares each contender's CPU time with that of the first one, and of millrace serve.
+// table returns the table of the results. For each contender, it also shows the ratio to the first
+// contender's CPU time, and the ratio to the CPU time of millrace serve.
 func (c testCase) table(all []contender, results [][]*result, rounds int) *measure.Table {
 	columns := c.columns()
 	get := func(i int, col column) (s measure.Series) {

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// A mediaPlaylist has the fields that viewers use. Addresses are absolute paths.
+// A mediaPlaylist has the fields of a media playlist that viewers use. Addresses are absolute
+// paths.
 type mediaPlaylist struct {
 	target   time.Duration // value of EXT-X-TARGETDURATION
 	canBlock bool
@@ -35,8 +36,8 @@ var errPlaylist = errors.New("not a playlist")
 
 const playlistHead = "#EXTM3U"
 
-// variant returns the address of the first media playlist in a multivariant playlist. If text is
-// itself a media playlist, it returns path.
+// variant returns the address of the first media playlist that a multivariant playlist lists. If
+// text is itself a media playlist, it returns path.
 func variant(path string, text []byte) (string, error) {
 	if !bytes.HasPrefix(text, []byte(playlistHead)) {
 		return "", fmt.Errorf("%s is %w", path, errPlaylist)
@@ -56,7 +57,8 @@ func variant(path string, text []byte) (string, error) {
 	return "", fmt.Errorf("%s: no variant: %w", path, errPlaylist)
 }
 
-// parseMedia links each part and segment to its entry in arrivals.
+// parseMedia parses the media playlist at path. It links each part and segment to its entry in
+// arrivals.
 func parseMedia(path string, text []byte, arrivals *arrivals) (*mediaPlaylist, error) {
 	if !bytes.HasPrefix(text, []byte(playlistHead)) {
 		return nil, fmt.Errorf("%s is %w", path, errPlaylist)
@@ -105,7 +107,8 @@ func parseMedia(path string, text []byte, arrivals *arrivals) (*mediaPlaylist, e
 	return m, nil
 }
 
-// attribute returns an attribute's value without quotes, or "" if the attribute is missing.
+// attribute returns the value of an attribute in a tag's attribute list, without quotes, or "" if
+// the attribute is missing.
 func attribute(list, name string) string {
 	for list != "" {
 		key, rest, ok := strings.Cut(list, "=")
@@ -127,8 +130,8 @@ func attribute(list, name string) string {
 	return ""
 }
 
-// resolve returns the absolute path of uri in the playlist at path. It ignores the host, because
-// all files are on one server.
+// resolve returns the absolute path of an address in the playlist at path. It ignores the host,
+// because all files are on one server.
 func resolve(path, uri string) string {
 	if _, rest, ok := strings.Cut(uri, "://"); ok {
 		_, p, _ := strings.Cut(rest, "/")

@@ -25,7 +25,7 @@ const keyInterval = 2 * time.Second
 // synth returns a new source of the stream. All sources return the same bytes.
 func (s *sentTags) synth() *load.Synth { return load.NewSynth(0, s.bitRate, keyInterval) }
 
-// publish sends the stream in real time until ctx ends.
+// publish sends the stream to a server in real time until ctx ends.
 func (s *sentTags) publish(ctx context.Context, to load.Protocol, stream string) error {
 	p, err := to.Publish(ctx, stream)
 	if err != nil {
@@ -66,9 +66,10 @@ func (s *sentTags) count() int {
 // newest returns the time at which the last tag of a part was sent.
 func (s *sentTags) newest(c contents) time.Time { return s.at[c.newest-1] }
 
-// completing returns the time at which a server could complete a part: when the next video frame
-// was sent, because it determines the duration of the part's last frame, or when the part's newest
-// tag was sent, if that was later. If the stream ended before the next video frame, ok is false.
+// completing returns the time at which a server could complete a part. Usually that is when the
+// next video frame was sent, because it determines the duration of the part's last frame. If the
+// part's newest tag was sent later, completing returns the time of that tag. If the stream ended
+// before the next video frame, ok is false.
 func (s *sentTags) completing(c contents) (t time.Time, ok bool) {
 	i, found := slices.BinarySearch(s.pictures, c.picture)
 	if !found || i+1 == len(s.pictures) {

@@ -46,7 +46,7 @@ type result struct {
 // startTime limits the wait for the first playlist. It is much longer than a segment.
 const startTime = 30 * time.Second
 
-// take starts a contender and applies the load to it.
+// take starts a contender, applies the load of case c to it and returns the result.
 func (c testCase) take(ctx context.Context, who contender) (*result, error) {
 	dir, err := tempDir()
 	if err != nil {
@@ -217,7 +217,7 @@ func readState(ctx context.Context, who contender, server *running, observer *vi
 	return s, nil
 }
 
-// scrape reads the server's metrics that have no labels.
+// scrape reads the server's metrics. It omits metrics with labels.
 func scrape(ctx context.Context, addr string) (map[string]float64, error) {
 	c, err := connect(ctx, addr)
 	if err != nil {
@@ -258,7 +258,7 @@ func (r *result) between(a, b state, names counters) {
 	r.perRequest = count(names.allocs) / float64(r.requests)
 }
 
-// spread sorts the ages of the data that the viewers received.
+// spread computes and sorts the ages of the data that the viewers received.
 func (r *result) spread(viewers []*viewer, sent *sentTags) {
 	for _, v := range viewers {
 		for _, s := range v.got {
@@ -277,7 +277,7 @@ func (r *result) spread(viewers []*viewer, sent *sentTags) {
 	}
 }
 
-// quantile returns milliseconds, or NaN for an empty list.
+// quantile returns the q quantile of a sorted list, in milliseconds, or NaN for an empty list.
 func quantile(sorted []time.Duration, q float64) float64 {
 	if len(sorted) == 0 {
 		return nan

@@ -16,7 +16,8 @@ type arrivals struct {
 	all map[string]*arrival // by address in the playlist
 }
 
-// An arrival is a part or segment, with the contents that the observer found in it.
+// An arrival is a part or segment that viewers fetch, with the contents that the observer found in
+// it.
 type arrival struct {
 	contents // set by the observer; read after all viewers have ended
 }
@@ -45,7 +46,8 @@ type audience struct {
 	measuring atomic.Bool
 }
 
-// Viewers that receive the same bytes share a parsedPlaylist, so that each viewer costs little.
+// A parsedPlaylist is a playlist and the bytes from which it was parsed. Viewers that receive the
+// same bytes share it, so that each viewer costs little.
 type parsedPlaylist struct {
 	raw   []byte
 	media *mediaPlaylist
@@ -164,7 +166,8 @@ func (v *viewer) fetch(o object) error {
 	return nil
 }
 
-// fetchNew fetches the objects in list that are not before start, and counts them.
+// fetchNew fetches the objects in list, except for objects before start. It returns the number of
+// fetched objects.
 func (v *viewer) fetchNew(list []object, start object) (n int, err error) {
 	for _, o := range list {
 		if o.before(start) {
@@ -183,7 +186,8 @@ var (
 	errNothingNew = errors.New("a blocking reload brought nothing new")
 )
 
-// watchParts fetches each part after those in m. It waits for each with a blocking reload.
+// watchParts fetches each new part, beginning with the part after the last one in m. It waits for
+// each part with a blocking reload of the playlist.
 func (v *viewer) watchParts(path string, m *mediaPlaylist) error {
 	if !m.canBlock {
 		return errNoBlocking
@@ -213,7 +217,8 @@ func (v *viewer) watchParts(path string, m *mediaPlaylist) error {
 }
 
 // watchSegments fetches whole segments, beginning with the last one. Like a player, it reloads the
-// playlist after the target duration, or after half of it if there was no new segment.
+// playlist after the target duration. If there was no new segment, it reloads the playlist after
+// half of that time.
 func (v *viewer) watchSegments(ctx context.Context, path string, m *mediaPlaylist) error {
 	next := object{msn: max(m.next.msn, 1) - 1}
 	asked := time.Now()

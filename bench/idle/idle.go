@@ -49,8 +49,9 @@ func run(ctx context.Context, p *measure.Params) error {
 	return table(ctx, p, "idle-tls", "TLS", min(conns, mostTLS), config)
 }
 
-// table measures each waiter. It opens conns connections, or fewer if the limit of file descriptors
-// is lower. They use TLS if config is not nil.
+// table measures each waiter and adds a table of the results to p. It opens conns connections, or
+// fewer if the limit of file descriptors is lower. If config is nil, the connections do not use
+// TLS.
 func table(ctx context.Context, p *measure.Params, name, protocol string, conns int,
 	config *tls.Config) error {
 	n := fit(conns)
@@ -87,7 +88,7 @@ type waiter struct {
 	wait func(net.Conn) error
 }
 
-// The first waiter is the baseline. It needs only the connection and its goroutine.
+// The first waiter is the baseline. It needs no memory beyond the connection and its goroutine.
 var waiters = []waiter{
 	{"conn.Read of one byte", func(c net.Conn) error {
 		_, err := c.Read(make([]byte, 1))
@@ -114,7 +115,8 @@ var waiters = []waiter{
 	}},
 }
 
-// greet sends a byte and waits for one. The second Flush keeps w alive during the wait.
+// greet sends a byte and waits for one. It flushes w again after the wait, so that the garbage
+// collector does not free w during the wait.
 func greet(w interface {
 	io.ByteWriter
 	Flush() error
@@ -132,7 +134,8 @@ type usage struct {
 	stack int64 // in goroutine stacks
 }
 
-// hold measures the memory of n connections that wait with w. They use TLS if config is not nil.
+// hold measures how much memory n connections use while a goroutine waits on each of them with
+// w.wait. If config is nil, the connections do not use TLS.
 func hold(w waiter, n int, config *tls.Config) (usage, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -183,7 +186,8 @@ func settle(n int) {
 	}
 }
 
-// memory collects garbage more than once, because a sync.Pool is empty only after two cycles.
+// memory returns the memory in use after garbage collection. It collects more than once, because a
+// sync.Pool is empty only after two cycles.
 func memory() usage {
 	var m runtime.MemStats
 	for range 3 {
@@ -193,7 +197,8 @@ func memory() usage {
 	return usage{int64(m.HeapAlloc), int64(m.StackInuse)}
 }
 
-// fit raises the limit of file descriptors, and returns how many of n connections it allows.
+// fit raises the limit of file descriptors to the allowed maximum. It returns how many connections
+// this limit allows, but at most n.
 func fit(n int) int {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {

@@ -8,7 +8,8 @@ import (
 	"github.com/millrace-io/millrace/bench/reader"
 )
 
-// The first two contenders are the baselines of the comparison.
+// contenders lists the implementations that the benchmark compares. The first two are the baselines
+// of the comparison.
 var contenders = []contender{
 	newContender("allocate a packet, share the slice", newSlices),
 	newContender("batches of 64: allocate one slab, share the slice", newSlabs),
@@ -57,7 +58,7 @@ func newRefs() sharer[millrace.Ref] {
 	}
 }
 
-// newChains shares the blocks of the Reader.
+// newChains reads each packet into a Chain, which shares the blocks of the Reader.
 func newChains() sharer[millrace.Chain] {
 	r := millrace.NewReader(reader.NewSource(1))
 	return sharer[millrace.Chain]{
@@ -74,7 +75,7 @@ func newChains() sharer[millrace.Chain] {
 	}
 }
 
-// newBatches works like a relay: it reads packets one by one, and merges each batch.
+// newBatches works like a relay: it reads packets one by one, and merges each batch into one Chain.
 func newBatches() sharer[millrace.Chain] {
 	r := millrace.NewReader(reader.NewSource(1))
 	var packet millrace.Chain
@@ -113,7 +114,7 @@ func lookChain(c *millrace.Chain) (sum uint64) {
 	return sum
 }
 
-// strideSum reads one byte of each packet in p.
+// strideSum reads one byte of each packet in p and returns their sum.
 func strideSum(p []byte) (sum uint64) {
 	for i := 0; i < len(p); i += reader.PacketSize {
 		sum += uint64(p[i])
@@ -121,7 +122,7 @@ func strideSum(p []byte) (sum uint64) {
 	return sum
 }
 
-// must is for reads from a source that never fails.
+// must panics if err is not nil. It is for reads from a source that never fails.
 func must(_ int, err error) {
 	if err != nil {
 		panic(err)

@@ -24,8 +24,8 @@ const (
 	subscribers  = 10 // goroutines, each of which receives every packet
 	batchPackets = 64 // number of packets in a batch
 
-	// The capacity of a channel, and what a subscriber keeps. Both are counted in packets, so that
-	// every contender keeps the same amount of data in the CPU caches.
+	// The capacity of a channel, and the number of packets that a subscriber keeps. Both are
+	// counted in packets, so that every contender keeps the same amount of data in the CPU caches.
 	queuePackets = 1024
 	keepPackets  = 256
 
@@ -72,14 +72,15 @@ func run(ctx context.Context, p *measure.Params) error {
 // A contender is a way to share packets.
 type contender struct {
 	name string
-	// run passes batches to all subscribers. If audit is not nil, each calls it with the bytes.
+	// run passes batches of batchPackets packets to all subscribers. If audit is not nil, each
+	// subscriber calls it with the bytes that it receives.
 	run func(batches int, audit func(subscriber int, p []byte))
 	// handOff does the same without packets, to measure the channels.
 	handOff func(batches int)
 }
 
-// A sharer makes values of one packet or one batch, and shares them. Each subscriber calls bytes,
-// look and drop on its own goroutine.
+// A sharer makes values of type T and shares them with the subscribers. A value contains one packet
+// or one batch. Each subscriber calls the functions bytes, look and drop on its own goroutine.
 type sharer[T any] struct {
 	packets int                    // number of packets in a value
 	next    func() T               // returns the next value
@@ -111,8 +112,10 @@ func newContender[T any](name string, newSharer func() sharer[T]) contender {
 	}
 }
 
-// run sends a whole batch at a time, even for contenders that share packets one by one. Otherwise
-// the channels would cost several times as much as the measured work.
+// run sends batches of packets to the subscribers, and returns when they have dropped all packets.
+//
+// All contenders send a whole batch at a time, even if they share packets one by one. If each
+// packet were sent separately, the channels would cost several times as much as the measured work.
 func (s sharer[T]) run(batches int, audit func(int, []byte)) {
 	var wg sync.WaitGroup
 	subs := make([]subscriber[T], subscribers)
@@ -166,7 +169,8 @@ func newSubscriber[T any](shares int) subscriber[T] {
 	return s
 }
 
-// subscribe keeps the newest keepPackets packets and drops older ones, until sub.full is closed.
+// subscribe receives packets until sub.full is closed. Meanwhile, it keeps the newest keepPackets
+// packets and drops older ones. At the end, it drops the rest.
 func (s sharer[T]) subscribe(sub *subscriber[T], look func(*T) uint64) {
 	ring := make([]T, keepPackets/s.packets)
 	at, held := 0, 0
@@ -213,8 +217,8 @@ func (c contender) check(batches int) error {
 	return nil
 }
 
-// turn measures a run of n batches. It subtracts the allocations of a run of one batch, because
-// every run allocates new channels and goroutines.
+// turn measures a run of n batches. Every run allocates new channels and goroutines. To exclude
+// these allocations, turn also measures a run of one batch, and subtracts its allocations.
 func (c contender) turn(n int) measure.Turn {
 	all := func(batches int) func() { return func() { c.run(batches, nil) } }
 	all(warmUp)()

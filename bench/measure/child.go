@@ -24,8 +24,8 @@ func RegisterChild(name string, f func(args []string) error) string {
 	return name
 }
 
-// childVar tells a child which function to run. It is a JSON list of the function's name and its
-// arguments.
+// childVar is the environment variable that tells the program which function to run. Its value is a
+// JSON list of the function's name and its arguments.
 const childVar = "MILLRACE_BENCH_CHILD"
 
 // If Self has started this process, RunChild runs the registered function and exits. main and

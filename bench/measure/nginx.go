@@ -59,8 +59,9 @@ func StartNginx(ctx context.Context, dir string, conf func(addr string) string) 
 	return srv, nil
 }
 
-// worker waits for the worker process of nginx. The master is not measured, because it does no work
-// and shares its memory with the worker. Neither is the process that removes old files of HLS.
+// worker waits for the worker process of nginx and returns its PID. The master is not measured,
+// because it does no work and shares its memory with the worker. If the rtmp module serves HLS,
+// nginx also has a process that removes old files, which is not measured either.
 func worker(master int) ([]int, error) {
 	for range 250 {
 		pids := slices.DeleteFunc(childrenOf(master),

@@ -78,8 +78,8 @@ func (p *Program) Main(ctx context.Context, args []string, out, log io.Writer) e
 	return p.Run(ctx, &params)
 }
 
-// command returns the command line that repeats the run. -out is omitted, because it does not
-// affect the figures.
+// command returns the command line that repeats the run. It omits the flag -out, which has no
+// effect on the figures.
 func command(name string, args []string) string {
 	line := []string{"go run ./cmd/bench", name}
 	for i := 0; i < len(args); i++ {

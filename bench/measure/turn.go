@@ -102,7 +102,7 @@ func Compare(ctx context.Context, contenders []Contender, rounds int, d time.Dur
 	return costs, err
 }
 
-// calibrate returns the number of operations that take about d.
+// calibrate returns the number of operations that take about the duration d.
 func (c Contender) calibrate(ctx context.Context, d time.Duration) (int, error) {
 	for n := 1; ; n *= 2 {
 		if err := ctx.Err(); err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// usageOf needs /proc, which only Linux has.
+// usageOf reads the usage of a process from /proc, which only Linux has.
 func usageOf(pid int) (Usage, error) {
 	proc, err := procfs.NewProc(pid)
 	if err != nil {
@@ -20,7 +20,7 @@ func usageOf(pid int) (Usage, error) {
 	return u, errors.Join(err, err2)
 }
 
-// childrenOf works on Linux only.
+// childrenOf returns the PIDs of the child processes of parent. It works on Linux only.
 func childrenOf(parent int) (pids []int) {
 	all, err := procfs.AllProcs()
 	if err != nil {
@@ -34,8 +34,8 @@ func childrenOf(parent int) (pids []int) {
 	return pids
 }
 
-// title returns the command line of a process, or "" if the process has ended. It works on Linux
-// only.
+// title returns the title of a process, from its command line, or "" if the process has ended. It
+// works on Linux only.
 func title(pid int) string {
 	proc, err := procfs.NewProc(pid)
 	if err != nil {

@@ -100,8 +100,9 @@ func (m mode) do(lend func(int) uint64, n int) {
 // A contender is an implementation of a pool, or another way to get buffers.
 type contender struct {
 	name string
-	// open creates a pool. lend gets, touches and returns n buffers in turn, and returns the sum of
-	// their first bytes. It may be called concurrently.
+	// open creates a pool, and returns a function that gets, touches and returns n buffers, one
+	// after the other. The function returns the sum of the buffers' first bytes. It may be called
+	// concurrently.
 	open func(size int) (lend func(n int) uint64)
 }
 

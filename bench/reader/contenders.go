@@ -12,9 +12,9 @@ import (
 // A contender is a way to read packets of 1 KiB.
 type contender struct {
 	name string
-	// packets reads n packets, one from each stream in turn, and passes each to the audience.
-	// release frees the readers. Each contender has its own loop, so that no reader is called
-	// through an interface.
+	// open returns two functions. packets reads n packets, one from each stream in turn, and passes
+	// each to the audience. release frees the readers. Each contender has its own loop, so that no
+	// reader is called through an interface.
 	open func(streams []io.Reader, a *audience) (packets func(n int), release func())
 }
 
@@ -47,8 +47,8 @@ func openAll[T any](streams []io.Reader, open func(io.Reader) T) []T {
 
 func nothing() {}
 
-// must is for reads that never fail. A Source has no end, and the sender writes until its
-// connection is closed.
+// must panics if err is not nil. It is for reads that never fail, because a Source has no end and
+// the sender writes until its connection is closed.
 func must(err error) {
 	if err != nil {
 		panic(err)
@@ -65,7 +65,8 @@ func openRange(streams []io.Reader, a *audience) (packets func(int), release fun
 	}, func() { releaseAll(rs) }
 }
 
-// openChain releases each packet at once. A program could keep the Chain instead.
+// openChain reads each packet into a Chain and then releases it. A program could keep the Chain
+// instead.
 func openChain(streams []io.Reader, a *audience) (packets func(int), release func()) {
 	rs := openAll(streams, func(s io.Reader) *millrace.Reader { return millrace.NewReader(s) })
 	return func(n int) {
@@ -104,7 +105,7 @@ func openNaive(streams []io.Reader, a *audience) (packets func(int), release fun
 	}, nothing
 }
 
-// openPeek copies nothing, but a packet cannot be kept.
+// openPeek reads with Peek and Discard, without copies. A packet cannot be kept.
 func openPeek(size int) func([]io.Reader, *audience) (packets func(int), release func()) {
 	return func(streams []io.Reader, a *audience) (packets func(int), release func()) {
 		rs := openAll(streams, func(s io.Reader) *bufio.Reader {
@@ -123,7 +124,8 @@ func openPeek(size int) func([]io.Reader, *audience) (packets func(int), release
 	}
 }
 
-// openBufiox calls Release after every 16 packets of a stream. bufiox keeps all bytes until then.
+// openBufiox reads with Next, without copies. It calls Release after every 16 packets of a stream,
+// because bufiox keeps all bytes until then.
 func openBufiox(streams []io.Reader, a *audience) (packets func(int), release func()) {
 	const between = 16
 	type stream struct {
@@ -151,8 +153,8 @@ func openBufiox(streams []io.Reader, a *audience) (packets func(int), release fu
 		}
 }
 
-// A handStream reads packets with as little code as possible. If its block has no room for a
-// packet, the unread bytes move to the beginning.
+// A handStream reads packets with as little code as possible: it has a block and two offsets. If
+// the block has no room for a packet, the unread bytes are moved to its beginning.
 type handStream struct {
 	src  io.Reader
 	buf  []byte

@@ -25,8 +25,8 @@ var lines = pattern{"lines", "a flood of lines of 120 bytes", 200_000, func(c ne
 	}
 }}
 
-// A lineReader is a way to read lines. read returns an error if a line does not have lineSize
-// bytes.
+// A lineReader is a way to read lines. read reads n lines, and returns an error if a line does not
+// have lineSize bytes.
 type lineReader struct {
 	name string
 	open func(r io.Reader) (read func(n int) error, release func())
@@ -34,8 +34,8 @@ type lineReader struct {
 
 var errLine = errors.New("reader: a line of another length")
 
-// The first of lineReaders drops each line at once. The others keep a line until they read the
-// next.
+// lineReaders lists the contenders of runLines. The first one drops each line at once. The others
+// keep a line until they read the next line.
 var lineReaders = []lineReader{
 	{"bufio ReadSlice, not kept", func(src io.Reader) (func(int) error, func()) {
 		r := bufio.NewReader(src)

@@ -88,10 +88,12 @@ func runGenerator(ctx context.Context, p *measure.Params) error {
 	return nil
 }
 
-// warmUp is how many packets are read before the clock starts, to size buffers and fill pools.
+// warmUp is the number of packets that are read before the clock starts. It is enough to size every
+// buffer and fill every pool.
 const warmUp = 20_000
 
-// turn measures n packets on one processor or, if the workload is parallel, n on each processor.
+// turn measures how a contender reads n packets on one processor. If the workload is parallel, it
+// reads n packets on each processor.
 func (w workload) turn(c contender, n int) measure.Turn {
 	procs := 1
 	if w.parallel {

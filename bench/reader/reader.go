@@ -38,7 +38,7 @@ const (
 	period           = 4093 // bytes after which the sequence repeats; prime, so that packets differ
 )
 
-// slab holds one period of the sequence, and the first maxRead bytes of the next one.
+// slab holds one period of the sequence, followed by the first maxRead bytes of the next period.
 var slab = func() (b [period + maxRead]byte) {
 	x := uint64(88172645463325252)
 	for i := range b[:period] {
@@ -66,8 +66,8 @@ func (s *Source) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// A subscriber receives packets in one or more pieces. It reads the first and the last byte of each
-// piece.
+// A subscriber receives packets, each in one or more pieces. It reads the first and the last byte
+// of each piece.
 type subscriber struct {
 	bytes int
 	sum   uint64
@@ -85,15 +85,15 @@ func (s *subscriber) Take(p []byte) {
 	}
 }
 
-// An audience reads the first byte of each packet, and passes the packet to all subscribers. It
-// also chooses the stream to read next.
+// An audience passes each packet to all subscribers. If there are none, it reads only the first
+// byte of each packet. It also chooses the stream to read next.
 type audience struct {
 	subs []*subscriber
 	sum  uint64
 	at   int
 }
 
-// deliver passes on a packet or a piece of one. It borrows p.
+// deliver passes a packet, or a piece of one, to the subscribers. It borrows p.
 func (a *audience) deliver(p []byte) {
 	a.sum += uint64(p[0])
 	for _, s := range a.subs {
@@ -108,8 +108,8 @@ func (a *audience) next(n int) int {
 	return a.at
 }
 
-// check returns an error unless two subscribers receive n packets in order. Each stream must send
-// the sequence of a Source.
+// check reads n packets from streams and passes them to two subscribers. It returns an error unless
+// both receive all bytes in order. Each stream must send the sequence of a Source.
 func (c contender) check(streams []io.Reader, n int) error {
 	var got bytes.Buffer
 	first, second := &subscriber{audit: func(p []byte) { got.Write(p) }}, new(subscriber)

@@ -65,8 +65,9 @@ func fill(b []byte, offset int) {
 	}
 }
 
-// sender is a separate process, so that the measured CPU time is only the reader's. A client
-// requests a pattern by its name, in the first line of the connection.
+// sender is a child process that accepts connections. A client requests a pattern by its name, in
+// the first line of the connection. The sender is a separate process, so that the measured CPU time
+// is only the reader's.
 var sender = measure.RegisterChild("reader-sender", func([]string) error {
 	return measure.Serve(send)
 })
@@ -83,7 +84,7 @@ func send(c net.Conn) {
 	}
 }
 
-// dial connects to the sender. The sender writes only after the request.
+// dial connects to the sender and requests the pattern s. The sender writes only after the request.
 func (s pattern) dial(addr string) (net.Conn, error) {
 	c, err := net.Dial("tcp", addr)
 	if err != nil {

@@ -20,7 +20,8 @@ import (
 	"github.com/millrace-io/millrace/bench/measure"
 )
 
-// A kernelReader reads statistics of the Linux kernel. With bpftrace, it also receives events.
+// A kernelReader reads statistics of the Linux kernel at the end of each interval. With bpftrace,
+// it also receives events as they happen.
 type kernelReader struct {
 	source, note string
 	conns        func() []syscall.Conn
@@ -67,7 +68,8 @@ func (k *kernelReader) read(s *Kernel) {
 	k.delay, k.runs = delay, runs
 }
 
-// readConns sets s.RTT, and returns the number of segments retransmitted since the last reading.
+// readConns reads TCP_INFO of every connection. It sets s.RTT, and returns the number of segments
+// retransmitted since the last reading.
 func (k *kernelReader) readConns(s *Kernel) (retransmits int64) {
 	resent := make(map[uint64]uint32)
 	var rtts []time.Duration
@@ -94,8 +96,8 @@ func (k *kernelReader) readConns(s *Kernel) (retransmits int64) {
 	return retransmits
 }
 
-// schedstat returns how long the threads of this process have waited for a processor, in ns, and
-// how often they have run.
+// schedstat returns the time in ns that the threads of this process have waited for a processor,
+// and the number of times that they have run.
 func schedstat() (delay, runs uint64) {
 	names, _ := filepath.Glob("/proc/self/task/*/schedstat")
 	for _, name := range names {
@@ -118,9 +120,10 @@ func (k *kernelReader) close() {
 	}
 }
 
-// script counts the retransmissions of the machine, and measures how long a program's threads wait
-// for a processor after they were woken or preempted. It prints five times per interval, so that a
-// sample is at most a fifth of an interval late.
+// script counts the retransmissions of the machine, and measures how long the threads of one
+// program wait for a processor. The wait begins when a thread is woken or preempted, and ends when
+// it runs. The script prints both five times per interval, so that a sample is at most a fifth of
+// an interval late.
 const script = `
 tracepoint:tcp:tcp_retransmit_skb { @retransmits = count(); }
 tracepoint:sched:sched_wakeup, tracepoint:sched:sched_wakeup_new / args->comm == "COMM" / { @since[args->pid] = nsecs; }
@@ -132,7 +135,8 @@ interval:ms:INTERVAL { printf("attached"); print(@retransmits); print(@wait); cl
 END { clear(@since); }
 `
 
-// A tracer is a running bpftrace. It adds up the values that bpftrace prints until take is called.
+// A tracer is a running bpftrace process. It adds up the values that bpftrace prints until take is
+// called.
 type tracer struct {
 	child  *measure.Child
 	errors bytes.Buffer
@@ -140,7 +144,7 @@ type tracer struct {
 
 	mu          sync.Mutex
 	retransmits int64
-	// Number of waits in each histogram bucket, by its upper limit in ns.
+	// Number of waits in each histogram bucket. The key is the bucket's upper limit in nanoseconds.
 	waits map[int64]int64
 }
 
@@ -189,8 +193,8 @@ func startTracer(interval time.Duration) (*tracer, error) {
 	return nil, fmt.Errorf("bpftrace cannot attach: %s", strings.TrimSpace(t.errors.String()))
 }
 
-// readLines reads the output of bpftrace. It sends true on attached when the probes are attached,
-// or false if bpftrace ends first.
+// readLines reads the output of bpftrace until it ends. It sends true on attached as soon as the
+// probes are attached, or false if bpftrace ends first.
 func (t *tracer) readLines(attached chan<- bool) {
 	for sent := false; ; {
 		line, err := t.child.Line()
@@ -206,7 +210,7 @@ func (t *tracer) readLines(attached chan<- bool) {
 	}
 }
 
-// add adds the values of a line from bpftrace. It ignores lines that are not JSON.
+// add adds the values of a line that bpftrace has printed. It ignores lines that are not JSON.
 func (t *tracer) add(line string) {
 	var msg struct {
 		Data struct {
@@ -228,7 +232,8 @@ func (t *tracer) add(line string) {
 	}
 }
 
-// take stores the events since the last call in s. RunQueue is the 99th percentile of the waits.
+// take stores the events since the last call in s: the number of retransmissions, and the 99th
+// percentile of the times that threads waited for a processor.
 func (t *tracer) take(s *Kernel) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -110,14 +110,15 @@ func run(ctx context.Context, p *measure.Params) error {
 
 func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// clients request url repeatedly. They collect results until take is called.
+// clients are HTTP clients that request url repeatedly. They collect results until take is called.
 type clients struct {
 	url string
 
 	mu   sync.Mutex
 	took []time.Duration // durations of the successful operations
 	load Load
-	// The server's ends of the connections, or the clients' if the server is another process.
+	// The connections to observe: the server's ends, or the clients' ends if the server is not in
+	// this process.
 	open map[net.Conn]bool
 }
 

@@ -114,8 +114,8 @@ func Record(o Options, f func() error) (*Timeline, error) {
 	}
 }
 
-// startProfiles starts a CPU profile in dir, unless dir is empty. write ends it and adds a heap
-// profile.
+// startProfiles starts a CPU profile in dir. The returned function ends it and writes a heap
+// profile. If dir is empty, no profiles are written.
 func startProfiles(dir string) (write func() error, err error) {
 	if dir == "" {
 		return func() error { return nil }, nil
@@ -186,8 +186,9 @@ func (r *goRuntime) read(s *Runtime) {
 	}
 }
 
-// quantile returns the q quantile of the events since the previous call, rounded up to the limit of
-// a bucket, or 0 if there were none. *counts stores the counts of h between calls.
+// quantile returns the q quantile of the events in h since the previous call, rounded up to the
+// limit of a bucket. If there were no events, it returns 0. *counts stores the counts of h between
+// calls.
 func quantile(h *metrics.Float64Histogram, counts *[]uint64, q float64) time.Duration {
 	now := slices.Clone(h.Counts)
 	news, sum := slices.Clone(now), uint64(0)

@@ -15,26 +15,29 @@ import (
 )
 
 const (
-	// smallSize is in bytes, and typical of Redis commands.
+	// smallSize is the size of the small values in bytes. It is typical of Redis commands.
 	smallSize = 100
 
-	// smallCallers goroutines get small values, and pause for smallPause after each answer.
+	// smallCallers is the number of goroutines that get small values. Each goroutine pauses for
+	// smallPause after an answer.
 	smallCallers = 4
 	smallPause   = 500 * time.Microsecond
 
-	// largeSize is in bytes. In each largeInterval, one large value is read and one is set.
+	// largeSize is the size of the large values in bytes. In each largeInterval, one large value is
+	// read and one is set.
 	largeSize     = 10_000_000
 	largeInterval = 50 * time.Millisecond
 )
 
-// A mixedLoad measures the latency of small GETs while large values are transferred.
+// A mixedLoad measures the latency of small GETs on a go-redis client while large values are
+// transferred.
 type mixedLoad struct {
 	name string
 	move func(*fixture) (get, set call) // calls for large values; nil: no large values
 
 	p50, p99 measure.Series // latencies of small GETs, in nanoseconds
 	moved    measure.Series // bytes of large values transferred per second
-	cpu      measure.Series // CPU seconds of this process per second
+	cpu      measure.Series // CPU seconds of this process per second, in user and system mode
 }
 
 func mixedLoads() []*mixedLoad {
@@ -145,7 +148,8 @@ func (b *mixedLoad) turn(ctx context.Context, f *fixture, d time.Duration) error
 	return nil
 }
 
-// smallGets returns the latencies of GETs until ctx ends, without the one that ctx interrupts.
+// smallGets gets small values until ctx ends, and returns the latency of each request. It leaves
+// out the request that ctx interrupts.
 func smallGets(ctx context.Context, rdb *goredis.Client) (took []time.Duration, err error) {
 	for {
 		began := time.Now()
@@ -159,7 +163,8 @@ func smallGets(ctx context.Context, rdb *goredis.Client) (took []time.Duration, 
 	}
 }
 
-// pace calls f at intervals of d until ctx ends, or without a pause if f takes longer.
+// pace calls f at intervals of d until ctx ends. If f takes longer than d, pace calls f without a
+// pause. It adds the number of calls to count.
 func pace(ctx context.Context, d time.Duration, f call, count *atomic.Int64) error {
 	t := time.NewTicker(d)
 	defer t.Stop()

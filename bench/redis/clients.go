@@ -17,7 +17,8 @@ func goRedisGet(f *fixture) (call, error) {
 	}, nil
 }
 
-// bufferFor leaves room for the CRLF after the value, so that go-redis needs one read less.
+// bufferFor returns a buffer for a value of the given size. It has room for the CRLF after the
+// value, so that go-redis needs one read less.
 func bufferFor(size int) []byte { return make([]byte, size+2) }
 
 func goRedisGetToBuffer(f *fixture) (call, error) {
@@ -116,7 +117,8 @@ func redisbufSetFromBuffer(f *fixture) (call, error) {
 		nil
 }
 
-// redisbufSetChain sets the value from blocks of 64 KiB, the largest that a Reader uses.
+// redisbufSetChain sets the value from a Chain with blocks of 64 KiB, the largest size that a
+// Reader uses.
 func redisbufSetChain(f *fixture) (call, error) {
 	const block = 64 << 10
 	chain, pool := new(millrace.Chain), millrace.NewPool()

@@ -2,7 +2,8 @@ package redis
 
 import "context"
 
-// A crew is a group of goroutines that make calls. They are started before the measurement.
+// A crew is a group of goroutines that make calls. They are started before the measurement, and run
+// until dismiss is called.
 type crew struct {
 	orders []chan int // one channel for each goroutine; a value is the number of calls to make
 	done   chan error // one result from each goroutine

@@ -71,7 +71,7 @@ func run(ctx context.Context, p *measure.Params) error {
 	return nil
 }
 
-// run measures the task and adds a table.
+// run measures the task with the given number of goroutines, and adds a table.
 func (t task) run(ctx context.Context, p *measure.Params, srv *server, sizes []int,
 	goroutines int) error {
 	columns := []string{"contender"}
@@ -143,7 +143,7 @@ func (t task) measure(ctx context.Context, p *measure.Params, f *fixture,
 	return measure.Compare(ctx, all, p.Rounds, p.Turn)
 }
 
-// check returns an error if a contender does not transfer the value.
+// check makes a contender do two calls, and returns an error if a call does not transfer the value.
 func (c contender) check(ctx context.Context, srv *server, t task, size int) error {
 	const calls = 2
 	f, err := srv.newFixture(ctx, size)

@@ -50,14 +50,17 @@ var tasks = []task{
 // A contender is a way to do a task.
 type contender struct {
 	name string
-	// worker returns the function that one goroutine calls repeatedly.
+	// worker returns the function that one goroutine calls repeatedly. It is called once for each
+	// goroutine.
 	worker func(*fixture) (call, error)
 }
 
-// A call transfers a value once. It passes a value that it reads to fixture.observe.
+// A call transfers a value once. A call that reads the value passes it to fixture.observe, and then
+// drops it.
 type call func(context.Context) error
 
-// A fixture holds the Redis clients, which all contenders share.
+// A fixture holds the Redis clients, which all contenders share, and the size of the values that
+// they transfer.
 type fixture struct {
 	addr string
 	size int // size of every value, in bytes

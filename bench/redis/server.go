@@ -16,7 +16,7 @@ type server struct {
 	version string
 }
 
-// startServer starts a server that saves nothing to disk.
+// startServer starts a server on a free port. The server saves nothing to disk.
 func startServer(ctx context.Context) (*server, error) {
 	path, err := measure.Find("redis-server", "redis-server")
 	if err != nil {
@@ -55,7 +55,8 @@ func version(path string) string {
 	return "redis-server"
 }
 
-// newFixture stores a value and connects the clients. The caller must close the fixture.
+// newFixture stores a value of the given size on the server and connects the clients. The caller
+// must close the fixture.
 func (s *server) newFixture(ctx context.Context, size int) (*fixture, error) {
 	f := &fixture{addr: s.Addr, size: size}
 	err := f.open()

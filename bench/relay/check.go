@@ -21,8 +21,8 @@ const (
 	checkDeadline = 30 * time.Second
 )
 
-// check returns an error unless a viewer receives the published payloads in order and without a
-// gap.
+// check starts a contender and publishes a stream through it. It returns an error unless a viewer
+// receives the published payloads in order and without a gap.
 func (c contender) check(ctx context.Context) error {
 	dir, err := os.MkdirTemp("", "bench-relay-")
 	if err != nil {
@@ -97,8 +97,9 @@ func (s *sums) add(kind byte, payload []byte) {
 	s.all[kind] = append(s.all[kind], crc32.ChecksumIEEE(payload))
 }
 
-// checkPart returns an error unless got is a contiguous part of s, for each kind of tag. If loop is
-// set, the sender repeats s, so the part may continue from the end of s to the start.
+// checkPart returns an error if got is not a contiguous part of s. It checks each kind of tag
+// separately. If loop is set, the sender repeats its tags, so the part may continue from the end of
+// s to the start.
 func (s *sums) checkPart(got *sums, loop bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -124,7 +125,7 @@ func contains(all, part []uint32, loop bool) bool {
 	return false
 }
 
-// protocol returns the relay's protocol. For HTTP-FLV, its client is that of package httpflv, which
+// protocol returns the relay's protocol. For HTTP-FLV, it uses the client of package httpflv, which
 // receives whole payloads.
 func (r *instance) protocol() load.Protocol {
 	whole := httpflv.Server{URL: r.config.URL}
@@ -138,7 +139,8 @@ func (r *instance) protocol() load.Protocol {
 	}
 }
 
-// publish sends a synthetic stream in real time until ctx ends, and adds its checksums to sent.
+// publish publishes a synthetic stream in real time until ctx ends. It adds the checksum of each
+// frame to sent.
 func publish(ctx context.Context, proto load.Protocol, stream string, bitRate int,
 	keyInterval time.Duration, sent *sums) error {
 	p, err := proto.Publish(ctx, stream)
@@ -163,7 +165,7 @@ func publish(ctx context.Context, proto load.Protocol, stream string, bitRate in
 	return ctx.Err()
 }
 
-// watch returns the checksums of what a viewer receives, without headers and metadata.
+// watch returns the checksums of the payloads that a viewer receives, without headers and metadata.
 func watch(ctx context.Context, r *instance) (*sums, error) {
 	p := r.protocol()
 	if server, ok := p.(*rtmp.Server); ok {

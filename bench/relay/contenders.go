@@ -14,7 +14,7 @@ import (
 	"github.com/millrace-io/millrace/internal/load"
 )
 
-// A contender is a relay. It can be started again after it has stopped.
+// A contender is one of the compared relays. It can be started again after it has stopped.
 type contender struct {
 	spec, name string
 	in, out    string // names of the protocols of publishers and of viewers
@@ -22,10 +22,10 @@ type contender struct {
 	// prepare builds or finds the program that start runs. The error is a measure.ErrMissing if
 	// something is not installed.
 	prepare func(ctx context.Context) error
-	// start runs the server, and creates its files in dir.
+	// start runs the server. It writes the files that the server needs to dir.
 	start func(ctx context.Context, dir string, c load.Config) (*instance, error)
-	// sends returns the tags that the contender repeats. It is nil unless the contender makes the
-	// stream itself.
+	// sends is set if the contender makes the stream itself. It returns the tags that the contender
+	// repeats.
 	sends func(bitRate int) []load.Tag
 }
 
@@ -49,8 +49,8 @@ var namedLists = map[string]string{
 	"rtmp": "nginx,nginx@65536,node,xiu,millrace-rtmp@0,millrace-rtmp,millrace-rtmp-flv@0,millrace-rtmp-flv,millrace@0,millrace",
 }
 
-// parseContenders parses the name of a list, or a list such as nginx@65536,copy,bare@50ms. Programs
-// are built in dir.
+// parseContenders parses the name of a predefined list, or a list such as
+// nginx,nginx@65536,copy,share,bare@50ms,millrace@0,millrace. Programs are built in dir.
 func parseContenders(list string, dir string) (all []contender, err error) {
 	if l, ok := namedLists[list]; ok {
 		list = l
@@ -107,9 +107,11 @@ func parseContender(spec string, dir string) (contender, error) {
 }
 
 // built returns a contender that runs a Go program, which it builds in dir. args returns the
-// arguments, and may change the configuration of the load test, for example the protocol.
+// program's arguments. It may also change the configuration of the load test, for example to use a
+// protocol other than HTTP-FLV.
 //
-// The program counts as ready when it accepts connections on addr, so it must listen there last.
+// The program counts as ready when it accepts connections on addr. If it listens on several
+// addresses, it must therefore listen on addr last.
 func built(dir string, name, pkg string, args func(addr string, c *load.Config) ([]string,
 	error)) contender {
 	return contender{
@@ -138,8 +140,9 @@ func built(dir string, name, pkg string, args func(addr string, c *load.Config) 
 	}
 }
 
-// millrace returns a contender that runs "millrace serve". If publishers use HTTP-FLV, viewers
-// must, too.
+// millrace returns a contender that runs "millrace serve" with the given latency. pub is the
+// protocol of publishers, and sub is the protocol of viewers. If pub is HTTP-FLV, sub must be
+// HTTP-FLV, too.
 func millrace(dir string, pub, sub string, latency time.Duration) contender {
 	by := ""
 	switch {
@@ -181,7 +184,7 @@ func (c crossProtocol) Watch(ctx context.Context, name string) (load.Subscriptio
 
 const goRelayPackage = "bench/cmd/gorelay"
 
-// goRelay returns a typical relay in Go. kind is "copy" or "share".
+// goRelay returns a contender that is a typical relay in Go. kind is "copy" or "share".
 func goRelay(dir string, kind string) contender {
 	name := "Go: a copy a viewer, Write and Flush"
 	if kind == "share" {
@@ -192,7 +195,8 @@ func goRelay(dir string, kind string) contender {
 	})
 }
 
-// bare returns a contender without publishers, which creates its stream in advance.
+// bare returns a contender without publishers. Its server creates the stream in advance, and only
+// sends it.
 func bare(dir string, batch time.Duration) contender {
 	name := "bare writes, a goroutine a viewer"
 	if batch > 0 {
@@ -229,8 +233,9 @@ rtmp {
 }
 `
 
-// nginx configures the rtmp module as in its documentation for live streams. All other settings
-// have their defaults, so Nagle's algorithm is on and the send queue holds 256 messages.
+// nginx returns a contender that runs nginx with the rtmp module, configured as in the module's
+// documentation for live streams. All other settings have their defaults, so Nagle's algorithm is
+// on and the send queue holds 256 messages.
 func nginx(chunk int) contender {
 	return contender{
 		name: fmt.Sprintf("nginx-rtmp, chunk_size %d", chunk), in: rtmpName, out: rtmpName,

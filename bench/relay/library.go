@@ -29,7 +29,8 @@ func (l libraryProtocol) Watch(ctx context.Context, name string) (load.Subscript
 	return &libraryViewer{c, context.AfterFunc(ctx, c.Close)}, nil
 }
 
-// A libraryViewer rebuilds payloads from parsed messages, without sequence headers and metadata.
+// A libraryViewer rebuilds payloads from the messages that gortmplib has parsed. It skips sequence
+// headers and metadata.
 type libraryViewer struct {
 	c    *gortmplib.Client
 	stop func() bool

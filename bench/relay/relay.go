@@ -102,8 +102,8 @@ func run(ctx context.Context, p *measure.Params) error {
 	return nil
 }
 
-// ready returns the installed contenders of a list. It returns an error if one of them does not
-// deliver the published stream. It builds programs in dir.
+// ready parses a list of contenders, and returns the installed ones. It returns an error if an
+// installed contender does not deliver the published stream. It builds programs in dir.
 func ready(ctx context.Context, p *measure.Params, list, dir string) ([]contender, error) {
 	all, err := parseContenders(list, dir)
 	if err != nil {
@@ -150,7 +150,7 @@ func takeTurn(ctx context.Context, who contender, c testCase) (load.Report, erro
 	return r, err
 }
 
-// usage returns the zero Usage if the system does not report the server's resource use.
+// usage returns the server's resource use, or the zero Usage if the system does not report it.
 func usage(r load.Report) load.Usage {
 	if r.Server == nil {
 		return load.Usage{}
@@ -167,7 +167,8 @@ func total(m map[string]int) (n int) {
 	return n
 }
 
-// tableName gives the list "rtmp" its own tables, so that they do not replace other tables.
+// tableName returns the name of the table for case c. The predefined list "rtmp" has its own
+// tables, so that new results do not replace the results of other lists.
 func tableName(c testCase) string {
 	if options.contenders == "rtmp" {
 		return "relay-rtmp-" + c.String()
@@ -175,8 +176,8 @@ func tableName(c testCase) string {
 	return "relay-" + c.String()
 }
 
-// table compares each contender's CPU time with that of the first one, and of nginx@65536, millrace
-// and millrace-rtmp if they have run.
+// table returns the table of the results. It shows each contender's CPU time relative to the first
+// contender, and relative to nginx@65536, millrace and millrace-rtmp if they have run.
 func table(c testCase, all []contender, reports [][]load.Report, rounds int) *measure.Table {
 	get := func(i int, f func(load.Report) float64) (s measure.Series) {
 		for _, r := range reports[i] {
@@ -242,7 +243,8 @@ func table(c testCase, all []contender, reports [][]load.Report, rounds int) *me
 	return t
 }
 
-// stalledTable shows the losses of viewers that read nothing for a minute, and of all others.
+// stalledTable returns the table for the flag -stalled. It shows the losses of the stalled viewers,
+// which read nothing for a minute, and the losses of all other viewers.
 func stalledTable(c testCase, all []contender, reports [][]load.Report) *measure.Table {
 	t := measure.NewTable("relay-stalled-"+c.String(),
 		fmt.Sprintf("Relay %s while one viewer in %d reads nothing for a minute", c,

@@ -32,9 +32,10 @@ func cached(pkg, file string) (string, error) {
 	return filepath.Join(cache, "millrace-bench", pkg, file), nil
 }
 
-// install installs a package in the user's cache directory, unless the given file of the package
-// already exists. installCmd returns the command line. If the command is missing or fails, for
-// example because there is no network, the error is a measure.ErrMissing.
+// install installs a package in the user's cache directory. If the given file of the package
+// already exists, install does nothing. installCmd returns the command line that installs the
+// package in dir. If the command is missing or fails, for example because there is no network, the
+// error is a measure.ErrMissing.
 func install(ctx context.Context, pkg, file string, installCmd func(dir string) []string) error {
 	path, err := cached(pkg, file)
 	if err != nil {
@@ -83,8 +84,8 @@ func ports(n int) (all []json.Number, err error) {
 	return all, nil
 }
 
-// node runs Node-Media-Server with its defaults, except that the console, passwords, recordings and
-// all protocols other than RTMP are off.
+// node returns a contender that runs Node-Media-Server with its defaults, except that the console,
+// passwords, recordings and all protocols other than RTMP are off.
 func node() contender {
 	const (
 		pkg = "node-media-server-" + nodeVersion
@@ -150,7 +151,7 @@ password = ""
 level = "off"
 `
 
-// xiu runs xiu, an RTMP server written in Rust.
+// xiu returns a contender that runs xiu, an RTMP server written in Rust.
 func xiu() contender {
 	const (
 		pkg = "xiu-" + xiuVersion
@@ -215,7 +216,7 @@ func (p retryProtocol) Watch(ctx context.Context, name string) (load.Subscriptio
 type begunSubscription struct {
 	load.Subscription
 	first load.Arrival
-	waits bool // Next has not returned first yet
+	waits bool // whether Next must still return the tag in the field first
 }
 
 // Next implements load.Subscription.

@@ -144,7 +144,8 @@ type sender struct {
 	done  chan error
 }
 
-// send starts to publish. If that fails, it calls cancelWatch, which ends the viewer's wait.
+// send starts to publish a stream. If publishing fails, it calls cancelWatch, which ends the
+// viewer's wait.
 func send(ctx context.Context, p load.Protocol, stream string, cancelWatch context.CancelFunc) *sender {
 	ctx, stop := context.WithCancel(ctx)
 	s := &sender{began: time.Now(), stop: stop, done: make(chan error, 1)}
@@ -167,10 +168,12 @@ func (s *sender) cut() error {
 	return nil
 }
 
-// sleepRandomly sleeps from d to 2d, so that trials are not in step with a server's periodic work.
+// sleepRandomly sleeps for a random time from d to 2d. The measurement is then not in step with a
+// server's periodic work.
 func sleepRandomly(d time.Duration) { time.Sleep(d + rand.N(d)) }
 
-// firstPicture measures from a publisher's connection to the first video frame at a waiting viewer.
+// firstPicture returns the time from the start of a publisher's connection to the first video frame
+// at a waiting viewer.
 func firstPicture(ctx context.Context, p load.Protocol, stream string) (time.Duration, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -181,7 +184,8 @@ func firstPicture(ctx context.Context, p load.Protocol, stream string) (time.Dur
 	return first.Sub(publisher.began), errors.Join(err, publisher.cut())
 }
 
-// reconnectPause measures how much longer the viewer's video pauses than the publisher is away.
+// reconnectPause cuts a publisher's connection and publishes again. The viewer's video pauses for
+// longer than the publisher is away. reconnectPause returns the difference.
 func reconnectPause(ctx context.Context, p load.Protocol, stream string) (time.Duration, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

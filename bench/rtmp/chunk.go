@@ -42,7 +42,8 @@ func newReader(r *millrace.Reader, out *writer) *reader {
 		streams: make(map[int]*message)}
 }
 
-// nextCommand returns the AMF0 values of the next command, which are valid until the next call.
+// nextCommand waits for a command and returns its AMF0 values, which are valid until the next call.
+// It skips other messages.
 func (r *reader) nextCommand() ([]byte, error) {
 	for {
 		m, err := r.next()
@@ -117,7 +118,7 @@ func (r *reader) obey(m *message) error {
 	return nil
 }
 
-// nextChunk returns the message that the chunk belongs to.
+// nextChunk reads a chunk and returns the message that the chunk belongs to.
 func (r *reader) nextChunk() (*message, error) {
 	r.waited = false
 	first, err := r.number(1)
@@ -161,7 +162,8 @@ func (r *reader) restOfChunk(format byte, id int) (*message, error) {
 	return m, err
 }
 
-// header reads the message header. If the chunk stream has no incomplete message, a new one begins.
+// header reads the message header that follows the chunk stream number. If the chunk stream has no
+// incomplete message, a new message begins.
 func (r *reader) header(m *message, format byte) error {
 	if !m.whole && format != 3 {
 		return errProtocol
@@ -213,7 +215,7 @@ func (r *reader) read(p []byte) error {
 	return err
 }
 
-// Chunk stream numbers of this client.
+// Chunk stream numbers of this client, one for each kind of message.
 const (
 	csControl = 2
 	csCommand = 3
@@ -222,7 +224,8 @@ const (
 	csData    = 8
 )
 
-// extended in the 24-bit timestamp field means that the timestamp follows the header in four bytes.
+// extended is the value of the 24-bit timestamp field if the timestamp is too large for the field.
+// Four more bytes with the timestamp then follow the header.
 const extended = 0xffffff
 
 // writer splits messages into chunks. It sends each message with one Write call.
@@ -262,7 +265,8 @@ func (w *writer) message(cs int, kind byte, stream, timestamp uint32, parts ...[
 	return err
 }
 
-// header appends a full chunk header. The following chunks repeat ext, the extended timestamp.
+// header appends a full chunk header. ext is the extended timestamp, which the following chunks of
+// the message repeat.
 func header(b []byte, cs int, kind byte, stream, timestamp uint32, size int) (_, ext []byte) {
 	short := min(timestamp, extended)
 	b = append(b, byte(cs), byte(short>>16), byte(short>>8), byte(short), byte(size>>16),

@@ -45,8 +45,8 @@ const (
 // of the chunks that it sends.
 const ChunkSize = 4096
 
-// After defaultWindow bytes, the client must send an acknowledgement, unless the server sets
-// another number.
+// defaultWindow is the number of bytes that the client may receive before it must send an
+// acknowledgement. The server can set another number.
 const defaultWindow = 2_500_000
 
 // Server implements load.Protocol for an RTMP server. Viewers get the whole payload of each tag in
@@ -62,7 +62,8 @@ func (s *Server) String() string { return "rtmp://" + s.Addr + "/" + app }
 // app is the RTMP application to which streams are published.
 const app = "live"
 
-// conn is a connection after the handshake. Only one goroutine may read, and any may write.
+// conn is a connection after the handshake. Only one goroutine may read. Writing is safe for
+// concurrent use, because writer has a lock.
 type conn struct {
 	net  net.Conn
 	stop func() bool // stops ctx from closing the connection
@@ -114,7 +115,7 @@ func (c *conn) enter(s *Server) error {
 	return nil
 }
 
-// call sends a command and returns the AMF0 values of its result.
+// call sends a command, waits for its result, and returns the AMF0 values of the result.
 func (c *conn) call(name string, transaction float64, args ...any) ([]byte, error) {
 	if err := c.out.command(0, append([]any{name, transaction}, args...)...); err != nil {
 		return nil, err
@@ -133,7 +134,7 @@ func (c *conn) call(name string, transaction float64, args ...any) ([]byte, erro
 	}
 }
 
-// awaitStatus waits for an onStatus with the given code, and clears the deadline.
+// awaitStatus waits for an onStatus with the given code.
 func (c *conn) awaitStatus(code string) error {
 	status, level := appendAMF(nil, "onStatus"), appendAMF(appendName(nil, "level"), "error")
 	for {
@@ -221,7 +222,8 @@ func (p *publication) listen() {
 	}
 }
 
-// setDataFrame begins a metadata message. It tells the server to store the metadata.
+// setDataFrame is the AMF0 string at the start of a metadata message. It tells the server to store
+// the metadata.
 var setDataFrame = appendAMF(nil, "@setDataFrame")
 
 func (p *publication) WriteTag(t load.Tag) error {
@@ -246,10 +248,11 @@ func (p *publication) Close() error {
 
 type subscription struct{ c *conn }
 
-// bufferLength is the length of the buffer that the client announces, in milliseconds.
+// bufferLength is the length of the player's buffer that the client announces, in milliseconds.
 const bufferLength = 1000
 
-// liveOnly is the start parameter of a play command that refuses recordings.
+// liveOnly is the start parameter of a play command that accepts only a live stream, not a
+// recording.
 const liveOnly = -1000.0
 
 // Watch implements load.Protocol.

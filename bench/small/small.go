@@ -61,7 +61,8 @@ func run(ctx context.Context, p *measure.Params) error {
 
 type work func(n int)
 
-// A testCase is one operation. The function is nil for a type that does not support it.
+// A testCase is one operation, with a function for each of the three types. The function is nil for
+// a type that does not support the operation.
 type testCase struct {
 	name                     string
 	bytes, stackbuf, builder work
@@ -69,14 +70,14 @@ type testCase struct {
 
 const kib = 1 << 10
 
-// The data is not on the heap, because a larger heap would make the garbage collector run less
-// often. That would favor the type that makes the most garbage.
+// The data that the cases write and read. It is not on the heap, because a larger heap would make
+// the garbage collector run less often. That would favor the type that makes the most garbage.
 var (
 	text = strings.Repeat("0123456789abcdef", 64*kib/16)
 	data [64 * kib]byte
 )
 
-// The results of the last calls are stored so that the compiler does not remove the calls.
+// The results of the last calls, which are stored so that the compiler does not remove the calls.
 var (
 	lastString string
 	lastLen    int
@@ -140,7 +141,8 @@ func newOnly(size int) testCase {
 		}}
 }
 
-// readFrom leaves out strings.Builder, which has no ReadFrom.
+// readFrom returns a case that calls ReadFrom with a source of known size. The case leaves out
+// strings.Builder, which has no ReadFrom method.
 func readFrom(size int) testCase {
 	return testCase{name: fmt.Sprintf("new, ReadFrom %d KiB, size known", size/kib),
 		bytes: func(n int) {

@@ -16,13 +16,15 @@ import (
 )
 
 const (
-	// Each server has only blobKeys blobs, so that they are replaced while they are read.
+	// blobKeys is the number of blob keys on each server. It is small, so that blobs are replaced
+	// while they are read.
 	blobKeys = 12
-	// A blob begins with blobHead bytes: a hash of the key, the number of the write, and the blob's
-	// size.
+	// blobHead is the size in bytes of the header at the start of each blob. It contains a hash of
+	// the key, the number of the write that stored the blob, and the size of the blob.
 	blobHead = 24
 	blobRest = 25 * time.Millisecond // pause after each request
-	// A blob may expire expirySlack too early or too late, because file systems have coarse clocks.
+	// A store may expire a blob up to expirySlack too early or too late, because the clock of a
+	// file system has coarse steps.
 	expirySlack = 50 * time.Millisecond
 )
 
@@ -57,22 +59,25 @@ func (b *blob) begin(deletes bool) uint64 {
 	return b.begun
 }
 
-// confirm is called when the server has confirmed a write. Other writes may have happened, too.
+// confirm records that the server has confirmed a write. Without a confirmation, the write may or
+// may not have taken place.
 func (b *blob) confirm(write uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.floor = max(b.floor, write)
 }
 
-// oldest returns the oldest write that is not outdated.
+// oldest returns the number of the oldest write that is not outdated. A read that starts now must
+// not return the value of an earlier write.
 func (b *blob) oldest() uint64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.floor
 }
 
-// checkFound is called after a read has returned the value of write. oldest is the result of
-// [blob.oldest] before the read.
+// checkFound is called after a read has returned the value of a write. It returns an error if the
+// write was already outdated before the read, or has not been started. Otherwise, it marks all
+// earlier writes as outdated. oldest is the result of [blob.oldest] before the read.
 func (b *blob) checkFound(oldest, write uint64) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -84,7 +89,9 @@ func (b *blob) checkFound(oldest, write uint64) error {
 	return nil
 }
 
-// checkAbsent is called after a read has found no blob. oldest is as in checkFound.
+// checkAbsent is called after a read has found no blob. It returns an error if the blob must exist,
+// because it was written and has not been deleted since. oldest is the result of [blob.oldest]
+// before the read.
 func (b *blob) checkAbsent(oldest uint64) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -129,7 +136,8 @@ func (c *cycle) blob(url string, _ context.Context, r *rand.Rand) error {
 	return err
 }
 
-// blobSize returns mostly small sizes. Some are too large for the server to hold in memory.
+// blobSize returns a random size. Most sizes are small. A few are so large that the server does not
+// hold the whole blob in memory.
 func blobSize(r *rand.Rand) int64 {
 	switch n := r.IntN(50); {
 	case n == 0:
@@ -140,15 +148,16 @@ func blobSize(r *rand.Rand) int64 {
 	return blobHead + 1 + r.Int64N(16<<10)
 }
 
-// blobBody returns the header of a blob, and the content id of the rest.
+// blobBody returns the header of a blob, and the content id of the bytes after the header.
 func blobBody(key string, write uint64, size int64) (id uint64, head []byte) {
 	head = binary.BigEndian.AppendUint64(nil, contentOf(key))
 	head = binary.BigEndian.AppendUint64(head, write)
 	return contentOf(key) ^ mix(write), binary.BigEndian.AppendUint64(head, uint64(size))
 }
 
-// put uploads a blob. If n is less than size, it aborts the request after n bytes and a pause, in
-// which the server could wrongly accept the blob.
+// put uploads a blob of the given size. If n is less than size, put sends only n bytes, pauses, and
+// aborts the request. The pause gives the server time to respond if it wrongly accepts the
+// incomplete blob.
 func (c *cycle) put(key string, write uint64, size, n int64, url string,
 	header ...string) error {
 	id, head := blobBody(key, write, size)
@@ -172,7 +181,7 @@ func (c *cycle) put(key string, write uint64, size, n int64, url string,
 	return res.Body.Close()
 }
 
-// A readerFunc is an io.Reader without data. Its Read returns the error of the function.
+// A readerFunc is an io.Reader without data. Its Read calls the function and returns the error.
 type readerFunc func() error
 
 func (f readerFunc) Read([]byte) (int, error) { return 0, f() }
@@ -209,7 +218,7 @@ func (c *cycle) get(b *blob, url string) error {
 	return b.checkFound(oldest, write)
 }
 
-// read checks all bytes of a blob, and returns the write that stored it.
+// read reads a blob and checks all its bytes. The result identifies the write that stored the blob.
 func (c *cycle) read(key, url string) (write uint64, err error) {
 	res, err := c.do(http.MethodGet, url, http.StatusOK)
 	if err != nil {
@@ -235,7 +244,7 @@ func (c *cycle) read(key, url string) (write uint64, err error) {
 	return write, err
 }
 
-// inspect checks that no blob has lost a confirmed write.
+// inspect reads all blobs, and checks that none has lost a confirmed write.
 func (c *cycle) inspect() error {
 	url, _, err := c.await(c.hard)
 	if err != nil {
@@ -249,7 +258,8 @@ func (c *cycle) inspect() error {
 	return nil
 }
 
-// expire checks that a blob with a short lifetime exists exactly until the lifetime is over.
+// expire stores a blob with a short lifetime, and checks that the blob exists exactly until the
+// lifetime is over.
 func (c *cycle) expire(url string, _ context.Context, r *rand.Rand) error {
 	key := "soak/" + c.name + "/expires"
 	url += "/blobs/" + key

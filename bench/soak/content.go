@@ -14,7 +14,7 @@ func contentOf(name string) uint64 {
 	return h.Sum64()
 }
 
-// mix is the final step of SplitMix64.
+// mix returns a number that looks unrelated to x. It is the final step of SplitMix64.
 func mix(x uint64) uint64 {
 	x += 0x9e3779b97f4a7c15
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9

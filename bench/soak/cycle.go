@@ -25,8 +25,9 @@ type cycle struct {
 
 func newCycle(t *target, number int) *cycle { return &cycle{target: t, number: number} }
 
-// run lets all clients work until the cycle is over. If restart is not 0, run restarts the server
-// with that signal halfway. An error describes a fault of the server as a whole.
+// run lets all clients work until the cycle is over, and returns when they have disconnected. If
+// restart is not 0, run restarts the server with that signal in the middle of the cycle. An error
+// describes a fault of the server as a whole.
 func (c *cycle) run(ctx context.Context, restart syscall.Signal) error {
 	var stop, giveUp context.CancelFunc
 	c.working, stop = context.WithCancel(ctx)
@@ -71,7 +72,10 @@ func (c *cycle) run(ctx context.Context, restart syscall.Signal) error {
 	return err
 }
 
-// work calls f until the cycle is over, and records its errors as faults. While the server is being
+// work calls f repeatedly until the cycle is over. url is the server's address, and up is a context
+// that ends when the server is being restarted.
+//
+// If f returns an error, work records a fault. There is one exception: while the server is being
 // restarted, requests may fail, and only a wrongError is a fault.
 func (c *cycle) work(what string, r *rand.Rand,
 	f func(url string, up context.Context, r *rand.Rand) error) {
@@ -98,7 +102,8 @@ func (c *cycle) work(what string, r *rand.Rand,
 }
 
 // account returns an error if viewers lost more tags or connections in this cycle than the server
-// has counted. The server may count more: a viewer can disconnect before it notices a loss.
+// has counted. The server may have counted more, because a viewer can disconnect before it notices
+// that tags are missing.
 func (c *cycle) account() error {
 	var before point // zero if the process was started in this cycle
 	if n := len(c.points); n > 1 {

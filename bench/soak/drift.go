@@ -17,12 +17,14 @@ import (
 )
 
 const (
-	// Steady and trend rules ignore the first warmUp points, while caches and pools grow.
+	// Steady and trend rules ignore the first warmUp points of a process, because the caches and
+	// pools of a new process still grow.
 	warmUp = 2
-	// A trend rule needs pointsWanted points, so that each third has at least two.
+	// A trend rule needs at least pointsWanted points. It divides the points after the warm-up into
+	// thirds, and each third then has at least two points.
 	pointsWanted = warmUp + 6
-	// A server may open redisConns connections to Redis: 32 for blobs, and a few for other
-	// commands.
+	// A server may open up to redisConns connections to Redis: 32 to transfer blobs, and a few that
+	// go-redis opens for other commands.
 	redisConns = 48
 	// redisBuffers is the size in bytes of the buffers for one connection to Redis.
 	redisBuffers = 80 << 10
@@ -49,8 +51,9 @@ type point struct {
 const (
 	capped = iota // no point may exceed rule.slack
 	steady        // no point after the warm-up may exceed an earlier one by more than rule.slack
-	// The median of the last third of the points after the warm-up may exceed that of the first
-	// third by rule.slack or by the factor rule.ratio, whichever allows more.
+	// The points after the warm-up are divided into thirds. The median of the last third may exceed
+	// the median of the first third by rule.slack or by the factor rule.ratio, whichever allows
+	// more.
 	trend
 )
 
@@ -63,8 +66,11 @@ type rule struct {
 	ratio float64
 }
 
-// A trend rule is broken only by growth above both slack and ratio: a small heap may grow by a
-// large ratio, and a large heap by many bytes.
+// rules returns the rules for a server with up to redisConns connections to Redis.
+//
+// A trend rule has two limits, slack and ratio. Growth is a fault only above both limits, because
+// normal fluctuation may exceed one of them. A heap of 3 MB that grows to 4 MB may exceed ratio. A
+// heap of 1 GB that grows by many megabytes may exceed slack.
 func rules(redisConns int64) []rule {
 	return []rule{
 		{"goroutines", func(p *point) int64 { return p.Goroutines }, steady, 0, 0},
@@ -78,7 +84,8 @@ func rules(redisConns int64) []rule {
 	}
 }
 
-// judge returns an error if the quiet points of a process break the rule.
+// judge returns an error if a server process breaks the rule. points has the resource use of the
+// process at its quiet points.
 func (r rule) judge(points []point) error {
 	if r.kind == capped {
 		for i := range points {
@@ -119,7 +126,8 @@ func median(v []int64) int64 {
 	return (v[(len(v)-1)/2] + v[len(v)/2]) / 2
 }
 
-// judge records a fault for each broken rule of the given kinds.
+// judge checks the rules of the given kinds for the current server process. If the process breaks a
+// rule, judge records a fault.
 func (t *target) judge(kinds ...int) {
 	for _, r := range t.rules {
 		if err := r.judge(t.points); err != nil && slices.Contains(kinds, r.kind) {
@@ -155,13 +163,15 @@ func (t *target) quiet(ctx context.Context) error {
 	return nil
 }
 
-// settle waits until the server is idle and breaks no capped or steady rule, and returns the last
-// sample. A server may break a rule until the goroutines of closed connections have ended. After
-// t.cfg.Settle, settle returns an error if the server is not idle. If it is idle but breaks a rule,
-// settle returns the last sample.
+// settle takes samples of the server's resource use until the server is idle and breaks no capped
+// or steady rule. It returns the last sample. A server may break a rule for a moment, until the
+// goroutines of closed connections have ended.
 //
-// The steady rules do not apply yet to a new process (see warmUp). settle then takes at least ten
-// samples, and returns the smallest numbers of goroutines and descriptors.
+// In a new process, the steady rules do not apply yet (see warmUp). settle then takes at least ten
+// samples, and returns the smallest number of goroutines and the smallest number of descriptors.
+//
+// settle waits for at most t.cfg.Settle. If the server is then not idle, settle returns an error.
+// If the server is idle but breaks a rule, settle returns the last sample.
 func (t *target) settle(ctx context.Context) (point, error) {
 	deadline := time.Now().Add(t.cfg.Settle)
 	var least point
@@ -194,7 +204,8 @@ func (t *target) settle(ctx context.Context) (point, error) {
 	}
 }
 
-// adminClient keeps no connection open, because it would count as a descriptor of the server.
+// adminClient closes its connection after each response, because an open connection would count as
+// a descriptor of the server.
 var adminClient = &http.Client{Timeout: timeout,
 	Transport: &http.Transport{DisableKeepAlives: true, DisableCompression: true}}
 
@@ -222,7 +233,8 @@ func (t *target) collect(ctx context.Context) error {
 	})
 }
 
-// sample reads the server's metrics and goroutine profile, and /proc.
+// sample measures the resource use of the server. It reads the server's metrics and goroutine
+// profile, and /proc.
 func (t *target) sample(ctx context.Context) (point, error) {
 	m := make(map[string]int64)
 	err := t.ask(ctx, "/metrics", func(r io.Reader) error { return readMetrics(r, m) })
@@ -260,8 +272,11 @@ func (t *target) sample(ctx context.Context) (point, error) {
 	return p, p.look(t.proc.Cmd.Process.Pid)
 }
 
-// look reads /proc, if there is one. The number of descriptors in the metrics includes the
-// connection over which they are sent.
+// look reads the resident memory and the number of descriptors of a process from /proc. On systems
+// without /proc, it does nothing.
+//
+// The server's metrics also have a number of descriptors, but it includes the connection over which
+// the metrics are sent.
 func (p *point) look(pid int) error {
 	fs, err := procfs.NewDefaultFS()
 	if err != nil {
@@ -277,7 +292,8 @@ func (p *point) look(pid int) error {
 	return errors.Join(err, err2)
 }
 
-// readMetrics reads Prometheus' text format. It adds up the values of a metric.
+// readMetrics reads metrics in Prometheus' text format into m. If a metric has several values with
+// different labels, m has their sum.
 func readMetrics(r io.Reader, m map[string]int64) error {
 	lines := bufio.NewScanner(r)
 	for lines.Scan() {

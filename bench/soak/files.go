@@ -14,7 +14,8 @@ import (
 	"github.com/millrace-io/millrace/internal/sleep"
 )
 
-// Some files are too small for sendfile, and some are larger than a connection's buffers.
+// fileSizes has the sizes of the served files. Some are so small that the server does not use
+// sendfile. Others are larger than the buffers of a connection.
 var fileSizes = map[string]int64{"empty": 0, "one": 1, "small.txt": 3000, "page.html": 70_001,
 	"odd.bin": 1<<20 + 7, "large.bin": 6 << 20}
 
@@ -68,13 +69,14 @@ func (c *cycle) file(url string, _ context.Context, r *rand.Rand) error {
 	return c.download(name, url, "", 0, size-1)
 }
 
-// do sends a request without a body. header alternates names and values. An unexpected status is a
-// statusError. The caller closes the response body.
+// do sends a request without a body. header alternates names and values. If the response does not
+// have the status wantStatus, the error is a statusError. The caller must close the response body.
 func (c *cycle) do(method, url string, wantStatus int, header ...string) (*http.Response, error) {
 	return c.send(method, url, nil, 0, []int{wantStatus}, header...)
 }
 
-// send is like do, with a body. If length is -1, the body has chunked encoding.
+// send is like do, but sends a body and accepts several statuses. If length is -1, the body has
+// chunked encoding.
 func (c *cycle) send(
 	method, url string, body io.Reader, length int64, status []int, header ...string,
 ) (*http.Response, error) {
@@ -112,7 +114,8 @@ func statusOf(what string, res *http.Response) error {
 	return &statusError{what, res.StatusCode, string(text)}
 }
 
-// download checks that the response has the bytes first to last, inclusive.
+// download requests a file and checks the response, which must have the bytes at the offsets first
+// to last, inclusive. If byteRange is not empty, it is sent as the Range header.
 func (c *cycle) download(name, url, byteRange string, first, last int64) error {
 	status, header := http.StatusOK, []string(nil)
 	if byteRange != "" {

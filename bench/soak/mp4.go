@@ -9,8 +9,9 @@ import (
 	"github.com/millrace-io/millrace/internal/load"
 )
 
-// An mp4View compares every sample with its tag. It counts lost tags itself. Package load cannot,
-// because audio and video fragments alternate.
+// An mp4View watches a stream as fragmented MP4, and compares every sample with the payload of its
+// tag. It counts lost tags itself. Package load cannot count them, because the samples do not
+// arrive in the order of their tags: audio and video fragments alternate.
 type mp4View struct {
 	view
 	tracks  map[uint32]*mp4Track // by track number; nil until the file's header was read
@@ -24,16 +25,16 @@ type mp4Track struct {
 	end  int64  // end time of the last sample
 }
 
-// heldBack is how many tags may be missing when a viewer disconnects. The viewer may lack the
-// fragment of the other track for the same time.
+// heldBack is the number of tags that may be missing when a viewer disconnects. The viewer may have
+// a fragment of one track, but not yet the fragment of the other track for the same time.
 const heldBack = 100
 
-// A box of more than maxBox bytes is an error.
+// maxBox is the maximum size of a box in bytes. A larger size is treated as an error.
 const maxBox = 4 << 20
 
 var errBoxes = errors.New("the boxes do not fit one another")
 
-// errBehind is the error of a viewer that the server has disconnected for being behind.
+// errBehind is the error of an MP4 viewer that the server has disconnected for being behind.
 var errBehind = errors.New("disconnected by the server")
 
 // Next implements load.Subscription. It reads a fragment, or a box of the file's header.
@@ -66,7 +67,8 @@ func (v *mp4View) Close() error {
 	return v.Subscription.Close()
 }
 
-// box reads a box with its size and kind. The bytes are valid until the next call.
+// box reads a box. The returned bytes, which include the box's size and kind, are valid until the
+// next call.
 func (v *mp4View) box() (kind string, box []byte, err error) {
 	head, err := v.Peek(8)
 	if err != nil {
@@ -187,7 +189,7 @@ func (v *mp4View) fragment(moof []byte) error {
 	return err
 }
 
-// sample compares a sample with its tag.
+// sample compares a sample with its tag. start is the sample's start time.
 func (v *mp4View) sample(t *mp4Track, key bool, got []byte, start int64) error {
 	payload := append([]byte{0xaf, 1}, got...)
 	if t.kind == load.Video {

@@ -72,7 +72,8 @@ func (c *Config) check() error {
 	return nil
 }
 
-// Servers restart only in the first restartPart of a run, so that slow growth shows in the rest.
+// Servers are restarted only in the first restartPart of a run. Then each server runs to the end,
+// so that slow growth of its resource use can be detected.
 const restartPart = 1.0 / 3
 
 type run struct {
@@ -85,7 +86,7 @@ type run struct {
 	faults  faults
 }
 
-// A tally counts operations by name.
+// A tally counts the clients' operations, by name. Any goroutine may add to it.
 type tally struct {
 	mu sync.Mutex
 	n  map[string]int64
@@ -191,8 +192,9 @@ func (r *run) open(ctx context.Context, dir string) (err error) {
 	return add("redis", rules(redisConns), "--redis", "unix://"+socket)
 }
 
-// over reports whether the run must end. On a busy machine, a run may continue after its planned
-// end, until there are enough points for the trend rules.
+// over reports whether the run must end. On a busy machine, a run may have fewer cycles than
+// planned. It may then continue after its planned end, until there are enough points for the trend
+// rules (see pointsWanted).
 func (r *run) over() bool {
 	if r.passed() < 1 {
 		return false
@@ -216,7 +218,8 @@ func (r *run) passed() float64 {
 	return float64(time.Since(r.began)) / float64(r.cfg.For)
 }
 
-// cycle runs a cycle on all servers, and then judges their resource use.
+// cycle runs one cycle on all servers, and then compares the resource use of each server with
+// earlier cycles.
 func (r *run) cycle(ctx context.Context) {
 	r.cycles++
 	var restart syscall.Signal
@@ -257,8 +260,8 @@ func (r *run) line() string {
 	return s
 }
 
-// finish checks the trend rules. It then saves the logs of a failed run, or checks that SIGTERM
-// stops the servers.
+// finish checks the trend rules (see rule). If the run has failed, finish saves the servers' logs
+// in Config.Keep. If the run has not failed, finish also checks that SIGTERM stops the servers.
 func (r *run) finish() {
 	for _, t := range r.targets {
 		t.judge(trend)
@@ -276,15 +279,15 @@ func (r *run) finish() {
 	}
 }
 
-// A wrongError says that a server sent a wrong byte, tag or answer. Unlike other errors of clients,
-// it is a fault even while the server is being restarted.
+// A wrongError says that a server sent a wrong byte, tag or answer, which is always a fault. Any
+// other error of a client is no fault if the server was being restarted.
 type wrongError struct{ text string }
 
 func (e *wrongError) Error() string { return e.text }
 
 func wrong(format string, args ...any) error { return &wrongError{fmt.Sprintf(format, args...)} }
 
-// maxFaults limits the faults in a report. Later faults are usually the same.
+// maxFaults limits the number of reported faults. Later faults are usually the same.
 const maxFaults = 20
 
 type faults struct {

@@ -90,7 +90,8 @@ type session struct {
 	err  error             // the first wrongError, or else the first error
 }
 
-// fault keeps the first error, or the first wrongError if there is one.
+// fault records the first error of a viewer. A wrongError replaces an earlier error of another
+// type, because only a wrongError is a fault during a restart.
 func (s *session) fault(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -207,7 +208,8 @@ func (s *session) watch(ctx context.Context, name string) (watcher, error) {
 	return &flvView{view: v}, nil
 }
 
-// follow watches a stream to its end, which must come in time and after the publisher's last tag.
+// follow watches a stream to its end. It records a fault if the end does not come in time, or comes
+// before the publisher's last tag.
 func (s *session) follow(name string) {
 	ctx, cancel := context.WithCancel(s.following)
 	defer cancel()
@@ -268,7 +270,8 @@ func (v *view) wrong(format string, args ...any) error {
 	return err
 }
 
-// verify checks that a tag is correct and from this session, and returns its number.
+// verify checks that the payload of a tag is correct and from this session. It returns the number
+// of the tag.
 func (v *view) verify(kind byte, payload []byte) (seq uint64, err error) {
 	seq, sent, err := v.synth.Verify(kind, payload)
 	switch {
@@ -280,7 +283,8 @@ func (v *view) verify(kind byte, payload []byte) (seq uint64, err error) {
 	return seq, nil
 }
 
-// An flvView watches a stream as FLV. Package load counts its lost tags.
+// An flvView watches a stream as FLV. It does not count lost tags, because internal/load counts
+// them.
 type flvView struct {
 	view
 	at uint32 // timestamp of the last tag

@@ -25,12 +25,13 @@ const (
 	// timeout limits short operations, such as connecting. It is long enough for a busy machine.
 	timeout   = time.Minute
 	pollEvery = 20 * time.Millisecond
-	// smallWindow is the size in bytes of viewers' receive buffers, and of the server's --unsent.
-	// It is small, so that a server soon notices a stalled viewer.
+	// smallWindow is the size in bytes of the viewers' receive buffers. It is also the value of the
+	// server's --unsent flag. It is small, so that a server soon notices that a viewer stalls.
 	smallWindow = 32 << 10
 )
 
-// A target is a server that is restarted now and then, and its HTTP clients.
+// A target is a server that is restarted now and then, together with the HTTP clients that connect
+// to it.
 type target struct {
 	*run
 	name  string
@@ -61,7 +62,8 @@ func newTarget(r *run, name, dir string, rules []rule, flags []string) *target {
 	}
 }
 
-// newClient returns a client with receive buffers of window bytes; 0 means the default size.
+// newClient returns a client with receive buffers of window bytes, or of the default size if window
+// is 0.
 func newClient(window int, http2 bool) *http.Client {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(!http2)
@@ -88,8 +90,9 @@ func (t *target) hangUp() {
 	}
 }
 
-// start waits until the server listens. The server's timeouts are long enough for a busy machine.
-// Its lag limit is short, so that it skips tags for viewers that stall.
+// start starts a server process and waits until the server listens. The timeouts of the server are
+// long, so that they do not expire on a busy machine. Its lag limit is short, so that it skips tags
+// for viewers that stall.
 func (t *target) start(ctx context.Context) error {
 	args := []string{t.cfg.Program, "serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0",
 		"--log-format", "json",
@@ -129,7 +132,8 @@ func (t *target) start(ctx context.Context) error {
 	return nil
 }
 
-// await waits until the server runs. up ends when the process is being stopped.
+// await waits until the server runs. It returns the server's address and a context that ends when
+// the process is being stopped.
 func (t *target) await(ctx context.Context) (url string, up context.Context, err error) {
 	for {
 		t.mu.Lock()
@@ -225,7 +229,7 @@ func (p *process) terminate() error {
 	return err
 }
 
-// kill waits until the process has ended. It may be called more than once.
+// kill kills the process and waits until it has ended. It may be called more than once.
 func (p *process) kill() {
 	p.Kill()
 	_ = p.log.Close()
@@ -252,7 +256,8 @@ func (p *process) eachLine(f func(l logLine, text []byte)) {
 	}
 }
 
-// complaint returns an error if a new line of the log reports a fault, such as a panic.
+// complaint reads the new lines of the log. If a line reports a fault of the server, such as a
+// panic, complaint returns an error with the first of these lines.
 func (p *process) complaint() (err error) {
 	p.eachLine(func(l logLine, text []byte) {
 		if err == nil && (l.Level == "ERROR" || bytes.HasPrefix(text, []byte("panic:")) ||

@@ -44,10 +44,10 @@ type contender struct {
 	relay func(src, dst net.Conn) error
 }
 
-// spool allows one part in memory for each stream.
+// spool is used by the contender millrace.Spool. It allows one part in memory for each stream.
 var spool = millrace.NewSpool(partSize, streams)
 
-// Ratios are relative to the first of the contenders.
+// contenders lists all contenders. Ratios are relative to the first one.
 var contenders = []contender{
 	{"a bytes.Buffer a part", func(src, dst net.Conn) error {
 		for {
@@ -132,7 +132,8 @@ var uploader = measure.RegisterChild("upload-uploader", func(args []string) erro
 	return all.Wait()
 })
 
-// peer is a child process that sends streams, and checks the length of those it receives.
+// peer is a child process that sends and receives streams. It checks the length of each received
+// stream.
 var peer = measure.RegisterChild("upload-peer", func([]string) error {
 	return measure.Serve(serve)
 })

@@ -45,7 +45,7 @@ var Program = &measure.Program{
 
 var clients, rate, size, seconds int
 
-// bound is how long the second millrace server may hold messages back.
+// bound is the time for which the second contender of millrace may hold messages back.
 const bound = 20 * time.Millisecond
 
 // A server sends each message to all of its clients.
@@ -59,7 +59,7 @@ type contender struct {
 	open func() server
 }
 
-// Ratios are relative to the first contender.
+// contenders are all contenders. Ratios are relative to the first.
 var contenders = []contender{
 	{"gws Broadcaster", func() server { return newGWS() }},
 	{"millrace, at once", func() server { return newRing(0) }},
@@ -150,8 +150,8 @@ func (s *gwsServer) send(message []byte) error {
 	return nil
 }
 
-// child runs a server and prints its address. For the line "send N R S" from the parent, it sends N
-// messages of S bytes, R a second. It answers every line with its CPU time in nanoseconds.
+// child runs a server. It prints its address. For "send N R S", it sends N messages of S bytes, R a
+// second, and for "cpu" it returns the CPU time of the process in nanoseconds.
 var child = measure.RegisterChild("websocket-server", func(args []string) error {
 	i, err := strconv.Atoi(args[0])
 	if err != nil {
@@ -189,8 +189,8 @@ func sendAll(s server, n, rate, size int) error {
 	return nil
 }
 
-// turn receives n messages with all clients. It returns the CPU time of the server for each message
-// and client in ns, and the delays of some messages in ms.
+// turn connects clients to a server and receives n messages with all of them. It returns the CPU
+// time of the server for each message and client in ns, and the delays of some messages in ms.
 func turn(ctx context.Context, i, n int) (cpu float64, delays []float64, err error) {
 	addr, server, err := measure.StartPeer(child, strconv.Itoa(i))
 	if err != nil {

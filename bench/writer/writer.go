@@ -46,7 +46,8 @@ var text = []byte("Content-Type: application/octet-stream\r\n")
 // A contender sends messages.
 type contender struct {
 	name string
-	// send sends m to dst n times. The caller must call done at the end.
+	// open prepares to send the message m to dst. send sends it n times. The caller must call done
+	// at the end.
 	open func(dst io.Writer, m message) (send func(n int) error, done func())
 }
 
@@ -137,7 +138,8 @@ type nowhere struct{}
 func (nowhere) Write(p []byte) (int, error) { return len(p), nil }
 func (nowhere) Close() error                { return nil }
 
-// compare measures each contender with m. Each measurement uses a new destination.
+// compare measures the cost of sending m for each contender. Each measurement uses a new
+// destination, which newDest opens.
 func compare(ctx context.Context, p *measure.Params, m message,
 	newDest func() (io.WriteCloser, error)) ([]measure.Cost, error) {
 	var all []measure.Contender
@@ -168,8 +170,9 @@ func (c contender) turn(dst io.Writer, m message, n int) (measure.Turn, error) {
 	return t, err
 }
 
-// receiveEvery is how often the receiver reads. If it waited for each message, some writes would
-// wake it and others would not. Their times would vary by a factor of nine.
+// receiveEvery is the interval at which the receiver reads. A receiver that waits for each message
+// would be woken by some writes and not by others. The time of a write would then vary by a factor
+// of nine, which would hide the difference between the contenders.
 const receiveEvery = 200 * time.Microsecond
 
 var receiver = measure.RegisterChild("writer-receiver", func([]string) error {

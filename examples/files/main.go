@@ -13,7 +13,7 @@ import (
 	"github.com/millrace-io/millrace/chunk"
 )
 
-// A counter records the status of a response.
+// A counter counts the bytes of a response.
 type counter struct {
 	http.ResponseWriter
 	status int

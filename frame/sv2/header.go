@@ -16,8 +16,8 @@ const (
 	// MaxPayload is the largest payload that a header can announce.
 	MaxPayload = 1<<24 - 1
 
-	// channelBit of the extension field is set if the message is for a channel. The other 15 bits
-	// are the number of the extension.
+	// channelBit is the top bit of the extension field. It is set if the message is for a channel
+	// (see Header.Channel). The other 15 bits are the number of the extension.
 	channelBit = 1 << 15
 )
 
@@ -89,7 +89,8 @@ func (h Header) Frame() frame.Header {
 // maxKind is the highest Kind: 15 bits of extension type and 8 bits of message type.
 const maxKind = channelBit<<8 - 1
 
-// channelInfo in frame.Header.Info marks a message for one channel. In other messages, Info is 0.
+// channelInfo is the value of frame.Header.Info that marks a message for one channel of the
+// connection. In all other messages, Info is 0.
 const channelInfo = 1
 
 // HeaderOf converts f to a Header. It is the inverse of [Header.Frame].

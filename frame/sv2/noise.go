@@ -15,7 +15,8 @@ const (
 	encryptedHeaderSize = HeaderSize + tagSize
 
 	// chunkSize is the size of each encrypted chunk of a payload, except the last. It is the
-	// largest message that the Noise Protocol Framework allows.
+	// largest message that the Noise Protocol Framework allows. A chunk of this size has
+	// plainChunkSize bytes of payload.
 	chunkSize      = 65535
 	plainChunkSize = chunkSize - tagSize
 
@@ -62,7 +63,8 @@ func newCipherState(aead cipher.AEAD) cipherState {
 // left reports whether the key may be used n more times.
 func (c *cipherState) left(n int) bool { return uint64(n) <= math.MaxUint64-c.n }
 
-// nonce returns the nonce for the next use, and counts that use. It is valid until the next call.
+// nonce returns the nonce for the next use of the key and counts that use. The slice is valid until
+// the next call of nonce.
 func (c *cipherState) nonce() []byte {
 	binary.LittleEndian.PutUint64(c.bytes[4:], c.n)
 	c.n++

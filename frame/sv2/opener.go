@@ -64,7 +64,7 @@ func (o *Opener) NextInto(buf arena.Buffer) (arena.Slice, Header, error) {
 	return s, HeaderOf(f), err
 }
 
-// sealedFormat implements frame.Sealed.
+// sealedFormat implements frame.Sealed. It decrypts the frames that an Opener reads.
 type sealedFormat struct {
 	state  cipherState
 	header [HeaderSize]byte

@@ -85,7 +85,7 @@ func Accept(w http.ResponseWriter, r *http.Request, opts *Options) (*Conn, error
 	return c, nil
 }
 
-// check returns an error and an HTTP status if r is not acceptable (section 4.2.1).
+// check returns an error and an HTTP status if r is not an acceptable request (section 4.2.1).
 func (o *Options) check(r *http.Request) (status int, err error) {
 	switch {
 	case !hasToken(r.Header["Connection"], "upgrade") || !hasToken(r.Header["Upgrade"], "websocket"):

@@ -38,7 +38,8 @@ type Conn struct {
 	due   time.Time // when that must be complete; zero if nothing was waited for
 	err   error     // the error that ended Next
 
-	// closeBy is when the client must have answered a close frame, in Unix nanoseconds, or 0.
+	// closeBy is the time by which the client must have answered a close frame, in Unix
+	// nanoseconds; 0 if no close frame was sent.
 	closeBy atomic.Int64
 
 	mu     sync.Mutex // held during writes
@@ -113,7 +114,7 @@ type message struct {
 	complete bool
 }
 
-// readFragment reads the payload of a fragment and removes its mask.
+// readFragment reads the payload of a fragment, and removes its mask in place.
 func (c *Conn) readFragment(m *message, h header) error {
 	switch {
 	case h.opcode == opContinuation && m.t == 0:
@@ -153,8 +154,9 @@ func (c *Conn) readFragment(m *message, h header) error {
 
 var errText = &CloseError{InvalidPayload, "text is not UTF-8"}
 
-// grant returns the size of the next block, which grows with the bytes that have arrived. rest is
-// the number of bytes that the fragment lacks.
+// grant returns the size of the next block for m. rest is the number of bytes that the fragment
+// lacks. A block is at most twice as large as the bytes that have arrived, or firstGrant. Small
+// fragments share a block.
 func (c *Conn) grant(m *message, h header, rest int) int {
 	n := max(firstGrant, min(maxGrant, max(m.chain.Len(), c.r.Buffered())))
 	if h.fin {
@@ -188,8 +190,8 @@ func (c *Conn) readHeader() (header, error) {
 	return h, err
 }
 
-// await sets the read deadline if n bytes of a frame are not buffered. Between messages, it waits
-// for the first byte, which starts the time of the message.
+// await prepares for a read of n bytes of a frame. If they are not buffered, it sets the read
+// deadline. Between messages, it waits for the first byte, which starts the time of the message.
 func (c *Conn) await(n int) error {
 	if c.r.Buffered() >= n {
 		return nil
@@ -216,7 +218,8 @@ func (c *Conn) await(n int) error {
 	return c.setReadDeadline(c.due)
 }
 
-// setReadDeadline sets t, or after Close the time by which the client must have answered.
+// setReadDeadline sets the read deadline to t. After Close, it sets the time by which the client
+// must have answered.
 func (c *Conn) setReadDeadline(t time.Time) error {
 	err := c.conn.SetReadDeadline(t)
 	if by := c.closeBy.Load(); by != 0 { // loaded after the call above, because Close may run now
@@ -236,7 +239,7 @@ func (c *Conn) readFull(p []byte) error {
 	return err
 }
 
-// control handles a control frame. Its error ends the connection.
+// control handles a control frame. It returns an error if the frame ends the connection.
 func (c *Conn) control(h header) error {
 	var buf [maxControl]byte
 	p := buf[:h.length]
@@ -270,7 +273,7 @@ func (c *Conn) control(h header) error {
 	return e
 }
 
-// fail sends a close frame that suits err, and closes the connection.
+// fail ends the connection: it sends a close frame that suits err, and closes the connection.
 func (c *Conn) fail(err error) error {
 	c.err = err
 	code, reason := Code(0), ""
@@ -292,8 +295,9 @@ func (c *Conn) fail(err error) error {
 	return err
 }
 
-// drain discards what the client still sends, up to drainTime and drainMost. If the server closed
-// the connection while bytes are unread, the client might lose the close frame.
+// drain discards bytes that the client still sends, until the client closes the connection, or
+// until drainTime or drainMost is reached. If the server closed the connection while bytes are
+// unread, the client might lose the close frame.
 func (c *Conn) drain() {
 	if conn, ok := c.conn.(interface{ CloseWrite() error }); ok && conn.CloseWrite() == nil &&
 		c.conn.SetReadDeadline(time.Now().Add(drainTime)) == nil {
@@ -301,7 +305,8 @@ func (c *Conn) drain() {
 	}
 }
 
-// release closes the connection and frees its memory. Only the reading goroutine calls it.
+// release closes the connection and returns the Reader's memory. Only the goroutine that reads
+// calls it.
 func (c *Conn) release() {
 	c.conn.Close()
 	c.r.Release()
@@ -369,7 +374,7 @@ func (c *Conn) Close(code Code, reason string) error {
 	return err
 }
 
-// validPrefix cuts s to at most n bytes of whole characters.
+// validPrefix returns the longest prefix of s with at most n bytes that is whole characters.
 func validPrefix(s string, n int) string {
 	if len(s) <= n {
 		return s

@@ -73,7 +73,7 @@ func parseHeader(p []byte) (h header, err error) {
 	return h, nil
 }
 
-// appendHeader appends the header of an unfragmented frame of a server.
+// appendHeader appends the header of an unfragmented frame of a server to dst.
 func appendHeader(dst []byte, opcode byte, length int) []byte {
 	dst = append(dst, finBit|opcode)
 	switch {
@@ -93,7 +93,7 @@ func AppendMessage(dst *millrace.Chain, t Type, payload *millrace.Chain) {
 	dst.Merge(payload)
 }
 
-// unmask applies the mask to p in place. p starts at the given offset in the payload of the frame.
+// unmask applies the mask to p, in place. offset is the offset of p in the frame's payload.
 func unmask(p []byte, mask [4]byte, offset int) {
 	var m [8]byte
 	for i := range m {

@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// Without these limits, a typing error could turn a test into a denial-of-service attack.
+// Limits of a load test. Without them, a typing error could turn a test into a denial-of-service
+// attack.
 const (
 	maxStreams  = 2_000
 	maxViewers  = 50_000 // of all streams together
@@ -145,8 +146,8 @@ func (c Config) Check() error {
 
 const nameBytes = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-"
 
-// checkName refuses names that would change other parts of the URL or of the HTTP request line. The
-// server may refuse more.
+// checkName returns an error if the name would change other parts of the URL or of the HTTP request
+// line. The server may refuse more names.
 func checkName(name string) error {
 	for part := range strings.SplitSeq(name, "/") {
 		if strings.Trim(part, ".") == "" || strings.Trim(part, nameBytes) != "" {

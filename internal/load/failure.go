@@ -6,8 +6,9 @@ import (
 	"strings"
 )
 
-// failure returns an error if the load was not as requested: a publisher failed or was not accepted
-// in time, no viewer received anything, or all viewers ended early. Lost tags are not an error.
+// failure returns an error if the load was not as requested. This happens if a publisher failed or
+// was not accepted in time, if no viewer received anything, or if all viewers ended early. Lost
+// tags are not an error.
 func (rep *Report) failure() error {
 	p, v := &rep.Publishers, &rep.Viewers
 	failed := 0
@@ -46,7 +47,8 @@ func (rep *Report) failure() error {
 	return nil
 }
 
-// Explanations of HTTP status codes. The key "" is for clients that still wait for an answer.
+// Explanations of HTTP status codes, for publishers and for viewers. The key "" is for clients that
+// still wait for an answer.
 var (
 	meaningPublish = map[string]string{
 		"401": "the server wants --token",
@@ -61,8 +63,9 @@ var (
 	}
 )
 
-// mainReason returns the most frequent reason as an error. If the reason is an HTTP status, the
-// error has its explanation. If there are no reasons, the error is explanations[""].
+// mainReason returns the most frequent reason in counts as an error. counts has the number of
+// connections that ended for each reason. If the reason is a refusal with an HTTP status code, the
+// error includes the explanation of the code. If counts is empty, the error is explanations[""].
 func mainReason(counts map[string]int, explanations map[string]string) error {
 	best, most := "", 0
 	for why, n := range counts {

@@ -13,7 +13,8 @@ import (
 	"syscall"
 )
 
-// A group holds the counters of a set of viewers.
+// A group holds the counters of a set of viewers. They count the connections of the viewers and the
+// tags (stream messages) that the viewers receive.
 type group struct {
 	wanted    int
 	connected atomic.Int64
@@ -74,7 +75,7 @@ func (e *endings) snapshot() map[string]int {
 const refusedPrefix = "refused: "
 
 // reason returns the text of an error without addresses, so that the same error at different
-// addresses counts once.
+// addresses counts as one reason.
 func reason(err error) string {
 	var refused *RefusedError
 	var netErr net.Error

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A histogram counts durations, with an error of at most 3 percent from 1 µs to over an hour. Any
-// goroutine may add durations.
+// A histogram counts durations. It has 32 buckets for each power of two, so that its values have an
+// error of at most 3 percent, from 1 µs to over an hour. Any goroutine may add durations.
 type histogram struct {
 	counts [histBuckets]atomic.Int64
 	max    atomic.Int64 // nanoseconds
@@ -25,7 +25,8 @@ func (h *histogram) add(d time.Duration) {
 	h.raise(d)
 }
 
-// raise raises h.max to d without counting d. It is for an interval that has not ended.
+// raise sets h.max to d if d is greater. Unlike add, it does not count d. Use raise for an interval
+// that has not ended.
 func (h *histogram) raise(d time.Duration) {
 	for {
 		m := h.max.Load()
@@ -35,8 +36,9 @@ func (h *histogram) raise(d time.Duration) {
 	}
 }
 
-// histIndex returns the index of a bucket. Each duration below 2*histSub has its own. Above that,
-// each range from a power of two to the next has histSub buckets of equal width.
+// histIndex returns the index of the bucket for a duration in microseconds. Each duration below
+// 2*histSub has its own bucket. Above that, each range from a power of two to the next is divided
+// into histSub buckets of equal width.
 func histIndex(micros uint64) int {
 	if micros < 2*histSub {
 		return int(micros)

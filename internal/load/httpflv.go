@@ -17,8 +17,11 @@ import (
 	"github.com/millrace-io/millrace"
 )
 
-// httpFLV is FLV over HTTP/1.1: POST /live/NAME with a chunked body, and GET /live/NAME. It does
-// not use http.Client, because the load generator would then need more CPU time than the server.
+// httpFLV is FLV over HTTP/1.1. A publisher sends POST /live/NAME with a chunked body, and a viewer
+// sends GET /live/NAME.
+//
+// httpFLV does not use http.Client, because the load generator would then need more CPU time than
+// the server.
 type httpFLV struct {
 	url    *url.URL
 	addr   string
@@ -46,8 +49,9 @@ func newHTTPFLV(cfg Config) *httpFLV {
 
 func (h *httpFLV) String() string { return h.url.String() }
 
-// open connects and sends the head of a request. It also returns a function that closes the
-// connection. If ctx ends before that, it calls onDone.
+// open connects to the server and sends the head of an HTTP request. It returns the connection and
+// a function that closes it. If ctx ends before the connection is closed, onDone is called with the
+// connection.
 func (h *httpFLV) open(ctx context.Context, head string, onDone func(net.Conn)) (
 	net.Conn, func() error, error,
 ) {
@@ -76,8 +80,8 @@ func (h *httpFLV) head(method, name, more string) string {
 		method, strings.TrimSuffix(h.url.Path, "/"), name, h.ending, h.url.Host, more)
 }
 
-// response reads the final response. It calls onContinue for each 100 Continue. If the status is
-// 300 or above, it returns a *RefusedError.
+// response reads the final response to a request. It calls onContinue for each 100 Continue before
+// the final response. If the status is 300 or above, it returns a *RefusedError.
 func response(conn io.Reader, method string, onContinue func()) (*http.Response, error) {
 	for r := bufio.NewReader(conn); ; {
 		res, err := http.ReadResponse(r, &http.Request{Method: method})
@@ -96,7 +100,7 @@ func response(conn io.Reader, method string, onContinue func()) (*http.Response,
 
 var errNotFLV = errors.New("load: the stream is not FLV")
 
-// flvPublication sends each tag as one chunk, with one write.
+// flvPublication sends each tag as one chunk of a request body, with one write.
 type flvPublication struct {
 	conn    net.Conn
 	release func() error
@@ -109,14 +113,14 @@ type flvPublication struct {
 }
 
 const (
-	// expectTime is how long a publisher waits for a 100 Continue. A server that does not support
-	// Expect sends none.
+	// expectTime is how long a publisher waits for a 100 Continue before it sends the body. A
+	// server that does not support Expect sends none.
 	expectTime = time.Second
-	// endTime limits sending the end of the body and receiving the response, after the context has
-	// ended.
+	// When the context of a publisher ends, endTime is the time limit for sending the end of the
+	// body and receiving the server's response.
 	endTime = 3 * time.Second
-	// answerTime is how long a publisher waits, after a write error, for a response that explains
-	// it.
+	// answerTime is how long a publisher waits, after a connection error, for a response that
+	// explains the error.
 	answerTime = time.Second
 )
 
@@ -155,8 +159,8 @@ func (p *flvPublication) admitted(ctx context.Context) error {
 	return nil
 }
 
-// listen reads the server's response. On a refusal, it closes the connection, so that WriteTag
-// fails.
+// listen reads the server's response. If the server refuses the publication, listen closes the
+// connection, so that WriteTag fails.
 func (p *flvPublication) listen() {
 	defer close(p.answered)
 	_, p.refusal = response(p.conn, http.MethodPost, sync.OnceFunc(func() { close(p.ready) }))
@@ -165,8 +169,9 @@ func (p *flvPublication) listen() {
 	}
 }
 
-// answer returns the server's refusal or invalid response as an error. After the timeout, it
-// returns nil.
+// answer waits for the server's response. It returns an error if the server refuses the publication
+// or sends no valid response. It returns nil if the server accepts the publication, or after the
+// timeout.
 func (p *flvPublication) answer(timeout time.Duration) error {
 	select {
 	case <-p.answered:
@@ -199,8 +204,9 @@ func (p *flvPublication) WriteTag(t Tag) error {
 	return nil
 }
 
-// explain returns the error to report after a write has failed with err. It is the server's
-// refusal, the read error after which listen closed the connection, or err.
+// explain returns the error to report after a write has failed with err. It returns the server's
+// refusal, if there is one. If listen has closed the connection because it could not read the
+// response, explain returns the error of the read. Otherwise it returns err.
 func (p *flvPublication) explain(err error) error {
 	refusal := p.answer(answerTime)
 	if _, refused := errors.AsType[*RefusedError](refusal); refused ||

@@ -20,14 +20,15 @@ import (
 	"github.com/millrace-io/millrace/internal/sleep"
 )
 
-// run is the state of one call of Run. Only the goroutine of Run reads all counters and histograms.
+// run is the state of one call of Run. The publishers and viewers write to counters and histograms,
+// and only the goroutine of Run reads all of them.
 type run struct {
 	cfg   Config
 	proto Protocol
 	began int64 // wall clock time of the start, in nanoseconds
 
-	// measuring is set after the ramp and the settling time. Durations are added to histograms only
-	// then.
+	// measuring is set during the measurement, after the ramp and the settling time. Durations are
+	// added to histograms only then.
 	measuring atomic.Bool
 
 	publishers []*publisher
@@ -37,7 +38,7 @@ type run struct {
 	stalled    group
 }
 
-// errAllEnded is the cause of the end of ctx.
+// errAllEnded is the cause of the end of ctx when all publishers or all viewers have ended.
 var errAllEnded = errors.New("all publishers or all viewers have ended")
 
 // Run applies the load of cfg to the server and returns a report. It ends after the ramp, the
@@ -80,7 +81,7 @@ func newRun(cfg Config) *run {
 	return r
 }
 
-// spreadViewers creates the viewers. Consecutive ones watch different streams, so that the ramp
+// spreadViewers creates the viewers. Consecutive viewers watch different streams, so that the ramp
 // fills all streams evenly. The stalled viewers are spread evenly, too.
 func (r *run) spreadViewers(names []string) {
 	total := len(names) * r.cfg.Viewers
@@ -136,8 +137,8 @@ func (r *run) execute(ctx context.Context, progress func(Progress)) (Report, err
 	return rep, rep.failure()
 }
 
-// startViewers starts the viewers one by one during the ramp, with one timer. Each calls onEnd when
-// it ends.
+// startViewers starts the viewers one after the other during the ramp, with one timer for all of
+// them. Each viewer calls onEnd when it ends.
 func (r *run) startViewers(ctx context.Context, wg *sync.WaitGroup, onEnd func()) {
 	wg.Go(func() {
 		began := time.Now()
@@ -154,7 +155,7 @@ func (r *run) startViewers(ctx context.Context, wg *sync.WaitGroup, onEnd func()
 	})
 }
 
-// countdown returns a function that calls f on its nth call.
+// countdown returns a function that calls f when it is called for the nth time.
 func countdown(n int, f func()) func() {
 	var calls atomic.Int64
 	return func() {

@@ -1,10 +1,11 @@
 package load
 
-// A marker identifies a tag, in the first bytes of its payload. Its digits are base 128 with the
-// top bit set, so that no byte is zero: H.264 would require an escape for 00 00 0x.
+// A marker identifies a tag: it contains the number of the stream, the number of the tag, and the
+// time of sending. It is stored in the first bytes of the tag's payload. Its digits are base 128
+// with the top bit set, so that no byte is zero: H.264 would require an escape for 00 00 0x.
 type marker struct {
 	stream int // number of the publisher
-	// seq is the number of the tag, from 1. Sequence headers and metadata have none.
+	// The number of the tag in the stream, from 1. Sequence headers and metadata have no number.
 	seq  uint64
 	sent int64 // wall clock time in ns, so that another process on this machine can use it
 }
@@ -18,9 +19,9 @@ const (
 	sentDigits   = 10
 	markerLen    = len(magic) + streamDigits + seqDigits + sentDigits
 
-	// Offsets of the marker in a payload. In audio, it follows an AAC header of two bytes. In
-	// video, it follows an AVC header of five bytes, a length of four bytes, and the three bytes
-	// that begin an SEI message.
+	// The offset of the marker in the payload of an audio or video tag. An audio marker comes after
+	// an AAC header of two bytes. A video marker comes after an AVC header of five bytes, a length
+	// of four bytes, and the three bytes that begin an SEI message.
 	audioMarkerAt = 2
 	videoMarkerAt = 5 + 4 + 3
 )
@@ -32,7 +33,8 @@ func (m marker) put(p []byte) {
 	putDigits(p[n:n+sentDigits], uint64(m.sent))
 }
 
-// findMarker finds the marker in head, the first bytes of a tag's payload.
+// findMarker returns the marker of a tag. head is the first bytes of the tag's payload. If they
+// contain no marker, findMarker returns false.
 func findMarker(kind byte, head []byte) (m marker, ok bool) {
 	at := audioMarkerAt
 	if kind == Video {
@@ -48,7 +50,7 @@ func findMarker(kind byte, head []byte) (m marker, ok bool) {
 	return m, true
 }
 
-// putDigits writes v in base 128, the lowest digit last. It returns len(p).
+// putDigits writes v in base 128 to p, the lowest digit last. It returns len(p).
 func putDigits(p []byte, v uint64) int {
 	for i := len(p) - 1; i >= 0; i-- {
 		p[i] = 0x80 | byte(v&0x7f)

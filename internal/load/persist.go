@@ -10,16 +10,17 @@ import (
 	"github.com/millrace-io/millrace/internal/sleep"
 )
 
-// How long and how often to connect. A server started at the same time may not listen yet, and the
-// stream's name may not be free yet if another publisher has just left.
+// How long and how often the load test tries to connect. If the server was started at the same
+// time, it may not listen yet. If another publisher of the stream has just left, the stream's name
+// may not be free yet.
 const (
 	persistFor   = time.Second
 	persistFirst = 50 * time.Millisecond // before the second attempt; doubled before each later one
 	persistMost  = 250 * time.Millisecond
 )
 
-// persist calls open until it succeeds or fails with a permanent error, for at most persistFor. If
-// ctx ends first, it returns the last error.
+// persist calls open until open succeeds or fails with a permanent error, for at most persistFor.
+// If ctx ends first, it returns the error of the last attempt.
 func persist[T any](ctx context.Context, open func() (T, error)) (T, error) {
 	began := time.Now()
 	for pause := persistFirst; ; pause = min(2*pause, persistMost) {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// sample has the totals of one or more processes.
+// sample is the total CPU time and the total memory of one or more processes.
 type sample struct {
 	known bool
 	cpu   time.Duration // user and system time since the start of the processes
@@ -27,8 +27,8 @@ func checkProcesses(pids []int) error {
 	return nil
 }
 
-// sampleProcesses returns the totals of the processes. They are unknown if pids is empty or one
-// process cannot be read.
+// sampleProcesses returns the total CPU time and the total memory of the processes. It sets
+// sample.known to false if pids is empty or if it cannot read the values of one of the processes.
 func sampleProcesses(pids []int) sample {
 	sum := sample{known: len(pids) > 0}
 	for _, pid := range pids {
@@ -54,12 +54,12 @@ func sampleProcesses(pids []int) sample {
 
 func sampleSelf() sample { return sampleProcesses([]int{os.Getpid()}) }
 
-// userHZ is the number of clock ticks per second in /proc/PID/stat, on every architecture that both
-// Linux and Go support.
+// userHZ is the number of clock ticks per second in /proc/PID/stat. It is 100 on every architecture
+// that both Linux and Go support.
 const userHZ = 100
 
-// cpuTime returns the user and system time: fields 14 and 15. Field 2 is the program's name in
-// parentheses, which may itself contain spaces and parentheses.
+// cpuTime returns the user and system time in /proc/PID/stat, which are fields 14 and 15. Field 2
+// is the name of the program in parentheses, which may itself contain spaces and parentheses.
 func cpuTime(stat string) (time.Duration, error) {
 	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:]) // begins with field 3
 	if len(fields) < 13 {
@@ -76,8 +76,8 @@ func cpuTime(stat string) (time.Duration, error) {
 	return sum, nil
 }
 
-// statusBytes returns a size in /proc/PID/status, which has lines such as "VmRSS: 1024 kB". It
-// returns 0 for a process without memory, such as a zombie.
+// statusBytes returns the size with the given name in /proc/PID/status, which has lines such as
+// "VmRSS: 1024 kB". It returns 0 for a process without memory, such as a zombie.
 func statusBytes(status, name string) int64 {
 	for line := range strings.Lines(status) {
 		fields := strings.Fields(line)

@@ -121,7 +121,8 @@ func (r *run) progress(elapsed time.Duration) Progress {
 	}
 }
 
-// mark is the state at the start or the end of the measurement.
+// mark holds the number of received bytes, and the resource use of the server and of this process,
+// at the start or the end of the measurement.
 type mark struct {
 	at     time.Time
 	bytes  int64
@@ -157,7 +158,7 @@ func (r *run) report(began time.Time, from, until mark) Report {
 	return rep
 }
 
-// usage returns nil if one of the samples is unknown.
+// usage returns the resource use between two samples. If one of them is unknown, it returns nil.
 func usage(from, until sample, bytes int64) *Usage {
 	if !from.known || !until.known {
 		return nil

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// The stream has 30 video frames and 43.07 audio frames a second, like a camera with 44.1 kHz
-// audio.
+// The synthetic stream has 30 video frames and 43.07 audio frames a second, like a camera with 44.1
+// kHz audio.
 const (
 	pictureRate  = 30
 	soundRate    = 44100
@@ -120,13 +120,14 @@ func (s *Synth) Verify(kind byte, payload []byte) (seq uint64, sent time.Time, e
 	return m.seq, time.Unix(0, m.sent), nil
 }
 
-// First byte of a video payload: frame type and codec.
+// The first byte of a video payload: frame type and codec.
 const (
 	keyPicture   = 0x17
 	interPicture = 0x27
 )
 
-// appendPayload appends the payload of an Audio or Video tag.
+// appendPayload appends the payload of a tag with the marker m to p. kind is Audio or Video. key is
+// set for a keyframe.
 func (s *Synth) appendPayload(p []byte, kind byte, m marker, key bool) []byte {
 	noise := s.noise[m.seq%noiseShift:]
 	if kind == Audio {
@@ -154,8 +155,8 @@ func (s *Synth) appendPayload(p []byte, kind byte, m marker, key bool) []byte {
 	return append(p, noise[:slice-len(nal)]...)
 }
 
-// First bytes of a slice: type of the NAL unit, first macroblock, slice type, parameter set.
-// Players that probe a stream read them.
+// The first bytes of a slice: type of the NAL unit, first macroblock, slice type, parameter set.
+// Players that probe a stream read these fields.
 const (
 	keySlice   = "\x65\x88\x84"
 	interSlice = "\x41\x9a\x21"
@@ -169,7 +170,7 @@ var avcHeader = []byte{
 	0x01, 0x00, 0x04, 0x68, 0xef, 0x0f, 0xc8,
 }
 
-// metadata returns an onMetaData in AMF0.
+// metadata returns an onMetaData with the usual fields, in AMF0.
 func metadata(bitRate int) []byte {
 	fields := []struct {
 		name  string

@@ -19,8 +19,8 @@ type viewer struct {
 	gapFrom time.Time // start of the current gap; zero if there is none to measure
 }
 
-// run watches until ctx ends or the server ends the stream. It does not connect again, because that
-// would hide the disconnect.
+// run watches until ctx ends or the server ends the stream. If the server disconnects the viewer,
+// the viewer does not connect again, because that would hide the disconnect.
 func (v *viewer) run(ctx context.Context) {
 	sub, err := persist(ctx, func() (Subscription,
 		error) {
@@ -74,23 +74,25 @@ func (v *viewer) arrive(at time.Time) {
 	v.gapFrom = at
 }
 
-// closeGap ends the last gap when no more tags will arrive. The gap counts only if it is the
-// longest.
+// closeGap is called when the viewer will receive no more tags. It stores the time since the last
+// arrival if this is the longest gap.
 func (v *viewer) closeGap() {
 	if !v.gapFrom.IsZero() {
 		v.group.gap.raise(time.Since(v.gapFrom))
 	}
 }
 
-// checkSeq counts lost and repeated tags by their numbers, and measures the latency.
+// checkSeq counts lost and repeated tags, which it recognizes by their numbers (m.seq). It also
+// measures the latency of the tag: its age when it arrives.
 //
-//   - It ignores tags before the first keyframe, because a server may hold back video until the
+//   - Tags before the first keyframe are ignored, because a server may hold back video until the
 //     keyframe, but send audio.
-//   - It ignores tags from before the load test, because a server may still send the stream of an
-//     earlier test. With Config.NoPublish it does not, because the other program may have started
-//     earlier.
-//   - It does not measure the latency of tags sent before the viewer joined, because the server
-//     replays them.
+//   - Tags that were sent before the load test began are ignored, because a server may still send
+//     the stream of an earlier test, with other numbers.
+//   - If another program publishes (Config.NoPublish), tags from before the load test are not
+//     ignored, because that program may have started earlier.
+//   - The latency of tags that were sent before the viewer joined is not measured, because the
+//     server replays them.
 func (v *viewer) checkSeq(m marker, a *Arrival) {
 	if m.sent < v.load.began && !v.load.cfg.NoPublish {
 		return

@@ -25,14 +25,15 @@ const (
 	vp9 Codec = 'v'<<24 | 'p'<<16 | '0'<<8 | '9'
 )
 
-// Without a FourCC, a Codec is the classic number plus one of these. It cannot be mistaken for a
-// FourCC, whose first character is printable.
+// If a codec has no FourCC, its Codec value is the classic number plus one of these constants. The
+// value cannot be mistaken for a FourCC, because the first character of a FourCC is printable.
 const (
 	classicVideo Codec = 1 << 24
 	classicAudio Codec = 2 << 24
 )
 
-// videoCodec returns the Codec for a classic number, the low four bits of a video tag's first byte.
+// videoCodec returns the Codec for the classic codec number n. A video tag has this number in the
+// low four bits of its first byte.
 func videoCodec(n byte) Codec {
 	switch n {
 	case 7:
@@ -43,8 +44,8 @@ func videoCodec(n byte) Codec {
 	return classicVideo | Codec(n)
 }
 
-// audioCodec returns the Codec for a classic number, the high four bits of an audio tag's first
-// byte.
+// audioCodec returns the Codec for the classic format number n. An audio tag has this number in the
+// high four bits of its first byte.
 func audioCodec(n byte) Codec {
 	switch n {
 	case 2, 14: // 14 is MP3 at 8 kHz

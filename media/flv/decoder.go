@@ -8,7 +8,8 @@ import (
 	"github.com/millrace-io/millrace"
 )
 
-// defaultMaxTag is half of MaxData. A keyframe of 8 MiB would be two seconds of a 32 Mbit/s stream.
+// defaultMaxTag is the default of MaxTag, in bytes. It is half of MaxData, the maximum that the FLV
+// format allows. A keyframe of 8 MiB would be two seconds of a 32 Mbit/s stream.
 const defaultMaxTag = 8 << 20
 
 // Option changes how a Decoder reads. Options panic if a value is out of range.

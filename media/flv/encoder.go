@@ -7,7 +7,8 @@ import (
 	"github.com/millrace-io/millrace"
 )
 
-// headerBlock has room for the headers and previous-tag-sizes of 68 tags.
+// headerBlock is the size of a block for headers, in bytes. The headers and previous-tag-sizes of
+// 68 tags fit into it.
 const headerBlock = 1 << 10
 
 // An Encoder builds tags. It writes the header and the previous-tag-size of a tag, and appends the

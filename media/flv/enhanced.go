@@ -29,11 +29,20 @@ const (
 )
 
 // exHeader parses the start of an audio or video tag of enhanced RTMP: the ModEx extensions, the
-// multitrack header and the FourCC. It sets t.Multitrack and t.Track.
+// multitrack header and the codec's FourCC. It sets t.Multitrack and t.Track.
 //
-// p is the tag's data after the first byte, which has the packet type kind. multitrackKind
-// announces a multitrack header, and packet is the type after it. codec is 0 if each track has its
-// own. offset is where the codec's bytes begin in the tag's data.
+// The arguments are:
+//
+//   - p: the tag's data after the first byte.
+//   - kind: the packet type in the first byte.
+//   - multitrackKind: the packet type that announces a multitrack header.
+//
+// The results are:
+//
+//   - packet: the packet type of the media, after the extensions and the multitrack header.
+//   - codec: the codec, or 0 if each track has a separate codec.
+//   - offset: the offset of the codec's bytes in the tag's data; p begins at offset 1.
+//   - ok: false if p is too short or invalid.
 func (t *Tag) exHeader(p []byte, kind, multitrackKind byte) (packet byte, codec Codec, offset int,
 	ok bool) {
 	offset = 1
@@ -151,8 +160,8 @@ func (t *Tag) parseExVideo(p []byte) {
 		beginsKey(codec, p[at:]))
 }
 
-// beginsKey reports whether p is the start of a keyframe. Some senders, such as gortmplib, omit the
-// frame type.
+// beginsKey reports whether p, the start of a frame, is the start of a keyframe. It is for frames
+// of senders that omit the frame type, such as gortmplib.
 func beginsKey(c Codec, p []byte) bool {
 	switch c {
 	case AVC, HEVC:
@@ -189,8 +198,8 @@ func beginsKey(c Codec, p []byte) bool {
 	return false
 }
 
-// hasCompositionTime reports whether frames of c begin with a composition time. Other frames are
-// shown in decoding order.
+// hasCompositionTime reports whether coded frames of c begin with a composition time. The frames of
+// other codecs are shown in decoding order.
 func hasCompositionTime(c Codec) bool { return c == AVC || c == HEVC || c == vvc }
 
 func (t *Tag) parseExAudio(p []byte) {

@@ -16,7 +16,8 @@ const (
 	flagVideo = 1 << 0
 	flagAudio = 1 << 2
 
-	// maxHeader limits a header. In version 1, it has 9 bytes. The Decoder skips any more.
+	// maxHeader is the maximum size of a header in bytes. In FLV version 1, a header has 9 bytes.
+	// The Decoder skips the additional bytes of a longer header.
 	maxHeader = 1 << 10
 )
 
@@ -89,7 +90,8 @@ func (d *Decoder) Header() (Header, error) {
 	return h, nil
 }
 
-// headerError returns the error for an FLV header of which only p could be read before err.
+// headerError returns the error for an FLV header that could not be read completely. p is the part
+// of the header that was read, and err is the error of the reader.
 func headerError(p []byte, err error) error {
 	if !errors.Is(err, io.EOF) || len(p) == 0 {
 		return err

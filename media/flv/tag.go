@@ -87,11 +87,13 @@ func parseTagHeader(p []byte) Tag {
 	}
 }
 
-// peekSize is how many bytes of data parseData needs: for the name onMetaData, or for a codec
-// header after one short extension of enhanced RTMP.
+// peekSize is the number of bytes of data that parseData needs. It is enough for the name
+// onMetaData and for all codec headers. In enhanced RTMP, it leaves room for one short extension
+// before the codec header.
 const peekSize = 24
 
-// parseData sets the fields of t that come from the data. p is its first peekSize bytes, or all.
+// parseData sets the fields of t that come from the data. p has the first peekSize bytes of the
+// data, or all of it. parseData borrows p.
 func (t *Tag) parseData(p []byte) {
 	switch t.Type {
 	case TypeScript:
@@ -175,7 +177,8 @@ func (t *Tag) parseAudio(p []byte) {
 	}
 }
 
-// setPacket sets Payload from the offset of the codec's data in the tag's data.
+// setPacket sets the Packet, Codec and Payload of the tag. The codec's data begins at offset in the
+// tag's data.
 func (t *Tag) setPacket(p Packet, c Codec, offset int) {
 	t.Packet, t.Codec, t.Payload = p, c, tagHeaderSize+offset
 }

@@ -69,8 +69,8 @@ func (w *Window) AppendPlaylist(dst []byte, skip bool) []byte {
 	return append(dst, "\"\n"...)
 }
 
-// firstDiscontinuity returns the EXT-X-DISCONTINUITY-SEQUENCE of a playlist that begins with s. A
-// DISCONTINUITY directly before s does not count.
+// firstDiscontinuity returns the EXT-X-DISCONTINUITY-SEQUENCE for a playlist that begins with s. It
+// does not count a DISCONTINUITY directly before s.
 func (w *Window) firstDiscontinuity(s *segment) uint64 {
 	switch {
 	case s == w.open && s.empty():

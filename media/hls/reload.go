@@ -45,7 +45,9 @@ func ParseReload(q url.Values) (r Reload, blocking bool, err error) {
 	return r, blocking, nil
 }
 
-// number parses a query parameter that is a decimal integer. It returns at most limit.
+// number parses a query parameter that is a decimal integer. If q does not have the parameter, ok
+// is false. If the integer is above limit, number returns limit. No stream has that many segments
+// or parts.
 func number(q url.Values, name string, limit uint64) (n uint64, ok bool, err error) {
 	values := q[name]
 	if len(values) == 0 {

@@ -164,7 +164,8 @@ type Window struct {
 	open   *segment // the segment that fragments are added to
 	free   *segment // a dropped segment for reuse, or nil
 
-	// Expected duration of the open segment, in ms: that of the last segment with key set.
+	// Expected duration of the open segment, in ms: the duration of the last segment that began
+	// with a keyframe.
 	expected int64
 
 	discontinuity        uint64 // discontinuity sequence number of the newest segment
@@ -204,7 +205,7 @@ type segment struct {
 	playlist  time.Duration // duration of the longest playlist that listed the segment
 }
 
-// A part begins where the previous part ends.
+// part is a complete part of a segment. It begins where the previous part ends.
 type part struct {
 	end         int   // end, in bytes from the start of the segment
 	duration    int64 // in ms
@@ -225,7 +226,8 @@ func NewWindow(c Config) (*Window, error) {
 	return w, nil
 }
 
-// remember lists the newest segments of an earlier Window, within half of MaxBytes.
+// remember puts the newest segments of an earlier Window at the start of the playlist. They may use
+// at most half of MaxBytes.
 func (w *Window) remember(past []Listed) {
 	w.config.Past = nil
 	for _, s := range past[max(0, len(past)-int(w.config.MaxBytes/2/segmentCost)):] {
@@ -272,8 +274,9 @@ func (w *Window) Opening() Listed {
 	return l
 }
 
-// round rounds to whole milliseconds. The duration of a part is the difference of its rounded end
-// and start, so that parts add up to their segment.
+// round rounds d to whole milliseconds. Do not round the duration of a part: round the start and
+// the end of the part, and subtract. The durations of all parts then add up to the duration of
+// their segment.
 func round(d time.Duration) int64 { return d.Round(time.Millisecond).Milliseconds() }
 
 // Init sets the init segment for the fragments that follow. It takes ownership of body. If there
@@ -392,9 +395,10 @@ func (w *Window) Add(f Fragment, body *millrace.Chain) (changed bool) {
 	return w.trim() || changed
 }
 
-// endsEarly reports whether the open part should end before it is full, so that the parts of a
-// segment have similar durations. Otherwise hls.js may mistake a short last part for a hole.
-// duration is that of the part in ms, and extended includes one more fragment.
+// endsEarly reports whether the open part should end before it is full. The parts of a segment then
+// have similar durations. Otherwise the last part may be so short that hls.js mistakes it for a
+// hole. duration is the duration of the part in ms, and extended is its duration with one more
+// fragment.
 func (w *Window) endsEarly(duration, extended int64) bool {
 	rest := w.expected - w.open.partStart
 	if rest <= duration || 100*duration < 85*w.part {
@@ -424,7 +428,8 @@ func (w *Window) initOpen(f Fragment) {
 	w.charge(segmentCost)
 }
 
-// charge counts n more bytes for the open segment and the Window.
+// charge counts n more bytes of memory, for the open (incomplete) segment and for the whole Window.
+// MaxBytes limits the memory of the Window.
 func (w *Window) charge(n int64) {
 	w.open.cost += n
 	w.bytes += n
@@ -432,7 +437,7 @@ func (w *Window) charge(n int64) {
 
 func (s *segment) empty() bool { return s.body.Len() == 0 }
 
-// closePart returns false if there is no open part.
+// closePart completes the open part. It returns false if the part has no fragments.
 func (w *Window) closePart() bool {
 	s := w.open
 	if s.whole || s.body.Len() == s.partOffset(len(s.parts)) {
@@ -445,7 +450,7 @@ func (w *Window) closePart() bool {
 	return true
 }
 
-// partOffset returns the offset of part i in the segment, in bytes.
+// partOffset returns the offset of part i from the start of the segment, in bytes.
 func (s *segment) partOffset(i int) int {
 	if i == 0 {
 		return 0
@@ -469,8 +474,8 @@ func (w *Window) closeSegment() {
 	w.unlist()
 }
 
-// unlist removes the oldest segments from the playlist, which keeps at least Config.Segments
-// segments and three times Config.Target.
+// unlist removes the oldest segments from the playlist. The playlist keeps at least Config.Segments
+// segments, and a total duration of at least three times Config.Target.
 func (w *Window) unlist() {
 	total := w.listedFor()
 	for len(w.segs)-w.listed > w.config.Segments &&
@@ -501,7 +506,7 @@ func (w *Window) Shorten(limit int64) (changed bool) {
 	return changed || w.listed != before
 }
 
-// listedFor returns the duration of the playlist, in ms.
+// listedFor returns the total duration of the playlist's segments, in ms.
 func (w *Window) listedFor() (total int64) {
 	for _, s := range w.segs[w.listed:] {
 		total += s.extinf()
@@ -514,8 +519,9 @@ func (w *Window) target() int64 { return w.config.Target.Milliseconds() }
 // extinf returns the segment's duration in ms.
 func (s *segment) extinf() int64 { return round(s.duration) }
 
-// trim drops segments that no player needs. If MaxBytes is exceeded, it also drops the oldest
-// segments. It reports whether it has dropped a segment of the playlist.
+// trim drops segments that no player needs any more. If MaxBytes is exceeded, trim also drops the
+// oldest segments. It then drops the init segments that no segment needs. It reports whether it has
+// dropped a segment of the playlist.
 func (w *Window) trim() (changed bool) {
 	for len(w.segs) > 0 && (w.bytes > w.config.MaxBytes || w.listed > 0 && w.expired(w.segs[0])) {
 		changed = changed || w.listed == 0
@@ -535,10 +541,15 @@ func (w *Window) trim() (changed bool) {
 	return changed
 }
 
-// expired reports whether players no longer need s, which has left the playlist. They may request s
-// for its duration plus that of the longest playlist that listed s. The playlist lists the parts of
-// s for up to three times Config.Target plus a fragment, and players may request them for another
-// three times Config.Target.
+// expired reports whether players no longer need s, a complete segment that has left the playlist.
+// Players may need s until both of these durations have passed since s was complete:
+//
+//   - The duration of s plus the duration of the longest playlist that listed s.
+//   - Six times Config.Target plus the maximum duration of a fragment.
+//
+// The second duration is for the parts of s. The playlist lists them for up to three times
+// Config.Target plus the duration of one fragment. Players may request them for another three times
+// Config.Target.
 func (w *Window) expired(s *segment) bool {
 	return w.clock-s.completed >= max(s.duration+s.playlist, 6*w.config.Target+w.longest)
 }
@@ -634,7 +645,7 @@ func (w *Window) Append(dst *millrace.Chain, o Object) bool {
 	return false
 }
 
-// find returns the complete or open segment, or nil.
+// find returns the complete or open segment with the media sequence number msn, or nil.
 func (w *Window) find(msn uint64) *segment {
 	if msn == w.open.msn {
 		return w.open

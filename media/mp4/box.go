@@ -2,10 +2,11 @@ package mp4
 
 import "encoding/binary"
 
-// boxes builds nested boxes in memory.
+// boxes builds nested boxes in memory. A box has a size of 4 bytes, a type of 4 letters, and the
+// content.
 type boxes struct{ b []byte }
 
-// open begins a box. The caller passes the offset to close.
+// open begins a box. It returns the box's offset, which the caller passes to close.
 func (w *boxes) open(kind string) (offset int) {
 	offset = len(w.b)
 	w.u32(0)
@@ -13,7 +14,7 @@ func (w *boxes) open(kind string) (offset int) {
 	return offset
 }
 
-// openFull is open for a box that has a version and flags.
+// openFull begins a box that has a version and flags. It returns the box's offset, like open.
 func (w *boxes) openFull(kind string, version uint8, flags uint32) (offset int) {
 	offset = w.open(kind)
 	w.u32(uint32(version)<<24 | flags)

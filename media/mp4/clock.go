@@ -1,25 +1,27 @@
 package mp4
 
 const (
-	// maxBack is how far a timestamp may go back without being a jump. Encoders round decoding
-	// times, and some correct their clock by a few frames.
+	// maxBack is how far a timestamp may go back without being a jump. Decoding times should not go
+	// back at all, but encoders round them, and some encoders correct their clock by a few frames.
 	maxBack = 500 // ms
 
 	// maxAhead is how far a timestamp may be ahead of the expected time without being a jump.
 	maxAhead = 300 // ms
 
-	// maxPause is the longest pause that the clock accepts without knowing when the frames arrived.
-	// After a longer jump ahead, the stream continues without a pause.
+	// maxPause is the longest pause in the stream that the clock accepts if it does not know when
+	// the frames arrived. If the timestamps jump ahead further than maxPause, the stream continues
+	// without a pause.
 	maxPause = 60_000 // ms
 
-	// A jump is accepted if consecutive frames after it span at least confirmTime. A few frames
-	// with wrong timestamps span less.
+	// If consecutive frames after a jump span at least confirmTime, the clock accepts the jump. A
+	// few frames with wrong timestamps span less time.
 	confirmTime = 1000 // ms
 
 	minConfirm = 3
 
-	// maxHeld limits the frames that the clock holds in one track. At up to 60 frames per second,
-	// 64 frames last for confirmTime.
+	// maxHeld is the maximum number of frames that the clock holds in one track. When it is
+	// reached, the clock accepts a jump without waiting for confirmTime. At up to 60 frames per
+	// second, 64 frames are enough to wait for confirmTime.
 	maxHeld = 64
 
 	// Two frames of a track are consecutive if the second timestamp is at most maxStep after the
@@ -91,7 +93,8 @@ type pace struct {
 	held  []arrival // frames without a time in the stream, oldest first
 }
 
-// An arrival is a frame that has arrived. wall and met both measure when, in ms.
+// An arrival is a frame that has arrived. wall and met are two measures of its arrival time. All
+// fields are in ms.
 type arrival struct {
 	ts   uint32 // timestamp
 	wall int64  // time of the wall clock; 0 if it is not known
@@ -107,22 +110,27 @@ func (c *clock) other(p *pace) *pace {
 	return &c.audio
 }
 
-// reach returns the time in ms from the track's first frame to its newest. For held frames, it is
-// an estimate.
+// reach returns the time, in ms, from the track's first frame to its newest frame. For held frames,
+// it is an estimate.
 func (p *pace) reach() int64 { return p.gone + int64(len(p.held))*min(p.step, maxBack) }
 
-// timeAt returns the time in the stream of track p when f, a frame of the other track, arrived.
+// timeAt returns the time in the stream that track p had reached when f arrived. f is a frame of
+// the other track.
 func (p *pace) timeAt(f arrival) int64 { return p.now + f.met - p.reach() }
 
-// waited returns how long track p has had no new frame, in ms by the frames of the other track.
+// waited returns how long track p has had no new frame, in ms. It measures the time by the frames
+// of the other track.
 func (c *clock) waited(p *pace) int64 { return max(c.other(p).reach()-p.met, 0) }
 
-// restart tells the clock that the publisher may have started over. A jump now needs only
-// minConfirm frames.
+// restart prepares the clock for a publisher that may have started over. If the timestamps jump
+// now, the clock accepts the jump after minConfirm frames.
 func (c *clock) restart() { c.video.fresh, c.audio.fresh = true, true }
 
-// add adds a frame to track p. It appends to dst the times of the frames that no longer wait,
-// oldest first. wall is the frame's arrival time in ms, or 0 if it is not known.
+// add adds a frame with the timestamp ts to track p. wall is the frame's arrival time in ms, or 0
+// if it is not known.
+//
+// Usually add appends the frame's time in the stream to dst. If the frame must wait for later
+// frames, add appends nothing. When frames stop waiting, add appends their times, oldest first.
 func (c *clock) add(dst []int64, p *pace, ts uint32, length, wall int64) []int64 {
 	p.held = append(p.held, arrival{ts, wall, c.other(p).reach()})
 	n := len(p.held)
@@ -141,11 +149,12 @@ func (c *clock) add(dst []int64, p *pace, ts uint32, length, wall int64) []int64
 	return c.settle(dst, p, n-count, length)
 }
 
-// flush appends the times of all held frames to dst, oldest first. It treats frames whose
-// timestamps jump as strays.
+// flush appends the times of all held frames of track p to dst, oldest first. No frame is held
+// afterwards.
 //
-// If full is set, there is no room to wait for more frames. flush then accepts the jump if the
-// newest frames are consecutive.
+// Usually, flush treats held frames whose timestamps jump as strays. If full is set, there is no
+// room to wait for more frames. If the newest frames are consecutive, flush then accepts the jump
+// instead.
 func (c *clock) flush(dst []int64, p *pace, length int64, full bool) []int64 {
 	switch n, count := len(p.held), p.consecutive(); {
 	case n == 0:
@@ -160,8 +169,8 @@ func (c *clock) flush(dst []int64, p *pace, length int64, full bool) []int64 {
 	}
 }
 
-// fitting returns the index of the first of the frames at the end of p.held that have about the
-// expected timestamps. The frames before it may be strays.
+// fitting finds the frames at the end of p.held that have about the expected timestamps. It returns
+// the index of the first one, or len(p.held) if there are none. The frames before it may be strays.
 func (c *clock) fitting(p *pace, length int64) int {
 	head := len(p.held)
 	for head > 0 && !(p.sole && head == 1) && c.fits(p, head-1, length) {
@@ -174,8 +183,9 @@ func (p *pace) expected(f arrival, n int, length int64) int64 {
 	return p.now + max(f.met-p.met, int64(n)*length)
 }
 
-// elapsed returns the time in ms between the arrivals of p's newest frame and f. It is the longer
-// of two measures: the frames of the other track, and the wall clock if it was read for both.
+// elapsed returns the time, in ms, from the arrival of p's newest frame to the arrival of f. It is
+// measured by the frames of the other track. If the wall clock was read for both frames and shows
+// more time, elapsed returns that time instead.
 func (p *pace) elapsed(f arrival) int64 {
 	since := max(f.met-p.met, 0)
 	if f.wall != 0 && p.wall != 0 {
@@ -184,7 +194,7 @@ func (p *pace) elapsed(f arrival) int64 {
 	return since
 }
 
-// earliest returns the earliest time of f if it continues the timestamps of p.
+// earliest returns the earliest time that f can have if it continues the timestamps of p.
 func (p *pace) earliest(f arrival, n int, length int64) int64 {
 	late := int64(n) * length
 	if f.wall != 0 && p.wall != 0 {
@@ -193,8 +203,8 @@ func (p *pace) earliest(f arrival, n int, length int64) int64 {
 	return p.now + late - maxBack
 }
 
-// latest returns the latest time of f if it continues the timestamps of p, perhaps after a pause. A
-// pause cannot be much longer than the time since p's newest frame.
+// latest returns the latest time that f can have if it continues the timestamps of p, perhaps after
+// a pause. A pause cannot be much longer than the time that has passed since p's newest frame.
 func (c *clock) latest(p *pace, f arrival, n int, length int64) int64 {
 	latest := p.now + max(p.step+int64(n)*length, p.elapsed(f))
 	if other := c.other(p); other.round == p.round {
@@ -203,11 +213,14 @@ func (c *clock) latest(p *pace, f arrival, n int, length int64) int64 {
 	return latest + maxAhead
 }
 
-// fits reports whether p.held[i] has about the expected timestamp. If the other track has already
-// changed to new timestamps, these are expected, too.
+// fits reports whether the timestamp of p.held[i] is close to the expected timestamp.
 //
-// After a pause, a video frame may be ahead by the length of the pause. An audio frame may not:
-// audio often arrives in bursts, so a long time between two arrivals need not be a pause.
+// Usually, the timestamp must continue the timestamps of p. If the other track has already changed
+// to new timestamps, it may continue the new timestamps instead.
+//
+// After a pause, the timestamp of a video frame may be ahead by the duration of the pause. For
+// audio, this is not allowed: audio often arrives in bursts, so a long time between two arrivals
+// need not be a pause.
 func (c *clock) fits(p *pace, i int, length int64) bool {
 	f := p.held[i]
 	own, late := p.continued(f.ts), p.step+int64(i)*length
@@ -222,8 +235,8 @@ func (c *clock) fits(p *pace, i int, length int64) bool {
 		distance(other.continued(f.ts), p.expected(f, i, length)) <= maxAhead
 }
 
-// confirmed reports whether the newest k frames of p.held, which must be consecutive, confirm a
-// jump.
+// confirmed reports whether the newest k frames in p.held confirm a jump. These frames must be
+// consecutive.
 func (c *clock) confirmed(p *pace, k int, length int64) bool {
 	n := len(p.held)
 	first, last := p.held[n-k], p.held[n-1]
@@ -248,8 +261,9 @@ func (p *pace) consecutive() int {
 	return count
 }
 
-// settle appends the times of all held frames to dst, and empties p.held. The frames before
-// p.held[head] are strays, except perhaps the first frame of the track; see firstIsStray.
+// settle appends the time of each frame in p.held to dst, and empties p.held. The frames before
+// p.held[head] are strays, except perhaps the first frame of the track; see firstIsStray. The other
+// frames have correct timestamps.
 func (c *clock) settle(dst []int64, p *pace, head int, length int64) []int64 {
 	held := p.held
 	strays := held[:head]
@@ -293,17 +307,19 @@ func (c *clock) settle(dst []int64, p *pace, head int, length int64) []int64 {
 	return dst
 }
 
-// firstIsStray reports whether the first frame of a track is a stray. The other two frames are not.
+// firstIsStray reports whether the first frame of a track is a stray. second and third are the
+// timestamps of two later frames that are not strays.
 func firstIsStray(first, second, third uint32) bool {
 	step, next := int32(second-first), int32(third-second)
 	return step < 0 || int64(step) > 2*int64(next)
 }
 
-// advance makes f the newest frame of track p, and returns its time in the stream. This time may be
-// up to maxBack before the previous frame's.
+// advance makes f the newest frame of track p, and returns the time of f in the stream. This time
+// may be up to maxBack before the previous frame's time.
 //
-// If the other track has already changed its timestamps, the timestamp of f may be an old or a new
-// one. advance chooses the one that gives the time nearer to the expected time.
+// When the publisher changes its timestamps, the other track may be the first to use the new ones.
+// The timestamp of f may then be an old or a new one. advance computes a time for both cases, and
+// chooses the time that is nearer to the expected time.
 func (c *clock) advance(p *pace, f arrival, n int, length int64) int64 {
 	other := c.other(p)
 	begins := p.round == 0
@@ -371,7 +387,8 @@ func (c *clock) advance(p *pace, f arrival, n int, length int64) int64 {
 	return t
 }
 
-// continued returns the time in the stream of the timestamp ts, if it belongs to p's current round.
+// continued converts the timestamp ts to a time in the stream. It assumes that ts belongs to the
+// current round of track p.
 func (p *pace) continued(ts uint32) int64 { return p.now + int64(int32(ts-p.last)) }
 
 func (p *pace) noteStep(step int64) {

@@ -8,7 +8,8 @@ import (
 	"github.com/millrace-io/millrace/media/flv"
 )
 
-// config is a parsed sequence header. It is immutable.
+// config is a parsed sequence header. It is immutable, so that the configs of two fragments can be
+// compared.
 type config struct {
 	codec  flv.Codec
 	record []byte // the sequence header
@@ -28,12 +29,12 @@ type config struct {
 
 const (
 	videoScale = 1000
-	// videoStep is the duration, in ms, of a video frame if the next one is not known: 25 frames a
-	// second.
+	// videoStep is the duration, in ms, of a video frame if the next one is not known. It assumes
+	// 25 frames a second.
 	videoStep = 40
 )
 
-// newConfig parses a sequence header, which it borrows.
+// newConfig parses a sequence header. It borrows record.
 func newConfig(codec flv.Codec, record []byte) (*config, error) {
 	c := &config{codec: codec, record: bytes.Clone(record), scale: videoScale, step: videoStep}
 	c.box = c.record
@@ -68,8 +69,8 @@ func carried(t flv.Type, c flv.Codec) bool {
 	return c == flv.AAC
 }
 
-// parseAVC parses an AVCDecoderConfigurationRecord. It returns the reason if the record is invalid,
-// and otherwise "".
+// parseAVC parses an AVCDecoderConfigurationRecord into c. If the record is invalid, it returns the
+// reason. Otherwise it returns "".
 func parseAVC(c *config) string {
 	p := c.record
 	if len(p) < 8 {
@@ -90,8 +91,8 @@ func parseAVC(c *config) string {
 	return parseAVCSPS(c, unescape(p[:n]))
 }
 
-// avcHighProfile reports whether sequence parameter sets of the profile have chroma format, bit
-// depth and scaling matrices.
+// avcHighProfile reports whether the sequence parameter sets of a profile have the fields for
+// chroma format, bit depth and scaling matrices.
 func avcHighProfile(profile uint32) bool {
 	switch profile {
 	case 100, 110, 122, 244, 44, 83, 86, 118, 128, 138, 139, 134, 135:
@@ -100,7 +101,7 @@ func avcHighProfile(profile uint32) bool {
 	return false
 }
 
-// parseAVCSPS follows ITU-T H.264, 7.3.2.1.1.
+// parseAVCSPS parses a sequence parameter set (ITU-T H.264, 7.3.2.1.1).
 func parseAVCSPS(c *config, rbsp []byte) string {
 	b := &bitReader{p: rbsp}
 	b.skip(8) // NAL header
@@ -177,7 +178,8 @@ func skipScalingLists(b *bitReader, chroma uint32) {
 	}
 }
 
-// readCrop reads the crop margins: left, right, top, bottom.
+// readCrop reads the crop margins (left, right, top, bottom) of a sequence parameter set: the edges
+// of the video that are not shown. Without margins, it returns zeros.
 func readCrop(b *bitReader) (crop [4]uint64) {
 	if b.flag() {
 		for i := range crop {
@@ -187,8 +189,8 @@ func readCrop(b *bitReader) (crop [4]uint64) {
 	return crop
 }
 
-// cropUnits returns the units of the crop margins: the luma samples per chroma sample, horizontally
-// and vertically.
+// cropUnits returns the units of the crop margins in a sequence parameter set: x for left and
+// right, and y for top and bottom. The unit is the number of luma samples per chroma sample.
 func cropUnits(chroma uint32, planes bool) (x, y uint64) {
 	switch {
 	case planes || chroma == 0 || chroma == 3:
@@ -199,8 +201,9 @@ func cropUnits(chroma uint32, planes bool) (x, y uint64) {
 	return 2, 2
 }
 
-// setSize sets the size of the video after cropping. It returns the reason if the size is invalid,
-// and otherwise "".
+// setSize sets the size of the video after cropping: the width and the height minus the crop
+// margins (the edges that are not shown). If the size is invalid, setSize returns the reason.
+// Otherwise it returns "".
 func (c *config) setSize(b *bitReader, width, height uint64, crop [4]uint64, unitX,
 	unitY uint64) string {
 	cropX, cropY := (crop[0]+crop[1])*unitX, (crop[2]+crop[3])*unitY
@@ -221,7 +224,8 @@ var sampleShapes = [...][2]uint16{
 	{64, 33}, {160, 99}, {4, 3}, {3, 2}, {2, 1},
 }
 
-// readAspect reads the pixel aspect ratio. An unknown ratio counts as square.
+// readAspect reads the pixel aspect ratio, the first field of the video usability information. An
+// unknown ratio counts as square.
 func (c *config) readAspect(b *bitReader) {
 	if !b.flag() {
 		return
@@ -245,14 +249,16 @@ const (
 	hevcSuffixSEI = 40
 )
 
-// parseHEVC parses an HEVCDecoderConfigurationRecord, like parseAVC.
+// parseHEVC parses an HEVCDecoderConfigurationRecord into c. If the record is invalid, it returns
+// the reason. Otherwise it returns "".
 //
-// It also builds c.box, the record for the init segment. It sorts the parameter sets by type and
-// marks them as complete, as the sample entry hvc1 requires (ISO/IEC 14496-15, 8.3.3.1.2 and
-// 8.4.1). Many encoders do not.
+// parseHEVC also builds c.box, the record for the init segment. It sorts the parameter sets by type
+// and marks them as complete, as the sample entry hvc1 requires (ISO/IEC 14496-15, 8.3.3.1.2 and
+// 8.4.1). Many encoders do not do this.
 //
-// If the record has no video or no picture parameter set, the frames contain it. Then the sample
-// entry is hev1, and the parameter sets are not marked as complete.
+// If the encoder's record has no video parameter set or no picture parameter set, the frames
+// contain the missing ones. In this case, the sample entry is hev1, and the parameter sets are not
+// marked as complete.
 func parseHEVC(c *config) string {
 	const head = 22 // bytes before the number of arrays
 	p := c.record
@@ -309,7 +315,9 @@ func parseHEVC(c *config) string {
 	return parseHEVCSPS(c, unescape(units[hevcSPS][0]))
 }
 
-// parseHEVCSPS reads up to the conformance window (ITU-T H.265, 7.3.2.2.1).
+// parseHEVCSPS parses an HEVC sequence parameter set into c, up to the conformance window (ITU-T
+// H.265, 7.3.2.2.1). If the parameter set is invalid, it returns the reason. Otherwise it returns
+// "".
 func parseHEVCSPS(c *config, rbsp []byte) string {
 	b := &bitReader{p: rbsp}
 	b.skip(16 + 4) // NAL header, video parameter set
@@ -342,16 +350,17 @@ var aacRates = [...]uint32{96000, 88200, 64000, 48000, 44100, 32000, 24000, 2205
 
 // Audio object types that change the meaning of the rest of an AudioSpecificConfig.
 const (
-	// Spectral band replication (SBR). The first sampling rate is the core codec's, half of the
-	// output rate.
+	// Spectral band replication (SBR). The first sampling rate in the AudioSpecificConfig is the
+	// rate of the core codec, half of the output rate.
 	aacSBR = 5
 	aacLD  = 23 // low delay: 512 samples per frame
 	aacPS  = 29 // parametric stereo on top of SBR
 	aacELD = 39
 )
 
-// parseAAC parses an AudioSpecificConfig, like parseAVC. It refuses channel configurations that
-// browsers do not support, because a browser would reject the whole file.
+// parseAAC parses rate, channels and frame length from an AudioSpecificConfig into c. If the record
+// is invalid, it returns the reason. Otherwise it returns "". It refuses channel configurations
+// that browsers do not support, because a browser would reject the whole file.
 func parseAAC(c *config) string {
 	b := &bitReader{p: c.record}
 	kind := aacKind(b)
@@ -393,8 +402,8 @@ func aacKind(b *bitReader) uint32 {
 	return 32 + b.u(6)
 }
 
-// aacRate reads a sampling rate: an index of aacRates, or 15 and the rate. It returns 0 for an
-// unknown index.
+// aacRate reads a sampling rate. It is coded as an index of aacRates, or as 15 followed by the
+// rate. If the index is unknown, aacRate returns 0.
 func aacRate(b *bitReader) uint32 {
 	n := b.u(4)
 	if n == 15 {
@@ -413,7 +422,7 @@ type bitReader struct {
 	short bool // a read went beyond the last bit
 }
 
-// u reads a number of n ≤ 32 bits.
+// u reads an unsigned number of n bits. It requires n ≤ 32.
 func (b *bitReader) u(n int) uint32 {
 	var v uint32
 	for range n {
@@ -458,7 +467,8 @@ func (b *bitReader) se() int32 {
 	return -int32(v >> 1)
 }
 
-// unescape removes emulation prevention bytes, such as the 03 in 00 00 03. It borrows nal.
+// unescape removes the emulation prevention bytes of a NAL unit, such as the 03 in 00 00 03. It
+// borrows nal.
 func unescape(nal []byte) []byte {
 	out := make([]byte, 0, len(nal))
 	zeros := 0

@@ -30,8 +30,9 @@ type FragmentInfo struct {
 	Key        bool          // begins with a keyframe, or has only audio in a stream without video
 }
 
-// newFragmentInfo describes a fragment with one run of each track, one of which may be empty. The
-// caller sets Head, Size and Sequence.
+// newFragmentInfo describes a fragment with one run of each track. One of the runs may be empty.
+// hasVideo says whether the stream has video, even if the fragment has none. The caller must set
+// Head, Size and Sequence of the result.
 func newFragmentInfo(video, sound run, hasVideo bool) (f FragmentInfo) {
 	f.Pictures, f.Sounds = video.samples, sound.samples
 	switch {
@@ -48,9 +49,11 @@ func newFragmentInfo(video, sound run, hasVideo bool) (f FragmentInfo) {
 	return f
 }
 
-// lastKey returns the index of the last keyframe among the complete video samples, at which the
-// next fragment begins. It is 0 if there is no keyframe after the first sample, or if there are
-// just two samples and both are keyframes.
+// lastKey returns the index of the last keyframe among the complete video samples. The caller ends
+// a fragment before that keyframe, so that the next fragment begins with the keyframe.
+//
+// lastKey returns 0 if no sample after the first is a keyframe. It also returns 0 if there are just
+// two samples and both are keyframes.
 func (m *Muxer) lastKey() int {
 	done := m.video.done
 	for i := len(done) - 1; i > 0; i-- {
@@ -64,12 +67,13 @@ func (m *Muxer) lastKey() int {
 	return 0
 }
 
-// emit appends the complete samples to dst as fragments. Without flush, it keeps some for later:
+// emit appends the complete samples to dst as fragments. If flush is false, it keeps some of them
+// for later fragments:
 //
-//   - A keyframe that follows other video samples, and the samples after it: the next fragment
-//     begins with the keyframe.
-//   - Some audio, if the next video frame is late, because HLS needs fragments of a steady length
-//     for its parts.
+//   - If a keyframe follows other video samples, emit keeps the keyframe and the samples after it,
+//     so that the next fragment begins with the keyframe.
+//   - If the next video frame is late, only audio samples are complete. emit keeps some of them,
+//     because HLS needs fragments of a steady length for its parts.
 func (m *Muxer) emit(dst *millrace.Chain, flush bool) Fragment {
 	videos, sounds := len(m.video.done), len(m.audio.done)
 	if !flush {
@@ -108,8 +112,8 @@ func (m *Muxer) emit(dst *millrace.Chain, flush bool) Fragment {
 	return f
 }
 
-// describe returns the FragmentInfo of the fragment whose head buildHead has just built from the
-// same samples.
+// describe returns the FragmentInfo of the fragment whose head buildHead has just built. Its
+// arguments must be the same as for buildHead.
 func (m *Muxer) describe(videos, sounds int) FragmentInfo {
 	f := newFragmentInfo(m.video.run(videos), m.audio.run(sounds), m.sent[0] != nil)
 	f.Head, f.Sequence = len(m.head.b), m.sequence
@@ -117,7 +121,8 @@ func (m *Muxer) describe(videos, sounds int) FragmentInfo {
 	return f
 }
 
-// run describes the first n complete samples.
+// run describes the first n complete samples of t: their number, their times, and whether the first
+// one is a keyframe.
 func (t *track) run(n int) run {
 	if n == 0 {
 		return run{}
@@ -128,8 +133,9 @@ func (t *track) run(n int) run {
 		end: toTime(last.at+int64(last.duration), scale)}
 }
 
-// piece returns how many of these samples are in the next fragment. A fragment has at most one
-// video frame, with its audio, so that HLS can make parts of a steady length.
+// piece returns the numbers of video and audio samples for the next fragment. The arguments are the
+// numbers of samples that are still to be sent. A fragment has at most one video frame, with its
+// audio, so that HLS can make parts of a steady length.
 func (m *Muxer) piece(videos, sounds int) (v, s int) {
 	switch {
 	case videos == 0 && m.videoConfig() == nil:
@@ -178,7 +184,8 @@ func (m *Muxer) start() time.Duration {
 	return time.Duration(first) * time.Millisecond
 }
 
-// buildHead builds the moof and the header of the mdat in m.head.
+// buildHead builds the moof and the header of the mdat in m.head. The arguments are the numbers of
+// video and audio samples.
 func (m *Muxer) buildHead(videos, sounds int) {
 	w := &m.head
 	w.b = w.b[:0]
@@ -208,8 +215,8 @@ func (m *Muxer) buildHead(videos, sounds int) {
 	w.text("mdat")
 }
 
-// run appends the traf box for the first n complete samples. The caller must set the data offset at
-// pos with patch.
+// run appends the traf box for the first n complete samples of tr. pos is the position of the field
+// for the data offset, which the caller must set with patch.
 func (w *boxes) run(tr *track, n int, flags uint32) (pos int) {
 	traf := w.open("traf")
 	tfhd := w.openFull("tfhd", 0, baseIsMoof)

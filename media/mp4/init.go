@@ -106,7 +106,7 @@ func (w *boxes) trackHeader(id uint32, c *config) {
 	w.close(at)
 }
 
-// shownWidth returns the display width in units of 1/65536 pixel, or 0 for audio.
+// shownWidth returns the display width of the video in units of 1/65536 pixel, or 0 for audio.
 func (c *config) shownWidth() uint32 {
 	width := uint64(c.width) << 16
 	if c.shape[1] > 0 {
@@ -127,7 +127,7 @@ func (w *boxes) handler(c *config) {
 	w.close(at)
 }
 
-// dataInformation says that the samples are in this file.
+// dataInformation appends boxes that say that the samples are in this file.
 func (w *boxes) dataInformation() {
 	dinf := w.open("dinf")
 	dref := w.openFull("dref", 0, 0)
@@ -138,7 +138,8 @@ func (w *boxes) dataInformation() {
 	w.close(dinf)
 }
 
-// sampleTable describes the codec. It has no samples, because they are in the fragments.
+// sampleTable appends a sample description for the codec. The table has no samples, because the
+// samples are in the fragments.
 func (w *boxes) sampleTable(c *config) {
 	stbl := w.open("stbl")
 	stsd := w.openFull("stsd", 0, 0)
@@ -208,7 +209,7 @@ func (w *boxes) sound(c *config) {
 	w.close(at)
 }
 
-// elementaryStream appends the descriptors of ISO/IEC 14496-1.
+// elementaryStream appends the descriptors of ISO/IEC 14496-1 for an AudioSpecificConfig.
 func (w *boxes) elementaryStream(record []byte) {
 	n := len(record)
 	w.descriptor(3, 3+(5+13)+(5+n)+(5+1)) // ES descriptor: 3 bytes and three descriptors
@@ -224,8 +225,9 @@ func (w *boxes) elementaryStream(record []byte) {
 	w.u8(2)
 }
 
-// descriptor appends the header of a descriptor with n bytes of content. The size takes four bytes
-// of seven bits, each with a flag that another byte follows.
+// descriptor appends the header of a descriptor with n bytes of content: the tag and the size. The
+// size takes four bytes. Each byte has seven bits of the size, and a flag that another byte
+// follows.
 func (w *boxes) descriptor(tag uint8, n int) {
 	w.u8(tag)
 	w.u8(uint8(n>>21) | 0x80)

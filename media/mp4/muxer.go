@@ -13,39 +13,40 @@ import (
 const DefaultMaxWaitBytes = 16 << 20
 
 const (
-	// maxWaitSamples limits the samples that wait for a fragment. It is enough for one second with
-	// 60 video frames and 47 audio frames.
+	// maxWaitSamples is the maximum number of samples that wait until a fragment can be sent. It is
+	// enough for one second with 60 video frames and 47 audio frames.
 	maxWaitSamples = 128
 
-	// audioFrames is the number of audio frames in a fragment of a stream without video, about a
-	// tenth of a second at the usual rates.
+	// audioFrames is the number of audio frames in a fragment of a stream without video. They last
+	// about a tenth of a second at the usual rates.
 	audioFrames = 5
 )
 
-// lateFrames limits the audio frames in a fragment without video, sent because the next video frame
-// is late. It is small because HLS joins fragments into parts of a limited duration, for example
-// 280 ms, and short fragments fill a part better.
+// lateFrames is the maximum number of audio frames in a fragment that is sent without video because
+// the next video frame is late. The number is small because HLS joins fragments into parts of a
+// limited duration, for example 280 ms. Short fragments fill a part better than long ones.
 const lateFrames = 2
 
-// maxLate limits the complete audio frames that wait for a late video frame. If there are more, the
-// Muxer sends all of them.
+// maxLate is the maximum number of complete audio frames that wait for a late video frame. If more
+// audio frames are complete, the Muxer sends all of them without video.
 const maxLate = 8
 
-// maxRecord limits a sequence header, in bytes, because every init segment repeats it. Parameter
-// sets have some dozens of bytes.
+// maxRecord is the maximum size of a sequence header, in bytes. Parameter sets have some dozens of
+// bytes. A limit is needed because every init segment repeats the sequence headers.
 const maxRecord = 64 << 10
 
-// trackWait is the maximum wait for a track to begin, in ms of the stream:
+// trackWait is the maximum wait for a track to begin, in milliseconds of the stream:
 //
 //   - The first fragment waits for the sequence headers of announced tracks.
 //   - After a video sequence header, audio waits for the first video frame.
 //
-// It is short, because publishers send both sequence headers together, but often announce tracks
-// that they do not have.
+// trackWait is short, because publishers send the sequence headers of both tracks together, but
+// often announce tracks that they do not have.
 const trackWait = 1000
 
 // If all video frames are damaged for longer than damagedWait, the Muxer continues without video.
-// The loss of one keyframe has a shorter effect: the next keyframe arrives some seconds later.
+// damagedWait is longer than the effect of one lost keyframe: the frames after it are lost, too,
+// until the next keyframe arrives some seconds later.
 const damagedWait = 10_000 // ms
 
 // Option changes how a Muxer works. Options panic if a value is out of range.
@@ -239,8 +240,8 @@ func (m *Muxer) Flush(dst *millrace.Chain) Fragment {
 // WriteTag or Flush.
 func (m *Muxer) Parts() []FragmentInfo { return m.parts }
 
-// settle gives a time to all samples that have none yet. If full is set, there is no room for more
-// frames, and settle uses unconfirmed timestamps.
+// settle gives a time in the stream to all samples that have none yet. If full is set, the Muxer
+// has no room for more frames, and settle uses timestamps that later frames have not confirmed.
 func (m *Muxer) settle(full bool) {
 	if m.video.conf != nil {
 		m.place(&m.video, m.clock.flush(m.times[:0], &m.clock.video, m.video.length(), full))
@@ -259,7 +260,8 @@ func (m *Muxer) Release() {
 	m.needKey, m.videoBegun = true, false
 }
 
-// videoConfig returns nil if the next init segment omits the video.
+// videoConfig returns the config of the video, or nil if the init segment of the next fragment
+// omits the video.
 func (m *Muxer) videoConfig() *config {
 	if m.noVideo {
 		return nil
@@ -274,8 +276,9 @@ func (m *Muxer) track(t flv.Type) *track {
 	return &m.video
 }
 
-// configure sets the codec parameters of tr from a sequence header, which it borrows. If they
-// change, it first appends all waiting samples to dst as a fragment.
+// configure sets the codec parameters of track tr from a sequence header. If they change, it first
+// appends a fragment of all waiting samples to dst, and returns a description of that fragment.
+// record is the content of the sequence header; configure borrows it.
 func (m *Muxer) configure(dst *millrace.Chain, tr *track, t flv.Tag,
 	record *millrace.Chain) (Fragment, error) {
 	if n := record.Len(); n > maxRecord {
@@ -302,8 +305,8 @@ func (m *Muxer) configure(dst *millrace.Chain, tr *track, t flv.Tag,
 	return f, nil
 }
 
-// writeVideo adds a video frame, and describes the fragment that it has appended to dst, if any. It
-// takes ownership of data if it returns no error.
+// writeVideo adds a video frame. It returns a description of the fragment that it has appended to
+// dst, if any. It takes ownership of data if it returns no error.
 func (m *Muxer) writeVideo(dst *millrace.Chain, t flv.Tag, data *millrace.Chain) (Fragment, error) {
 	tr := &m.video
 	if tr.conf == nil || tr.conf.codec != t.Codec || m.needKey && !t.Key {
@@ -330,8 +333,11 @@ func (m *Muxer) writeVideo(dst *millrace.Chain, t flv.Tag, data *millrace.Chain)
 	return f, nil
 }
 
-// leaveOut drops a damaged video frame. After damagedWait, it appends the waiting samples to dst,
-// and the Muxer continues without video, with a new init segment.
+// leaveOut drops a damaged video frame.
+//
+// If the video has been damaged for longer than damagedWait, leaveOut appends the waiting samples
+// to dst as a fragment, which dst then owns. The Muxer then continues without video, with a new
+// init segment.
 func (m *Muxer) leaveOut(dst *millrace.Chain, t flv.Tag) (f Fragment) {
 	m.needKey = m.needKey || t.Key
 	switch v := &m.clock.video; {
@@ -345,7 +351,8 @@ func (m *Muxer) leaveOut(dst *millrace.Chain, t flv.Tag) (f Fragment) {
 	return f
 }
 
-// writeAudio adds an audio frame, like writeVideo.
+// writeAudio adds an audio frame. It returns a description of the fragment that it has appended to
+// dst, if any. It takes ownership of data if it returns no error.
 func (m *Muxer) writeAudio(dst *millrace.Chain, t flv.Tag, data *millrace.Chain) (Fragment, error) {
 	tr := &m.audio
 	if tr.conf == nil || data.Len() == 0 {
@@ -367,8 +374,9 @@ func (m *Muxer) writeAudio(dst *millrace.Chain, t flv.Tag, data *millrace.Chain)
 	return f, nil
 }
 
-// hold adds a sample to tr, and takes ownership of data. The sample gets its decoding time at once,
-// unless later frames must confirm its timestamp.
+// hold adds a sample to the track tr, and takes ownership of data. Usually the sample gets its
+// decoding time at once. If later frames must first confirm its timestamp, the sample waits. If the
+// new sample confirms the timestamps of waiting samples, hold sets their decoding times, too.
 func (m *Muxer) hold(tr *track, p *pace, t flv.Tag, data *millrace.Chain) {
 	var wall int64
 	if m.wall != nil {
@@ -380,7 +388,7 @@ func (m *Muxer) hold(tr *track, p *pace, t flv.Tag, data *millrace.Chain) {
 	m.place(tr, m.clock.add(m.times[:0], p, t.Timestamp, tr.length(), wall))
 }
 
-// place sets the decoding times of the oldest held samples. times are in ms.
+// place sets the decoding times of the oldest samples of tr that have none yet. times are in ms.
 func (m *Muxer) place(tr *track, times []int64) {
 	m.times = times
 	for i, ms := range times {
@@ -394,8 +402,8 @@ func (m *Muxer) place(tr *track, times []int64) {
 	tr.held = tr.held[:copy(tr.held, tr.held[len(times):])]
 }
 
-// audioIsAlone reports whether audio need not wait for the next video frame: there is no video, its
-// frames are far apart, or the next one is late.
+// audioIsAlone reports whether to send audio without waiting for the next video frame. Audio does
+// not wait if there is no video, if video frames are far apart, or if the next video frame is late.
 func (m *Muxer) audioIsAlone() bool {
 	switch v := &m.clock.video; {
 	case m.video.conf == nil || v.slow > 0:
@@ -414,8 +422,8 @@ func (m *Muxer) checkSize(data *millrace.Chain) error {
 	return nil
 }
 
-// ready reports whether the first fragment can be sent. It waits for the sequence headers of
-// announced tracks, for at most trackWait.
+// ready reports whether the first fragment can be sent. It must wait for the sequence header of
+// each announced track, but not for longer than trackWait.
 func (m *Muxer) ready() bool {
 	if m.clock.passed() >= trackWait {
 		m.video.expected, m.audio.expected = false, false
@@ -423,8 +431,9 @@ func (m *Muxer) ready() bool {
 	return (m.video.conf != nil || !m.video.expected) && (m.audio.conf != nil || !m.audio.expected)
 }
 
-// makeRoom makes room for another sample of n bytes. If the Muxer is full, it appends the complete
-// samples to dst, even if an announced sequence header is missing or a timestamp is not confirmed.
+// makeRoom makes room for another sample of n bytes. If the Muxer is full, makeRoom appends the
+// complete samples to dst as a fragment. It sends them even if the sequence header of an announced
+// track is missing, or if a timestamp has not been confirmed by later frames.
 func (m *Muxer) makeRoom(dst *millrace.Chain, n int) Fragment {
 	videos, videoBytes := m.video.waiting()
 	sounds, soundBytes := m.audio.waiting()
@@ -437,7 +446,8 @@ func (m *Muxer) makeRoom(dst *millrace.Chain, n int) Fragment {
 	return m.emit(dst, true)
 }
 
-// closeAudio ends the newest audio frame if no audio has arrived for a while.
+// closeAudio ends the newest audio frame if no audio has arrived for a while, so that the frame
+// need not wait for the next one.
 func (m *Muxer) closeAudio() {
 	if a := &m.clock.audio; a.round > 0 && m.clock.waited(a) > maxBack {
 		m.audio.close(m.audio.next)

@@ -17,8 +17,8 @@ type unitScanner struct {
 	picture bool     // the frame contains a slice
 }
 
-// scan scans a frame, which it borrows. It reports whether the frame is a sequence of NAL units,
-// perhaps with zeros at the end.
+// scan scans a frame, which it borrows. It reports whether the frame is a sequence of NAL units.
+// Zeros at the end of the frame are allowed.
 func (s *unitScanner) scan(data *millrace.Chain) bool {
 	at, total := 0, data.Len()
 	// The length of the current unit, the number of bytes of that length that are known, and the
@@ -58,7 +58,8 @@ func (s *unitScanner) scan(data *millrace.Chain) bool {
 	return have == 0
 }
 
-// addEmpty adds a range to s.empty. It extends the last range if that ends at from.
+// addEmpty adds a range of bytes to s.empty, the parts of the frame to leave out. If the range
+// directly follows the last range, addEmpty extends the last range.
 func (s *unitScanner) addEmpty(from, to int) {
 	if n := len(s.empty); n > 0 && s.empty[n-1][1] == from {
 		s.empty[n-1][1] = to
@@ -67,7 +68,7 @@ func (s *unitScanner) addEmpty(from, to int) {
 	s.empty = append(s.empty, [2]int{from, to})
 }
 
-// isPicture reports whether a NAL unit that begins with this byte is a slice.
+// isPicture reports whether a NAL unit is a slice. first is the first byte of the unit.
 func (s *unitScanner) isPicture(first byte) bool {
 	if s.codec == flv.HEVC {
 		return first>>1&0x3f < 32 // ITU-T H.265, table 7-1
@@ -76,8 +77,8 @@ func (s *unitScanner) isPicture(first byte) bool {
 	return 1 <= kind && kind <= 5
 }
 
-// cleanUnits drops the NAL units of length 0 from a frame. It returns false if the frame is not a
-// sequence of NAL units, or has no slice.
+// cleanUnits drops the NAL units of length 0 from a frame. If the frame is not a sequence of NAL
+// units, or has no slice, it returns false.
 func (m *Muxer) cleanUnits(c *config, data *millrace.Chain) bool {
 	s := unitScanner{codec: c.codec, size: c.lengthSize, empty: m.empty[:0]}
 	ok := s.scan(data) && s.picture

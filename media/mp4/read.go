@@ -176,7 +176,8 @@ func (m *Movie) ReadFragment(b []byte) (f FragmentInfo, minLen int, err error) {
 }
 
 // If a fragment ends more than maxApart before the end of the Timeline, the Timeline restarts. A
-// little earlier is normal, because audio and video may arrive in any order.
+// fragment that ends only a little earlier is normal, because audio and video may arrive in any
+// order.
 const maxApart = time.Minute
 
 // A Timeline measures how far a sequence of fragments extends in the stream. The zero Timeline is
@@ -229,8 +230,8 @@ func (m *Movie) AppendEarlier(dst, src *millrace.Chain, f FragmentInfo, d time.D
 	src.Cut(dst, f.Size)
 }
 
-// shiftHead subtracts d from the times in a fragment's head. If only one track would begin before
-// 0, it hides that track.
+// shiftHead subtracts d from the times in the head of a fragment. If only one track would begin
+// before time 0, it hides that track.
 func (m *Movie) shiftHead(head []byte, d time.Duration) {
 	size := int(binary.BigEndian.Uint32(head))
 	var early []byte // type field of the traf box to hide
@@ -280,7 +281,7 @@ func (m *Movie) shiftTrack(traf []byte, d time.Duration) bool {
 	return true
 }
 
-// units converts d to units, rounded. scale is in units per second.
+// units converts d to a number of units, rounded. scale is the number of units per second.
 func units(d, scale time.Duration) int64 {
 	return int64(d/time.Second*scale + (d%time.Second*scale+time.Second/2)/time.Second)
 }
@@ -288,8 +289,8 @@ func units(d, scale time.Duration) int64 {
 // End returns the time in the stream at which the Timeline ends.
 func (t *Timeline) End() time.Duration { return t.end }
 
-// maxHead limits the head of a fragment. The heads of a Muxer have at most about 2 KiB: 16 bytes
-// for each of maxWaitSamples, and 200 more.
+// maxHead is the maximum size of a fragment's head. The heads of a Muxer have at most about 2 KiB:
+// 16 bytes for each sample (at most maxWaitSamples, which is 128), and 200 more.
 const maxHead = 64 << 10
 
 // A run is the samples of one track in a fragment.
@@ -299,7 +300,8 @@ type run struct {
 	start, end time.Duration
 }
 
-// readRun describes the samples in a traf box of a Muxer.
+// readRun describes the samples in a traf box. It can read only traf boxes that a Muxer has
+// written.
 func (m *Movie) readRun(traf []byte) (r run, err error) {
 	var t *movieTrack
 	var at, length int64
@@ -344,8 +346,8 @@ func (m *Movie) readRun(traf []byte) (r run, err error) {
 	return r, nil
 }
 
-// cutBox returns the type and content of the box at the start of b. All results are nil if b does
-// not begin with a whole box.
+// cutBox returns the type and the content of the box at the start of b, and the bytes after the
+// box. If b does not begin with a whole box, all results are nil.
 func cutBox(b []byte) (kind, content, rest []byte) {
 	if len(b) < 8 {
 		return nil, nil, nil
@@ -371,7 +373,8 @@ func walkBoxes(b []byte, f func(kind string, content []byte) error) error {
 	return nil
 }
 
-// sampleEntry returns the RFC 6381 codec of a sample entry, or "" if no Muxer writes such an entry.
+// sampleEntry returns the codec of a sample entry, in the form of RFC 6381. For an entry that no
+// Muxer writes, codec is "".
 func sampleEntry(kind string, in []byte) (codec string, video bool) {
 	const visual, sound = 78, 28 // number of bytes before the boxes
 	switch {
@@ -397,18 +400,20 @@ func sampleEntry(kind string, in []byte) (codec string, video bool) {
 	return codec, video
 }
 
-// esdsRecord is the offset of the AudioSpecificConfig in an esds box of this package: after version
-// and flags, the headers of three descriptors, and 3 and 13 bytes of the first two.
+// esdsRecord is the offset of the AudioSpecificConfig in the content of an esds box that this
+// package writes. Before it are the version and flags, the headers of three descriptors, 3 bytes of
+// the first descriptor, and 13 bytes of the second.
 const esdsRecord = 4 + 5 + 3 + 5 + 13 + 5
 
-// avcCodec follows ISO/IEC 14496-15, 5.3.3.1.
+// avcCodec returns the RFC 6381 name of the codec for an avcC box (ISO/IEC 14496-15, 5.3.3.1).
 func avcCodec(in []byte) string { return fmt.Sprintf("avc1.%02x%02x%02x", in[1], in[2], in[3]) }
 
 func aacCodec(record []byte) string {
 	return fmt.Sprintf("mp4a.40.%d", objectType(record[0], record[1]))
 }
 
-// objectType follows ISO/IEC 14496-3, 1.6.2.1.
+// objectType returns the audio object type at the start of an AudioSpecificConfig (ISO/IEC 14496-3,
+// 1.6.2.1).
 func objectType(a, b byte) int {
 	if t := int(a >> 3); t != 31 {
 		return t
@@ -416,7 +421,7 @@ func objectType(a, b byte) int {
 	return 32 + int(a&7)<<3 + int(b>>5)
 }
 
-// hevcCodec follows ISO/IEC 14496-15, E.3.
+// hevcCodec returns the RFC 6381 name of the codec for an hvcC box (ISO/IEC 14496-15, E.3).
 func hevcCodec(entry string, in []byte) string {
 	space := [4]string{"", "A", "B", "C"}[in[1]>>6]
 	tier := "L"

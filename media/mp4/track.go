@@ -20,8 +20,8 @@ type sample struct {
 // A track collects the samples of video or audio. Each sample passes through three states:
 //
 //   - A held sample has no time yet. It waits for the clock.
-//   - The open sample has a time, but no duration. It ends when the next one begins.
-//   - A done (complete) sample waits for the next fragment.
+//   - The open sample has a time, but no duration. It ends when the next sample begins.
+//   - A done sample has a time and a duration, and waits for the next fragment.
 type track struct {
 	id       uint32
 	conf     *config // nil before the first sequence header
@@ -60,8 +60,8 @@ func (t *track) waiting() (samples, bytes int) {
 	return samples, t.heldData.Len() + t.doneData.Len() + t.openData.Len()
 }
 
-// close ends the newest sample, if it has not ended yet. If the next one begins later, players show
-// the last video frame until then (ISO/IEC 14496-12, 8.8.12.1).
+// close ends the newest sample, if it has not ended yet. If the next sample begins later than end,
+// players show the last video frame until then (ISO/IEC 14496-12, 8.8.12.1).
 func (t *track) close(end int64) {
 	if !t.isOpen {
 		return
@@ -73,7 +73,8 @@ func (t *track) close(end int64) {
 	t.floor = end
 }
 
-// finish ends the newest sample when no sample follows.
+// finish ends the newest sample when no sample follows. The sample gets the expected duration; see
+// step.
 func (t *track) finish() {
 	if !t.isOpen {
 		return
@@ -89,34 +90,36 @@ func (t *track) step() int64 {
 	return int64(t.conf.step)
 }
 
-// length returns the expected duration of a frame in ms, rounded up, but at most maxBack. A greater
-// distance between earlier frames was probably a pause, which says nothing about the next frame.
+// length returns the expected duration of a frame, in milliseconds rounded up, but at most maxBack.
+// The expected duration comes from the distance between earlier frames. A distance of more than
+// maxBack was probably a pause, which says nothing about the next frame.
 func (t *track) length() int64 {
 	scale := int64(t.conf.scale)
 	return min((t.step()*1000+scale-1)/scale, maxBack)
 }
 
-// duration returns the total duration of the first n ≥ 1 complete samples.
+// duration returns the total duration of the first n complete samples. n must be at least 1.
 func (t *track) duration(n int) time.Duration {
 	last := &t.done[n-1]
 	return toTime(last.at+int64(last.duration)-t.done[0].at, t.conf.scale)
 }
 
-// toTime converts n units to a Duration. scale is in units per second.
+// toTime converts n units to a Duration. scale is the number of units per second.
 func toTime(n int64, scale uint32) time.Duration {
 	s := int64(scale)
 	return time.Duration(n/s)*time.Second + time.Duration(n%s)*time.Second/time.Duration(s)
 }
 
-// start makes s the open sample, and takes ownership of data.
+// start makes s the newest sample of the track. The sample stays open, without a duration, until
+// the next sample begins. start takes ownership of data.
 func (t *track) start(s sample, data *millrace.Chain) {
 	t.open, t.isOpen = s, true
 	t.openData.Merge(data)
 	t.floor = s.at + 1
 }
 
-// rescale changes the time scale. It rounds the minimum time of the next sample up, so that the
-// sample does not overlap earlier ones.
+// rescale changes the track's time scale, in units per second. The minimum time of the next sample
+// is rounded up, so that the sample does not overlap earlier samples.
 func (t *track) rescale(oldScale, newScale uint32) {
 	t.usual, t.open = 0, sample{}
 	if oldScale != newScale {
@@ -132,23 +135,24 @@ func (t *track) release() {
 	t.held, t.done, t.isOpen = t.held[:0], t.done[:0], false
 }
 
-// An audio frame usually begins where the previous one ends, which is computed from the number of
-// samples. Timestamps are less exact: encoders set them when a frame is complete, or give several
-// frames the same one. But if consecutive frames are more than maxDrift away from the computed
-// times, the times are corrected:
+// An audio frame usually begins where the previous frame ends. Its duration is computed from its
+// number of samples. Timestamps are less exact, because encoders set the timestamp when a frame is
+// complete, or give several frames the same timestamp. But if the timestamps of several consecutive
+// frames are more than maxDrift away from the computed start times, the start times are corrected:
 //
 //   - If the timestamps are later, after driftAhead frames.
 //   - If the timestamps are earlier, after driftBehind frames.
 //
 // driftBehind is larger, because early timestamps are common: if several frames have the same
-// timestamp, it is early for all but the first.
+// timestamp, it is early for all of them but the first.
 const (
 	maxDrift    = 2 // in frames
 	driftAhead  = 4
 	driftBehind = 64
 )
 
-// time converts a time in the stream, in ms, to a decoding time in the track's units.
+// time converts a time in the stream, in ms, to the decoding time of a sample, in the track's
+// units.
 func (t *track) time(ms int64) int64 {
 	if t.conf.width > 0 {
 		return t.videoTime(ms)
@@ -156,11 +160,13 @@ func (t *track) time(ms int64) int64 {
 	return t.audioTime(ms)
 }
 
-// videoTime returns the decoding time for a video frame. Usually it is equal to ms.
+// videoTime returns the decoding time for a video frame. ms is the frame's time in the stream.
+// Usually both times are equal.
 //
-// The time in the stream may go back by up to maxBack, but decoding times must increase. After it
-// has gone back, frames last half as long as usual until both times are equal again. Much shorter
-// frames would be visible as a jump.
+// The time in the stream may go back by up to maxBack, but decoding times must always increase.
+// After the time in the stream has gone back, the decoding time is therefore ahead. The next frames
+// then last only half as long as usual, until both times are equal again. Much shorter frames would
+// be visible as a jump of the video.
 func (t *track) videoTime(ms int64) int64 {
 	if step := ms - t.last; t.open.size > 0 && step > 0 && (t.last == t.open.at || step < t.usual) {
 		t.usual = step
@@ -169,8 +175,9 @@ func (t *track) videoTime(ms int64) int64 {
 	return max(ms, t.floor, min(t.open.at+t.usual/2, ms+2*maxBack))
 }
 
-// audioTime returns the decoding time for an audio frame. Usually this is the end of the previous
-// frame, so that audio has neither gaps nor overlaps.
+// audioTime returns the decoding time for an audio frame. ms is the frame's time in the stream.
+// Usually the decoding time is the end of the previous frame, so that audio has neither gaps nor
+// overlaps.
 func (t *track) audioTime(ms int64) int64 {
 	rate, step := int64(t.conf.scale), int64(t.conf.step)
 	at := (ms*rate + 500) / 1000

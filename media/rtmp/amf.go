@@ -55,9 +55,11 @@ const (
 )
 
 const (
-	// A command needs one level of objects, and metadata rarely needs three.
+	// maxAMFDepth limits the depth of nested objects. A command needs one level, and metadata
+	// rarely needs three.
 	maxAMFDepth = 16
-	// maxAMFValues limits the values of one message. The metadata of many tracks have a hundred.
+	// maxAMFValues limits the number of values of one message. A connect message has a dozen
+	// values, and the metadata of many tracks have a hundred.
 	maxAMFValues = 1 << 10
 )
 
@@ -128,7 +130,7 @@ func ParseAMF(p []byte) ([]any, error) {
 
 type amfParser struct {
 	rest  []byte
-	count int // values parsed
+	count int // number of values parsed
 }
 
 // take returns the next n bytes, or nil if there are fewer.
@@ -159,7 +161,7 @@ func (a *amfParser) text(n int) (string, error) {
 	return string(a.take(int(size))), nil
 }
 
-// value parses a value inside depth objects and arrays.
+// value parses a value. depth is the number of objects and arrays that contain the value.
 func (a *amfParser) value(depth int) (any, error) {
 	if a.count++; a.count > maxAMFValues {
 		return nil, &LimitError{What: "AMF values of one message", Have: int64(a.count),
@@ -238,7 +240,8 @@ func (a *amfParser) object(depth int) (any, error) {
 	return o, nil
 }
 
-// array parses a strict array. Its stated length may be wrong, so memory grows with the elements.
+// array parses the elements of a strict array. The stated number of elements may be wrong, so array
+// allocates memory only as it parses elements.
 func (a *amfParser) array(depth int) (any, error) {
 	n, ok := a.number(4)
 	if !ok {

@@ -6,7 +6,8 @@ import "io"
 // nil, and arguments. The answer is a command _result with the same transaction number. onStatus
 // reports the state of a stream.
 
-// obey executes the command in c.body. It returns io.EOF when the client has ended its stream.
+// obey executes the command in c.body, which arrived on the given message stream. It returns io.EOF
+// when the client has ended its stream.
 func (c *ServerConn) obey(stream uint32) error {
 	if c.body.Len() == 0 {
 		return nil
@@ -97,8 +98,11 @@ func (c *ServerConn) setPaused(paused bool) {
 }
 
 // isOther reports whether a command ends a different stream than the one that the client publishes
-// or plays. The argument of FCUnpublish is a stream name, and that of deleteStream is a message
-// stream. closeStream arrives on the message stream that it ends.
+// or plays. Each command identifies its stream in a different way:
+//
+//   - The argument of FCUnpublish is the name of the stream.
+//   - The argument of deleteStream is the number of the message stream.
+//   - closeStream arrives on the message stream that it ends.
 func (c *ServerConn) isOther(command string, stream uint32, arg any) bool {
 	switch arg := arg.(type) {
 	case string:
@@ -109,7 +113,8 @@ func (c *ServerConn) isOther(command string, stream uint32, arg any) bool {
 	return command == "closeStream" && stream != 0 && stream != Stream && stream != c.stream
 }
 
-// endStream answers a client that ends its stream. After a request, it returns io.EOF.
+// endStream answers a client that ends its stream. If the client has requested to publish or play,
+// endStream returns io.EOF.
 func (c *ServerConn) endStream(name string, transaction float64) error {
 	if c.request == nil {
 		if transaction != 0 {

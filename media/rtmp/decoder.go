@@ -12,19 +12,23 @@ const (
 	// defaultChunkSize is the chunk size, in bytes, until the peer sets another one.
 	defaultChunkSize = 128
 
-	// Chunks below copyBelow bytes are copied. Sharing costs more, and keeps a whole block in use.
+	// copyBelow is the chunk size, in bytes, below which the chunks of one message are copied
+	// together. Sharing a small chunk costs more than a copy, and keeps a whole block in use.
 	copyBelow = 1 << 10
 
-	// maxChunkStreams is for publishers. Encoders use fewer than ten.
+	// maxChunkStreams limits the number of chunk streams of a publisher. Encoders use fewer than
+	// ten.
 	maxChunkStreams = 128
 
-	// maxCommandStreams is for clients that do not publish.
+	// maxCommandStreams limits the number of chunk streams of a client that does not publish.
 	maxCommandStreams = 16
 
-	// Copies go into blocks of leastCopy to mostCopy bytes, as large as what has been copied.
+	// A Decoder allocates memory for copies in blocks of leastCopy to mostCopy bytes. Each block is
+	// as large as the part of the message that has been copied.
 	leastCopy, mostCopy = 512, 8 << 10
 
-	// maxHeader is the longest chunk header: the chunk stream, fields, and an extended timestamp.
+	// maxHeader is the size of the longest chunk header: the chunk stream's number, fields, and an
+	// extended timestamp.
 	maxHeader = 3 + 11 + 4
 )
 
@@ -39,7 +43,7 @@ type Decoder struct {
 	//	current == nil, or its next chunk's header has been read, and left bytes of payload have not
 
 	r             *millrace.Reader
-	pool          *millrace.Pool // for copies
+	pool          *millrace.Pool // pool of the blocks for copies
 	maxMessage    int
 	maxUnfinished int
 	maxStreams    int
@@ -61,7 +65,8 @@ type Decoder struct {
 	}
 }
 
-// A chunkStream has the last header of a chunk stream, and the message that is being received.
+// A chunkStream is the state of one chunk stream: its last header, and the message that is being
+// received.
 type chunkStream struct {
 	header
 	unfinished bool // some chunks of the message have arrived, but not all
@@ -70,7 +75,8 @@ type chunkStream struct {
 	room       millrace.Draft // unused memory for further copies
 }
 
-// A header holds the fields of a chunk header, including those inherited from the chunk before.
+// A header holds the fields of a chunk header, including fields that the chunk inherits from the
+// chunk before it.
 type header struct {
 	message  Message
 	delta    uint32 // difference to the next message, if that begins with form 3
@@ -100,8 +106,9 @@ func (d *Decoder) setPool(p *millrace.Pool) {
 	d.pool = p
 }
 
-// limit sets the limits for a client that does not publish: n bytes for one message, and for all
-// unfinished messages together. It returns an error if those are already larger.
+// limit sets the limits for a client that does not publish: n bytes for one message, n bytes for
+// all unfinished messages together, and maxCommandStreams chunk streams. It returns an error if the
+// unfinished messages are already larger.
 func (d *Decoder) limit(n int) error {
 	d.maxMessage, d.maxUnfinished, d.maxStreams = n, n, maxCommandStreams
 	return d.checkUnfinished(d.unfinished)
@@ -181,7 +188,8 @@ func (s *chunkStream) releaseRoom() {
 	s.room = millrace.Draft{}
 }
 
-// appendCopy appends a copy of p to dst. It fills room, and replaces it when it is full.
+// appendCopy appends a copy of p to dst. The copy goes into the unused memory in room. If room is
+// full, a new block from pool replaces it.
 func appendCopy(dst *millrace.Chain, room *millrace.Draft, pool *millrace.Pool, p []byte) {
 	for len(p) > 0 {
 		if len(room.Bytes()) == 0 {
@@ -221,9 +229,10 @@ func (d *Decoder) nextChunk() (*chunkStream, error) {
 	return s, nil
 }
 
-// readPart adds received bytes of the current chunk to the message of s, and waits for the first.
-// After a deadline, it may be called again. If copied is not set, the message shares the Reader's
-// block.
+// readPart adds the received bytes of the current chunk's payload to the message of s. If no bytes
+// have arrived, it waits for the first. If a deadline ends the wait, the caller may call readPart
+// again later. If copied is set, the message gets a copy of the bytes; otherwise it shares the
+// Reader's block.
 func (d *Decoder) readPart(s *chunkStream, copied bool) error {
 	if _, err := d.peek(1); err != nil {
 		return err
@@ -323,8 +332,9 @@ func (d *Decoder) nextHeader() (*chunkStream, error) {
 	return s, nil
 }
 
-// peekExtended returns the length of a chunk's extended timestamp at offset: 4, or 0 if a chunk of
-// form 3 (the shortest form) omits it.
+// peekExtended returns the length, in bytes, of a chunk's extended timestamp, which is usually 4.
+// The timestamp begins at offset. If the chunk's header has form 3 (the shortest form), the sender
+// may omit the timestamp, and the length is then 0.
 func (d *Decoder) peekExtended(next *header, form byte, offset int) (n int, err error) {
 	if form < 3 {
 		p, err := d.peek(offset + 4)
@@ -354,7 +364,8 @@ func (d *Decoder) peekExtended(next *header, form byte, offset int) (n int, err 
 	return 4, nil
 }
 
-// begin computes the timestamp of a message from its first chunk header.
+// begin computes the timestamp of a message from its first chunk header, which has the given form
+// (0 to 3).
 func (h *header) begin(form byte) {
 	if form < 3 {
 		// If the next message begins with form 3, its timestamp is this much later. After form 0,
@@ -367,7 +378,8 @@ func (h *header) begin(form byte) {
 	h.message.Timestamp += h.delta
 }
 
-// peek returns the next n bytes of a chunk. A wait starts the time limit for the message.
+// peek returns the next n bytes of a chunk without consuming them. If it must wait for bytes, it
+// starts the time limit for the message.
 func (d *Decoder) peek(n int) ([]byte, error) {
 	if d.clock != nil && d.r.Buffered() < n { // must wait inside a message
 		d.clock.start(time.Now())
@@ -414,7 +426,8 @@ func uint32Of(body *millrace.Chain) (v uint32, ok bool) {
 	return binary.BigEndian.Uint32(b[:]), true
 }
 
-// nextPart returns the next tag of an aggregate message. The last may lack its previous-tag-size.
+// nextPart returns the next part of an aggregate message. A part is an FLV tag. The
+// previous-tag-size of the last tag may be missing.
 func (d *Decoder) nextPart(dst *millrace.Chain) (Message, error) {
 	const head, tail = 11, 4
 	a := &d.aggregate

@@ -7,7 +7,8 @@ import (
 	"github.com/millrace-io/millrace"
 )
 
-// headerBlock is the size of a block for headers in bytes. It holds 85 headers of 12 bytes.
+// headerBlock is the size, in bytes, of a block for headers. It has room for 85 headers of 12
+// bytes.
 const headerBlock = 1 << 10
 
 // An Encoder splits messages into chunks. It builds headers, and appends bodies by reference. The
@@ -86,7 +87,8 @@ func (e *Encoder) put(dst *millrace.Chain, h []byte) {
 	dst.Append(&r)
 }
 
-// appendNumber appends the first field of a chunk header: its form (0 to 3) and the chunk stream.
+// appendNumber appends the first field of a chunk header to b. The field contains the form of the
+// header, from 0 to 3, and the id of the chunk stream. The form says which other fields follow.
 func appendNumber(b []byte, form byte, id int) []byte {
 	switch {
 	case id < 64:

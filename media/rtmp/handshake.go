@@ -21,8 +21,9 @@ const (
 	rtmpeVersions = "\x06\x08" // versions of encrypted RTMP
 )
 
-// The publicly known keys of Flash programs for the digests. A full key is playerSecret or
-// serverSecret, followed by secretTail. Some digests use only the first part.
+// The keys that Flash programs use for the digests in the handshake. The keys are publicly known. A
+// full key is playerSecret or serverSecret, followed by secretTail. Some digests use only the first
+// part of a key.
 var (
 	secretTail = []byte("\xf0\xee\xc2\x4a\x80\x68\xbe\xe8\x2e\x00\xd0\xd1\x02\x9e\x7e\x57" +
 		"\x6e\xec\x5d\x2d\x29\x80\x6f\xab\x93\xb8\xe6\x36\xcf\xeb\x31\xae")
@@ -61,7 +62,8 @@ func answerHandshake(r io.Reader) ([]byte, error) {
 	return s, nil
 }
 
-// checkVersion checks the client's first byte. Its error names the protocol if it knows it.
+// checkVersion returns an error if v, the client's first byte, is not the RTMP version. If v
+// belongs to another known protocol, the error names that protocol.
 func checkVersion(v byte) error {
 	switch {
 	case v == rtmpVersion:
@@ -108,7 +110,7 @@ func putDigest(s1 []byte, place digestPlace) {
 	copy(s1[place.digest:], digestOf(s1, place, serverSecret))
 }
 
-// digestOf computes the digest of C1 or S1, without the bytes of the digest itself.
+// digestOf computes the digest of C1 or S1. It skips the bytes of p in which the digest is stored.
 func digestOf(p []byte, place digestPlace, key []byte) []byte {
 	return hmacOf(key, p[:place.digest], p[place.digest+digestSize:])
 }

@@ -58,6 +58,7 @@ const (
 	firstChunkStream = 2     // numbers 0 and 1 announce a longer number
 	maxChunkStream   = 65599 // 64 + 65535
 
-	// If a 24-bit timestamp, or difference of timestamps, has this value, the real value follows.
+	// extended is the largest value of a 24-bit timestamp or difference. It means that the real
+	// value is in four more bytes.
 	extended = 1<<24 - 1
 )

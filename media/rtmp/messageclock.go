@@ -10,7 +10,8 @@ type messageClock struct {
 	runs    bool
 }
 
-// start starts the time limit of a message that began at t, unless one is running. c may be nil.
+// start starts the time limit for a message whose first bytes arrived at the time t. It does
+// nothing if the time limit for an older message is running. c may be nil.
 func (c *messageClock) start(t time.Time) {
 	if c == nil || c.runs {
 		return
@@ -31,7 +32,8 @@ func (c *messageClock) stop() {
 	}
 }
 
-// settle restarts the time limit for the oldest unfinished message when another one is complete.
+// settle restarts the time limit for the oldest unfinished message. It is called when another
+// message is complete.
 func (d *Decoder) settle() {
 	if d.clock != nil && d.clock.runs {
 		d.clock.stop()

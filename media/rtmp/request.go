@@ -22,7 +22,8 @@ type Request struct {
 	Client   string // name of the client program, as the client sent it
 }
 
-// newRequest makes a Request from the object of connect and the name of publish or play.
+// newRequest makes a Request from the arguments of the connect command and of the publish or play
+// command. name is the argument of publish or play, usually the stream name.
 //
 // For the address rtmp://host/a/b/c, some programs send the application "a" and the stream name
 // "b/c", and others send "a/b" and "c". newRequest returns the Path "a/b/c" for both.
@@ -76,7 +77,8 @@ func (r *Request) addQuery(query string) {
 	}
 }
 
-// unescape decodes URL escapes. If one is invalid, it returns text unchanged.
+// unescape decodes the URL escapes in text, such as %2F. If an escape is invalid, it returns text
+// unchanged.
 func unescape(text string) string {
 	if plain, err := url.PathUnescape(text); err == nil {
 		return plain

@@ -11,16 +11,20 @@ import (
 )
 
 const (
-	// maxCommand limits unfinished messages, in bytes, before the request. A connect command has a
-	// few hundred bytes, or more if its URLs contain tokens.
+	// maxCommand limits the total size of unfinished messages, in bytes, until the client requests
+	// to publish or play. The longest message in this phase is the connect command. It has a few
+	// hundred bytes, or more if its URLs contain tokens.
 	maxCommand = 16 << 10
 
-	// maxPlayer replaces maxCommand while the client plays. It then sends only short messages.
+	// maxPlayer limits the total size of unfinished messages, in bytes, while the client plays. A
+	// playing client sends only short messages, such as pause commands.
 	maxPlayer = 4 << 10
 
-	// windowSize is the default acknowledgement window in bytes. The server also sends it.
+	// windowSize is the default size of the acknowledgement window, in bytes. The client may set
+	// another size. The server also sends windowSize to the client.
 	windowSize = 2_500_000
-	// leastWindow keeps a client from requesting an acknowledgement for every byte.
+	// leastWindow is the minimum size of the acknowledgement window. Without a minimum, a client
+	// could request an acknowledgement for every byte.
 	leastWindow = 1 << 10
 )
 
@@ -46,7 +50,7 @@ type ServerConn struct {
 	window, acknowledged uint64 // size of the acknowledgement window; bytes acknowledged so far
 	connect              Object // the object of the command connect
 	request              *Request
-	streamName           string // without parameters
+	streamName           string // stream name of the request, without parameters
 	stream               uint32 // the message stream of the request
 	fcPublish            bool   // the client has sent FCPublish and waits for onFCPublish
 	paused               bool
@@ -261,8 +265,9 @@ func (c *ServerConn) read() (Message, error) {
 	return m, err
 }
 
-// acknowledge reports the received bytes to the client twice in each window. The Decoder also calls
-// it inside a message, because the client may wait for it if the message is larger than the window.
+// acknowledge reports the number of received bytes to the client, twice in each window. The Decoder
+// also calls it before a message is complete. If a message is larger than the window, the client
+// may wait for an acknowledgement before it sends the rest.
 func (c *ServerConn) acknowledge() error {
 	n := c.dec.Received()
 	if n-c.acknowledged < c.window/2 {

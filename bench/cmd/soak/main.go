@@ -16,7 +16,7 @@ import (
 	"github.com/millrace-io/millrace/bench/soak"
 )
 
-// Exit statuses.
+// The exit status, which is the result of the run.
 const (
 	failed   = 1
 	unjudged = 2 // also if no soak was possible

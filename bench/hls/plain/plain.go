@@ -164,7 +164,7 @@ func (s *Server) publish(name string, body io.Reader) error {
 	}
 }
 
-// copied copies the bytes of c, and releases it.
+// copied returns a copy of the chain's bytes, and releases the chain.
 func copied(c *millrace.Chain) []byte {
 	b := make([]byte, c.Len())
 	c.CopyTo(b)

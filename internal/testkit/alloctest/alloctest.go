@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// tries is more than 1 because a result includes allocations of the runtime's own goroutines.
+// tries is the maximum number of times that Count measures. If the result is not the expected one,
+// Count measures again, because a result includes allocations of the runtime's own goroutines.
 const tries = 3
 
 // Count returns the number of allocations of one call of f. Before it counts, it calls f once

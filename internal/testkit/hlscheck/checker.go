@@ -54,7 +54,8 @@ func (m *Media) checkSkip(r *report) {
 	}
 }
 
-// fill adds the segments that the delta update m skips. It returns false if prev lacks them.
+// fill adds the segments that the delta update m skips. It takes them from prev, the playlist
+// before m, and returns false if prev does not have them.
 func (m *Media) fill(prev *Media) bool {
 	if prev == nil || m.Sequence < prev.first() || m.Sequence+uint64(m.Skipped) > prev.Open.MSN {
 		return false
@@ -115,7 +116,8 @@ func compareSegments(prev, m *Media, r *report) {
 	}
 }
 
-// compareParts compares the parts of a segment: p in the earlier playlist, s in the later one.
+// compareParts compares the parts of a segment in two consecutive playlists. The segment is p in
+// the earlier playlist, and s in the later one.
 func compareParts(prevEpoch string, m *Media, p, s *Segment, r *report) {
 	if prevEpoch != m.epoch() { // the server of the new epoch does not have the parts
 		return
@@ -149,7 +151,8 @@ func compareParts(prevEpoch string, m *Media, p, s *Segment, r *report) {
 	}
 }
 
-// compareHint checks that the part in prev's hint comes next, unless a discontinuity comes first.
+// compareHint checks that the part in prev's hint comes next. If a discontinuity comes first, any
+// part may follow.
 func compareHint(prev, m *Media, r *report) {
 	if prev.Hint == "" || prev.Ended || m.Ended || prev.epoch() != m.epoch() {
 		return
@@ -176,7 +179,8 @@ func compareHint(prev, m *Media, r *report) {
 	}
 }
 
-// A variant is an entry of a multivariant playlist.
+// variant is the variant in a multivariant playlist: the URI of its media playlist, and its
+// attribute BANDWIDTH.
 type variant struct {
 	uri       string
 	bandwidth uint64

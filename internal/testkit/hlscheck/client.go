@@ -80,7 +80,8 @@ func (c *Client) Run(ctx context.Context) (Stats, error) {
 	return f.stats, err
 }
 
-// A follower holds the state of one call of Client.Run.
+// A follower reads and checks a stream for one call of Client.Run, and holds the state of that
+// call.
 type follower struct {
 	Client
 	checker *Checker
@@ -172,7 +173,8 @@ func (f *follower) media(text string) *Media {
 	return m
 }
 
-// playlist fetches f.base with query added to its parameters, which may include a token.
+// playlist fetches the playlist at f.base, with query added to the URL. The URL may already have
+// parameters, such as a token.
 func (f *follower) playlist(ctx context.Context, query string) (string, error) {
 	u := *f.base
 	u.RawQuery = strings.Trim(u.RawQuery+"&"+query, "&")
@@ -229,9 +231,9 @@ func (f *follower) reload(ctx context.Context, m *Media) (*Media, error) {
 	return next, nil
 }
 
-// start chooses the last independent part that begins at least PART-HOLD-BACK before the end, or
-// else the first independent part. With FromStart, or without independent parts, it chooses the
-// oldest segment.
+// start chooses where to begin. With FromStart, it chooses the oldest segment. Otherwise it chooses
+// the last independent part that begins at least PART-HOLD-BACK before the end. If there is none,
+// start chooses the first independent part, or the oldest segment if no part is independent.
 func (f *follower) start(m *Media) {
 	f.msn = m.first()
 	var toEnd time.Duration
@@ -335,15 +337,16 @@ func (f *follower) consumeParts(ctx context.Context, s *Segment) error {
 	return nil
 }
 
-// addLatency records how long ago s.Date plus offset was, if s has a Date.
+// addLatency records how long ago the media of a part or segment ended. The end was at s.Date plus
+// offset. If s has no Date, addLatency does nothing.
 func (f *follower) addLatency(s *Segment, offset time.Duration) {
 	if !s.Date.IsZero() {
 		f.stats.Latency.add(time.Since(s.Date.Add(offset)))
 	}
 }
 
-// finishSegment fetches the complete segment s if the playlist lacks some of its parts, or if
-// Client.Verify selects s for a comparison with its parts.
+// finishSegment is called when the playlist lists s as a complete segment. It fetches s if the
+// playlist lacks some of its parts, or if Client.Verify selects s for a comparison with its parts.
 func (f *follower) finishSegment(ctx context.Context, s *Segment, parts bool) error {
 	if s.Gap {
 		return nil
@@ -419,7 +422,8 @@ func (f *follower) deliver(o Object) error {
 	return nil
 }
 
-// fetch fetches a listed object. If the server does not send it, fetch returns nil and no error.
+// fetch fetches an object that the playlist lists. If the server does not send it, fetch returns
+// nil without an error.
 func (f *follower) fetch(ctx context.Context, uri string) ([]byte, error) {
 	data, resp, err := f.get(ctx, uri)
 	if err != nil {
@@ -433,7 +437,8 @@ func (f *follower) fetch(ctx context.Context, uri string) ([]byte, error) {
 	return data, nil
 }
 
-// remember keeps the checksum of every Nth object for fetchAgain, but only one at a time.
+// remember counts the fetched objects, and stores the URI and checksum of every Nth object for
+// fetchAgain, where N is Client.Verify. It stores only one object at a time.
 func (f *follower) remember(uri string, data []byte) {
 	f.fetched++
 	if f.Verify > 0 && f.fetched%f.Verify == 0 && f.again.uri == "" {
@@ -441,7 +446,8 @@ func (f *follower) remember(uri string, data []byte) {
 	}
 }
 
-// fetchAgain fetches the remembered object a few playlists later, and compares its checksum.
+// fetchAgain fetches the object that remember has stored, a few playlists later. It reports a
+// problem if the checksum has changed.
 func (f *follower) fetchAgain(ctx context.Context) error {
 	if f.again.after--; f.again.uri == "" || f.again.after > 0 {
 		return nil
@@ -510,7 +516,8 @@ func (f *follower) startHint(ctx context.Context, uri string) {
 	}()
 }
 
-// takeHint waits for the part at uri. It returns nil if the part was not requested or not sent.
+// takeHint waits for the part at uri, if startHint has requested it. It returns nil if there is no
+// such request, or if the server did not send the part.
 func (f *follower) takeHint(uri string) ([]byte, error) {
 	h := f.hint
 	if h == nil || h.uri != uri {
@@ -530,7 +537,7 @@ func (f *follower) takeHint(uri string) ([]byte, error) {
 	return h.data, nil
 }
 
-// dropHint cancels the request of startHint, if any, and waits for its end.
+// dropHint cancels the request of startHint, if there is one, and waits for its end.
 func (f *follower) dropHint() {
 	if f.hint != nil {
 		f.hint.cancel()

@@ -152,7 +152,7 @@ type report struct {
 	problems []Problem
 }
 
-// add panics if rule is not a key of Rules.
+// add adds a problem. It panics if rule is not a key of Rules.
 func (r *report) add(rule string, line int, format string, args ...any) {
 	d, ok := Rules[rule]
 	if !ok {

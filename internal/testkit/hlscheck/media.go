@@ -19,7 +19,8 @@ type Media struct {
 	hintLine, skipLine int
 }
 
-// head holds the values that must not change during a stream.
+// head holds the values that must not change during a stream: the version, the target durations of
+// segments and parts, and the server control.
 type head struct {
 	Version                 int
 	Target, PartTarget      time.Duration
@@ -83,7 +84,7 @@ func epochOf(uri string) string {
 	return epoch
 }
 
-// epoch returns the epoch of s, which must have a URI or a part.
+// epoch returns the epoch in the URI of s. If s has no URI, it must have a part.
 func (s *Segment) epoch() string {
 	if s.URI == "" {
 		return epochOf(s.Parts[0].URI)
@@ -113,16 +114,18 @@ func partsDuration(parts []Part) (d time.Duration) {
 	return d
 }
 
-// partsTolerance is how much the total duration of n parts may differ from their segment's. Each
-// duration is rounded to a millisecond.
+// partsTolerance is the maximum difference between the total duration of n parts and the duration
+// of their segment. Each duration is rounded to a millisecond.
 func partsTolerance(n int) time.Duration { return time.Duration(n+1) * time.Millisecond }
 
-// hasAllParts reports whether the listed parts are as long as s.
+// hasAllParts reports whether the playlist lists all parts of s. It compares their total duration
+// with the duration of s.
 func (s *Segment) hasAllParts() bool {
 	return s.Duration-partsDuration(s.Parts) <= partsTolerance(len(s.Parts))
 }
 
-// number numbers the segments. A segment without EXT-X-MAP gets the Map of the one before it.
+// number sets the media sequence number and the discontinuity sequence number of each segment. If a
+// segment has no EXT-X-MAP, it gets the Map of the segment before it.
 func (m *Media) number() {
 	s := Segment{MSN: m.Sequence - 1, Discontinuity: m.Discontinuities}
 	next := func(n *Segment) {
@@ -205,8 +208,9 @@ func parseMedia(text string, r *report) *Media {
 	return m
 }
 
-// check checks one playlist, but not the changes since an earlier one. If m is a delta update, fill
-// must have added the skipped segments.
+// check checks one playlist against the rules of HLS and reports problems to r. It does not check
+// changes since an earlier playlist. If m is a delta update, the caller must first add the skipped
+// segments to m.Segments.
 func (m *Media) check(r *report) {
 	all := m.Segments
 	if len(m.Open.Parts) > 0 {
@@ -286,8 +290,9 @@ func (m *Media) check(r *report) {
 	}
 }
 
-// checkParts checks the parts of s, which ends toEnd before the end of the last complete segment.
-// If trimmed is set, s may lack its first parts, because the server removes the oldest ones.
+// checkParts checks the parts of s. toEnd is the time from the end of s to the end of the last
+// complete segment. If trimmed is set, s may lack its first parts, because the server removes the
+// oldest parts.
 func (m *Media) checkParts(s *Segment, toEnd time.Duration, trimmed bool, r *report) {
 	if len(s.Parts) == 0 {
 		return

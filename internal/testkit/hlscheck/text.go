@@ -80,10 +80,11 @@ func (l *line) has(name string) bool              { return l.attrs[name] != "" }
 func (l *line) seconds(name string) time.Duration { return parseSeconds(l.attrs[name]) }
 func (l *line) integer(name string) uint64        { return parseInteger(l.attrs[name]) }
 
-// parseSeconds returns 0 if s is invalid.
+// parseSeconds parses a number of seconds, such as "4.5". If s is invalid, it returns 0.
 func parseSeconds(s string) time.Duration { d, _ := time.ParseDuration(s + "s"); return d }
 
-// parseInteger returns 0 if s is invalid, and at most 2⁵³.
+// parseInteger parses a decimal number. If s is invalid, it returns 0. A number above 2⁵³ becomes
+// 2⁵³.
 func parseInteger(s string) uint64 { n, _ := strconv.ParseUint(s, 10, 64); return min(n, 1<<53) }
 
 // parseLines splits a playlist into tags and URIs, and checks their syntax. It ignores comments,
@@ -119,8 +120,12 @@ func parseLines(text string, tags map[string]string, r *report) (lines []line) {
 	return lines
 }
 
-// parse parses the value of a tag, and reports whether it is valid. form has the tag's words in
-// mediaTags or multivariantTags, without "once".
+// parse parses the value of a tag, and reports whether it is valid. form describes a valid value:
+//
+//   - If form is empty, the tag has no value.
+//   - If form is the type integer, extinf or date, the value has this type.
+//   - Otherwise the value is a list of attributes, and form has the names of the attributes. A name
+//     that ends with ! is required.
 func (l *line) parse(form []string) bool {
 	if len(form) == 0 {
 		return l.value == ""

@@ -8,14 +8,15 @@ import (
 	"strings"
 )
 
-// listVar names the file for the list of skipped tests (see package internal/testkit/need). Tests
-// inherit no other variable of Millrace.
+// listVar is the name of an environment variable. The variable contains the name of the file for
+// the list of skipped tests (see package internal/testkit/need). Tests inherit no other variable of
+// Millrace.
 const listVar = "MILLRACE_NEEDS"
 
 // isolate makes the tests independent of the caller's environment. It unsets the variables of
-// Millrace, of a service manager and of the runtime's memory limit, and disables proxies for this
-// machine's addresses. TMPDIR becomes a new directory, dir. If HOME is not a directory, it becomes
-// a new one in TMPDIR.
+// Millrace, of a service manager and of the runtime's memory limit. It disables proxies for this
+// machine's addresses. It sets TMPDIR to a new directory, which it returns. If HOME is not a
+// directory, it sets HOME to a new directory in TMPDIR.
 func isolate() (dir string, err error) {
 	for _, entry := range os.Environ() {
 		name, _, _ := strings.Cut(entry, "=")
@@ -48,8 +49,8 @@ func isolate() (dir string, err error) {
 
 const homeName = "home"
 
-// files lists the temporary files in dir. While fuzzing, it lists none, because fuzzing kills its
-// worker processes, and a killed process cannot remove its files.
+// files lists the temporary files in dir. While fuzzing, it returns an empty list. Fuzzing ends by
+// killing its worker processes, and a killed process cannot remove its files.
 func files(dir string) string {
 	if f := flag.Lookup("test.fuzz"); f != nil && f.Value.String() != "" {
 		return ""

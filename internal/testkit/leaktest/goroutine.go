@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// goroutines returns the stacks of the goroutines that the tests have left running.
+// goroutines returns the stacks of the goroutines that the tests have left running. It ignores the
+// caller, and the goroutines of the runtime and the test framework.
 func goroutines() []string {
 	buf := make([]byte, 64<<10)
 	for {

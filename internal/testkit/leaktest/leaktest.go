@@ -85,7 +85,7 @@ func Check(t testing.TB, p *millrace.Pool) {
 	})
 }
 
-// settled calls f until f returns "" or the grace period has passed.
+// settled calls f until f returns "" or the grace period has passed. It returns the last result.
 func settled(f func() string) string {
 	deadline := time.Now().Add(grace)
 	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
@@ -97,8 +97,8 @@ func settled(f func() string) string {
 	}
 }
 
-// outstanding describes how InUse and Lost in p.Stats() differ from want. It returns "" if they do
-// not.
+// outstanding compares InUse and Lost in p.Stats() with want. It returns a description of the
+// difference, or "" if there is none.
 func outstanding(p *millrace.Pool, want millrace.PoolStats) string {
 	s := p.Stats()
 	if s.InUse == want.InUse && s.Lost == want.Lost {

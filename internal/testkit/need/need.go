@@ -82,11 +82,13 @@ func Missing(t testing.TB, desc string) {
 	t.Skip("needs " + desc)
 }
 
-// listEnv names the file to which each skipped test adds the missing program. scripts/needs prints
-// the file at the end of a run.
+// listEnv is the environment variable that names the list file. Each skipped test adds a line with
+// its missing program or feature to the file, and scripts/needs prints the file at the end of a
+// run. If the variable is not set, there is no list.
 const listEnv = "MILLRACE_NEEDS"
 
-// record appends a line to the list file, if there is one. Errors must not fail the test.
+// record appends a line to the list file, if there is one. It ignores errors, so that they do not
+// fail the test.
 func record(line string) {
 	name := os.Getenv(listEnv)
 	if name == "" {

@@ -13,7 +13,8 @@ type BlockingLog struct {
 	*logState
 }
 
-// A BlockingLog shares its logState with the handlers that WithAttrs and WithGroup return.
+// A logState records whether a BlockingLog blocks, and which messages had to wait. A BlockingLog
+// shares it with the handlers that WithAttrs and WithGroup return.
 type logState struct {
 	mu      sync.Mutex
 	blocked chan struct{} // closed when the log continues; nil if the log does not block

@@ -4,5 +4,5 @@ package nettest
 
 import "errors"
 
-// narrow is implemented only for Unix systems.
+// narrow returns an error, because it is implemented only for Unix systems.
 func narrow(uintptr, int) error { return errors.ErrUnsupported }

@@ -7,14 +7,16 @@ import (
 	"testing"
 )
 
-// Ports below the range for outgoing connections, which starts at 32768 on Linux and at 49152 on
-// macOS. An outgoing connection could otherwise take the port of a server that a test restarts.
+// Ports below the range of outgoing connections, which starts at 32768 on Linux and at 49152 on
+// macOS. No outgoing connection can therefore take the port of a server that a test kills and
+// starts again.
 const (
 	firstPort = 12000
 	lastPort  = 31999
 )
 
-// portTries is high enough even if half of the ports are in use.
+// portTries is the number of attempts of FreePorts. If half of the ports are in use, all attempts
+// to get one port fail with a probability of 2^-100.
 const portTries = 100
 
 // FreePort returns a port of 127.0.0.1 that a server can listen on until the test ends.
@@ -47,7 +49,7 @@ func FreePorts(t testing.TB, n int) int {
 
 func loopback(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
 
-// reserveAll reserves n consecutive ports or none.
+// reserveAll reserves n consecutive ports. If it fails, it reserves none.
 func reserveAll(t testing.TB, first, n int) bool {
 	var reserved []func()
 	for port := first; port < first+n; port++ {

@@ -75,7 +75,8 @@ func SharedCluster(t testing.TB) *Cluster {
 	return shared.cluster
 }
 
-// form connects the nodes, assigns slots and masters, and waits until the cluster is complete.
+// form connects the nodes, assigns slots to masters and masters to replicas, and waits until the
+// cluster is complete.
 func (c *Cluster) form(t testing.TB, masters int) {
 	t.Helper()
 	for i, s := range c.nodes {
@@ -110,10 +111,12 @@ func (c *Cluster) form(t testing.TB, masters int) {
 	}
 }
 
-// A view is one node's description of the cluster.
+// A view is one node's description of the cluster: the ranges of hash slots, each with its master
+// and its replicas.
 type view []owned
 
-// owned is an inclusive range of slots, with the ids of its master and its live replicas.
+// owned is the range of slots from first to last (inclusive), with the ids of its master and its
+// live replicas.
 type owned struct {
 	first, last int
 	master      string
@@ -129,7 +132,8 @@ func (v view) owner(slot int) string {
 	return ""
 }
 
-// view returns the cluster as s reports it, or an error if the state is not ok.
+// view returns the cluster as s reports it. It returns an error if s reports a cluster state other
+// than ok.
 func (s *Server) view(ctx context.Context) (v view, err error) {
 	info, err := s.fields(ctx, "CLUSTER", "INFO")
 	if err != nil {
@@ -175,7 +179,8 @@ func dict(reply any) map[string]any {
 	return m
 }
 
-// awaitView waits until all running nodes report the same view, and cond holds for it.
+// awaitView waits until all running nodes report the same view, which must satisfy cond. It returns
+// this view.
 func (c *Cluster) awaitView(t testing.TB, what string, cond func(view) bool) (v view) {
 	t.Helper()
 	await(t, "the cluster "+what, func(ctx context.Context) error {
@@ -225,8 +230,8 @@ func (c *Cluster) byID(t testing.TB, id string) *Server {
 	return c.nodes[i]
 }
 
-// replicated returns the master's first range of slots. It fails the test if the master has no
-// slots or no replica.
+// replicated returns the first range of hash slots that a master owns. It fails the test if the
+// master owns no slots or has no replica.
 func (c *Cluster) replicated(t testing.TB, master *Server) owned {
 	t.Helper()
 	for _, r := range c.view(t) {
@@ -249,7 +254,8 @@ func (c *Cluster) Kill(t testing.TB, master *Server) {
 		"to have another master", func(v view) bool { return v.owner(slot) != master.id })
 }
 
-// manualFailover is how long a replica tries to execute CLUSTER FAILOVER.
+// manualFailover is how long a replica tries to execute CLUSTER FAILOVER. After this time, the
+// command must be sent again.
 const manualFailover = 5 * time.Second
 
 // Failover swaps the roles of the master and one of its replicas. Both continue to run. Failover
@@ -341,7 +347,7 @@ func Slot(key string) int {
 	return int(crc16(key)) % slots
 }
 
-// crc16 is CRC-16/XMODEM.
+// crc16 returns the CRC-16/XMODEM of s.
 func crc16(s string) uint16 {
 	var crc uint16
 	for i := range len(s) {

@@ -11,7 +11,8 @@ import (
 	"sync"
 )
 
-// memory limits the values of one server, so that it answers OOM instead of exhausting the machine.
+// memory is the maximum memory for the values of one server. Above it, the server answers OOM
+// instead of exhausting the machine.
 const memory = "1gb"
 
 var dataLines = []string{
@@ -25,8 +26,8 @@ var dataLines = []string{
 	"repl-ping-replica-period 1",
 }
 
-// nodeTimeout is how long, in ms, a node may be silent. With a shorter time, live nodes of a busy
-// machine would be suspected to be down.
+// nodeTimeout is the time, in milliseconds, after which a silent node is suspected to be down. With
+// a shorter time, live nodes of a busy machine would be suspected.
 const nodeTimeout = 1000
 
 var clusterLines = []string{
@@ -85,7 +86,8 @@ var certificate = sync.OnceValue(func() tls.Certificate {
 	return srv.TLS.Certificates[0]
 })
 
-// writeCertificate writes the certificate and its key to dir, and returns the lines for redis.conf.
+// writeCertificate writes the certificate and its key to dir. It returns lines for redis.conf that
+// refer to them.
 func writeCertificate(dir string) (lines []string, err error) {
 	key, err := x509.MarshalPKCS8PrivateKey(certificate().PrivateKey)
 	if err != nil {

@@ -20,7 +20,8 @@ type Endpoint struct {
 	TLS      *tls.Config // nil without TLS
 }
 
-// The limits are short, so that polling a paused server does not take long.
+// Time limits for one connection attempt and for one reply. They are short, so that a caller that
+// polls a server does not wait long while the server is paused.
 const (
 	dialTimeout  = time.Second
 	replyTimeout = 5 * time.Second
@@ -45,7 +46,7 @@ func (e Endpoint) dial(ctx context.Context) (*conn, error) {
 	return c, nil
 }
 
-// conn is a client's connection, with RESP2. One goroutine at a time may use it.
+// conn is a client's connection. It uses RESP2. One goroutine at a time may use it.
 type conn struct {
 	net.Conn
 	r *bufio.Reader
@@ -56,7 +57,8 @@ type replyError string
 func (e replyError) Error() string { return string(e) }
 
 // do sends a command and returns the reply: a string, an int64, nil, or a []any of these and of
-// errors. An error reply is returned as a [replyError]. do waits at most for replyTimeout.
+// errors. An error reply is returned as a [replyError]. do waits until the deadline of ctx, but at
+// most for replyTimeout.
 func (c *conn) do(ctx context.Context, args ...any) (any, error) {
 	deadline := time.Now().Add(replyTimeout)
 	if d, ok := ctx.Deadline(); ok && d.Before(deadline) {
@@ -75,7 +77,7 @@ func (c *conn) do(ctx context.Context, args ...any) (any, error) {
 	return v, err
 }
 
-// request encodes a command. [fmt.Append] formats arguments that are not a []byte.
+// request encodes a command. It formats arguments that are not a []byte with [fmt.Append].
 func request(args ...any) []byte {
 	b := fmt.Appendf(nil, "*%d\r\n", len(args))
 	for _, arg := range args {

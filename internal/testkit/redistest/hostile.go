@@ -117,7 +117,8 @@ func (h *Hostile) next(words []string) Answer {
 	return a
 }
 
-// greeting answers a command that begins a connection, such as HELLO or AUTH.
+// greeting returns the answer to a command that begins a connection, such as HELLO or AUTH. For any
+// other command, ok is false.
 func greeting(words []string) (a Answer, ok bool) {
 	switch strings.ToUpper(words[0]) {
 	case "HELLO":
@@ -131,10 +132,12 @@ func greeting(words []string) (a Answer, ok bool) {
 	return Answer{}, false
 }
 
-// keptBytes is how many bytes Hostile keeps of each word, a command or an argument.
+// keptBytes is the maximum number of bytes that Hostile keeps of each word. The words of a request
+// are the command and its arguments.
 const keptBytes = 64
 
-// readRequest reads a request. It keeps the first keptBytes bytes of each word.
+// readRequest reads a request, which is an array of bulk strings. It returns the first keptBytes
+// bytes of each word.
 func readRequest(r *bufio.Reader) (words []string, err error) {
 	n, err := readSize(r, '*')
 	for ; n > 0 && err == nil; n-- {
@@ -152,7 +155,7 @@ func readRequest(r *bufio.Reader) (words []string, err error) {
 	return words, err
 }
 
-// readSize reads a line such as "*3", where '*' is the prefix.
+// readSize reads a line that consists of prefix and a number, such as "*3". It returns the number.
 func readSize(r *bufio.Reader, prefix byte) (int64, error) {
 	line, err := r.ReadString('\n')
 	if err != nil {

@@ -16,12 +16,12 @@ import (
 
 const shownLog = 32 << 10
 
-// stopGrace is how long a server may take to end before it is killed.
+// stopGrace is how long the test waits for a server to end. After this time, the server is killed.
 const stopGrace = 5 * time.Second
 
-// process is a program that writes its output to a file. It can be started again, and it ends with
-// the test binary (see childproc). It has no goroutine, because leaktest would report the goroutine
-// of a process that tests share.
+// process is a program that writes its output to a file. It can be started again after it has
+// ended. It ends with the test binary (see childproc). It has no goroutine, because leaktest would
+// report the goroutine of a process that tests share.
 type process struct {
 	out   *os.File // also open for reading, because the file may be removed
 	begun int64    // size of out at the last start
@@ -50,7 +50,7 @@ func (p *process) run(path string, args ...string) error {
 
 func (p *process) pid() int { return p.cmd.Process.Pid }
 
-// output returns the output from offset, but at most the last shownLog bytes.
+// output returns the program's output from offset to the end, but at most the last shownLog bytes.
 func (p *process) output(offset int64) string {
 	size := p.written()
 	offset = max(offset, size-shownLog)
@@ -105,8 +105,8 @@ func (p *process) end(sig syscall.Signal) {
 }
 
 // removeAtExit removes dir when this process ends, even if it is killed. It starts a shell that
-// waits until the pipe from this process is closed. The shell tries twice, because a server may
-// still be writing.
+// waits until its input pipe is closed, and then removes dir. The other end of the pipe is closed
+// when this process ends. The shell tries twice, because a server may still be writing.
 func removeAtExit(dir string) error {
 	shell := exec.Command("/bin/sh", "-c",
 		`trap "" INT TERM HUP; cat >/dev/null; rm -rf "$1" || { sleep 1; rm -rf "$1"; }`, "sh", dir)
@@ -118,5 +118,6 @@ func removeAtExit(dir string) error {
 	return shell.Start()
 }
 
-// atExit keeps the input pipes of these shells from the garbage collector, which would close them.
+// atExit holds the shells that removeAtExit has started, so that the garbage collector does not
+// close their input pipes.
 var atExit []*exec.Cmd

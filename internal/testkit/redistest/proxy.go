@@ -96,7 +96,7 @@ type Proxy struct {
 	requests int64
 }
 
-// A proxyRule is a Rule that a Proxy applies until the next [Proxy.Set].
+// A proxyRule is a Rule that a Proxy applies. [Proxy.Set] replaces all of them.
 type proxyRule struct {
 	Rule
 	released chan struct{}
@@ -202,7 +202,8 @@ type link struct {
 	mute  [2]bool // drop the bytes of that direction
 }
 
-// begin applies the Proxy's current rules. They count bytes from 0. The caller holds p.mu.
+// begin applies the Proxy's current rules to this connection. All rules count bytes from 0. The
+// caller holds p.mu.
 func (l *link) begin() {
 	l.marks = nil
 	for _, r := range l.p.rules {
@@ -234,9 +235,9 @@ func (l *link) Close() error {
 
 func (l *link) endHolds() { l.end.Do(func() { close(l.ended) }) }
 
-// cut ends the connection. Unless hard is set, the client receives all bytes that the proxy has
-// sent; the proxy continues to read requests, because closing a socket with unread bytes would
-// reset the connection.
+// cut ends the connection. If hard is set, it resets the connection. Otherwise the client receives
+// all bytes that the proxy has sent; the proxy continues to read requests, because closing a socket
+// with unread bytes would reset the connection.
 func (l *link) cut(hard bool) {
 	l.silence(toServer)
 	l.silence(toClient)
@@ -261,8 +262,8 @@ func (l *link) hold(r *proxyRule) {
 	}
 }
 
-// copyLoop forwards one direction until the sender ends. It ignores write errors, because the other
-// copyLoop detects them.
+// copyLoop forwards the bytes of one direction until the sender ends, and applies the Proxy's
+// rules. It ignores write errors, because the copyLoop of the other direction detects them.
 func (l *link) copyLoop(dir direction, from net.Conn) {
 	piece := make([]byte, pieceSize)
 	for {
@@ -291,8 +292,9 @@ func (l *link) copyLoop(dir direction, from net.Conn) {
 	}
 }
 
-// arm looks for the markers of rules (see [Rule.On]) in p, the next bytes of the requests. Call it
-// before p is forwarded, because the server may reply at once.
+// arm looks for the markers of rules (see [Rule.On]) in p, the next bytes of the requests. When the
+// marker of a rule appears, the rule starts to count bytes. Call arm before p is forwarded, because
+// the server may reply to p at once.
 func (l *link) arm(p []byte) {
 	l.p.mu.Lock()
 	defer l.p.mu.Unlock()
@@ -301,11 +303,12 @@ func (l *link) arm(p []byte) {
 	}
 }
 
-// next finds the first rule that acts within the next size bytes. The caller must forward n bytes,
-// which next has counted, and then let the rule act.
+// next is called after size bytes have arrived in a direction. It finds the first rule that acts
+// within these bytes. The caller must forward the first n bytes, and then let the rule act. next
+// counts the n bytes for all rules of the direction.
 //
-// If no rule acts, next returns nil and size. If the direction is muted, it returns nil and 0, and
-// the caller drops the bytes.
+// If no rule acts, next returns nil and size. If the direction is muted, next returns nil and 0,
+// and the caller drops the bytes.
 func (l *link) next(dir direction, size int) (rule *proxyRule, n int) {
 	l.p.mu.Lock()
 	defer l.p.mu.Unlock()
@@ -355,12 +358,13 @@ type mark struct {
 	armed  bool  // the rule's marker has been found, or it has none
 	done   bool  // the action is done; until then, passed ≤ at
 	passed int64 // bytes so far; negative before the end of the marker
-	// tail is the end of the requests so far. It may be the start of the marker, and is shorter
-	// than the marker.
+	// tail is the last few bytes of the requests so far. They may be the start of the marker that
+	// the rule waits for (see [Rule.On]). tail is shorter than the marker.
 	tail []byte
 }
 
-// arm looks for the rule's marker in p, like link.arm. At the marker, the rule starts to count.
+// arm looks for the marker of the rule (see [Rule.On]) in p, the next bytes of the requests. When
+// the marker appears, the rule starts to count bytes. The caller forwards p after the call.
 func (m *mark) arm(p []byte) {
 	if m.armed {
 		return

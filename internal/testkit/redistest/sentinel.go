@@ -12,12 +12,12 @@ import (
 // MasterName is the name of the master in a sentinel's configuration.
 const MasterName = "mymaster"
 
-// sentinelTimings makes a sentinel react faster than its defaults, which are for servers on several
-// machines. The values are in milliseconds.
+// sentinelTimings is the command that makes a sentinel react faster. By default, its timings are
+// made for servers on several machines. The values are in milliseconds.
 //
 //   - ping-period must be more than 200. A replica can replace a master that is down only if the
-//     sentinel has received its INFO in the last five ping periods. While a master is down, the
-//     sentinel requests INFO every second, and ignores info-period.
+//     sentinel has received the replica's INFO in the last five ping periods. While a master is
+//     down, the sentinel requests INFO from its replicas every second, and ignores info-period.
 //   - tilt-trigger and tilt-period prevent "tilt". In this state, which a delay of two seconds on a
 //     busy machine can cause, the sentinel does nothing for half a minute.
 var sentinelTimings = []any{

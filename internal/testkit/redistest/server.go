@@ -85,7 +85,8 @@ func newServer(t testing.TB, dir string, c config) *Server {
 
 const startTries = 5
 
-// errGaveUp reports that a server will never answer, perhaps because its port was taken.
+// errGaveUp reports that a server will never answer, perhaps because another program has taken its
+// port.
 var errGaveUp = errors.New("it gave up")
 
 func (s *Server) confPath() string { return filepath.Join(s.dir, "redis.conf") }
@@ -142,8 +143,8 @@ func (s *Server) launch() error {
 	return err
 }
 
-// answers returns nil if this server answers. It checks the process id, because another program may
-// have taken the port first.
+// answers returns nil if this server answers at its address. It checks the process id, because
+// another program may have taken the port first.
 func (s *Server) answers(ctx context.Context) error {
 	log := s.output(s.begun)
 	for _, words := range []string{"Address already in use", "FATAL CONFIG FILE ERROR", "Failed "} {
@@ -265,7 +266,7 @@ func (s *Server) awaitSync(t testing.TB) {
 
 func (s *Server) String() string { return filepath.Base(s.path) + " at " + s.Addr() }
 
-// show makes a failing test log what the server writes after this call.
+// show makes a failing test log the output that the server writes after this call.
 func (s *Server) show(t testing.TB) {
 	offset := s.written()
 	t.Cleanup(func() {
@@ -305,10 +306,11 @@ func Shared(t testing.TB) *Server {
 	return shared.server
 }
 
-// timeout leaves room for a busy machine. Only a failing operation takes that long.
+// timeout is the time limit of an operation on a busy machine. Only a failing operation takes that
+// long.
 const timeout = 30 * time.Second
 
-// poll calls f until it returns nil or errGaveUp, or ctx ends. It returns the last result.
+// poll calls f until f returns nil or errGaveUp, or ctx ends. It returns the last result.
 func poll(ctx context.Context, f func(ctx context.Context) error) error {
 	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {
 		err := f(ctx)
@@ -332,8 +334,8 @@ func await(t testing.TB, what string, f func(ctx context.Context) error) {
 	}
 }
 
-// tlsConfig returns nil without TLS. The ServerName makes it valid for the address of a [Proxy],
-// too.
+// tlsConfig returns a new configuration for a client that trusts the server, or nil if the server
+// does not use TLS. It has a ServerName, so that it is also valid for the address of a [Proxy].
 func (s *Server) tlsConfig() *tls.Config {
 	if !s.conf.tls {
 		return nil

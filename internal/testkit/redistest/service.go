@@ -20,8 +20,9 @@ type service struct {
 	ended    bool
 }
 
-// start calls serve with each connection, in a new goroutine; serve owns the connection. When the
-// test ends, it closes the connections registered with add, and waits for the goroutines.
+// start listens on a new port. It calls serve with each connection, in a new goroutine; serve owns
+// the connection. When the test ends, start closes the connections that are registered with add,
+// and waits for the goroutines.
 func (s *service) start(t testing.TB, serve func(net.Conn)) {
 	t.Helper()
 	ln, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
@@ -53,7 +54,8 @@ func (s *service) start(t testing.TB, serve func(net.Conn)) {
 	})
 }
 
-// add registers c to be closed when the test ends, or at once if it has ended.
+// add registers c to be closed when the test ends. If the test has already ended, add closes c at
+// once.
 func (s *service) add(c io.Closer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

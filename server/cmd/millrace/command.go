@@ -33,8 +33,8 @@ argument.`,
 	return root
 }
 
-// knowTopics makes `millrace help` fail for an unknown command. cobra prints the usage and
-// succeeds.
+// knowTopics makes `millrace help` fail for an unknown command. Without it, cobra's help command
+// prints the usage and succeeds.
 func knowTopics(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	help, _, err := root.Find([]string{"help"})

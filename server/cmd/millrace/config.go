@@ -21,8 +21,9 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// A serveConfig is the configuration of millrace serve. Flags take precedence over the environment,
-// and the environment over the file.
+// A serveConfig is the configuration of millrace serve. Its options come from flags, the
+// environment and a file. Flags take precedence over the environment, and the environment over the
+// file.
 type serveConfig struct {
 	server.Config
 	file                string // path of the configuration file; "" for none
@@ -35,10 +36,12 @@ type serveConfig struct {
 }
 
 const (
-	// configVar is the environment variable for --config.
+	// configVar is the environment variable with the path of the configuration file, if --config is
+	// not set.
 	configVar = "MILLRACE_CONFIG"
 
-	// maxConfig limits the configuration file in bytes. All flags together need much less.
+	// maxConfig is the maximum size of the configuration file in bytes. All flags together need
+	// much less.
 	maxConfig = 1 << 20
 
 	fromFlag = "the command line"
@@ -99,7 +102,7 @@ func bind(f *pflag.FlagSet, flag server.Flag) {
 	}
 }
 
-// addTo adds the flags to cmd, with a help text that lists them in groups. The flags in extra
+// addTo adds the flags to cmd and sets a help text that lists them in groups. The flags in extra
 // become part of the last group.
 func (c *serveConfig) addTo(cmd *cobra.Command, extra *pflag.FlagSet) {
 	cmd.Flags().SortFlags = false
@@ -133,8 +136,8 @@ func (c *serveConfig) addTo(cmd *cobra.Command, extra *pflag.FlagSet) {
 
 const helpWidth = 110
 
-// reread returns a new configuration. It keeps the command line, and reads the environment and the
-// file again.
+// reread returns a new configuration with the flags from the same command line. It reads the
+// environment and the file again.
 func (c *serveConfig) reread() (*serveConfig, error) {
 	next := newServeConfig()
 	next.file, next.fromVar, next.Log = c.file, c.fromVar, c.Log
@@ -150,7 +153,8 @@ func (c *serveConfig) reread() (*serveConfig, error) {
 	return next, next.read()
 }
 
-// read sets the options that the command line has not set. It then checks all options.
+// read sets the options that were not set on the command line, from the environment and the file.
+// It then checks all options.
 func (c *serveConfig) read() error {
 	var err error
 	c.flags.VisitAll(func(f *pflag.Flag) {
@@ -174,13 +178,13 @@ func (c *serveConfig) read() error {
 	return c.addSources(cmp.Or(c.uselessFlag(), c.Check()))
 }
 
-// serviceVariable matches what Kubernetes sets for a service called millrace or millrace-*. It
-// matches MILLRACE_PORT only if the value is a URL.
+// serviceVariable matches variables of the form NAME=VALUE that Kubernetes sets for a service
+// called millrace or millrace-*. It matches MILLRACE_PORT only if the value is a URL.
 var serviceVariable = regexp.MustCompile(
 	`^\w+(_SERVICE_HOST|_SERVICE_PORT(_[A-Z0-9_]+)?|_PORT_[0-9]+_(TCP|UDP|SCTP)(_[A-Z]+)?)=|^\w+_PORT=\w+://`)
 
-// unknownVariables returns the variables that begin with MILLRACE_ and belong to no flag. It omits
-// those that Kubernetes sets.
+// unknownVariables returns the names of the variables in env that begin with MILLRACE_ and belong
+// to no flag. It omits the variables that Kubernetes sets for a service.
 func (c *serveConfig) unknownVariables(env []string) (names []string) {
 	known := []string{configVar}
 	c.flags.VisitAll(func(f *pflag.Flag) { known = append(known, variable(f.Name)) })
@@ -196,7 +200,8 @@ func (c *serveConfig) unknownVariables(env []string) (names []string) {
 	return names
 }
 
-// set sets a flag and records the source of its value. displayName is for errors.
+// set sets a flag and records the source of its value, such as a line of the configuration file.
+// displayName is the name of the flag in errors.
 func (c *serveConfig) set(flag, value, source, displayName string) error {
 	c.from[flag] = source
 	err := c.flags.Set(flag, value)
@@ -206,8 +211,8 @@ func (c *serveConfig) set(flag, value, source, displayName string) error {
 	return err
 }
 
-// readFile sets the options that are not set yet. The file is a YAML mapping from flag names to
-// scalars.
+// readFile sets the options that were set neither on the command line nor in the environment. The
+// file is a YAML mapping from flag names to scalars.
 func (c *serveConfig) readFile() error {
 	from := "--config"
 	if c.fromVar {
@@ -269,8 +274,8 @@ func (c *serveConfig) readFile() error {
 
 var flagName = regexp.MustCompile(`--[a-z-]+`)
 
-// addSources adds to an error where the flags in its text were set, such as a line of the
-// configuration file. It omits flags from the command line.
+// addSources adds information to an error that mentions flags. For each flag, it adds the source of
+// the value, such as a line of the configuration file. It omits flags from the command line.
 func (c *serveConfig) addSources(err error) error {
 	if err == nil {
 		return nil
@@ -306,8 +311,8 @@ func (c *serveConfig) uselessFlag() error {
 	return nil
 }
 
-// print writes a configuration file for --config. Options that were not set are comments with their
-// defaults. Secrets are hidden.
+// print writes a configuration file for --config. Options that were not set are commented out, and
+// show their defaults. Secrets are hidden.
 func (c *serveConfig) print(w io.Writer) error {
 	var text bytes.Buffer
 	text.WriteString(
@@ -343,7 +348,8 @@ func (c *serveConfig) printFlag(text *bytes.Buffer, flag server.Flag) {
 	text.WriteByte('\n')
 }
 
-// hasPassword reports whether value is a URL with a password, or may be one.
+// hasPassword reports whether value is a URL with a password. It also returns true for a URL that
+// cannot be parsed but may contain one.
 func hasPassword(value string) bool {
 	scheme, rest, ok := strings.Cut(value, "://")
 	if !ok {

@@ -72,7 +72,8 @@ It sees what a server started in its place would see, so run it as the server's 
 	return cmd
 }
 
-// verdict returns an error with exit status 1 if there is a bad finding or, with strict, a warning.
+// verdict returns an error with exit status 1 if the report has a bad finding. If strict is set, a
+// warning is enough.
 func verdict(r doctor.Report, strict bool) error {
 	bad, warn := r.Counts[doctor.Bad], r.Counts[doctor.Warn]
 	if bad == 0 && (!strict || warn == 0) {

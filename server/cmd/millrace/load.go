@@ -107,8 +107,8 @@ func loadFlags(f *pflag.FlagSet, cfg *load.Config) {
 		"the server's processes on this machine, for its CPU time and memory (Linux)")
 }
 
-// A pidsValue is a flag for process IDs, separated by commas, or by spaces as in the output of
-// pidof.
+// A pidsValue is the value of a flag for process IDs. They are separated by commas, or by spaces as
+// in the output of pidof.
 type pidsValue []int
 
 func (v *pidsValue) Type() string { return "ints" }
@@ -209,7 +209,8 @@ func printViewers(row func(...any), name string, v load.Viewers) {
 	row(append(cells, spreadCells(v.Latency)...)...)
 }
 
-// spreadCells returns table cells with P50, P99 and Max of s, or with "-" if nothing was measured.
+// spreadCells returns table cells with P50, P99 and Max of s. If nothing was measured, each cell is
+// "-".
 func spreadCells(s load.Spread) []any {
 	if s.Count == 0 {
 		return []any{"-", "-", "-"}
@@ -255,7 +256,8 @@ func round(d time.Duration) time.Duration {
 	return d.Round(time.Microsecond)
 }
 
-// decimalBytes uses decimal units (1 kB is 1000 bytes), as is usual for bit rates and traffic.
+// decimalBytes formats a number of bytes with decimal units (1 kB is 1000 bytes), as is usual for
+// bit rates and traffic.
 func decimalBytes(n int64) string {
 	const units = "kMGTP"
 	if n < 1000 {

@@ -8,21 +8,23 @@ import (
 )
 
 const (
-	// logLines limits the queued lines. A busy server writes a few hundred lines per second.
+	// logLines is the maximum number of queued lines. A busy server writes a few hundred lines per
+	// second.
 	logLines = 4096
-	// logFlush limits how long Flush waits.
+	// logFlush is the maximum time that Flush waits.
 	logFlush = time.Second
 )
 
 // A logWriter writes a log in a separate goroutine, so that a full pipe or a stopped terminal does
-// not block the server. If the queue is full, it drops lines, and later writes how many.
+// not block the server. If the queue is full, it drops lines. Before the next line, it writes how
+// many lines were dropped.
 type logWriter struct {
 	w     io.Writer
 	lines chan logLine
 	lost  atomic.Int64
 }
 
-// A logLine is a line of text, or marks the position of a Flush.
+// A logLine is an element of the queue. It is a line of text, or marks the position of a Flush.
 type logLine struct {
 	text    []byte
 	flushed chan struct{} // nil for text; closed when all earlier lines have been written

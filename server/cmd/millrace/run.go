@@ -21,15 +21,16 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// successorTime limits a restart: the wait for the directory of recordings, and the time until the
-// new process serves.
+// successorTime is the time limit for a restart. First, this process waits for access to the
+// directory of recordings. Then it starts a new process, and waits until the new process serves.
 const successorTime = time.Minute
 
-// An instance is a running server that handles signals.
+// An instance is a running server. It handles signals.
 type instance struct {
 	*server.Server
 	log *slog.Logger
-	// The options in use. An option that cannot be reloaded keeps its value from the start.
+	// cfg has the options that are in use. If an option cannot be reloaded, it keeps its value from
+	// the start.
 	cfg       *serveConfig
 	listeners map[string]net.Listener
 	end       context.CancelCauseFunc
@@ -76,9 +77,11 @@ func serve(ctx context.Context, cfg *serveConfig) error {
 	return r.Run(ctx, inherited.Listeners)
 }
 
-// memoryBudget returns the memory budget in bytes, or 0 for none. configured is what the user has
-// set, or 0. available is what the process may use, or 0 if it is unknown. By default, the budget
-// is half of the available memory, but at least server.MinMemory.
+// memoryBudget returns the memory budget of a process in bytes, or 0 if there is no budget.
+//
+// configured is the budget that the user has set, or 0. available is the memory that the process
+// may use, or 0 if it is unknown. If configured is 0, the budget is half of the available memory,
+// but at least server.MinMemory. If both are 0, there is no budget.
 func memoryBudget(configured, available int64) int64 {
 	if configured > 0 || available == 0 {
 		return configured
@@ -107,7 +110,8 @@ func (r *instance) obey(ctx context.Context, signals <-chan os.Signal) {
 	}
 }
 
-// reload reads the configuration again and applies it, unless it is invalid.
+// reload reads the configuration again and applies it. If the new configuration is invalid, the
+// current one stays in use.
 func (r *instance) reload() {
 	r.notify(systemd.Notify("RELOADING=1\nMONOTONIC_USEC=" + strconv.FormatInt(monotonic(), 10)))
 	defer func() { r.notify(systemd.Notify("READY=1")) }()
@@ -135,10 +139,12 @@ func (r *instance) reload() {
 	}
 }
 
-// replace starts a new process with the same command, and ends this one when the new one serves.
+// replace starts a new process with the same command, and ends this process when the new one
+// serves.
 //
-// It first waits until this process may use the directory of recordings. Otherwise both processes
-// could be waiting for the directory, and the new one could get it first.
+// replace first waits until this process may use the directory of recordings. Otherwise this
+// process and the new one could both be waiting for the directory, and the new one could get it
+// first.
 func (r *instance) replace(ctx context.Context) {
 	ctx, cancel := context.WithTimeoutCause(ctx, successorTime, errors.New("it takes too long"))
 	defer cancel()

@@ -49,7 +49,8 @@ func withStatus(err error, status int) error {
 	return &statusError{err, status}
 }
 
-// wrongFlag describes the valid values of a flag, instead of using the texts of pflag and strconv.
+// wrongFlag returns an error for a flag that cannot be parsed. It describes the valid values,
+// instead of using the texts of pflag and strconv.
 func wrongFlag(cmd *cobra.Command, err error) error {
 	if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
 		return misused(wrongValue("--"+invalid.GetFlag().Name, invalid))
@@ -57,8 +58,8 @@ func wrongFlag(cmd *cobra.Command, err error) error {
 	return misused(fmt.Errorf("%w: see %s --help", err, cmd.CommandPath()))
 }
 
-// wrongValue returns an error for an invalid value. name is the flag's name in the text, such as
-// "--memory".
+// wrongValue returns an error for a flag with an invalid value. name is the flag's name in the text
+// of the error, such as "--memory".
 func wrongValue(name string, invalid *pflag.InvalidValueError) error {
 	if errors.Is(invalid, strconv.ErrRange) {
 		return fmt.Errorf("%s is %s, which is out of range", name, invalid.GetValue())
@@ -70,7 +71,8 @@ func wrongValue(name string, invalid *pflag.InvalidValueError) error {
 	return fmt.Errorf("%s is %q, %s", name, invalid.GetValue(), want)
 }
 
-// validValues describes the valid values of a flag, by its pflag.Value.Type.
+// validValues describes the valid values of a flag. The keys are the names that pflag.Value.Type
+// returns.
 var validValues = map[string]string{
 	"bool":     "want true or false, or nothing, which is true",
 	"int":      "want a whole number, as in 100",

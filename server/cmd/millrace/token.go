@@ -79,7 +79,8 @@ With --inspect it explains a token, and whether a server with the file accepts i
 	return cmd
 }
 
-// inspect prints a token. It returns an error if a server with these keys would refuse the token.
+// inspect prints the header, the claims and the expiration time of a token. If a server with these
+// keys would refuse the token, inspect returns an error.
 func inspect(w io.Writer, keys token.Keys, text string) error {
 	header, claims, err := token.Decode(text)
 	if err != nil {

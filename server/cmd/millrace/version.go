@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// version returns the version of the module or, if there is none, the revision.
+// version returns the version of the module. If the build has no version, it returns the revision.
 func version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -25,7 +25,8 @@ func version() string {
 	return "devel"
 }
 
-// commit returns the commit, and says if the source was modified. It returns "" if it is unknown.
+// commit returns the commit of the build, and says if the source was modified. It returns "" if the
+// commit is unknown.
 func commit() (text string) {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

@@ -53,8 +53,9 @@ func (g *Gate) Protect(next http.Handler) http.Handler {
 	})
 }
 
-// giveCookie sets a cookie if a browser opens a page with a plain token. A signed token gives
-// access to one stream only, and gets no cookie, because the cookie gives access to everything.
+// giveCookie sets a cookie if a browser opens a page with a plain token. It sets no cookie for a
+// signed token, because the cookie gives access to everything, and the signed token gives access to
+// one stream only.
 func (p *Policy) giveCookie(w http.ResponseWriter, r *http.Request) {
 	tok := p.QueryToken(r.URL.RawQuery)
 	if tok == "" || !strings.Contains(r.Header.Get("Accept"), "text/html") || !p.isPlain(tok) {

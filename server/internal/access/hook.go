@@ -67,8 +67,9 @@ func (g *Gate) askPlay(ctx context.Context, q *hook.Request) (string, live.Terms
 	return name, live.Terms{MaxTime: a.MaxTime, Ended: p.End}, nil
 }
 
-// publicName returns the hook's name for the stream, or name if the hook has chosen none. If the
-// hook's name is invalid, the error is a [refuse.Refusal].
+// publicName returns the stream name in the hook's answer. If the answer has none, it returns name,
+// the name that the client requested. If the answer's name is invalid, the error is a
+// [refuse.Refusal].
 func publicName(name string, answer *hook.Answer) (string, error) {
 	if answer.Name == "" {
 		return name, nil

@@ -18,7 +18,8 @@ type player struct {
 
 type playerKey struct{}
 
-// playerOf returns the player of a request, or nil if the hook was not asked.
+// playerOf returns the player of a request, or nil if AskPlayer did not ask the hook about the
+// request.
 func playerOf(r *http.Request) *player {
 	p, _ := r.Context().Value(playerKey{}).(*player)
 	return p
@@ -102,8 +103,9 @@ func (g *Gate) IsPublic(r *http.Request) bool {
 	return p.Read == "" && p.requestToken(r) == "" && g.hook == nil
 }
 
-// ownQuery returns a query without the parameters of HLS players. It sorts the others, so that all
-// requests of a player have the same query, and escapes them for playlists.
+// ownQuery returns a client's query without the parameters that HLS players add. It sorts the
+// parameters, so that all requests of a player have the same query. It escapes characters that must
+// not be in a playlist.
 func ownQuery(query string) string {
 	own := strings.Split(query, "&")
 	own = slices.DeleteFunc(own, func(parameter string) bool {
@@ -117,5 +119,6 @@ func ownQuery(query string) string {
 	return notInPlaylists.Replace(strings.Join(own, "&"))
 }
 
-// notInPlaylists escapes characters that would end a URL in a playlist.
+// notInPlaylists escapes characters that may be in a client's query, but would end a URL in a
+// playlist.
 var notInPlaylists = strings.NewReplacer(" ", "%20", `"`, "%22", "#", "%23")

@@ -56,7 +56,8 @@ type Policy struct {
 // crossOrigin refuses requests from pages of other sites, except GET, HEAD and OPTIONS.
 var crossOrigin = http.NewCrossOriginProtection()
 
-// needsToken reports whether publishing needs a token, or writing a blob if name is empty.
+// needsToken reports whether a client needs a token to publish the stream called name. If name is
+// empty, it reports whether a client needs a token to write a blob.
 func (p *Policy) needsToken(name string) bool {
 	return p.Publish != "" || name != "" && len(p.Keys) > 0
 }
@@ -97,9 +98,11 @@ func (p *Policy) MayPublish(tok, name, hint string) error {
 	return nil
 }
 
-// checkRead returns a [refuse.Refusal] unless the client may make the request. A signed token is
-// only for the stream in the path. A browser may send a cookie instead of a token. A request with a
-// token ignores the cookie, which may be from an older token.
+// checkRead returns nil if the client may make the request r, and otherwise a [refuse.Refusal]. A
+// signed token allows the client to read only the stream in the path of r.
+//
+// If reading needs a token, a browser may send a cookie instead. If the request has a token, the
+// cookie is ignored, because the cookie may be from an older token.
 func (p *Policy) checkRead(r *http.Request) error {
 	tok, name := p.requestToken(r), streamname.InPath(r.URL.Path)
 	if p.Read == "" && p.readNeedsToken(r) && p.checkToken(tok, token.Read, name) != nil {
@@ -149,8 +152,9 @@ func (p *Policy) checkDecision(r *http.Request) error {
 	return p.checkRead(r)
 }
 
-// checkToken returns a [refuse.Refusal] unless tok gives the right to the stream called name. name
-// is empty for everything except streams, such as the metrics.
+// checkToken returns nil if the token tok gives a client the right to read or publish the stream
+// called name, and otherwise a [refuse.Refusal]. For everything except streams, such as the
+// metrics, name is empty.
 func (p *Policy) checkToken(tok string, right token.Right, name string) error {
 	wrong := "wrong token"
 	if right == token.Publish {
@@ -205,14 +209,16 @@ func (p *Policy) Reading() string {
 	return "open"
 }
 
-// isPlain reports whether tok is the publish or the read token, which allow reading everything.
+// isPlain reports whether tok is the publish token or the read token. Both allow a client to read
+// everything.
 func (p *Policy) isPlain(tok string) bool {
 	return p.Publish != "" && sameToken(tok, p.Publish) || p.Read != "" &&
 		sameToken(tok, p.Read)
 }
 
-// cookie returns the cookie that replaces the read token in a browser. Browsers send it to all
-// ports of a host, so its value does not reveal the token, and its name depends on the token.
+// cookie returns the cookie that replaces the read token in a browser. Its value does not reveal
+// the token, because browsers send a cookie to all ports of a host. Its name depends on the token,
+// so that several servers on one host have separate cookies.
 func (p *Policy) cookie() (name, value string) {
 	sum := sha256.Sum256([]byte("millrace-read\x00" + p.Read))
 	text := hex.EncodeToString(sum[:])
@@ -257,7 +263,8 @@ func unescape(decode func(string) (string, error), text string) string {
 	return text
 }
 
-// sameToken compares tokens in a time that does not depend on their contents or lengths.
+// sameToken reports whether two tokens are equal. Its duration does not depend on their contents or
+// lengths.
 func sameToken(a, b string) bool {
 	x, y := sha256.Sum256([]byte(a)), sha256.Sum256([]byte(b))
 	return subtle.ConstantTimeCompare(x[:], y[:]) == 1

@@ -27,7 +27,8 @@ const (
 	Unknown   Kind = "unknown" // an RTMP connection without a request
 )
 
-// causes lists the possible causes for each kind of client. Any other is counted as refuse.Other.
+// causes lists the causes for which clients of each kind can be refused. A refusal with any other
+// cause is counted as refuse.Other.
 var causes = map[Kind][]refuse.Cause{
 	Publisher: {refuse.BadName, refuse.Path, refuse.Method, refuse.NoToken, refuse.Forbidden,
 		refuse.Conflict, refuse.Limit, refuse.Memory, refuse.ByOperator, refuse.Shutdown,
@@ -51,8 +52,9 @@ type Refused struct {
 	Cause  refuse.Cause
 }
 
-// isNoise reports whether a refusal is routine, because port scanners, probes or other nodes cause
-// it. It is then logged only at debug level. A node logs a lasting problem itself.
+// isNoise reports whether a refusal is routine. Routine refusals are logged only at debug level.
+// Port scanners, probes and other nodes cause them. A node retries a refused request, and logs a
+// lasting problem itself.
 func (k Refused) isNoise() bool {
 	switch k.Client {
 	case Reader:
@@ -83,7 +85,8 @@ const (
 	refusalPeriod = time.Minute
 )
 
-// A lineLimit counts the warnings about one kind of client in the current refusalPeriod.
+// A lineLimit counts the warnings that were logged about one kind of client in the current
+// refusalPeriod.
 type lineLimit struct {
 	since        time.Time
 	lines, muted int // muted is the number of refusals since the last warning
@@ -128,9 +131,12 @@ func (f *Refusals) Note(client Kind, err error, attrs ...any) {
 	f.log.Log(context.Background(), level, message, attrs...)
 }
 
-// count counts a refusal, and returns its log level: Debug if it is routine, or after refusalLines
-// warnings about this kind of client in the current refusalPeriod. At the level Warn, muted is the
-// number of refusals above the limit since the previous warning.
+// count counts a refusal, and returns its log level. The level is Debug if the refusal is routine,
+// or if refusalLines warnings about this kind of client were logged in the current refusalPeriod.
+// Otherwise the level is Warn.
+//
+// At the level Warn, muted is the number of refusals above the limit since the previous warning
+// about this kind of client. At the level Debug, muted is 0.
 func (f *Refusals) count(key Refused, now time.Time) (level slog.Level, muted int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -215,8 +221,9 @@ func (f *Refusals) RefuseMethod(w http.ResponseWriter, r *http.Request, methods 
 			methods))
 }
 
-// loggedPath hides the name after /live/ if stream names may be secret. It then also hides any
-// other path of a publisher, because a secret name may follow a mistyped prefix.
+// loggedPath returns the path to log for a request. If stream names may be secret, it hides the
+// name after /live/. If a publisher's path does not begin with /live/, loggedPath hides the whole
+// path: a secret name may follow a mistyped prefix.
 func (f *Refusals) loggedPath(client Kind, path string) string {
 	switch {
 	case !f.secretNames:

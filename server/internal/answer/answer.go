@@ -80,7 +80,8 @@ func (b *Budget) AddSteps() {
 type Loan struct {
 	budget   *Budget
 	requests *memory.Loans
-	// loan is in requests. It is nil after GiveBack.
+	// loan counts the memory of this request in the field requests. It is nil after GiveBack,
+	// because the memory is then no longer counted.
 	loan *memory.Loan
 	end  func()
 }

@@ -30,11 +30,12 @@ func ConditionOf(h http.Header) Condition {
 
 func (c Condition) allows(tag string) bool { return c == nil || c(tag) }
 
-// matches reports whether list, the value of If-Match or If-None-Match, contains tag. tag is a
-// strong entity tag, or "" if the blob does not exist.
+// matches reports whether list contains tag. list is the value of the header If-Match or
+// If-None-Match. tag is the strong entity tag of a blob, or "" if the blob does not exist.
 //
 //   - The list "*" contains every tag except "".
-//   - A weak tag such as W/"1" in the list matches "1" only if allowWeak is set.
+//   - If allowWeak is set, a weak tag such as W/"1" in the list matches the strong tag "1".
+//     Otherwise weak tags in the list are ignored.
 func matches(list, tag string, allowWeak bool) bool {
 	if tag == "" {
 		return false

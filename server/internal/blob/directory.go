@@ -21,44 +21,47 @@ import (
 )
 
 const (
-	// incoming is the directory for unfinished files. It is in the same file system as the shards,
-	// so that a complete file can be renamed into one of them.
+	// incoming is the directory for files that are still being written. It is in the same file
+	// system as the final directories (see shards), so that a complete file can be renamed into one
+	// of them.
 	incoming = "incoming"
 
 	// lockName is a file that marks a directory of blobs. Every process that uses the directory
-	// holds a shared lock on it.
+	// holds a shared lock on this file.
 	//
-	// A new process usually takes an exclusive lock first, to prove that no other process uses the
-	// directory. A successor does not, because the process that it replaces may still use it.
+	// When a process starts, it usually takes an exclusive lock first, to prove that no other
+	// process uses the directory. A successor does not take the exclusive lock, because the process
+	// that it replaces may still use the directory.
 	lockName = "millrace-blobs.lock"
 
-	// namesLockName is a file that is locked while a process adds a complete file or removes one.
+	// namesLockName is a file that a process locks while it adds a complete file to the store or
+	// removes one.
 	namesLockName = "millrace-blobs.names.lock"
 
-	// shards is the number of directories for complete files. With many of them, each is read
-	// quickly.
+	// shards is the number of directories for complete files. With many directories, reading one of
+	// them is fast.
 	shards = 256
 
 	// suffix is the end of every file name. Without it, a key such as index.html or .gitignore
 	// could have a meaning for other programs.
 	suffix = ".blob"
 
-	// maxPlainName limits a file name without suffix, so that the whole name is within the 255
-	// bytes that file systems allow.
+	// maxPlainName is the maximum length of a file name without suffix. With suffix, the name is
+	// within the 255 bytes that file systems allow.
 	maxPlainName = 240
 
-	// sweepInterval is the time between sweeps. A sweep deletes expired files in one directory, so
-	// all directories take four minutes. An expired value is never served, but takes space until
-	// then.
+	// sweepInterval is the time between two sweeps. Each sweep deletes the files of expired values
+	// in one directory, so all directories take four minutes. An expired value is never served, but
+	// its file takes space until it is deleted.
 	sweepInterval = time.Second
 
 	// sweepNames is the number of directory entries that the sweeper reads at a time.
 	sweepNames = 256
 )
 
-// The permissions of a file show whether its value expires, and its modification time shows when.
-// Both are set before the file gets its final name. They survive a restart, and a backup that
-// preserves them.
+// The permissions of a file show whether its value expires. The modification time of an expiring
+// file is its expiry time. Both are set before the file gets its final name. They survive a
+// restart, and a backup that preserves permissions and times.
 const (
 	lasting  fs.FileMode = 0o600
 	expiring fs.FileMode = 0o700
@@ -159,7 +162,8 @@ func (d *directory) prepare(successor bool) (err error) {
 	return d.probe()
 }
 
-// clear deletes unfinished files. It fails if another process uses the directory.
+// clear takes an exclusive lock on the directory and deletes unfinished files. It fails if another
+// process uses the directory.
 func (d *directory) clear() error {
 	if err := flock(d.lock, exclusive|noWait); err != nil {
 		return fmt.Errorf("another process has it: %w", err)
@@ -167,8 +171,8 @@ func (d *directory) clear() error {
 	return d.root.RemoveAll(incoming)
 }
 
-// checkUnused returns an error if the directory contains files of another program, because the
-// store deletes files.
+// checkUnused returns an error if the directory contains files of another program. The store must
+// not use such a directory, because it deletes files.
 func (d *directory) checkUnused() error {
 	if _, err := d.root.Lstat(lockName); !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -243,8 +247,8 @@ func (d *directory) closeFiles() error {
 	return err
 }
 
-// lockNames keeps other goroutines and processes from adding or removing files until unlock is
-// called.
+// lockNames locks the file names of all shards. No other goroutine, and no other process, adds or
+// removes a file until unlock is called.
 func (d *directory) lockNames() (unlock func(), err error) {
 	d.names.Lock()
 	if err := flock(d.namesFile, exclusive); err != nil {
@@ -262,13 +266,13 @@ type file struct {
 	path  string // relative to the root, as in "3f/film.mp4.blob"
 }
 
-// fileOf returns the file for key. Two keys never have the same file, even if the file system does
-// not distinguish upper and lower case.
+// fileOf returns the file for the value of key. Two keys never have the same file, even if the file
+// system does not distinguish upper and lower case.
 //
-//   - All bytes other than a-z, 0-9, "-", "_" and "." are escaped, as in %2f. A "." at the start is
-//     escaped as well.
-//   - If the name would be longer than maxPlainName, it is "%h" and a hash of the key. No escaped
-//     key has this form.
+//   - Usually the file name is the key with some bytes escaped, as in %2f. All bytes other than
+//     a-z, 0-9, "-", "_" and "." are escaped. A "." at the start is escaped as well.
+//   - If the escaped key is longer than maxPlainName, the file name is "%h" and a hash of the key.
+//     No escaped key has this form.
 func fileOf(key string) file {
 	const digits = "0123456789abcdef"
 	sum := sha256.Sum256([]byte(key))
@@ -291,14 +295,16 @@ func fileOf(key string) file {
 
 func shardName(i int) string { return hex.EncodeToString([]byte{byte(i)}) }
 
-// expires reports whether a file expires. Its modification time is then the expiry time.
+// expires reports whether the value in a file expires. If it does, the file's modification time is
+// the expiry time.
 func expires(info fs.FileInfo) bool { return info.Mode().Perm() == expiring }
 
 func (d *directory) hasExpired(info fs.FileInfo) bool {
 	return info.Mode().IsRegular() && expires(info) && !d.clock().Before(info.ModTime())
 }
 
-// fileTag returns the entity tag of a file. No two files have the same tag; see stamp.
+// fileTag returns the entity tag of a file. No two files have the same tag, because stamp gives
+// each file a different modification time.
 func fileTag(info fs.FileInfo) string {
 	return fmt.Sprintf(`"%x-%x"`, info.ModTime().UnixNano(), info.Size())
 }
@@ -326,7 +332,8 @@ func (d *directory) Open(_ context.Context, key string) (*Value, error) {
 	return v, nil
 }
 
-// tagAt returns the entity tag of the value at path, or "" if there is no value or it has expired.
+// tagAt returns the entity tag of the value at path. If there is no value, or it has expired, the
+// tag is "".
 func (d *directory) tagAt(path string) (string, error) {
 	info, err := d.root.Lstat(path)
 	switch {
@@ -368,7 +375,7 @@ func (d *directory) Put(ctx context.Context, key string, body io.Reader, size in
 	return tag, before == "", nil
 }
 
-// write writes body to the new file tmp, syncs it, and returns its entity tag.
+// write creates the file tmp, writes body to it, syncs it, and returns its entity tag.
 func (d *directory) write(ctx context.Context, tmp string, body io.Reader, size int64,
 	put Put) (tag string, err error) {
 	f, err := d.root.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, lasting)
@@ -395,12 +402,12 @@ func (d *directory) write(ctx context.Context, tmp string, body io.Reader, size 
 	return fileTag(info), errors.Join(f.Sync(), f.Close())
 }
 
-// stamp returns the permissions and the modification time of a new file. The time is the expiry
-// time, or the present time if the value does not expire.
+// stamp returns the permissions and the modification time of a new file. If the value expires, the
+// modification time is its expiry time. Otherwise it is the present time.
 //
-// The time is part of the entity tag, so every file must have a different one. stamp therefore
-// changes the time by less than two milliseconds. A value may expire too early by that much, but
-// never too late.
+// The modification time is part of the entity tag, so every file must have a different one. stamp
+// therefore changes the time by less than two milliseconds. A value may expire up to two
+// milliseconds too early, but never too late.
 func (d *directory) stamp(ttl time.Duration) (mode fs.FileMode, modTime time.Time) {
 	modTime, mode = d.clock(), lasting
 	if ttl > 0 {
@@ -410,8 +417,9 @@ func (d *directory) stamp(ttl time.Duration) (mode fs.FileMode, modTime time.Tim
 		time.Millisecond).Add(time.Duration(d.serial.Add(1) % int64(time.Millisecond)))
 }
 
-// rename renames tmp to target, and returns the entity tag of the replaced value, or "". If cond
-// does not hold, the error is ErrCondition.
+// rename renames the file tmp to target. If target already has a value, rename replaces the value
+// and returns its entity tag. Otherwise it returns "". If cond does not hold, the error is
+// ErrCondition.
 func (d *directory) rename(tmp string, target file, cond Condition) (replaced string,
 	err error) {
 	unlock, err := d.lockNames()
@@ -425,8 +433,11 @@ func (d *directory) rename(tmp string, target file, cond Condition) (replaced st
 	return replaced, d.root.Rename(tmp, target.path)
 }
 
-// checkFile returns the entity tag of f as tagAt does, or ErrCondition if cond does not hold. A
-// caller that will change f must call lockNames first.
+// checkFile returns the entity tag of the value in a file, or "" if there is no value or it has
+// expired. If cond does not hold for the value, the error is ErrCondition.
+//
+// If the caller will change the file, it must call lockNames before checkFile. Otherwise another
+// change could come in between.
 func (d *directory) checkFile(f file, cond Condition) (tag string, err error) {
 	if tag, err = d.tagAt(f.path); err == nil && !cond.allows(tag) {
 		err = ErrCondition
@@ -468,7 +479,8 @@ func (d *directory) remove(f file, cond Condition) error {
 	return d.root.Remove(f.path)
 }
 
-// roomError returns ErrFull if the file system is full or a quota is used up, and err otherwise.
+// roomError returns ErrFull if err means that the file system is full or a quota is used up.
+// Otherwise it returns err.
 func roomError(err error) error {
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 		return ErrFull
@@ -476,7 +488,8 @@ func roomError(err error) error {
 	return err
 }
 
-// sweep deletes expired files until ctx ends, in one shard every sweepInterval.
+// sweep deletes the files of expired values until ctx ends. Every sweepInterval, it checks one
+// shard.
 func (d *directory) sweep(ctx context.Context) {
 	defer close(d.swept)
 	t := time.NewTicker(sweepInterval)
@@ -491,7 +504,7 @@ func (d *directory) sweep(ctx context.Context) {
 	}
 }
 
-// sweepShard deletes the expired files in one shard. It skips files that it cannot read.
+// sweepShard deletes the files of expired values in one shard. It skips files that it cannot read.
 func (d *directory) sweepShard(ctx context.Context, shard int) {
 	dir, err := d.root.Open(shardName(shard))
 	if err != nil {
@@ -511,8 +524,8 @@ func (d *directory) sweepShard(ctx context.Context, shard int) {
 	}
 }
 
-// sweepFile deletes a file if it has expired. It may have been replaced since sweepShard checked
-// it.
+// sweepFile deletes a file if it has expired. It checks the expiry again after lockNames, because
+// the file may have been replaced since sweepShard checked it.
 func (d *directory) sweepFile(f file) {
 	unlock, err := d.lockNames()
 	if err != nil {

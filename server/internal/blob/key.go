@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// maxKey is the maximum length of a key in bytes, as in S3. Proxies and logs accept paths this
-// long.
+// maxKey is the maximum length of a key in bytes. Proxies and logs accept URL paths of this length.
+// S3 has the same limit.
 const maxKey = 1024
 
 var (

@@ -22,23 +22,25 @@ const (
 	// proto-max-bulk-len.
 	MaxRedisValue = 512 << 20
 
-	// conns limits the connections to one server that transfer values. Other commands have their
-	// own.
+	// conns is the maximum number of connections to one Redis server that transfer the bytes of
+	// values. Scripts and other commands use different connections.
 	conns = 32
 
-	// spoolMemory limits a body that is received into memory. A longer body goes into a file.
+	// spoolMemory is the maximum length in bytes of a body that is received into memory. A longer
+	// body is received into a file.
 	spoolMemory = 1 << 20
 
-	// replacedFor is how long a replaced or deleted value is kept for downloads in progress. Each
-	// of them extends the time.
+	// replacedFor is how long a replaced or deleted value is kept in Redis for downloads that are
+	// reading it. Each of these downloads extends the time.
 	replacedFor = time.Minute
 
-	// pendingFor is how long a received value is kept without its key, in case the server is
-	// killed.
+	// pendingFor is how long a received value is kept in Redis until it is assigned to its key. If
+	// the server is killed in between, the value expires.
 	pendingFor = time.Minute
 
-	// rememberedFor is how long Redis stores the outcome of a script, in case its answer is lost.
-	// All tries of runScript together take less time.
+	// rememberedFor is how long Redis stores the outcome of a script. If the answer of the script
+	// is lost, runScript runs the script again, and the script returns the stored outcome. All of
+	// these runs together take less time than rememberedFor.
 	rememberedFor = time.Minute
 )
 
@@ -98,18 +100,21 @@ func (s *Redis) Ping(ctx context.Context) error { return s.rdb.Ping(ctx).Err() }
 // include the connections for scripts and other commands.
 func (s *Redis) Stats() redisbuf.Stats { return s.values.Stats() }
 
-// hashKey returns the Redis key of a blob's hash. All Redis keys of the blob begin with it. They
-// are in the same slot of a cluster, because the slot depends only on the part in braces.
+// hashKey returns the Redis key of a blob's hash. All other Redis keys of the blob begin with this
+// key. They are in the same slot of a cluster, because Redis computes the slot only from the part
+// in braces.
 func (s *Redis) hashKey(key string) string { return s.prefix + "{/" + key + "}" }
 
-// newVersion returns a unique Redis key for a new value of a blob.
+// newVersion returns a unique Redis key for a new value of a blob. The key begins with hashKey, the
+// Redis key of the blob's hash.
 func newVersion(hashKey string) string {
 	var random [16]byte
 	_, _ = rand.Read(random[:]) // never fails
 	return hashKey + ":" + hex.EncodeToString(random[:])
 }
 
-// tagOf returns the entity tag of the version with the given Redis key. The tag of "" is "".
+// tagOf returns the entity tag of the version with the given Redis key. If the key is "", the tag
+// is "".
 func tagOf(key string) string {
 	if key == "" {
 		return ""
@@ -160,7 +165,7 @@ func (s *Redis) Open(ctx context.Context, key string) (*Value, error) {
 	return &Value{Tag: tagOf(v.key), TTL: v.left, Content: s.content(ctx, v), blocks: s.blocks}, nil
 }
 
-// A contentReader is the Content of a Value.
+// A contentReader reads a blob from Redis. It is used as Value.Content.
 type contentReader struct {
 	*io.SectionReader
 	io.Closer
@@ -172,8 +177,8 @@ func (s *Redis) content(ctx context.Context, v version) contentReader {
 	return contentReader{io.NewSectionReader(r, 0, v.size), r}
 }
 
-// A versionReader reads one version of a value. If the value is replaced or deleted meanwhile, the
-// reads postpone the expiry of this version.
+// A versionReader reads one version of a value from Redis. If the value is replaced or deleted
+// during the download, the reads postpone the expiry of the old version.
 type versionReader struct {
 	store  *Redis
 	key    string
@@ -217,8 +222,8 @@ func (v *versionReader) Close() error {
 	return nil
 }
 
-// current returns the Redis key of a blob's current version, or "" if there is none. If cond does
-// not hold, it returns ErrCondition.
+// current returns the Redis key of a blob's current version, or "" if the blob does not exist. If
+// cond does not hold, it returns ErrCondition.
 func (s *Redis) current(ctx context.Context, hashKey string, cond Condition) (string, error) {
 	v, err := s.lookup(ctx, hashKey)
 	if err != nil && err != ErrNotFound {
@@ -264,7 +269,8 @@ func (s *Redis) Put(ctx context.Context, key string, body io.Reader, size int64,
 	return tagOf(version), created, err
 }
 
-// send stores a body in Redis under key, and returns its length.
+// send receives a body and stores it in Redis under key. It returns the length of the body in
+// bytes.
 func (s *Redis) send(ctx context.Context, key string, body io.Reader, size int64,
 	put Put) (int64, error) {
 	src := newSource(body, size, put.Limit)
@@ -288,7 +294,7 @@ func (s *Redis) send(ctx context.Context, key string, body io.Reader, size int64
 	return b.size, nil
 }
 
-// A spool holds a received body before it is sent to Redis.
+// A spool stores a received body in memory or in a file, before the body is sent to Redis.
 type spool struct {
 	// Invariant: the body is either in chain, which has at most spoolMemory+1 bytes, or in file.
 	chain millrace.Chain
@@ -296,7 +302,7 @@ type spool struct {
 	size  int64
 }
 
-// fill receives the whole body. The caller must call release, even after an error.
+// fill receives the whole body from src. The caller must call release, even after an error.
 func (b *spool) fill(ctx context.Context, src *source, blocks *millrace.Pool) error {
 	r := millrace.NewReader(&io.LimitedReader{R: src, N: spoolMemory + 1})
 	defer r.Release()
@@ -327,8 +333,9 @@ func (b *spool) release() {
 	}
 }
 
-// commit replaces the value of a blob with a value that Redis has received, which has the given
-// length. If put.Only does not hold, it returns ErrCondition. keys are the KEYS of commitScript.
+// commit replaces the current value of a blob with a value that Redis has received. It returns true
+// if the blob did not exist before. If the write condition put.Only does not hold, it returns
+// ErrCondition. length is the length of the new value in bytes. keys are the KEYS of commitScript.
 func (s *Redis) commit(ctx context.Context, keys []string, length int64, put Put) (created bool,
 	err error) {
 	for {
@@ -385,7 +392,7 @@ func (s *Redis) Delete(ctx context.Context, key string, cond Condition) error {
 	}
 }
 
-// run runs a script, and returns the errors of a Store.
+// run runs a script, and translates its errors into errors that a Store returns.
 func (s *Redis) run(ctx context.Context, script *redis.Script, keys []string, args ...any) (string,
 	error) {
 	answer, err := runScript(ctx, s.rdb, script, keys, args...)
@@ -395,8 +402,9 @@ func (s *Redis) run(ctx context.Context, script *redis.Script, keys []string, ar
 	return answer, err
 }
 
-// failed returns the error of a Store for an error of Redis. Callers use it only if the blob is
-// unchanged, because ErrFull and ErrUnavailable say so.
+// failed translates the error of a Redis call into an error that a Store returns, such as ErrFull
+// or ErrUnavailable. These errors mean that the call has changed nothing, so failed must not be
+// used if the call may have changed a blob.
 func (s *Redis) failed(err error) error {
 	var reply redis.Error
 	switch {

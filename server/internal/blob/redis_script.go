@@ -12,30 +12,35 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// anyVersion lets a script replace or delete any value.
+// anyVersion is passed to a script that may replace or delete any value.
 const anyVersion = "*"
 
 const (
 	// scriptTries limits how many times a script is run to get its answer.
 	scriptTries = 4
 
-	// scriptPause is the pause after the first run of a script. It doubles after each further run.
+	// scriptPause is the pause between the first run of a script and the second run. The pause
+	// doubles before each further run.
 	scriptPause = 10 * time.Millisecond
 )
 
-// The scripts use the Redis key in the field "value" of a blob's hash, although this key is not in
-// KEYS. This works because the key is in the same slot as the hash, and therefore on the same
-// server.
+// Each blob has a hash in Redis. The field "value" contains the Redis key of the blob's value, and
+// the field "length" contains the length of the value in bytes.
+//
+// The scripts use the Redis key in the field "value", although this key is not in KEYS. This works
+// because the key is in the same slot as the hash, and therefore on the same server.
 var (
-	// lookupScript returns the Redis key of a blob's value, the length of the value, and the
-	// milliseconds until it expires (-1: never). If the hash does not exist, or if Redis has
-	// evicted the value, it returns nil. KEYS[1] is the blob's hash.
+	// lookupScript looks up a blob. KEYS[1] is the key of the Redis hash that describes the blob.
+	// The script returns the Redis key of the blob's value, the length of the value, and the
+	// milliseconds until the blob expires (-1: never). If the Redis hash does not exist, or if
+	// Redis has evicted the value, the script returns nil.
 	lookupScript = redis.NewScript(`
 local v = redis.call('HMGET', KEYS[1], 'value', 'length')
 if not v[1] or redis.call('EXISTS', v[1]) == 0 then return false end
 return {v[1], tonumber(v[2]), redis.call('PTTL', KEYS[1])}`)
 
-	// commitScript gives a blob a new value, which Redis has already received.
+	// commitScript gives a blob a new value, which Redis has already received. The script renames
+	// the Redis key of the new value, and stores the new name in the blob's hash.
 	//
 	//	KEYS[1]   the blob's hash
 	//	KEYS[2]   the new value
@@ -47,8 +52,9 @@ return {v[1], tonumber(v[2]), redis.call('PTTL', KEYS[1])}`)
 	//	ARGV[4]   how long the replaced value is kept, in ms
 	//	ARGV[5]   how long the outcome is kept, in ms
 	//
-	// If the field "value" differs from ARGV[1], the script changes nothing. If ARGV[1] is "", the
-	// blob must not exist. anyVersion matches every content.
+	// If the content of the field "value" differs from ARGV[1], the script changes nothing. If
+	// ARGV[1] is "", the blob must not exist. If ARGV[1] is anyVersion, the script does not check
+	// the field.
 	commitScript = redis.NewScript(`
 local said = redis.call('GET', KEYS[4])
 if said then return said end
@@ -70,8 +76,8 @@ local outcome = now and 'replaced' or 'created'
 redis.call('SET', KEYS[4], outcome, 'PX', ARGV[5])
 return outcome`)
 
-	// deleteScript deletes the hash of a blob. The value expires later, so that reads in progress
-	// can finish.
+	// deleteScript deletes the hash of a blob. The blob's value expires later, so that reads in
+	// progress can finish.
 	//
 	//	KEYS[1]   the blob's hash
 	//	KEYS[2]   for the outcome of the script; see outcomeKey
@@ -79,8 +85,8 @@ return outcome`)
 	//	ARGV[2]   how long the deleted value is kept, in ms
 	//	ARGV[3]   how long the outcome is kept, in ms
 	//
-	// If the field "value" differs from ARGV[1], the script changes nothing. anyVersion matches
-	// every content.
+	// If the content of the field "value" differs from ARGV[1], the script changes nothing. If
+	// ARGV[1] is anyVersion, the script does not check the field.
 	deleteScript = redis.NewScript(`
 local said = redis.call('GET', KEYS[2])
 if said then return said end
@@ -94,18 +100,20 @@ return 'deleted'`)
 )
 
 // outcomeKey returns the Redis key under which a script stores its outcome, such as "created". If
-// the answer is lost, the next run of the script returns this outcome. version is unique to the
-// call.
+// the answer of the script is lost and the script is run again, the script finds the outcome there
+// and returns it. version is a Redis key that is unique to the call.
 //
-// The outcome is not in the blob's hash, because another writer may replace the hash before the
-// next run.
+// The outcome is not stored in the Redis hash that describes the blob, because another writer may
+// replace this hash before the script is run again.
 func outcomeKey(version string) string { return version + ":done" }
 
-// runScript runs a script that stores its outcome. If the answer is lost, it runs the script again.
-// If no other answer arrives, it returns ErrUnsure.
+// runScript runs a script that stores its outcome, and returns the answer. If the answer is lost,
+// runScript runs the script again. If an answer was lost and no other one arrives, it returns
+// ErrUnsure.
 //
-// It does not use the retries of go-redis. If the last of them is refused, go-redis returns only
-// the refusal, although an earlier try may have changed the value.
+// runScript does not use the retries of go-redis, because they do not report that an answer was
+// lost. If go-redis retries a script and the last try is refused, it returns only this refusal,
+// although an earlier try may have changed the value.
 func runScript(ctx context.Context, rdb redis.UniversalClient, script *redis.Script, keys []string,
 	args ...any) (string, error) {
 	lost, pause := false, scriptPause
@@ -127,8 +135,9 @@ func runScript(ctx context.Context, rdb redis.UniversalClient, script *redis.Scr
 	}
 }
 
-// isTransient reports whether a later try may succeed. For example, while a slot moves to another
-// server, this process may not know the new server yet, or only some keys have moved.
+// isTransient reports whether a later try may succeed. A try may fail, for example, while a slot
+// moves to another server: this process may not know the new server yet, or only some of a value's
+// keys have moved.
 func isTransient(err redis.Error) bool {
 	text := err.Error()
 	return strings.HasPrefix(text, "MOVED ") || strings.HasPrefix(text, "ASK ") ||
@@ -137,7 +146,8 @@ func isTransient(err redis.Error) bool {
 		redis.IsMasterDownError(err) || redis.IsMaxClientsError(err) || redis.IsReadOnlyError(err)
 }
 
-// nonLocal is part of the error of a script if one of its keys is on another server.
+// nonLocal is part of the error message that Redis returns for a script if one of the script's keys
+// is on another server of the cluster.
 const nonLocal = "attempted to access a non local key"
 
 // notExecuted reports whether err proves that the script was not executed.

@@ -38,11 +38,12 @@ func formatTTL(ttl time.Duration) string {
 	return strconv.FormatFloat(max(ttl, time.Millisecond).Seconds(), 'f', 3, 64)
 }
 
-// window is how many bytes a download reads from Redis at a time. A slow download takes this much
-// memory.
+// window is the number of bytes that a download reads from Redis at a time. The download of a slow
+// client takes this much memory.
 const window = 128 << 10
 
-// A responseBody stores the error of copying a body, which http.ServeContent does not return.
+// A responseBody copies a body to the response. It stores the error of the copy, because
+// http.ServeContent does not return it.
 type responseBody struct {
 	http.ResponseWriter
 	ctx    context.Context

@@ -91,7 +91,7 @@ func (e *TooLargeError) Error() string {
 // expires.
 const HeaderTTL = "Millrace-TTL"
 
-// maxTTL keeps calculations with times from overflowing.
+// maxTTL is the maximum TTL. With it, time calculations cannot overflow.
 const maxTTL = 100 * 365 * 24 * time.Hour
 
 // ParseTTL parses the value of HeaderTTL. The value is a number of seconds, such as 90 or 89.999,
@@ -113,7 +113,8 @@ func ParseTTL(s string) (time.Duration, error) {
 }
 
 // A source reads the body of a value. If the body is longer than limit, Read returns a
-// TooLargeError. If the size was announced, bytes after it are not read.
+// TooLargeError. If the caller announced the size of the body, bytes after this size are not read.
+// After Read has failed, source.failure returns the error.
 type source struct {
 	body  io.Reader
 	limit int64
@@ -149,7 +150,8 @@ func (s *source) Read(p []byte) (int, error) {
 
 const copyBlock = 32 << 10
 
-// copyTo copies the rest of the body to w, until ctx ends.
+// copyTo copies the rest of the body to w, until ctx ends. It returns the number of bytes written
+// to w.
 func (s *source) copyTo(ctx context.Context, w io.Writer, blocks *millrace.Pool) (total int64,
 	err error) {
 	block := blocks.Get(copyBlock)
@@ -169,7 +171,8 @@ func (s *source) copyTo(ctx context.Context, w io.Writer, blocks *millrace.Pool)
 	return total, ctx.Err()
 }
 
-// failure returns the error of Read if Read has failed, and err otherwise.
+// failure returns the error for a body that could not be received. If Read has failed, failure
+// returns the error of Read. Otherwise it returns err.
 func (s *source) failure(err error) error {
 	var large *TooLargeError
 	switch {

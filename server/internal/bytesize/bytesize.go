@@ -43,7 +43,8 @@ func (s *Int) Set(text string) error {
 // Type returns the name of the type for the help text.
 func (*Int) Type() string { return "bytes" }
 
-// units lists the units that Parse accepts. Format uses the first four, largest first.
+// units lists the units of bytes that Parse accepts, such as KiB and MB. The first four, from the
+// largest to the smallest, are the units that Format uses.
 var units = []struct {
 	name string
 	size int64

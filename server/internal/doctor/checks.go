@@ -16,8 +16,8 @@ import (
 // A check examines one setting of the machine.
 type check struct {
 	group, name string
-	// look returns a Finding without Group and Name. If it cannot read the setting, it sets
-	// host.err, and the Finding is ignored.
+	// look returns a Finding without Group and Name. If it cannot read the setting, it sets the err
+	// field of the host, and the Finding is ignored.
 	look func(*host, Plan) Finding
 	why  string // added to the Why of the Finding
 }
@@ -66,19 +66,22 @@ var checks = [...]check{
 }
 
 const (
-	// spareFiles is the number of descriptors for all but streams and files, such as listeners.
+	// spareFiles is the number of file descriptors for everything except streams and files, such as
+	// listeners, the poller, and visitors of the web page.
 	spareFiles = 64
-	// uploadFiles counts the connection of an upload, its file, and both ends of the pipe between
-	// them.
+	// uploadFiles is the number of file descriptors for an upload: its connection, its file, and
+	// both ends of the pipe between them.
 	uploadFiles = 4
-	// viewerBytes is the memory for each viewer, in bytes, without the kernel's.
+	// viewerBytes is the memory that the server needs for each viewer, in bytes. It does not
+	// include the kernel's memory.
 	viewerBytes = 4 << 10
-	// spareThreads is the number of threads that the Go runtime needs for itself.
+	// spareThreads is the number of threads that the Go runtime needs in addition to the threads
+	// for goroutines.
 	spareThreads = 32
 )
 
-// sockets returns how many unsent bytes the kernel holds if all viewers are slow, without data in
-// flight.
+// sockets returns the number of bytes of unsent data that the kernel holds if all viewers are slow.
+// It does not include data in flight.
 func (p Plan) sockets() int64 { return int64(p.Viewers) * p.Unsent }
 
 func openFiles(h *host, p Plan) Finding {
@@ -244,8 +247,9 @@ func conntrack(h *host, p Plan) Finding {
 	return f
 }
 
-// tcpBuffer returns the check of a kernel setting: the minimum, default and maximum size of a
-// connection's buffer. It recommends the kernel's defaults.
+// tcpBuffer returns a function that checks the kernel setting net.ipv4.tcp_wmem or
+// net.ipv4.tcp_rmem. The setting consists of the minimum, default and maximum size of a
+// connection's buffer. If it is bad, the check recommends the kernel's defaults.
 func tcpBuffer(name, defaults string) func(*host, Plan) Finding {
 	command := fmt.Sprintf("sysctl -w %s=%q", name, defaults)
 	return func(h *host, _ Plan) Finding { return tcpRange(h.sysctl(name, 3), command) }
@@ -292,8 +296,11 @@ func tcpMemory(h *host, p Plan) Finding {
 	return f
 }
 
-// directory checks whether the server can read dir, the value of a flag, and whether dir is on a
-// local disk. If mount is nil, the Finding is complete.
+// directory checks whether the server can read dir, which is the value of a command-line flag, and
+// whether dir is on a local disk. It returns the Finding and the mount that contains dir.
+//
+// If mount is nil, the Finding is complete. Otherwise the caller may check the mount further and
+// add to the Finding.
 func (h *host) directory(flag, dir string) (mount *procfs.MountInfo, f Finding) {
 	if dir == "" {
 		return nil, Finding{Value: "none", Why: "No --" + flag + " was given."}

@@ -112,7 +112,8 @@ func examine(h *host, p Plan) Report {
 	return r
 }
 
-// line makes one printable line of s, which may be a path with escape sequences.
+// line converts s to one line of printable characters. s may contain escape sequences, because it
+// may be a path or come from a file.
 func line(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
@@ -149,5 +150,5 @@ func roundUp(n int64) int64 {
 	return m
 }
 
-// quote quotes s for a shell.
+// quote quotes s as a single word for a shell.
 func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }

@@ -16,11 +16,12 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// unlimited is the smallest number that means "no limit". No machine has as many bytes of memory.
-// It can be multiplied by the page size without overflow.
+// unlimited is the smallest number that means "no limit". As a number of bytes, it exceeds the
+// memory of any machine. It can be multiplied by the page size without overflow.
 const unlimited = 1 << 50
 
-// A host reads the properties and limits of this machine and this process.
+// A host reads the properties and limits of this machine and this process, such as the size of the
+// memory, kernel settings and the limits of the control group.
 type host struct {
 	dir         string // root directory, with /proc and /sys
 	cpus        int    // runtime.NumCPU()
@@ -39,8 +40,8 @@ func thisHost() *host {
 	}
 }
 
-// fail records the first error. After an error, the methods of h return arbitrary values. A slice
-// still has the length that its caller expects.
+// fail sets h.err to err, unless there was an earlier error. After an error, the methods of h
+// return arbitrary values. A returned slice still has the length that its caller expects.
 func (h *host) fail(err error) {
 	if h.err == nil {
 		h.err = err
@@ -128,7 +129,8 @@ func MemoryCap() int64 {
 	return most
 }
 
-// memoryCap is like MemoryCap. group is set if the number is the limit of a control group.
+// memoryCap returns the number of bytes that this process may use. If group is true, the number is
+// the limit of a control group. Otherwise it is the memory of the machine.
 func (h *host) memoryCap() (most int64, group bool) {
 	limit, set := h.groupLimit("", "memory.max", parseLimit)
 	if old, oldSet := h.groupLimit("memory", "memory.limit_in_bytes", parseLimit); oldSet {
@@ -142,14 +144,15 @@ func (h *host) memoryCap() (most int64, group bool) {
 	return most, false
 }
 
-// parseLimit parses the limit of a control group: a number or "max", in version 1 a very large
-// number.
+// parseLimit parses the limit of a control group, which is a number or "max". In version 1 of
+// control groups, a very large number means "max".
 func parseLimit(s string) (int64, bool) {
 	n, err := strconv.ParseInt(s, 10, 64)
 	return n, err == nil && n < unlimited
 }
 
-// parseCPU parses cpu.max: "QUOTA PERIOD" or "max PERIOD". It returns thousandths of a CPU.
+// parseCPU parses cpu.max, which is "QUOTA PERIOD" or "max PERIOD". It returns thousandths of a
+// CPU.
 func parseCPU(s string) (int64, bool) {
 	var quota, period int64
 	if n, _ := fmt.Sscanf(s, "%d %d", &quota, &period); n != 2 || period <= 0 || quota < 0 ||
@@ -159,8 +162,13 @@ func parseCPU(s string) (int64, bool) {
 	return quota * 1000 / period, true
 }
 
-// groupLimit returns the lowest limit of this process's control group and all groups above it. Each
-// has a file with this name, which parse parses. For version 2 of control groups, controller is "".
+// groupLimit returns the lowest limit that a control group sets for this process. It reads the
+// limits of the process's control group and of all groups above it. If there is no limit, set is
+// false.
+//   - controller is the name of a controller, such as "memory", in version 1 of control groups. For
+//     version 2, controller is "".
+//   - name is the name of the file with the limit. Each control group has such a file.
+//   - parse parses the content of the file.
 func (h *host) groupLimit(controller, name string, parse func(string) (int64, bool)) (least int64,
 	set bool) {
 	least = math.MaxInt64
@@ -181,7 +189,7 @@ func (h *host) groupLimit(controller, name string, parse func(string) (int64, bo
 	}
 }
 
-// mountOf returns the mount that contains path, which must be absolute.
+// mountOf returns the mount that contains the directory path. The path must be absolute.
 func (h *host) mountOf(path string) (best *procfs.MountInfo) {
 	all, err := h.self().MountInfo()
 	if err != nil {

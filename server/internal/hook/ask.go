@@ -16,24 +16,27 @@ import (
 )
 
 const (
-	// maxRequests limits the concurrent requests to the hook, and the connections for them. A hook
-	// that answers within 10 ms can answer 1600 requests a second.
+	// maxRequests is the maximum number of concurrent requests to the hook, and of connections for
+	// them. A hook that answers within 10 ms can answer 1600 requests a second.
 	maxRequests = 16
-	// maxWaiting limits the callers that wait to send a request, because each holds a client's
-	// connection. A hook that answers within 10 ms answers all of them within a second.
+	// maxWaiting is the maximum number of callers that wait to send a request to the hook. It is
+	// limited because each caller holds a client's connection. If the hook answers each request
+	// within 10 ms, it answers all waiting callers within a second.
 	maxWaiting = 1024
 
-	// These requests, and places in the queue, are reserved for publishers and recordings.
+	// Some of the maxRequests requests, and some of the maxWaiting places in the queue, are
+	// reserved for publishers and recordings. Players cannot use them.
 	reservedRequests = 4
 	reservedWaiting  = 128
 )
 
 var (
-	// errBusy refuses clients if the queue is full, and players if the playTable is full or closed.
+	// errBusy refuses a client if the queue of requests to the hook is full. It also refuses a
+	// player if the playTable is full or closed.
 	errBusy = refuse.New(http.StatusServiceUnavailable,
 		"too many clients wait for the hook of this server, or play with its permission").
 		For(refuse.Limit).After(time.Second)
-	// errFails refuses a client if the hook fails. Only the log has the reason.
+	// errFails refuses a client if the hook fails. Only the log contains the reason.
 	errFails = refuse.New(http.StatusServiceUnavailable,
 		"the hook that this server asks does not answer").For(refuse.HookFailed).After(time.Second)
 )
@@ -54,8 +57,8 @@ type asker struct {
 	waiting   atomic.Int64
 }
 
-// ask returns the hook's answer to q. The caller has called q.prepare. It may wait in a queue. It
-// returns these errors:
+// ask sends a request to the hook and returns the answer. It may first wait in a queue. The caller
+// must have called Request.prepare on the request. ask returns these errors:
 //   - If the hook refuses the client, a [refuse.Refusal].
 //   - If the queue is full, errBusy.
 //   - If the hook fails, errFails, even with Config.Open.
@@ -82,7 +85,8 @@ func (k *asker) ask(ctx, queueCtx context.Context, q *Request) (Answer, error) {
 
 func isRefusal(err error) bool { return refuse.CauseOf(err) == refuse.Hook }
 
-// noteFailure logs a failure whose reason is new, or, if err is nil, that the hook answers again.
+// noteFailure logs a failure of the hook if its reason is new. If err is nil, noteFailure logs that
+// the hook answers again after a failure.
 func (k *asker) noteFailure(err *failure) {
 	if err == nil {
 		if k.outage.Note(nil) {

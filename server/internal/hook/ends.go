@@ -13,22 +13,26 @@ import (
 )
 
 const (
-	// maxEnds limits the queued end events, about 500 bytes each. All viewers may leave at once.
+	// maxEnds is the maximum number of queued end events. It is large because all viewers may leave
+	// at the same time. Each event takes about 500 bytes.
 	maxEnds = 8192
-	// endWorkers is the number of goroutines that deliver end events. The order does not matter,
-	// because each publisher, player or recording has only one end event.
+	// endWorkers is the number of goroutines that deliver end events to the hook. They may deliver
+	// the events in any order, because each publisher, player or recording has only one end event.
 	endWorkers = 2
-	// endPatience limits all attempts to deliver an end event. The hook can restart in that time.
+	// endPatience is the time limit for all attempts to deliver an end event. It is long enough for
+	// the hook to restart.
 	endPatience = 30 * time.Second
-	// endGrace is the minimum time that Close tries to deliver end events, even if its context
-	// ends.
+	// endGrace is the minimum time for which Close tries to deliver end events to the hook, even if
+	// the context of Close ends earlier.
 	endGrace = time.Second
-	// endCheck is how often Close checks the deliveries. It gives up if an attempt has failed since
-	// the previous check and none has succeeded.
+	// endCheck is the interval at which Close checks whether end events are still delivered to the
+	// hook. If an attempt has failed since the previous check and no attempt has succeeded, Close
+	// gives up.
 	endCheck = time.Second
 )
 
-// An endQueue delivers end events to the hook. Its methods may be called from any goroutine.
+// An endQueue delivers end events to the hook. An end event reports that publishing, playing or
+// recording a stream has ended. The methods of an endQueue may be called from any goroutine.
 type endQueue struct {
 	poster  *poster
 	counts  *counter
@@ -52,7 +56,7 @@ func (q *endQueue) start() {
 	}
 }
 
-// add never blocks. If the queue is full or closed, e is dropped.
+// add queues the end event e. It never blocks. If the queue is full or closed, e is dropped.
 func (q *endQueue) add(e Request) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -66,7 +70,7 @@ func (q *endQueue) add(e Request) {
 	q.drop(&e, fmt.Errorf("%d ends wait", len(q.queue)))
 }
 
-// drop counts an undelivered end event, and may log it. q.mu is held.
+// drop counts an end event that was not delivered, and may log it. q.mu is held.
 func (q *endQueue) drop(e *Request, why error) {
 	q.dropped++
 	q.counts.count(e.Event, "dropped")
@@ -119,9 +123,13 @@ func (q *endQueue) deliver(e *Request) error {
 	})
 }
 
-// close closes the queue and waits until the end events are delivered. It gives up if none can be
-// delivered (see endCheck), or when ctx has ended and endGrace is over. Finally it calls giveUp,
-// which cancels the requests in progress, and waits for the workers.
+// close closes the queue, and waits until the queued end events are delivered to the hook. It stops
+// waiting earlier in two cases:
+//   - ctx has ended, and close has waited for at least endGrace.
+//   - No end event can be delivered (see endCheck).
+//
+// Finally, close calls giveUp, which cancels the requests in progress, and waits until the workers
+// have ended.
 func (q *endQueue) close(ctx context.Context, giveUp context.CancelFunc) {
 	q.mu.Lock()
 	q.closed = true
@@ -145,7 +153,8 @@ func (q *endQueue) close(ctx context.Context, giveUp context.CancelFunc) {
 	<-delivered
 }
 
-// await waits for delivered or ctx. It gives up if no end event can be delivered (see endCheck).
+// await returns when delivered is closed, when ctx has ended, or when no end event can be delivered
+// (see endCheck).
 func (q *endQueue) await(ctx context.Context, delivered <-chan struct{}) {
 	check := time.NewTicker(endCheck)
 	defer check.Stop()

@@ -11,16 +11,19 @@ import (
 )
 
 const (
-	// maxPlays limits the Plays in the table. Each takes about 700 bytes, and all at most 22 MiB.
+	// maxPlays is the maximum number of Plays in the table. Each takes about 700 bytes, and all of
+	// them take at most 22 MiB.
 	maxPlays = 32 << 10
-	// With at least maxRefused entries, the table stores no refusals. Invented tokens cannot fill
-	// it.
+	// If the table has at least maxRefused entries, refusals are not stored. Clients with invented
+	// tokens therefore cannot fill the table.
 	maxRefused = maxPlays / 4
-	// hlsIdle is how long a permission is kept after the HLS player's last request, unless it is
-	// valid for longer. hlsIdle is longer than the longest segment.
+	// hlsIdle is how long the hook's permission for an HLS player is kept after the player's last
+	// request. If the permission is valid for longer, it is kept until it expires. hlsIdle is
+	// longer than the longest segment.
 	hlsIdle = 20 * time.Second
-	// failedKeep is how long a failure of the hook is remembered for players with the same playKey.
-	// If the hook fails to renew an answer, the old answer is used for this time.
+	// failedKeep is how long a failure of the hook is remembered. During this time, further players
+	// with equal requests (the same playKey) get the same result, without another request to the
+	// hook. If the hook fails to renew an expired answer, the old answer is used for this time.
 	failedKeep = time.Second
 	sweepEvery = time.Second
 )
@@ -41,21 +44,21 @@ type Play struct {
 
 	served atomic.Int64 // bytes sent to all players
 
-	// t.mu guards the following fields. ready is closed when the answer has arrived, and replaced
+	// t.mu guards the following fields. ready is closed when the answer has arrived. It is replaced
 	// when the hook is asked again.
 	ready   chan struct{}
 	asking  bool
 	answer  Answer
 	err     error
 	allowed bool
-	// stale is set if the hook has failed to renew the answer. Requests then use the old answer at
-	// once.
+	// stale is set if the hook has failed to renew the answer. The old answer is then used, and
+	// requests do not wait for the next answer.
 	stale   bool
 	until   time.Time // when the answer expires
 	over    time.Time // end of the time that the hook allows; zero if there is no limit
 	players int       // players with a permanent connection; some may wait for the answer
-	// waiters counts the callers that wait for the answer. If all leave before the first answer
-	// arrives, forget cancels the request.
+	// waiters is the number of callers that wait for the answer. If all of them leave before the
+	// first answer arrives, forget cancels the request.
 	waiters int
 	forget  context.CancelFunc
 	asked   time.Time // time of the latest request of an HLS player
@@ -100,15 +103,16 @@ func (p *Play) End(reason string, bytes int64) {
 	p.t.leave(p, reason)
 }
 
-// leave records that a player with a permanent connection has left. The last one ends p. t.mu is
-// held.
+// leave records that a player with a permanent connection has left. If it was the last one, leave
+// ends p. t.mu is held.
 func (t *playTable) leave(p *Play, reason string) {
 	if p.players--; p.players == 0 && !p.asking && p.allowed {
 		t.endPlay(p, reason)
 	}
 }
 
-// endPlay removes p from the table. If p was allowed, it queues an end event. t.mu is held.
+// endPlay removes p from the table. If the hook had allowed p, endPlay sends an end event to the
+// hook. t.mu is held.
 func (t *playTable) endPlay(p *Play, reason string) {
 	if t.plays[p.key] == p {
 		delete(t.plays, p.key)
@@ -119,8 +123,9 @@ func (t *playTable) endPlay(p *Play, reason string) {
 	}
 }
 
-// play returns the stored Play for q, or asks the hook and waits for the answer. Request.prepare
-// must have been called on q.
+// play returns the Play for a request to play a stream. If the table has no valid answer for the
+// request, play asks the hook and waits for the answer. The caller must have called Request.prepare
+// on the request.
 func (t *playTable) play(ctx context.Context, q *Request) (*Play, error) {
 	key := q.key()
 	hls := q.Protocol == HLS
@@ -190,8 +195,9 @@ func (t *playTable) play(ctx context.Context, q *Request) (*Play, error) {
 	return p, nil
 }
 
-// decide asks the hook, stores the answer in p, and wakes the callers that wait for it. queueCtx
-// ends when none waits any longer. A request that is still in the queue is then not sent.
+// decide asks the hook about a player, stores the answer in p, and wakes the callers that wait for
+// it. queueCtx ends when no caller waits any longer. decide then does not send a request that is
+// still in the queue.
 func (t *playTable) decide(queueCtx context.Context, p *Play, q Request) {
 	defer t.deciding.Done()
 	defer p.forget()
@@ -234,8 +240,8 @@ func (t *playTable) decide(queueCtx context.Context, p *Play, q Request) {
 	}
 }
 
-// sweepAll removes expired refusals, and HLS players that have left or used up their time. It
-// returns when t.closing ends.
+// sweepAll regularly removes refusals that have expired, and HLS players that have left or used up
+// their time. It returns when the context t.closing ends.
 func (t *playTable) sweepAll() {
 	defer close(t.swept)
 	tick := time.NewTicker(sweepEvery)
@@ -269,7 +275,8 @@ func (t *playTable) sweep(now time.Time) {
 	}
 }
 
-// close ends all Plays. It returns false if the table was already closed.
+// close ends all Plays in the table, and sends end events for them to the hook. It returns false if
+// the table was already closed.
 func (t *playTable) close() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -283,7 +290,8 @@ func (t *playTable) close() bool {
 	return true
 }
 
-// wait waits for the goroutines of t. The caller must first cancel t.closing.
+// wait waits for the goroutines of t. The caller must first cancel the context t.closing, which
+// ends the goroutines.
 func (t *playTable) wait() {
 	t.deciding.Wait()
 	<-t.swept

@@ -15,7 +15,8 @@ import (
 )
 
 const (
-	// firstPause comes before the second attempt. Each further pause doubles, up to mostPause.
+	// firstPause is the pause before the second attempt. Each further pause is twice as long as the
+	// one before, up to mostPause.
 	firstPause = 50 * time.Millisecond
 	mostPause  = time.Second
 )
@@ -52,8 +53,8 @@ func newPoster(url string, timeout time.Duration, maxConns int) *poster {
 	}}
 }
 
-// retry calls f, with pauses, until f succeeds, f fails permanently, or ctx ends. If ctx ends, it
-// returns the last failure before that.
+// retry calls f until f succeeds, f fails permanently, or ctx ends. It pauses between the calls. If
+// ctx ends, retry returns the last failure before the end.
 func retry(ctx context.Context, f func() error) (err error) {
 	for pause := firstPause; ; pause = min(2*pause, mostPause) {
 		now := f()
@@ -70,7 +71,9 @@ func retry(ctx context.Context, f func() error) (err error) {
 	}
 }
 
-// post sends body, and reads at most maxAnswer+1 bytes of the response. The error is a *failure.
+// post sends body in an HTTP POST request. It returns the status and the content of the response.
+// It reads at most maxAnswer+1 bytes of the response, and ignores further bytes. The error is a
+// *failure.
 func (p *poster) post(ctx context.Context, body []byte) (status int, text []byte, err error) {
 	began := time.Now()
 	defer func() {
@@ -95,7 +98,8 @@ func (p *poster) post(ctx context.Context, body []byte) (status int, text []byte
 	return res.StatusCode, text, err
 }
 
-// plain removes the hook's URL, which may contain secrets, from err. It explains a timeout.
+// plain returns err without the hook's URL, which may contain secrets. For a timeout, it returns an
+// error that names --hook-timeout.
 func (p *poster) plain(ctx context.Context, err error) error {
 	if ctx.Err() == context.DeadlineExceeded {
 		return fmt.Errorf("no answer within %v (--hook-timeout)", p.timeout)

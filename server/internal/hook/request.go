@@ -66,12 +66,14 @@ type Request struct {
 	Seconds float64 `json:"seconds,omitempty"`
 }
 
-// maxShown limits the bytes of a client's query, token and user agent together. Signed tokens have
-// up to a thousand.
+// maxShown limits the total length of a client's query, token and user agent, in bytes. Signed
+// tokens have up to a thousand bytes.
 const maxShown = 4 << 10
 
-// prepare sets the fields Version, Node, Time and ID. If the client shows more than maxShown bytes,
-// it returns a [refuse.Refusal]. q must not be an end event.
+// prepare sets the fields Version, Node, Time and ID. q must not be an end event.
+//
+// If the client's query, token and user agent together have more than maxShown bytes, prepare
+// returns a [refuse.Refusal].
 func (q *Request) prepare(node string) error {
 	if n := len(q.Query) + len(q.Token) + len(q.Agent); n > maxShown {
 		return refuse.New(http.StatusRequestURITooLong,
@@ -82,7 +84,8 @@ func (q *Request) prepare(node string) error {
 	return nil
 }
 
-// ended returns the end event that belongs to q, without the client's credentials.
+// ended returns the end event that belongs to q. bytes is the number of bytes that were
+// transferred. The end event does not contain the client's credentials.
 func (q *Request) ended(reason string, bytes int64) Request {
 	e := *q
 	e.Forget()
@@ -119,17 +122,20 @@ type Answer struct {
 }
 
 const (
-	// maxAnswer limits the body of the hook's response. A useful body has a few hundred bytes.
+	// maxAnswer is the maximum length of the body of the hook's response, in bytes. A useful body
+	// has a few hundred bytes.
 	maxAnswer = 16 << 10
-	// maxReason is how many characters of the hook's reason for a refusal the client gets.
+	// maxReason is the maximum length, in characters, of the hook's reason for a refusal. The
+	// reason is sent to the client. A longer reason is cut.
 	maxReason = 200
 
-	// keepDefault is how long an answer without cache_seconds is used. It is short, so that the
-	// hook can soon remove a player. Still, only one in five requests of an HLS player asks the
-	// hook.
+	// keepDefault is how long the hook's response is used if it does not contain cache_seconds. It
+	// is short, so that the hook can soon remove a player. It is long enough that only about one in
+	// five requests of an HLS player leads to a request to the hook.
 	keepDefault = 10 * time.Second
 	maxKeep     = time.Hour
-	// maxSeconds is the maximum of max_seconds, a time limit in the hook's response: one year.
+	// maxSeconds is the maximum of max_seconds, a time limit in the hook's response. It is one
+	// year.
 	maxSeconds = 366 * 24 * 3600
 )
 
@@ -143,8 +149,8 @@ type answerBody struct {
 	Cache      *float64 `json:"cache_seconds"`
 }
 
-// parseAnswer parses the hook's response to a request about event. An error other than a
-// [refuse.Refusal] means that the response is invalid.
+// parseAnswer parses the hook's response to a request about event. If the hook refuses the client,
+// the error is a [refuse.Refusal]. Any other error means that the response is invalid.
 func parseAnswer(event Event, status int, body []byte) (Answer, error) {
 	ok := status >= 200 && status < 300
 	a := Answer{Keep: keepDefault}
@@ -180,7 +186,8 @@ func parseAnswer(event Event, status int, body []byte) (Answer, error) {
 	return a.limited(event, got)
 }
 
-// decodeAnswer rejects an unknown field, because a misspelled limit would otherwise be ignored.
+// decodeAnswer parses the JSON of an answer. It returns an error for an unknown field, because a
+// misspelled limit would otherwise be ignored.
 func decodeAnswer(body []byte) (got answerBody, err error) {
 	dec := json.NewDecoder(bytes.NewReader(body))
 	dec.DisallowUnknownFields()
@@ -194,7 +201,8 @@ func decodeAnswer(body []byte) (got answerBody, err error) {
 	return got, nil
 }
 
-// limited returns a with the limits in got, or an error if one is invalid or not allowed for event.
+// limited adds the limits in the hook's response to the Answer, and returns the result. If a limit
+// is invalid, or is not allowed in a response to this event, limited returns an error.
 func (a Answer) limited(event Event, got answerBody) (Answer, error) {
 	for _, f := range []struct {
 		name  string
@@ -233,7 +241,7 @@ func (a Answer) limited(event Event, got answerBody) (Answer, error) {
 
 func seconds(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }
 
-// refusalReason returns the hook's reason as one line for the client.
+// refusalReason converts the hook's reason to one line, which is sent to the client.
 func refusalReason(reason string) string {
 	line := strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {

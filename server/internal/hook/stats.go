@@ -21,7 +21,8 @@ type counter struct {
 	by map[Outcome]int64
 }
 
-// newCounter returns a counter with an entry for every possible Outcome.
+// newCounter returns a counter with an entry for each event and each possible result, such as
+// "allowed" or "refused". All entries start at 0.
 func newCounter() *counter {
 	c := &counter{by: make(map[Outcome]int64)}
 	for _, e := range events {

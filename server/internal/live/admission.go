@@ -54,8 +54,8 @@ func (a Admission) Admit(ctx context.Context, want WatchRequest) (*Viewer, error
 	return v, nil
 }
 
-// awaitStream waits for the named stream as long as Config and ctx allow. It then calls enter with
-// Hub.mu held.
+// awaitStream waits for the named stream as long as Config and ctx allow. When the stream exists,
+// awaitStream calls enter with Hub.mu held, and returns the result of enter.
 func (a Admission) awaitStream(ctx context.Context, name string,
 	enter func(s *stream) error) error {
 	h := a.hub
@@ -145,7 +145,8 @@ func (v *Viewer) Decline() {
 	v.hub.admitted.Release()
 }
 
-// awaitReady waits until v.start is known. If it fails, it has removed v from its stream.
+// awaitReady waits until v.start is known. If it returns an error, it has removed v from its
+// stream.
 func (v *Viewer) awaitReady(ctx context.Context) error {
 	if v.start.Cursor != nil {
 		return nil
@@ -159,8 +160,9 @@ func (v *Viewer) awaitReady(ctx context.Context) error {
 	return nil
 }
 
-// awaitTracks waits until the tracks are known, because the head of the response announces them. It
-// does not wait if v is another node. If it fails, it has removed v from its stream.
+// awaitTracks waits until the tracks of the stream are known, because the head of v's response
+// announces them. It does not wait if v is another node, which determines the tracks for its own
+// viewers. If awaitTracks returns an error, it has removed v from its stream.
 func (v *Viewer) awaitTracks(ctx context.Context) error {
 	if v.node != "" {
 		return nil
@@ -208,8 +210,9 @@ func (a Admission) enter(v *Viewer) {
 	}
 }
 
-// noteServed adds v to Hub.served. The hub may have cut all viewers since v was admitted, or the
-// lease may have changed for a viewer that is another node. noteServed then ends v.
+// noteServed adds v to the Hub's served viewers. It ends v at once in two cases:
+//   - The server has already ended all viewers.
+//   - v is another node, and this node's lease of the stream has changed since v was admitted.
 func (a Admission) noteServed(v *Viewer) {
 	a.hub.mu.Lock()
 	defer a.hub.mu.Unlock()

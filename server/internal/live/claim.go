@@ -34,8 +34,8 @@ func newClaim(ends context.Context, address string) *claim {
 // isPull reports whether the frames come from another node instead of a client of this node.
 func (c *claim) isPull() bool { return c.epoch != 0 }
 
-// replace ends c with errTakenOver once c has had the stream for LeastStay. c must have the stream.
-// Hub.mu is held.
+// replace ends the publisher c with errTakenOver, but not before c has had the stream for
+// LeastStay. c must have the stream already. Hub.mu is held.
 func (c *claim) replace() {
 	end := func() { c.cancel(errTakenOver) }
 	if left := LeastStay - time.Duration(nanotime()-c.since); left > 0 {

@@ -139,18 +139,22 @@ const (
 	// Without it, two encoders that reconnect at once would replace each other hundreds of times a
 	// second, and neither would send a video frame.
 	LeastStay = time.Second
-	// cleanEndWait limits how long a stream waits for its next publisher after an end without an
-	// error. An encoder that restarts, or moves to another node, also ends without an error.
+	// cleanEndWait limits how long a stream waits for its next publisher if the last publisher has
+	// ended without an error. The stream waits because an encoder that restarts also ends without
+	// an error. A pull from another node also ends without an error when the encoder moves to
+	// another node.
 	cleanEndWait = 2 * time.Second
 )
 
 const (
-	// pullWait is how long a viewer in a cluster waits for a stream, unless Config.ViewerWait is
-	// longer.
+	// pullWait limits how long a viewer in a cluster waits for a stream that this node does not
+	// have yet. If Config.ViewerWait is longer, ViewerWait is the limit instead.
 	pullWait = 2 * time.Second
-	// pullIdle is how long a pull outlives its last viewer, so that a player can reconnect.
+	// pullIdle is how long a pull continues after its stream's last viewer has left. A player that
+	// reconnects in this time finds the stream.
 	pullIdle = 5 * time.Second
-	// retryAfter is the delay for viewers if the stream's node could not be found or reached.
+	// retryAfter is the delay after which a viewer may try again if the node with the stream could
+	// not be found or reached.
 	retryAfter = 2 * time.Second
 )
 

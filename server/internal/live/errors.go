@@ -15,16 +15,18 @@ import (
 
 var (
 	errEmpty = errors.New("the body is empty")
-	// errSecondHeader refuses a second FLV file in a body: its timestamps restart, and its codecs
-	// may differ.
+	// errSecondHeader refuses a second FLV file in a body, because its timestamps restart and its
+	// codecs may differ.
 	errSecondHeader = errors.New(
 		"a second FLV header in the body: files do not become one stream by standing one behind the " +
 			"other, join them first (ffmpeg -f concat), or send one after the other")
 	// ErrPanic is the error for a publisher or viewer that ended with a panic.
 	ErrPanic = errors.New("internal error")
-	// errUnwatched ends a pull if the stream has no viewers here.
+	// errUnwatched is the error when this node stops reading a stream from another node, because
+	// the stream has no viewers here.
 	errUnwatched = errors.New("it has no viewers")
-	// errOwnerEnded ends a pull if the stream has ended at its owner.
+	// errOwnerEnded is the error when a stream that this node reads from another node has ended
+	// there.
 	errOwnerEnded = errors.New("the stream has ended at its owner")
 	errNotFLV     = refuse.New(http.StatusUnsupportedMediaType,
 		"this stream is FLV, and waits for its publisher to come back: "+

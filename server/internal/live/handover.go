@@ -11,11 +11,13 @@ import (
 	"github.com/millrace-io/millrace/server/internal/refuse"
 )
 
-// A registrar decides which publisher has a stream. A stream has one publisher at a time.
+// A registrar decides which publisher has each stream of a Hub. A stream has one publisher at a
+// time.
 type registrar struct{ *Hub }
 
-// claim requests the named stream for c. In a cluster, it first makes this node the owner. If it
-// succeeds, the caller must call awaitGrant.
+// claim requests the named stream for the publisher c. In a cluster, it first makes this node the
+// owner of the stream. If claim returns nil, the caller must call awaitGrant to wait for the
+// stream.
 func (h registrar) claim(c *claim, name string) (err error) {
 	if h.cfg.Cluster == nil {
 		return h.claimHere(c, name)
@@ -35,9 +37,11 @@ func (h registrar) claim(c *claim, name string) (err error) {
 // errNotHeld reports that a new lease was lost or released before claimHere could use it.
 var errNotHeld = errors.New("the lease is not held any more")
 
-// claimHere gives the named stream to c. If the stream has a publisher, claimHere asks it to end,
-// and c gets the stream after that. If claimHere fails, it releases c.lease, unless another
-// publisher of the stream uses it.
+// claimHere gives the named stream to c. If the stream has a publisher, claimHere asks this
+// publisher to end, and c gets the stream after that.
+//
+// If c cannot get the stream, claimHere returns an error. It then also releases c.lease, unless
+// another publisher of the stream uses the same lease.
 func (h registrar) claimHere(c *claim, name string) (err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -96,8 +100,11 @@ func (h registrar) checkRoom(name string) error {
 	return nil
 }
 
-// checkTakeover returns an error if Config.Takeover protects the publisher of s, or the one that
-// already waits to replace it. A pull is not protected. mu is held.
+// checkTakeover returns an error if Config.Takeover does not allow a new publisher to replace the
+// current publisher of s. mu is held.
+//
+// A pull, which reads the stream from another node, can always be replaced. However,
+// Config.Takeover protects a publisher that already waits to replace the pull.
 func (h registrar) checkTakeover(s *stream) error {
 	if s.publisher.isPull() && s.successor == nil {
 		return nil
@@ -115,8 +122,8 @@ func (h registrar) checkTakeover(s *stream) error {
 	return nil
 }
 
-// awaitGrant waits until c has the stream. It fails if c ends, or if the earlier publisher does not
-// end within limit.Grace.
+// awaitGrant waits until the earlier publisher has ended and the publisher c has the stream. It
+// returns an error if c ends first, or if the earlier publisher does not end within limit.Grace.
 func (h registrar) awaitGrant(c *claim, name string) (*stream, error) {
 	grace := time.NewTimer(limit.Grace)
 	defer grace.Stop()
@@ -181,8 +188,9 @@ func (h registrar) endPause(s *stream) {
 	s.pause = nil
 }
 
-// handOver is called when c, the publisher of s, has ended with err. It gives s to the successor,
-// makes s wait for a publisher, or ends s. It returns how long s waits, or 0.
+// handOver decides what happens to s after its publisher c has ended with err. It gives s to the
+// successor, makes s wait for a publisher, or ends s. It returns how long s waits, or 0 if s does
+// not wait. frames is the number of frames that c has sent.
 func (h registrar) handOver(s *stream, c *claim, frames int64, err error) time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -218,9 +226,11 @@ func (h registrar) handOver(s *stream, c *claim, frames int64, err error) time.D
 	return 0
 }
 
-// waitLeft returns how long s may wait for its next publisher. The wait begins at the end of the
-// last publisher that has sent a frame. It is 0 after a pull that ended for lack of viewers. mu is
-// held.
+// waitLeft returns how long s may wait for its next publisher. frames is the number of frames from
+// the last publisher, and err is the error with which it has ended. mu is held.
+//
+// The wait begins at the end of the last publisher that has sent a frame. If the last publisher was
+// a pull that ended because the stream has no viewers, waitLeft returns 0.
 func (h registrar) waitLeft(s *stream, frames int64, err error) time.Duration {
 	if err == errUnwatched && h.unwatched(s) > 0 {
 		return 0
@@ -235,7 +245,8 @@ func (h registrar) waitLeft(s *stream, frames int64, err error) time.Duration {
 	return time.Duration(s.until - nanotime())
 }
 
-// expire ends s if p is still its pause.
+// expire ends s because no publisher has come in time. If p is no longer the pause of s, expire
+// does nothing.
 func (h registrar) expire(s *stream, p *pause) {
 	h.mu.Lock()
 	expired := s.pause == p
@@ -248,7 +259,8 @@ func (h registrar) expire(s *stream, p *pause) {
 	}
 }
 
-// end closes s, which no longer has a publisher. Viewers get the remaining frames. mu is held.
+// end closes s, which no longer has a publisher, and frees its name. Viewers get the remaining
+// frames. mu is held.
 func (h registrar) end(s *stream) {
 	h.endPause(s)
 	delete(h.streams, s.name)

@@ -19,7 +19,8 @@ type HLS struct{ hub *Hub }
 // NewHLS returns the HLS server for the streams of h.
 func NewHLS(h *Hub) HLS { return HLS{h} }
 
-// idleLengths is how many playlist lengths without a request end the HLS of a stream.
+// The server stops making HLS for a stream after a time without requests. This time is idleLengths
+// times the length of the playlist.
 const idleLengths = 3
 
 // Master returns the multivariant playlist of a stream. If the stream has not begun, Master first
@@ -69,7 +70,8 @@ func (l HLS) Object(ctx context.Context, name string, o hls.Object, dst *millrac
 	return w.Object(ctx, o, dst)
 }
 
-// ended calls hlsSet.ended for the named stream, and records a request for the result.
+// ended calls hlsSet.ended for the named stream. If there is a result, ended also records a
+// request, so that the liveHLS does not become idle.
 func (l HLS) ended(name, file string) *liveHLS {
 	l.hub.mu.Lock()
 	defer l.hub.mu.Unlock()
@@ -84,8 +86,8 @@ func (l HLS) ended(name, file string) *liveHLS {
 	return w
 }
 
-// find returns or starts the liveHLS of the named stream. It waits for the stream like
-// Admission.Admit.
+// find returns the liveHLS of the named stream, and starts one if necessary. If the stream has not
+// begun, find first waits for it, as [Admission.Admit] does.
 func (l HLS) find(ctx context.Context, name string) (w *liveHLS, err error) {
 	l.hub.mu.Lock()
 	if l.elsewhere(name) {

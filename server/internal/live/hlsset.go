@@ -17,7 +17,8 @@ type liveHLS struct {
 	stream *stream
 	stop   context.CancelFunc // ends Window.Run
 	idle   *time.Timer        // calls HLS.checkIdle
-	// The previous liveHLS, if it ended because the tracks changed. Guarded by Hub.mu.
+	// The previous liveHLS of the stream, which ended because the tracks changed. It is nil if the
+	// tracks have not changed. Guarded by Hub.mu.
 	before *liveHLS
 }
 
@@ -40,8 +41,11 @@ func (set *hlsSet) get(s *stream) *liveHLS {
 	return nil
 }
 
-// ended returns the liveHLS of s that has made the playlist file, if it has ended, or nil. When the
-// tracks of s change, a new liveHLS begins, and players must still see the end of the old playlist.
+// ended returns the liveHLS of s that has made the named playlist file, if this liveHLS has ended.
+// Otherwise it returns nil.
+//
+// When the tracks of s change, its liveHLS ends and a new one begins. Players must still see the
+// end of the old playlist.
 func (set *hlsSet) ended(s *stream, file string) *liveHLS {
 	w := set.get(s)
 	if w == nil {
@@ -59,8 +63,8 @@ func (set *hlsSet) ended(s *stream, file string) *liveHLS {
 	return nil
 }
 
-// add adds a liveHLS for s. The caller must call its Run. An earlier liveHLS of the same stream
-// name must have ended.
+// add adds a new liveHLS for s. The caller must call its Run method. An earlier liveHLS with the
+// same stream name must have ended.
 func (set *hlsSet) add(s *stream) *liveHLS {
 	first := s.hls.After(set.numbers[s.name])
 	delete(set.numbers, s.name)
@@ -95,11 +99,12 @@ func (set *hlsSet) end(w *liveHLS) {
 
 const maxHLSNumbers = 1 << 10
 
-// keep stores where the next window of the named stream begins, even if the stream ends.
+// keep stores next, the smallest numbers that the next window of the named stream may use. They
+// stay stored after the stream has ended.
 //
-// Usually there is nothing to store, because [hlslive.Config.FirstMSN] grows with time and is
-// already greater. It is less only if the stream was sent faster than real time. Stored numbers are
-// deleted when FirstMSN has caught up with them.
+// Usually nothing needs to be stored, because [hlslive.Config.FirstMSN] grows with time, and is
+// already greater than all used media sequence numbers. It is less than next.MSN only if the stream
+// was sent faster than real time. Stored numbers are deleted when FirstMSN has caught up with them.
 func (set *hlsSet) keep(name string, next hlslive.SequenceStart) {
 	first := set.shared.Config.FirstMSN(time.Now())
 	maps.DeleteFunc(set.numbers, func(_ string, old hlslive.SequenceStart) bool {

@@ -45,7 +45,8 @@ type Hub struct {
 	hls     hlsSet
 	served  map[*Viewer]struct{}
 	records map[string]chan struct{} // by name; closed when a stream's recording has ended
-	// Names that the operator refuses, with the end of each refusal; at most maxRefusedNames.
+	// Names that the operator refuses to publishers, with the time at which the refusal ends. There
+	// are at most maxRefusedNames.
 	refused map[string]time.Time
 
 	lastViewer uint64 // the number of the newest viewer
@@ -97,7 +98,8 @@ func (h *Hub) SetLimits(streams, viewers, streamViewers int) {
 	h.cfg.MaxStreams, h.cfg.MaxStreamViewers = streams, streamViewers
 }
 
-// newStream adds a stream. The caller holds mu until it has called registrar.grant.
+// newStream adds a stream without a publisher. The caller must call registrar.grant before it
+// releases mu. mu is held.
 func (h *Hub) newStream(name string) *stream {
 	s := &stream{name: name, started: time.Now(), log: h.log.With("stream", name),
 		memory: millrace.DefaultPool().Account()}
@@ -108,8 +110,9 @@ func (h *Hub) newStream(name string) *stream {
 	return s
 }
 
-// announce makes s visible to viewers, and wakes waiting viewers. It must be called before the
-// first frame is published, so that they get this frame.
+// announce makes the stream s visible to viewers, and wakes the viewers and HLS requests that wait
+// for s. It must be called before the first frame of s is published, so that the waiting viewers
+// get the frame.
 func (h *Hub) announce(s *stream, forms *rendition.Set) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -129,7 +132,8 @@ func (h *Hub) find(name string) *stream {
 	return nil
 }
 
-// unwatched returns how long s has had no viewers, or 0 if viewers watch or await it. mu is held.
+// unwatched returns how long s has had no viewers. It returns 0 if s has viewers or viewers wait
+// for it. mu is held.
 func (h *Hub) unwatched(s *stream) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()

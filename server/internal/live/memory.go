@@ -11,14 +11,18 @@ import (
 )
 
 const (
-	// If memory is short, frames older than lateAfter are dropped, except for the newest GOP.
-	// Healthy viewers do not need them: their frames wait only for the configured latency and for
-	// the writes to other viewers.
+	// A viewer counts as late if its lag is longer than lateAfter. A healthy viewer has less lag: a
+	// frame waits only for the configured latency and for the writes to other viewers.
+	//
+	// If memory is short, frames older than lateAfter are dropped, except for the newest GOP. Only
+	// late viewers still need the dropped frames.
 	lateAfter = time.Second
-	// evictAfter is how long the write of a batch may take before the viewer may be disconnected. A
-	// new viewer with a slow connection takes about this long for its first frames.
+	// evictAfter is how long the write of one batch to a viewer may take before the viewer may be
+	// disconnected. A new viewer with a slow connection takes about this long to receive its first
+	// frames.
 	evictAfter = 2 * time.Second
-	// blockedAfter replaces evictAfter in cutLargest, which runs if the other steps do not suffice.
+	// blockedAfter is the limit that cutLargest uses instead of evictAfter. It is shorter, because
+	// cutLargest runs only if the other steps have not freed enough memory.
 	blockedAfter = 250 * time.Millisecond
 )
 
@@ -39,8 +43,8 @@ func MemorySteps(h *Hub) []memory.Step {
 	}
 }
 
-// endIdle stops making HLS for streams whose last HLS request was longer ago than the length of the
-// playlist.
+// endIdle frees n bytes, if possible. It stops making HLS for streams without HLS players. A stream
+// has no HLS players if its last HLS request was longer ago than the length of its playlist.
 func (l HLS) endIdle(n int64) (freed int64) {
 	l.hub.mu.Lock()
 	defer l.hub.mu.Unlock()
@@ -56,7 +60,8 @@ func (l HLS) endIdle(n int64) (freed int64) {
 	return freed
 }
 
-// evictGroups shortens HLS windows to the minimum that the standard requires, and drops old GOPs.
+// evictGroups frees n bytes, if possible. It shortens HLS windows to the minimum length that the
+// standard requires, and drops old GOPs.
 func (d shedder) evictGroups(n int64) (freed int64) {
 	for _, s := range d.hub.holders() {
 		if s.window != nil {
@@ -72,8 +77,11 @@ func (d shedder) evictGroups(n int64) (freed int64) {
 	return freed
 }
 
-// dropLaggards disconnects viewers whose current write has taken longer than timeout: only those of
-// s, if s is not nil. It starts with the largest streams, and there with the longest writes.
+// dropLaggards frees n bytes, if possible. It disconnects viewers whose current write has taken
+// longer than timeout. If s is not nil, it disconnects only viewers of s.
+//
+// dropLaggards starts with the viewers of the largest streams. Within a stream, it starts with the
+// viewer with the longest write.
 func (d shedder) dropLaggards(n int64, s *stream, timeout time.Duration) (freed int64) {
 	type slowViewer struct {
 		*Viewer
@@ -109,12 +117,15 @@ func (d shedder) dropLaggards(n int64, s *stream, timeout time.Duration) (freed 
 
 var errLargest = memory.Short("memory is short, and this stream holds the most")
 
-// cutLargest frees memory of the largest streams, one after the other. For each stream, it
-// disconnects blocked viewers, then drops what the stream keeps, and last ends the publisher and
-// the HLS.
+// cutLargest frees n bytes, if possible, from the largest streams, one after the other. It takes
+// these steps for each stream, and stops when it has freed enough:
+//   - It disconnects viewers whose current write has taken longer than blockedAfter.
+//   - It shortens the HLS playlist, and drops all frames that the stream keeps for viewers.
+//   - It disconnects the publisher, and stops making HLS for the stream.
 //
-// It spares streams that hold less than a quarter of their fair share of the budget, because they
-// are not the cause of the shortage.
+// cutLargest spares small streams, because they are not the cause of the shortage. The fair share
+// of a stream is the memory budget divided by the number of streams. A stream is small if it holds
+// less than a quarter of its fair share.
 func (d shedder) cutLargest(n int64) (freed int64) {
 	list := d.hub.holders()
 	for _, s := range list {

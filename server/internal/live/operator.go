@@ -12,7 +12,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/streamname"
 )
 
-// maxRefusedNames limits the names that [Operator.EndStream] refuses. Each needs about 200 bytes.
+// maxRefusedNames limits the number of refused stream names; see [Operator.EndStream]. Each name
+// needs about 200 bytes.
 const maxRefusedNames = 10_000
 
 // An Operator shows and ends the streams and viewers of a Hub.

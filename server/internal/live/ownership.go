@@ -8,7 +8,8 @@ import (
 // value is the epoch, a number that identifies the sender's ownership of the stream.
 const EpochHeader = "Millrace-Epoch"
 
-// owns reports whether this node owns the named stream, and returns the epoch of its lease.
+// owns reports whether this node owns the named stream. epoch is the epoch of the lease; see
+// [Lease].
 func (h *Hub) owns(name string) (epoch uint64, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -18,7 +19,8 @@ func (h *Hub) owns(name string) (epoch uint64, ok bool) {
 	return 0, false
 }
 
-// wanted reports whether a stream that this node does not own has viewers here, or had some lately.
+// wanted reports whether viewers here want the named stream, or wanted it a short time ago. If this
+// node owns the stream, wanted returns false.
 func (h *Hub) wanted(name string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -38,8 +40,8 @@ func (h *Hub) want(name string) {
 	}
 }
 
-// revoke takes the ownership of s from this node. It ends the publisher, the recording, the HLS,
-// and the connections of other nodes. mu is held.
+// revoke ends this node's ownership of s. It disconnects the publisher, and stops recording s,
+// making HLS for s, and sending s to other nodes. mu is held.
 func (h *Hub) revoke(s *stream) {
 	if s.successor != nil && s.successor.lease == s.lease {
 		s.successor.cancel(errMoved)
@@ -61,8 +63,9 @@ func (h *Hub) revoke(s *stream) {
 	}
 }
 
-// giveUp releases the lease of s, which has ended. Other nodes and HLS players still get the
-// remaining frames, unless the lease is not current: then another node may own s. mu is held.
+// giveUp releases the lease when the stream s has ended. If the lease is current, other nodes and
+// HLS players still get the remaining frames. If the lease is not current, another node may already
+// own s, and giveUp stops sending s to other nodes. mu is held.
 func (h *Hub) giveUp(s *stream) {
 	if s.lease == nil {
 		return
@@ -76,7 +79,8 @@ func (h *Hub) giveUp(s *stream) {
 	s.lease = nil
 }
 
-// release releases lease, which may be nil, unless the stream or its successor uses it. mu is held.
+// release releases the lease of the named stream, unless the publisher of the stream or its
+// successor uses it. lease may be nil. mu is held.
 func (h *Hub) release(name string, lease Lease) {
 	if s := h.streams[name]; lease != nil && (s == nil || s.lease != lease &&
 		(s.successor == nil || s.successor.lease != lease)) {

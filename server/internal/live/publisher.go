@@ -190,7 +190,8 @@ func (p *Publisher) open(f rendition.Format, head []byte) {
 	s.log.Info("publisher started", "publisher", p.address, "format", f.String())
 }
 
-// noteResumed counts and logs that p continues the stream after a pause without frames.
+// noteResumed counts and logs that p continues the stream of an earlier publisher. pause is the
+// time since the last frame.
 func (p *Publisher) noteResumed(pause time.Duration) {
 	if !p.replaced && !p.isPull() {
 		p.s.returns.Add(1)
@@ -326,7 +327,8 @@ func (p *Publisher) WriteTag(t flv.Tag, c *millrace.Chain) error {
 	return p.s.feed.Write(t, c, p.count(t.Len()))
 }
 
-// checkEvery is how many bytes a publisher sends between two checks of the memory in use.
+// checkEvery is the number of bytes that are received from a publisher between two checks of the
+// memory in use.
 const checkEvery = 256 << 10
 
 // Ingest returns an ingest.Conn that reads conn for p. The ingest.Conn owns conn until Release.

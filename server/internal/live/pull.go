@@ -40,9 +40,11 @@ const (
 	// DialTimeout limits the time that a node may take to accept a connection. It can be this short
 	// because nodes are near each other.
 	DialTimeout = 3 * time.Second
-	// bodyBuffer is how many bytes are read at a time from the owner: 50 ms of 5 Mbit/s.
+	// bodyBuffer is how many bytes of a stream are read at a time from the node that owns the
+	// stream. A stream of 5 Mbit/s fills it in 50 ms.
 	bodyBuffer = 32 << 10
-	// maxAnswer limits the header of the owner's response, in bytes. Usually it has a few hundred.
+	// maxAnswer is the maximum size in bytes of the response header from the node that owns the
+	// stream. A usual header has a few hundred bytes.
 	maxAnswer = 16 << 10
 )
 
@@ -92,8 +94,9 @@ func (e Peers) Pull(ctx context.Context, name string, owner Owner) error {
 	return err
 }
 
-// pullFailed chooses the error for viewers that wait for the stream in vain. They learn that the
-// node does not answer, unless it has answered that it does not own the stream.
+// pullFailed records that a pull has failed with err. This determines the error for the viewers
+// that wait for the stream in vain. If the other node has answered that it does not own the stream,
+// they get the error of Config.absent. Otherwise they learn that the node does not answer.
 func (e Peers) pullFailed(name string, err error) {
 	var refused *refuse.Refusal
 	ok := errors.As(err, &refused) && refused.Status == http.StatusMisdirectedRequest
@@ -104,7 +107,8 @@ func (e Peers) pullFailed(name string, err error) {
 	}
 }
 
-// ask requests the stream from its owner, and sets p.epoch. early is the beginning of the body.
+// ask requests the named stream from its owner. It returns the connection, and the bytes of the
+// body that have arrived already. It sets p.epoch to the epoch in the response.
 func (e Peers) ask(p *Publisher, name string, owner Owner) (conn net.Conn, early []byte,
 	err error) {
 	if conn, early, err = e.askOnce(p, name, owner); err == errAskAgain {
@@ -148,7 +152,8 @@ func (e Peers) askOnce(p *Publisher, name string, owner Owner) (net.Conn, []byte
 	return conn, early, nil
 }
 
-// readAnswer sends req and reads the head of the response. early is the beginning of the body.
+// readAnswer sends a request and reads the head of the response. It also returns the bytes that
+// arrived together with the head but belong to the body.
 func (p *Publisher) readAnswer(conn net.Conn, req *http.Request, owner Owner) (early []byte,
 	err error) {
 	if err := req.Write(conn); err != nil {
@@ -180,7 +185,8 @@ func (p *Publisher) readAnswer(conn net.Conn, req *http.Request, owner Owner) (e
 	return bytes.Clone(early), nil
 }
 
-// claimPull gives the stream to the pull c, unless it has a publisher or this node owns it.
+// claimPull gives the named stream to c, a publisher that reads from another node. It returns an
+// error if the stream has another publisher, or if this node owns it.
 func (e Peers) claimPull(c *claim, name string) (*stream, error) {
 	e.hub.mu.Lock()
 	defer e.hub.mu.Unlock()
@@ -202,8 +208,8 @@ func (e Peers) claimPull(c *claim, name string) (*stream, error) {
 	return s, nil
 }
 
-// endUnwatched ends the pull p when its stream has had no viewers for a while. The caller must stop
-// the timer when p has ended.
+// endUnwatched ends p, which reads a stream from another node, when the stream has had no viewers
+// for a while. The caller must stop the returned timer when p has ended.
 func (e Peers) endUnwatched(p *Publisher) (t *time.Timer) {
 	e.hub.mu.Lock()
 	defer e.hub.mu.Unlock()

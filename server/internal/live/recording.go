@@ -9,8 +9,9 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live/rendition"
 )
 
-// record records s, which must be FLV, until it ends or moves to another node. It does nothing if s
-// is already recorded.
+// record records s, which must be FLV. It sends the fragments of s to the Recorder that
+// Config.Record returns, until s ends or moves to another node. It does nothing if Record returns
+// nil, or if s is already recorded.
 func (h *Hub) record(s *stream) {
 	if h.cfg.Record == nil {
 		return

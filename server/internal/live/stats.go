@@ -96,8 +96,8 @@ func (h *Hub) Stats() Stats {
 	return st
 }
 
-// pending returns the bytes of all batches that are being written. A batch counts in full until it
-// is written. Bytes that viewers share count once for each viewer.
+// pending returns the size of all batches that are being written to viewers, in bytes. A batch
+// counts in full until it is written. If viewers share bytes, these count once for each viewer.
 func (h *Hub) pending() (sum int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -186,10 +186,11 @@ func (h *Hub) Streams() []StreamInfo {
 	return list
 }
 
-// rateFresh is how long a bit rate is valid. Encoders send frames several times a second.
+// rateFresh is how long a measured bit rate remains valid without new frames. Encoders send frames
+// several times a second, so after a longer pause the rate is out of date.
 const rateFresh = 2 * time.Second
 
-// info describes s. The format of s must be known.
+// info describes the stream s. The format of s must be known.
 func (h *Hub) info(s *stream) StreamInfo {
 	facts := s.forms.Facts()
 	i := StreamInfo{
@@ -252,7 +253,8 @@ type holder struct {
 	window  *liveHLS // its HLS; nil if none is made
 }
 
-// made returns the renditions of the stream. If viewers cannot find it yet, there are none.
+// made returns the renditions of the stream that exist at present, one for each format. If viewers
+// cannot find the stream yet, there are none.
 func (s *holder) made() []*rendition.Rendition {
 	if !s.visible {
 		return nil
@@ -260,7 +262,8 @@ func (s *holder) made() []*rendition.Rendition {
 	return s.forms.All()
 }
 
-// holders returns all streams, also if viewers cannot find them yet, the largest first.
+// holders returns all streams, the largest first. It includes streams that viewers cannot find yet,
+// because their first frame is incomplete.
 func (h *Hub) holders() (list []holder) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

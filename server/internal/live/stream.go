@@ -35,9 +35,11 @@ type stream struct {
 	started time.Time
 	memory  *millrace.Pool // the account of the blocks that hold its publishers' bytes
 
-	// The frames in all formats; nil until viewers can find the stream. Hub.mu is held to set it.
+	// The frames in all formats. It is nil until viewers can find the stream. It is set while
+	// Hub.mu is held.
 	forms *rendition.Set
-	// Makes frames from tags; nil until the format is known, and if the format is not FLV.
+	// Makes the frames from the publisher's tags. It is nil until the format of the stream is
+	// known, and always nil if the format is not FLV.
 	feed *feed.Feed
 
 	succession                       // guarded by Hub.mu
@@ -68,7 +70,7 @@ type pause struct {
 }
 
 // An ownership records whether this node owns a stream of the cluster, and which other nodes read
-// the stream from it. Hub.mu guards it.
+// the stream from this node.
 type ownership struct {
 	lease      Lease                     // nil if this node is not the owner, or without a cluster
 	epoch      uint64                    // the highest epoch of earlier leases, and of pulls
@@ -97,7 +99,7 @@ func (o *ownership) edges() []string {
 	return slices.Compact(list)
 }
 
-// A viewerCount counts the viewers of a stream, but not the other nodes that read it.
+// A viewerCount counts the viewers of a stream. It does not count other nodes that read the stream.
 type viewerCount struct {
 	viewers    int   // number of viewers, of all renditions
 	leftAt     int64 // time when the last one left; see nanotime
@@ -124,7 +126,8 @@ func (a *viewerCount) leave() {
 	a.leftAt = nanotime()
 }
 
-// format returns the format of s for req, or an error if s does not exist in it.
+// format returns the format in which a viewer with the request req gets s. It returns an error if s
+// does not exist in the requested format.
 func (s *stream) format(req WatchRequest) (rendition.Format, error) {
 	f := s.forms.Format()
 	switch {

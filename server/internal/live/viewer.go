@@ -31,7 +31,8 @@ type Viewer struct {
 	terms  Terms
 	timeUp *time.Timer // nil without a time limit
 
-	// The position at which the viewer begins. Cursor is nil until it is known, and after Connect.
+	// The position in the stream at which the viewer begins. The field Cursor is nil before the
+	// position is known. It is also nil after Connect, which passes the position to transport.
 	start     fanout.Start
 	transport *fanout.Viewer // writes to the client; nil until Connect
 }

@@ -27,7 +27,8 @@ func add(id uint64, n int) {
 	}
 }
 
-// goroutineID parses a stack trace, because package runtime provides the ID in no other way.
+// goroutineID returns the ID of the calling goroutine. It parses a stack trace, because package
+// runtime does not provide the ID in any other way.
 func goroutineID() uint64 {
 	var b [64]byte
 	text := b[:runtime.Stack(b[:], false)] // "goroutine 7 [running]: ..."
@@ -67,7 +68,8 @@ func (m *Mutex) Unlock() {
 	m.mu.Unlock()
 }
 
-// fail panics in another goroutine, so that no caller can recover the panic. Tests replace fail.
+// fail aborts the process. It panics in another goroutine, so that no caller can recover the panic.
+// Tests replace fail.
 var fail = func(report string) {
 	go panic(report)
 	select {}

@@ -38,14 +38,15 @@ import (
 
 const (
 	sixteenths = 16
-	// If the memory in use plus the idle blocks exceed trimAbove/16 of the budget, the idle blocks
-	// are freed.
+	// trimAbove is a threshold in sixteenths of the budget. If the memory in use plus the idle
+	// blocks exceed it, the idle blocks are freed.
 	trimAbove = 12
-	// If more than admitBelow/16 of the budget is in use, Admit refuses new clients. Only Steps
-	// that are a last resort have a higher threshold, so memory is freed before clients are
-	// refused.
+	// If more than admitBelow/16 of the memory budget is in use, Admit refuses new clients. Most
+	// Steps have a lower threshold, so memory is freed before clients are refused. Only Steps that
+	// are a last resort have a higher threshold.
 	admitBelow = 13
-	// slowdown is how long Check delays a publisher if data arrives faster than memory is freed.
+	// slowdown is how long Budget.Check delays a publisher if data arrives faster than memory can
+	// be freed.
 	slowdown = 10 * time.Millisecond
 )
 
@@ -70,7 +71,8 @@ type Budget struct {
 
 	heap   atomic.Int64 // bytes in use outside the pool
 	cycles atomic.Int64 // completed garbage collections
-	// promised is the heap memory that Steps have freed, but heap may still include.
+	// promised is the number of heap bytes that Steps have freed, but that the field heap may still
+	// include.
 	promised atomic.Int64
 	high     atomic.Int64 // maximum of Used so far
 
@@ -117,8 +119,8 @@ func (b *Budget) mark(n int) int64 { return b.limit / sixteenths * int64(n) }
 // Used returns the number of bytes in use.
 func (b *Budget) Used() int64 { return b.pool.Stats().InUse + b.heap.Load() }
 
-// retryAfter is when a refused client should try again. Until then, clients that use too much
-// memory are disconnected.
+// retryAfter is the time after which a refused client should try again. In this time, clients that
+// use too much memory are disconnected.
 const retryAfter = 5 * time.Second
 
 // Short returns a refusal for lack of memory. reason is the text for the client.
@@ -171,8 +173,8 @@ func (b *Budget) Check() {
 	}
 }
 
-// free frees idle memory blocks, and runs each [Step] whose threshold is exceeded. The caller must
-// hold the lock b.freeing.
+// free frees idle memory blocks. It then runs each [Step] whose threshold is exceeded. The caller
+// must hold the lock b.freeing.
 func (b *Budget) free() {
 	if st := b.pool.Stats(); b.heap.Load()+st.InUse+st.Idle > b.mark(trimAbove) && st.Idle > 0 {
 		b.pool.Trim()

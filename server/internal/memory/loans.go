@@ -42,7 +42,7 @@ func (l *Loans) Add(bytes int64, cancel func()) *Loan {
 	return l.add(bytes, cancel)
 }
 
-// add is Add with l.mu held.
+// add is like Add, but l.mu is held.
 func (l *Loans) add(bytes int64, cancel func()) *Loan {
 	loan := &Loan{of: l, since: time.Now(), bytes: bytes, end: cancel}
 	loan.place = l.list.PushBack(loan)
@@ -95,13 +95,13 @@ func (loan *Loan) Grow(maxBytes int64, minAge time.Duration, bytes int64) error 
 	return nil
 }
 
-// fits reports whether AddWithin's limit allows another Loan. l.mu is held.
+// fits reports whether the limit of AddWithin allows another Loan of the given size. l.mu is held.
 func (l *Loans) fits(maxBytes, bytes int64) bool {
 	return maxBytes == 0 || l.bytes-l.going+bytes <= maxBytes && l.bytes+bytes <= 2*maxBytes
 }
 
-// makeRoom marks the oldest Loans as ended, as AddWithin needs. l.mu is held; the caller unlocks it
-// and passes the result to endAll.
+// makeRoom marks the oldest Loans as ended to make room for the given number of bytes; see
+// AddWithin. l.mu is held. The caller must unlock l.mu, and then pass the result to endAll.
 func (l *Loans) makeRoom(maxBytes int64, minAge time.Duration, bytes int64) []*Loan {
 	excess := l.bytes - l.going + bytes - maxBytes
 	if maxBytes == 0 || excess <= 0 {
@@ -111,10 +111,12 @@ func (l *Loans) makeRoom(maxBytes int64, minAge time.Duration, bytes int64) []*L
 	return ending
 }
 
-// expire marks the oldest Loans of at least minAge as ended, until the marked Loans use want bytes.
-// l.mu is held; the caller unlocks it and passes the Loans to endAll.
+// expire marks the oldest Loans as ended, until the marked Loans use at least want bytes. It does
+// not mark Loans younger than minAge. It returns the marked Loans and the number of bytes that they
+// use. l.mu is held. The caller must unlock l.mu, and then pass the Loans to endAll.
 //
-// Loans that are already marked are not returned. Their bytes count only if countMarked is set.
+// Loans that an earlier call has marked are not returned. Their bytes count only if countMarked is
+// set.
 func (l *Loans) expire(want int64, minAge time.Duration, countMarked bool) (marked []*Loan,
 	freed int64) {
 	for e := l.list.Front(); e != nil && freed < want; e = e.Next() {
@@ -134,7 +136,7 @@ func (l *Loans) expire(want int64, minAge time.Duration, countMarked bool) (mark
 	return marked, freed
 }
 
-// endAll calls the cancel functions. Loans.mu must not be held.
+// endAll calls the cancel function of each Loan. Loans.mu must not be held.
 func endAll(loans []*Loan) {
 	for _, loan := range loans {
 		loan.end()

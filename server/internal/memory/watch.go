@@ -12,12 +12,14 @@ import (
 const (
 	watchEvery = 100 * time.Millisecond
 	// collectAfter is the maximum age of the heap measurement if more than half of the budget is in
-	// use. Run then starts a collection to get a new one, because the runtime might not collect for
-	// two minutes.
+	// use. Each garbage collection measures the heap. If the measurement is too old, Run starts a
+	// collection to get a new one. Otherwise the runtime might not collect for two minutes.
 	collectAfter = time.Second
-	// giveEvery is the time between two checks for memory to return to the system.
+	// giveEvery is the time between two checks for unused memory that can be returned to the
+	// system.
 	giveEvery = 20 * time.Second
-	// giveBytes is the least unused memory worth the cost of returning it to the system.
+	// giveBytes is the minimum number of unused bytes to return to the system. It is not worth the
+	// cost to return less.
 	giveBytes = 32 << 20
 )
 
@@ -67,7 +69,8 @@ func (b *Budget) Run(ctx context.Context) {
 	}
 }
 
-// afterGC measures the heap in use after each garbage collection, until stop is called.
+// afterGC measures the heap in use after each garbage collection. The caller must call stop to end
+// this.
 func (b *Budget) afterGC() (stop func()) {
 	var stopped atomic.Bool
 	type sentinel struct{ _ *byte }
@@ -94,8 +97,8 @@ func (b *Budget) afterGC() (stop func()) {
 	return func() { stopped.Store(true) }
 }
 
-// bound limits the measured heap to the size of all heap objects, including garbage, plus the
-// memory of stacks and of the runtime.
+// bound lowers the measured size of the heap in use if the measurement is too high. The upper limit
+// is the size of all heap objects, including garbage, plus the memory of stacks and of the runtime.
 func (b *Budget) bound(r *runtimeStats) {
 	st := b.pool.Stats()
 	if most := max(0, r.objects-st.InUse-st.Idle) + r.overhead; b.heap.Load() > most {

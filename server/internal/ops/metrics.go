@@ -15,8 +15,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// metricsBytes is the memory in bytes that /metrics needs in addition to the memory counted for
-// every request.
+// metricsBytes is the memory in bytes that a response to /metrics needs in addition to the memory
+// that is counted for every request.
 const metricsBytes = 128 << 10
 
 // Metrics returns the handler of /metrics.
@@ -35,8 +35,9 @@ func (o *Observer) Metrics() http.HandlerFunc {
 	}
 }
 
-// A collector exports the server's counters to Prometheus. Stream names are not labels, because
-// publishers choose them, and the number of time series would be unlimited.
+// A collector exports the server's counters to Prometheus. It does not use stream names as labels,
+// because publishers choose them, and the number of time series would be unlimited. /api/streams
+// has the values of single streams.
 type collector struct{ of *Observer }
 
 // Describe sends nothing, which makes this an unchecked collector.
@@ -131,8 +132,9 @@ func (c scrape) addStreams(st live.Stats) {
 	c.gauge("kept_bytes", "Bytes of streams that are kept for viewers.", st.KeptBytes)
 }
 
-// memoryOwners returns the bytes that each part of the server uses; "idle" is unused. heap is the
-// memory in use outside the pool.
+// memoryOwners returns how many bytes of memory each part of the server uses, such as streams,
+// downloads and blobs. The key "idle" is for unused bytes. heap is the memory in use outside the
+// pool of memory blocks.
 func (o *Observer) memoryOwners(streams live.Stats, heap int64) map[string]int64 {
 	pool, downloads, blobs := millrace.DefaultPool().Stats(), o.Files.BlockBytes(),
 		o.Blobs.BlockBytes()

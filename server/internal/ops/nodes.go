@@ -17,25 +17,27 @@ import (
 )
 
 const (
-	// Reports of other nodes are cached for reportFresh. A page requests them once a second.
+	// reportFresh is how long the reports of other nodes are cached. A page requests them once a
+	// second.
 	reportFresh = time.Second
-	// reportTimeout is how long another node may take. A slower node is listed with an error, so
-	// that it does not delay the page.
+	// reportTimeout is how long another node may take to send its report. A slower node is listed
+	// with an error, so that it does not delay the page that shows the reports.
 	reportTimeout = 2 * time.Second
-	// reportBytes limits the report of another node, in bytes. It is enough for about 5,000
-	// streams.
+	// reportBytes is the maximum size in bytes of the report that another node sends. It is enough
+	// for about 5,000 streams.
 	reportBytes = 4 << 20
-	// reportAsked limits concurrent requests to other nodes. Their reports need at most reportAsked
-	// times reportBytes of memory.
+	// reportAsked is the maximum number of reports that are requested from other nodes at the same
+	// time. Together, the reports need at most reportAsked times reportBytes of memory.
 	reportAsked = 8
-	// reportStreams limits the streams of all other nodes together. Further nodes are listed
-	// without their streams.
+	// reportStreams is the maximum number of streams in the reports of all other nodes together. If
+	// there are more, the remaining nodes are listed without their streams.
 	reportStreams = 20_000
 )
 
 var errTooManyStreams = errors.New("too many streams in total to be listed here")
 
-// nodes requests the reports of the other nodes of the cluster, and caches them for reportFresh.
+// nodes requests a NodeReport from each of the other nodes of the cluster, and caches the reports
+// for reportFresh.
 type nodes struct {
 	peers func() []string // returns the sorted addresses of the other nodes
 	from  func(node, path string) cluster.Fetch
@@ -49,9 +51,9 @@ type nodes struct {
 	failed map[string]failedReport
 }
 
-// A node that fails a request gets no further one for failedPause, unless it has proved that it
-// knows the cluster's token. Otherwise anyone who can use PUBLISH in Redis could invent nodes and
-// make this node send requests to them.
+// If a request to a node fails, the node gets no further request for failedPause. The pause does
+// not apply to a node that has proved that it knows the cluster's token. Without the pause, anyone
+// who can use PUBLISH in Redis could invent nodes and make this node send requests to them.
 const failedPause = 5 * time.Second
 
 type failedReport struct {
@@ -59,8 +61,8 @@ type failedReport struct {
 	reason string
 }
 
-// get returns a report for each of the other nodes, sorted by address. The report of a node that
-// does not answer has only an error. The caller must not modify the result.
+// get returns a report for each of the other nodes, sorted by address. If a node does not answer in
+// time, its report has only an error. The caller must not modify the result.
 func (n *nodes) get(ctx context.Context) []NodeReport {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -101,7 +103,7 @@ func (n *nodes) get(ctx context.Context) []NodeReport {
 	return list
 }
 
-// noteFailed updates n.failed from the errors in list. n.mu is held.
+// noteFailed sets n.failed to the reports in list that have an error. n.mu is held.
 func (n *nodes) noteFailed(list []NodeReport) {
 	failed := make(map[string]failedReport)
 	for _, r := range list {
@@ -137,8 +139,8 @@ func (n *nodes) ask(ctx context.Context, report *NodeReport) error {
 	return nil
 }
 
-// read decodes a node's answer, one stream at a time and at most reportStreams, because an answer
-// of a few megabytes could contain a million streams.
+// read decodes a node's answer. It decodes one stream at a time, and at most reportStreams, because
+// an answer of a few megabytes could contain a million streams.
 func (r *NodeReport) read(answer io.Reader) error {
 	dec := json.NewDecoder(answer)
 	if t, err := dec.Token(); err != nil || t != json.Delim('{') {

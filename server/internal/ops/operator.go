@@ -27,7 +27,7 @@ func NewOperator(o *Observer) *Operator {
 		log: o.Log}
 }
 
-// maxListed limits the viewers in one response.
+// maxListed is the maximum number of viewers in one response.
 const maxListed = 1000
 
 // Stream serves GET /api/streams/NAME. The response describes the stream and its viewers.
@@ -61,9 +61,11 @@ func (o *Operator) Stream(w http.ResponseWriter, r *http.Request) {
 
 const (
 	// refuseEnded is how long the publishers of a stream are refused after an operator has ended
-	// it, unless the request has for=DURATION. It is long enough for the encoder's user to notice.
+	// the stream. It applies if the operator's request does not contain for=DURATION. It is long
+	// enough for the encoder's user to notice.
 	refuseEnded = time.Minute
-	// maxRefuseEnded makes every refusal end at some time.
+	// maxRefuseEnded is the maximum time for which publishers may be refused, so that every refusal
+	// ends at some time.
 	maxRefuseEnded = 30 * 24 * time.Hour
 )
 

@@ -58,8 +58,8 @@ type NodeReport struct {
 	Streams []live.StreamInfo `json:"streams"`
 }
 
-// streamBytes is an upper limit for the memory in bytes that /api/streams needs per stream, for the
-// Go value and the JSON.
+// streamBytes is an upper limit for the memory in bytes that the response to /api/streams needs per
+// stream. It includes the Go value and the JSON.
 const streamBytes = 2 << 10
 
 func (r *Report) nodeStreams() (n int) {
@@ -69,8 +69,9 @@ func (r *Report) nodeStreams() (n int) {
 	return n
 }
 
-// hideAddresses removes the addresses of publishers. It copies the lists of other nodes' streams,
-// which several reports share.
+// hideAddresses removes the addresses of publishers from the report. Several reports share the
+// lists of streams of other nodes. hideAddresses therefore replaces these lists with changed
+// copies.
 func (r *Report) hideAddresses() {
 	hideAddresses(r.Streams)
 	r.Nodes = slices.Clone(r.Nodes)

@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// A scrape sends metrics to a registry. Its methods add the prefix millrace_ to names.
+// A scrape sends metrics to a Prometheus registry. Its methods add the prefix millrace_ to names.
 type scrape struct{ to chan<- prometheus.Metric }
 
 func (c scrape) gauge(name, help string, value int64) {
@@ -17,17 +17,18 @@ func (c scrape) counter(name, help string, value int64) {
 	c.send(prometheus.CounterValue, name, help, float64(value))
 }
 
-// gaugeVec sends a gauge for each entry of values. The key is the label's value.
+// gaugeVec sends a gauge for each entry of values. The key of the entry is the value of the label.
 func (c scrape) gaugeVec(name, help, label string, values map[string]int64) {
 	c.sendAll(prometheus.GaugeValue, name, help, label, values)
 }
 
-// counterVec sends a counter for each entry of values. The key is the label's value.
+// counterVec sends a counter for each entry of values. The key of the entry is the value of the
+// label.
 func (c scrape) counterVec(name, help, label string, values map[string]int64) {
 	c.sendAll(prometheus.CounterValue, name, help, label, values)
 }
 
-// counterOf sends a counter. labels are alternating names and values.
+// counterOf sends a counter with labels, given as alternating names and values.
 func (c scrape) counterOf(name, help string, value int64, labels ...string) {
 	var names, values []string
 	for pair := range slices.Chunk(labels, 2) {

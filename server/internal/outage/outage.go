@@ -11,7 +11,8 @@ import (
 // maxReasons is the maximum number of failures that are logged for one outage.
 const maxReasons = 8
 
-// port is removed from error messages, because the local port differs with each attempt.
+// port matches a port number. It is removed from error messages, because the local port differs
+// with each attempt.
 var port = regexp.MustCompile(`:[0-9]+`)
 
 // An Outage records the failures of a service since its last success. The zero value has no

@@ -9,12 +9,13 @@ import (
 )
 
 const (
-	// bodyWait is how long the body of a refused request is received. In this time, the response
-	// can reach a client on the other side of the world, which can then stop sending.
+	// bodyWait is how long the server receives the body of a refused request. In this time, the
+	// response can reach a client on the other side of the world, and the client can stop sending.
 	bodyWait = 2 * time.Second
 
-	// bodyBytes limits the body that is received from a refused client, in bytes. At one gigabit
-	// per second, that takes about half a second, less than bodyWait.
+	// bodyBytes is the maximum number of bytes that the server receives from the body of a refused
+	// request. At one gigabit per second, a client reaches this limit in about half a second,
+	// before bodyWait ends.
 	bodyBytes = 64 << 20
 )
 

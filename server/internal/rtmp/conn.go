@@ -38,7 +38,8 @@ type Conn struct {
 	Terms live.Terms
 }
 
-// A writer is the client's output. Its Writer changes, for example when a stream begins.
+// A writer sends RTMP messages to a client. Its embedded Writer changes during the connection, for
+// example when a stream begins.
 type writer struct{ io.Writer }
 
 // An Acceptor accepts RTMP clients for the streams of a Hub.
@@ -71,8 +72,9 @@ func (d *Acceptor) Accept(conn net.Conn, deadline time.Time) (*Conn, *rtmp.Reque
 	return c, want, nil
 }
 
-// countInput counts the memory for received data while the client does not publish. It closes the
-// connection if a message takes longer than StallTimeout.
+// countInput is called while the client does not publish. It makes the Acceptor count the memory
+// for received data. If the client takes longer than StallTimeout to send a message, the connection
+// is closed.
 func (c *Conn) countInput() {
 	c.proto.SetPool(c.acceptor.clients)
 	conn := c.conn
@@ -89,8 +91,8 @@ func (c *Conn) Next(deadline time.Time) *rtmp.Request {
 	return want
 }
 
-// awaitRequest calls receive until the deadline or a shutdown. It ends the connection after an
-// error.
+// awaitRequest calls receive, and interrupts it at the deadline or when the server shuts down. If
+// there is an error, awaitRequest ends the connection.
 func (c *Conn) awaitRequest(deadline time.Time, receive func() (*rtmp.Request, error)) (
 	*rtmp.Request, error) {
 	_ = c.conn.SetDeadline(deadline)
@@ -132,7 +134,8 @@ func (c *Conn) RemoteAddr() string { return c.conn.RemoteAddr().String() }
 
 func (c *Conn) log() *slog.Logger { return c.acceptor.cfg.Log }
 
-// plain unwraps a TCP connection, so that a Reader waits for it without memory. TLS stays wrapped.
+// plain returns the TCP connection that conn wraps. A Reader that reads from the TCP connection
+// uses no memory while it waits for data. If conn uses TLS, plain returns conn.
 func plain(conn net.Conn) io.ReadWriter {
 	if tcp := tcpconn.Plain(conn); tcp != nil {
 		return tcp
@@ -145,7 +148,7 @@ func (c *Conn) close() {
 	c.release()
 }
 
-// release frees the memory for received data at the end of the connection.
+// release releases the memory for received data. It must be called at the end of the connection.
 func (c *Conn) release() {
 	c.ended = true
 	c.proto.Release()
@@ -161,7 +164,8 @@ func (c *Conn) Refuse(req *rtmp.Request, err error) {
 	c.close()
 }
 
-// errorCode returns the code for a refusal. Some encoders show only codes that they know.
+// errorCode returns the code that tells an RTMP client why req is refused. status is the refusal's
+// HTTP status. Encoders show the code to their users. Some encoders show only codes that they know.
 func errorCode(req *rtmp.Request, status int) string {
 	switch {
 	case req.Publish && status == http.StatusConflict:
@@ -206,8 +210,9 @@ func (c *Conn) Publish(name string) error {
 	return nil
 }
 
-// endPublish sends err to the client and ends the connection. If err is nil, the client has ended
-// the stream, and may send another request.
+// endPublish sends err to the client, as the reason for the end of the stream, and ends the
+// connection. If err is nil, the client has ended the stream, and the connection stays open for
+// another request.
 func (c *Conn) endPublish(err error) {
 	switch {
 	case err == nil:
@@ -250,7 +255,8 @@ func (c *Conn) receive(p *live.Publisher) error {
 	}
 }
 
-// listenTo lets package ingest read the publisher's data. The caller must call takeBack at the end.
+// listenTo gives the connection to package ingest, which then reads the publisher's data. When the
+// publisher has ended, the caller must call takeBack.
 func (c *Conn) listenTo(p *live.Publisher) ingest.Conn {
 	in := p.Ingest(c.conn)
 	c.out.Writer = in
@@ -261,8 +267,8 @@ func (c *Conn) listenTo(p *live.Publisher) ingest.Conn {
 	return in
 }
 
-// takeBack takes the connection back from package ingest. It returns false if the connection has
-// ended.
+// takeBack takes the connection back from package ingest, so that c can use it again. If the
+// connection has ended, takeBack returns false.
 func (c *Conn) takeBack(in ingest.Conn) bool {
 	conn, err := in.Release()
 	if err != nil {
@@ -272,7 +278,7 @@ func (c *Conn) takeBack(in ingest.Conn) bool {
 	return true
 }
 
-// setInput makes c read from r, after the bytes that c has buffered.
+// setInput makes c read from r. The bytes that c has buffered come first.
 func (c *Conn) setInput(r io.Reader) {
 	early, _ := c.r.Peek(c.r.Buffered())
 	if len(early) > 0 {

@@ -21,13 +21,14 @@ const MaxHandshakes = 512
 // request within a few round trips.
 type Handshakes struct {
 	mu lock.Mutex
-	// silent has the connections that have sent nothing, and begun the ones that have sent a part
-	// of a request. A new connection therefore never replaces one in begun.
+	// silent has the connections that have sent nothing yet. begun has the connections that have
+	// sent a part of a request. A new connection in silent therefore never replaces one in begun.
 	silent, begun crowd
 }
 
-// A crowd holds at most MaxHandshakes connections. Above that, the oldest connection from the
-// address with the most connections is closed, so that one address cannot keep out others.
+// A crowd holds at most MaxHandshakes connections that have not sent a complete request yet. If it
+// is full and a connection is added, the oldest connection from the address with the most
+// connections is closed. One address therefore cannot keep out clients with other addresses.
 // Addresses with up to address.FairShare connections count as equal.
 type crowd struct {
 	list []handshake        // the oldest is first
@@ -42,7 +43,8 @@ type handshake struct {
 
 var errEvicted = errors.New("closed while silent to make room for new connections")
 
-// peerOf returns the address of the client or its proxy. It does not wait for the PROXY header.
+// peerOf returns the address of the peer of a connection, which is the client or a proxy. It does
+// not wait for the PROXY header.
 func peerOf(conn net.Conn) netip.Addr {
 	if p := proxy.Of(conn); p != nil {
 		return proxy.KeyOf(p.TCPConn.RemoteAddr())
@@ -50,7 +52,8 @@ func peerOf(conn net.Conn) netip.Addr {
 	return proxy.KeyOf(conn.RemoteAddr())
 }
 
-// add borrows conn, which has sent nothing, until remove. It may close a silent connection.
+// add adds conn, on which nothing has arrived yet. h borrows conn until remove is called. If too
+// many connections in h are silent, add closes one of them.
 func (h *Handshakes) add(conn net.Conn) {
 	h.mu.Lock()
 	victim := h.silent.add(handshake{conn, peerOf(conn)})
@@ -60,7 +63,8 @@ func (h *Handshakes) add(conn net.Conn) {
 	}
 }
 
-// begin records that bytes have arrived on conn. It may close a connection that has begun.
+// begin records that the first bytes have arrived on conn. If too many connections have sent a part
+// of a request, begin closes one of them.
 func (h *Handshakes) begin(conn net.Conn, client net.Addr) {
 	h.mu.Lock()
 	var victim net.Conn
@@ -73,14 +77,15 @@ func (h *Handshakes) begin(conn net.Conn, client net.Addr) {
 	}
 }
 
-// remove returns false if conn was closed to make room for another connection.
+// remove removes conn. It returns false if conn was closed to make room for another connection.
 func (h *Handshakes) remove(conn net.Conn) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.silent.remove(conn) || h.begun.remove(conn)
 }
 
-// add returns a connection that the caller must close if there are too many, perhaps the new one.
+// add adds a connection. If there are now too many connections, add removes one of them, perhaps
+// the new one, and returns it. The caller must close it.
 func (c *crowd) add(a handshake) (victim net.Conn) {
 	if c.from == nil {
 		c.from = make(map[netip.Addr]int)

@@ -65,16 +65,17 @@ func (v *Service) Serve(ln net.Listener) {
 	}
 }
 
-// refuse closes a connection that has sent no request, and records err as the reason.
+// refuse closes a connection that has not sent a request, and records err as the reason.
 func (v *Service) refuse(conn net.Conn, err error) {
 	_ = conn.Close() // first, so that RemoteAddr does not wait
 	client := conn.RemoteAddr().String()
 	v.Refusals.Note(access.Unknown, unaccepted(err), "client", client)
 }
 
-// serveConn serves a connection until its last stream has ended. conn must be in v.Handshakes. For
-// a viewer, it returns as soon as other goroutines serve the client. A panic ends only this
-// connection.
+// serveConn serves a connection, which must be in v.Handshakes. A client can publish several
+// streams over the connection, one after another. serveConn returns when the last of these streams
+// has ended. If the client watches a stream, serveConn returns as soon as other goroutines have
+// started to serve the client. A panic is logged, and ends only this connection.
 func (v *Service) serveConn(conn net.Conn) {
 	client := conn.RemoteAddr().String()
 	defer func() {
@@ -100,8 +101,10 @@ func (v *Service) serveConn(conn net.Conn) {
 	}
 }
 
-// serveRequest returns when the publisher has ended, or as soon as other goroutines serve the
-// viewer. It returns false if it has refused the request and ended the connection.
+// serveRequest serves a client's request to publish or watch a stream. For a publisher, it returns
+// when the publisher has ended. For a viewer, it returns as soon as other goroutines have started
+// to serve the viewer. If the request is refused, serveRequest ends the connection and returns
+// false.
 func (v *Service) serveRequest(conn net.Conn, c *Conn, want *rtmp.Request) bool {
 	client := conn.RemoteAddr().String()
 	name, err := v.Check(want)
@@ -128,7 +131,8 @@ func (v *Service) serveRequest(conn net.Conn, c *Conn, want *rtmp.Request) bool 
 	return err == nil
 }
 
-// clientContext returns a context with the client's account, for [address.Of].
+// clientContext returns a context with the client's [address.Account], for [address.Of]. The
+// Account enforces the limits of the client's address.
 func clientContext(conn net.Conn) context.Context {
 	if p := proxy.Of(conn); p != nil {
 		return address.NewContext(context.Background(), p)
@@ -136,7 +140,8 @@ func clientContext(conn net.Conn) context.Context {
 	return context.Background()
 }
 
-// checkAddress refuses a client if its address has reached a limit. It also counts a viewer.
+// checkAddress returns an error if the client's address has reached a limit. It also counts a
+// viewer for the address.
 func checkAddress(conn net.Conn, publish bool) error {
 	c := proxy.Of(conn)
 	if c == nil {
@@ -149,7 +154,8 @@ func checkAddress(conn net.Conn, publish bool) error {
 	return err
 }
 
-// unaccepted returns the refusal of a connection that failed with err before its request.
+// unaccepted returns the refusal for a connection that failed with err before the client had sent
+// an RTMP request.
 func unaccepted(err error) error {
 	if refuse.Of(err) != nil {
 		return err
@@ -167,7 +173,8 @@ func unaccepted(err error) error {
 	return refused
 }
 
-// accept performs the handshake and reads the request. It removes conn from v.Handshakes.
+// accept performs the handshake, and returns the client's request. It removes the connection from
+// v.Handshakes.
 func (v *Service) accept(conn net.Conn) (c *Conn, want *rtmp.Request, err error) {
 	defer func() {
 		if !v.Handshakes.remove(conn) && err != nil {
@@ -215,7 +222,8 @@ func (v *Service) Check(want *rtmp.Request) (name string, err error) {
 	return name, policy.MayRead(token, name, "NAME?token=TOKEN")
 }
 
-// serveAs lets a client publish or watch. A hook may forbid it, or choose another name for the
+// serveAs lets a client publish or watch a stream. name is the name that the client has requested.
+// If there is a hook, it decides whether the client is allowed, and may choose another name for the
 // stream. serveAs returns the name under which the server has the stream.
 func (v *Service) serveAs(ctx context.Context, c *Conn, want *rtmp.Request, name string) (_ string,
 	err error) {

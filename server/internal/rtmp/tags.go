@@ -10,7 +10,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live/flvstream"
 )
 
-// A tagMaker makes FLV tags from a publisher's messages without copying their bodies.
+// A tagMaker makes FLV tags from a publisher's messages. It adds a header and a trailer to the body
+// of a message without copying the body.
 type tagMaker struct {
 	enc       flv.Encoder
 	body, tag millrace.Chain // both empty between messages
@@ -23,10 +24,12 @@ func (r *tagMaker) release() {
 	r.tag.Release()
 }
 
-// Encoders send setDataFrame before metadata that the server should keep.
+// setDataFrame is a name that encoders send before metadata. It means that the server should keep
+// the metadata.
 var setDataFrame = rtmp.AppendAMF(nil, "@setDataFrame")
 
-// publish publishes the message with the body r.body, or drops it if it is of no use to viewers.
+// publish publishes the message with the body r.body. It drops a message that is of no use to
+// viewers.
 func (r *tagMaker) publish(p *live.Publisher, m rtmp.Message) error {
 	if r.body.Len() == 0 {
 		return nil
@@ -56,7 +59,8 @@ func (r *tagMaker) publish(p *live.Publisher, m rtmp.Message) error {
 	return p.WriteTag(t, &r.tag)
 }
 
-// announcedTracks returns the tracks that a publisher announces in its first tag. It borrows tag.
+// announcedTracks returns the tracks that a publisher announces in its first tag. t describes the
+// tag. The chain contains the bytes of the tag, and announcedTracks borrows the chain.
 func announcedTracks(t flv.Tag, tag *millrace.Chain) flv.Header {
 	h := flv.Header{HasAudio: true, HasVideo: true}
 	if t.Metadata && t.Len() <= flvstream.MaxPart {

@@ -64,8 +64,9 @@ func (c *Conn) Watch(ctx context.Context, name string) error {
 	return nil
 }
 
-// readWaiting reads a viewer's input before its stream begins. waiting ends when the viewer has
-// left. The caller must call stop, which returns the reason if the viewer has left.
+// readWaiting reads a viewer's input while the viewer waits for its stream. The returned context
+// ends when the viewer disconnects. The caller must call stop, which ends the reading. If the
+// viewer has left, stop returns the reason. Otherwise stop returns nil.
 func (c *Conn) readWaiting(ctx context.Context) (waiting context.Context, stop func() error) {
 	waiting, cancel := context.WithCancel(ctx)
 	ended := make(chan error, 1)
@@ -107,7 +108,8 @@ func (c *Conn) readInput(to *fanout.Viewer, want live.WatchRequest) {
 	}
 }
 
-// readLoop reads a viewer's input until an error. A panic is logged, and ends only this viewer.
+// readLoop reads a viewer's input until a read fails. It calls onCommand after each command, which
+// may have paused or resumed the stream. A panic is logged, and ends only this viewer.
 func (c *Conn) readLoop(onCommand func()) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -131,7 +133,8 @@ func (c *Conn) readLoop(onCommand func()) (err error) {
 
 var errReplies = fmt.Errorf("a viewer asks and takes no answers: %d bytes wait", fanout.MaxReplies)
 
-// replies uses Viewer.Reply, because another goroutine may be writing the stream.
+// replies sends RTMP messages to a viewer that already receives the stream. It uses Viewer.Reply,
+// because another goroutine may be writing the stream to the connection.
 type replies struct{ to *fanout.Viewer }
 
 func (r replies) Write(p []byte) (int, error) {

@@ -22,8 +22,10 @@ type adminService struct {
 	stop     func() // ends the server as SIGTERM does
 }
 
-// adminRoutes returns the handler of the admin listener. It does not serve /debug/pprof/cmdline,
-// because the command line may contain tokens and passwords.
+// adminRoutes returns the handler of the admin listener. The handler serves expensive reports and
+// the addresses of publishers and viewers, and lets the operator end streams, viewers and the
+// server. It does not serve /debug/pprof/cmdline, because the command line may contain tokens and
+// passwords.
 func (s *Server) adminRoutes(observer *ops.Observer, main net.Addr) http.Handler {
 	a := &adminService{
 		refusals: s.refusals, log: s.log, tls: s.cert != nil, stop: s.stopServing,
@@ -51,8 +53,9 @@ func (s *Server) adminRoutes(observer *ops.Observer, main net.Addr) http.Handler
 	return openHealth(mux, s.operator.Protect(cleanPaths(mux)))
 }
 
-// mainPage redirects to the page of the main listener. If addr is unspecified, such as 0.0.0.0, the
-// redirect uses the host of the request, at which the browser has reached this machine.
+// mainPage returns a handler that redirects a browser to the page of the main listener at addr. If
+// addr is an unspecified address such as 0.0.0.0, the redirect uses the host of the request
+// instead, because the browser has reached this machine with that host.
 func (s *adminService) mainPage(addr net.Addr) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		tcp, ok := addr.(*net.TCPAddr)

@@ -12,12 +12,12 @@ import (
 	"github.com/millrace-io/millrace/server/internal/lock"
 )
 
-// certificateLook is the minimum time between two checks of the files. It may be long, because
-// certificates are renewed days before they expire.
+// certificateLook is the minimum time between two checks of the certificate's files for changes. It
+// may be long, because certificates are renewed days before they expire.
 const certificateLook = time.Minute
 
-// A certificate is the server's TLS certificate. It reads its files again after they have changed.
-// If they cannot be read, the previous certificate stays in use.
+// A certificate is the server's TLS certificate. It reads its files again after they have changed,
+// without a restart of the server. If they cannot be read, the previous certificate stays in use.
 type certificate struct {
 	cert, key string // file names
 	log       *slog.Logger
@@ -29,7 +29,7 @@ type certificate struct {
 	warned bool // whether the log already says that shown is expired or not yet valid
 }
 
-// openCertificate returns nil if cfg names no certificate.
+// openCertificate reads the certificate of cfg. It returns nil if cfg names no certificate.
 func openCertificate(cfg *Config, log *slog.Logger) (*certificate, error) {
 	if cfg.TLSCert == "" {
 		return nil, nil
@@ -72,7 +72,8 @@ func (c *certificate) get(now time.Time) *tls.Certificate {
 	return shown
 }
 
-// reload reads the files again if they have changed. c may be nil.
+// reload reads the certificate and the key again if their files have changed. It does nothing if c
+// is nil.
 func (c *certificate) reload() {
 	if c == nil {
 		return
@@ -85,8 +86,9 @@ func (c *certificate) reload() {
 	}
 }
 
-// look reads the files again if they have changed. report logs the result, and warns if the
-// certificate is out of date. It is nil if there is nothing to log. c.mu is held.
+// look reads the certificate again if its files have changed. It returns a function that logs the
+// result, or nil if there is nothing to log. The function also logs a warning if the certificate
+// has expired or is not yet valid. c.mu is held.
 func (c *certificate) look(now time.Time) (report func()) {
 	files, err := c.changed()
 	if err == nil && files == c.files {
@@ -113,8 +115,9 @@ func (c *certificate) look(now time.Time) (report func()) {
 	}
 }
 
-// outOfDate returns a function that warns that the certificate is out of date, or nil if it is
-// valid or the warning was already logged. c.mu is held, or no other goroutine has c yet.
+// outOfDate returns a function that logs a warning if the certificate has expired or is not yet
+// valid. It returns nil if the certificate is valid or the warning was already logged. c.mu is
+// held, or no other goroutine has c yet.
 func (c *certificate) outOfDate(now time.Time) (report func()) {
 	leaf := c.shown.Leaf
 	if c.warned || !now.Before(leaf.NotBefore) && !now.After(leaf.NotAfter) {

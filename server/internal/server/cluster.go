@@ -32,8 +32,11 @@ type clusterNode struct {
 	hls       *cluster.RemoteHLS
 }
 
-// openNode sets streams.Cluster and streams.HLSStore, so that the nodes share their streams. It
-// returns nil if cfg has no cluster. The caller must close the result.
+// openNode makes this server a node of the cluster in cfg. The caller must call close on the
+// result. If there is no cluster in cfg, the result is nil.
+//
+// openNode sets the fields Cluster and HLSStore of the live.Config, so that the nodes of the
+// cluster share their streams.
 func openNode(cfg *Config, streams *live.Config) (*clusterNode, error) {
 	if cfg.Cluster == "" {
 		return nil, nil
@@ -68,7 +71,7 @@ func openNode(cfg *Config, streams *live.Config) (*clusterNode, error) {
 }
 
 // openSegments opens the store that keeps HLS segments after their node has ended. It returns nil
-// if cfg names none.
+// if cfg names no such store.
 func openSegments(cfg *Config) (*cluster.Segments, error) {
 	if cfg.Segments == "" {
 		return nil, nil
@@ -77,8 +80,9 @@ func openSegments(cfg *Config) (*cluster.Segments, error) {
 		cfg.ClusterLease, cfg.SegmentsKeep, cfg.Log)
 }
 
-// nodeTLS returns the configuration for connections to other nodes. If it is nil, only the system's
-// authorities are trusted.
+// nodeTLS returns the TLS configuration for connections to other nodes. With --cluster-ca, it
+// trusts the certificate authorities in that file in addition to the system's authorities. Without
+// --cluster-ca, nodeTLS returns nil. A nil configuration trusts the system's authorities only.
 func (c *Config) nodeTLS() (*tls.Config, error) {
 	if c.ClusterCA == "" {
 		return nil, nil
@@ -101,15 +105,15 @@ func (c *Config) openDirectory() (*cluster.Redis, error) {
 	return cluster.OpenRedis(c.Cluster, c.ClusterPassword, c.ClusterPrefix, c.ClusterLease)
 }
 
-// drain makes n refuse publishers. n may be nil.
+// drain makes n refuse publishers. It does nothing if n is nil.
 func (n *clusterNode) drain() {
 	if n != nil {
 		n.Drain()
 	}
 }
 
-// close saves the remaining segments until ctx ends. It must be called after all streams have
-// ended. n may be nil.
+// close releases the node's leases, saves the remaining segments, and closes the connections.
+// Saving stops when ctx ends. close must be called after all streams have ended.
 func (n *clusterNode) close(ctx context.Context) (err error) {
 	if n == nil {
 		return nil
@@ -174,10 +178,14 @@ func (c *Config) self() string {
 	return strings.TrimRight(c.Advertise, "/")
 }
 
-// admit passes the requests of other nodes to forNodes, and all others to forClients. A node must
-// prove with each request that it knows the cluster's token, and needs no other token. A wrong
-// proof is refused, and so is any proof if n is nil. forNodes gets the node's address from
-// access.NodeOf.
+// admit returns a handler that passes the requests of other nodes to forNodes, and all other
+// requests to forClients.
+//
+// Each request of a node must prove that the node knows the cluster's token. The node needs no
+// other token. If the proof is wrong, the request is refused. If the proof is right, forNodes can
+// get the address of the node from access.NodeOf.
+//
+// If the server is not in a cluster, n is nil, and the requests of nodes are refused.
 func (n *clusterNode) admit(refusals *access.Refusals, forNodes,
 	forClients http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -269,38 +269,46 @@ func Defaults() Config {
 }
 
 const (
-	// Ending a publisher or the server takes as long as the latency.
+	// maxLatency is the maximum of --latency. It is short because ending a publisher or the server
+	// takes as long as the latency.
 	maxLatency = time.Second
 
-	// Encoders and players give up if an answer takes longer.
+	// maxHookTimeout is the maximum of --hook-timeout. Encoders and players give up if an answer
+	// takes longer.
 	maxHookTimeout = 10 * time.Second
 
-	// Three frames at 60 frames per second. Shorter parts need many more requests and reduce the
-	// latency only a little.
+	// minHLSPart is the minimum of --hls-part. It is the length of three frames at 60 frames per
+	// second. Shorter parts need many more requests and reduce the latency only a little.
 	minHLSPart = 50 * time.Millisecond
-	// A player reads the playlist once per part, so the playlist must not become too large.
-	// Segments end at keyframes, so they may be longer than --hls-segment.
+	// maxHLSSegment is the maximum of --hls-segment, and maxHLSSegments is the maximum of
+	// --hls-segments. A player reads the playlist once per part, so the playlist must not become
+	// too large. Segments end at keyframes, so they may be longer than --hls-segment.
 	maxHLSSegment  = 8 * time.Second
 	maxHLSSegments = 1000
 
-	// If a node dies, its viewers wait until its lease has expired.
+	// maxLease is the maximum of --cluster-lease. If a node dies, its viewers wait for their stream
+	// until the node's lease has expired.
 	maxLease = time.Minute
-	// maxSegmentsKeep limits the memory of a stream's segments in Redis.
+	// maxSegmentsKeep is the maximum of --segments-keep. It limits the memory of a stream's
+	// segments in Redis.
 	maxSegmentsKeep = time.Hour
 
-	// minAddressBytes is in bytes per second. Downloads are sent in pieces of up to 256 KiB. At
-	// this rate, a piece takes four seconds, which is less than the default of --stall-timeout.
+	// minAddressBytes is the minimum of --max-address-bytes, in bytes per second. Downloads are
+	// sent in pieces of up to 256 KiB. At this rate, a piece takes four seconds, which is less than
+	// the default of --stall-timeout.
 	minAddressBytes = 64 << 10
 
 	// MinMemory is the minimum of --memory in bytes. It suffices for one stream at the default
 	// limits, with viewers and HLS.
 	MinMemory = 64 << 20
 
-	// maxKeepFrames keeps the lists that describe frames below 90 MiB. --keep-bytes does not limit
-	// these lists, because a frame may be empty.
+	// maxKeepFrames is the maximum of --keep-frames. The lists that describe the frames of a stream
+	// then need at most 90 MiB. --keep-bytes does not limit these lists, because it counts only the
+	// bytes in frames, and a frame may be empty.
 	maxKeepFrames = 1 << 20
 
-	// maxBlobBytes is more than any disk can store, but sums of sizes do not overflow.
+	// maxBlobBytes is the maximum of --max-blob-bytes. It is more than any disk can store, but
+	// small enough that sums of sizes do not overflow.
 	maxBlobBytes = 1 << 60
 )
 

@@ -16,9 +16,9 @@ import (
 	"github.com/millrace-io/millrace/server/internal/refuse"
 )
 
-// connections holds the connections of the main listener, without those of HTTP/1 viewers, which
-// net/http no longer serves. If there are too many, it closes an idle one to make room for a new
-// one.
+// connections holds the connections of the main listener. It does not include the connections of
+// HTTP/1 viewers, because net/http no longer serves them. If there are too many connections, it
+// closes an idle connection to make room for a new one.
 type connections struct {
 	clients *clients
 	tls     bool
@@ -31,17 +31,21 @@ type connections struct {
 }
 
 const (
-	// evictAmong is how many connections are compared to choose the one to close. In a flood of new
-	// connections, each causes such a search. They are a random sample, because iteration over a
-	// map begins at a random entry.
+	// evictAmong is how many connections are compared to choose the one to close. The number is
+	// limited because, in a flood of new connections, each of them causes such a search. The
+	// compared connections are a random sample, because iteration over a map begins at a random
+	// entry.
 	evictAmong = 256
-	// shedAfter is how long a connection must be idle before it may be closed to free memory.
+	// shedAfter is how long a connection must have been idle before it may be closed to free
+	// memory.
 	shedAfter = time.Second
-	// plainBytes and tlsBytes are the memory of an idle connection, with its goroutine and buffers.
+	// plainBytes and tlsBytes are the memory of an idle connection in bytes, without and with TLS.
+	// They include the connection's goroutine and buffers.
 	plainBytes, tlsBytes = 12 << 10, 36 << 10
 )
 
-// note is an http.Server.ConnState hook.
+// note records that net/http has changed the state of a connection. It is an http.Server.ConnState
+// hook.
 func (c *connections) note(conn net.Conn, state http.ConnState) {
 	p := proxy.Of(conn)
 	if p == nil {
@@ -66,7 +70,8 @@ func (c *connections) note(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// If there are too many connections, add closes an idle one, or p if none is idle.
+// add adds the new connection p. If there are too many connections, it closes an idle one, or p if
+// no connection is idle.
 func (c *connections) add(p *proxy.Conn) {
 	c.mu.Lock()
 	var closing *proxy.Conn
@@ -97,14 +102,15 @@ func (c *connections) add(p *proxy.Conn) {
 	}
 }
 
-// put counts p for the client address a. c.mu is held.
+// put adds p to c.all, and counts it for the client address a. c.mu is held.
 func (c *connections) put(p *proxy.Conn, a netip.Addr) {
 	c.all[p] = a
 	c.from[a]++
 	c.counts.Open.Add(1)
 }
 
-// remove does nothing if p is not in c.all. c.mu is held.
+// remove removes p from c.all and from the counts. If p is not in c.all, remove does nothing. c.mu
+// is held.
 func (c *connections) remove(p *proxy.Conn) {
 	a, ok := c.all[p]
 	if !ok {
@@ -117,7 +123,8 @@ func (c *connections) remove(p *proxy.Conn) {
 	}
 }
 
-// identify counts a proxied connection for its client's address instead of the proxy's.
+// identify counts a proxied connection for its client's address. Until then, the connection is
+// counted for the proxy's address.
 func (c *connections) identify(p *proxy.Conn) {
 	client := proxy.KeyOf(p.RemoteAddr()) // the PROXY header has been read
 	c.mu.Lock()
@@ -128,9 +135,10 @@ func (c *connections) identify(p *proxy.Conn) {
 	}
 }
 
-// worst returns an idle connection of the address with the most connections. If no address has more
-// than address.FairShare, it returns the one that has been idle for longest. It returns nil if no
-// connection is idle. c.mu is held.
+// worst returns the idle connection to close first, or nil if no connection is idle. It returns a
+// connection of the address with the most connections. If no address has more than
+// address.FairShare connections, it returns the connection that has been idle for longest. c.mu is
+// held.
 func (c *connections) worst() (worst *proxy.Conn) {
 	looked, most, least := 0, 0, int64(0)
 	for p, a := range c.all {
@@ -146,8 +154,8 @@ func (c *connections) worst() (worst *proxy.Conn) {
 	return worst
 }
 
-// free closes the connections that have been idle for longest, to free about excess bytes. See
-// [memory.Step].
+// free closes idle connections to free about excess bytes of memory, and returns the number of
+// bytes freed. It begins with the connections that have been idle for longest. See [memory.Step].
 func (c *connections) free(excess int64) (freed int64) {
 	each := int64(plainBytes)
 	if c.tls {
@@ -178,7 +186,7 @@ func (c *connections) free(excess int64) (freed int64) {
 	return int64(len(list)) * each
 }
 
-// setLimit leaves open connections open, even if they are more than n.
+// setLimit sets the maximum number of connections. If it is lowered, open connections stay open.
 func (c *connections) setLimit(n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

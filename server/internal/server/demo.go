@@ -18,7 +18,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/refuse"
 )
 
-// demoPause is how often a node checks whether any node publishes the demo stream.
+// demoPause is the interval at which a node checks whether any node of its cluster publishes the
+// demo stream.
 const demoPause = time.Second
 
 // A demoService publishes the sample, a video that is built into the binary, as a stream.
@@ -29,8 +30,11 @@ type demoService struct {
 }
 
 // run publishes the sample in a loop until the stream ends, for example because another publisher
-// takes it over. In a cluster, run continues until ctx ends, and publishes whenever no node has the
-// stream. It never takes the stream from another publisher.
+// takes it over.
+//
+// In a cluster, run continues until ctx ends. Every demoPause, it checks whether a node has the
+// stream, and publishes only if no node has it. It therefore never takes the stream from another
+// publisher.
 func (s *demoService) run(ctx context.Context) {
 	if s.node == nil {
 		if err := s.publish(); err != nil {
@@ -59,7 +63,8 @@ func (s *demoService) run(ctx context.Context) {
 	}
 }
 
-// publish returns an error only if the stream could not be opened.
+// publish publishes the built-in sample video until the stream ends. It returns an error if the
+// stream could not be opened.
 func (s *demoService) publish() error {
 	p, err := s.hub.Open(demo.Name, demo.Name, live.Terms{})
 	if err != nil {
@@ -77,7 +82,7 @@ func (s *demoService) publish() error {
 	return nil
 }
 
-// A demoPlayer publishes the tags of the sample when they are due.
+// A demoPlayer publishes the tags of the built-in sample video when they are due.
 type demoPlayer struct {
 	p    *live.Publisher
 	tags []demoTag // in the order of sending
@@ -88,7 +93,8 @@ type demoTag struct {
 	bytes millrace.Chain
 }
 
-// newDemo reads the sample, and begins the stream of p with its header.
+// newDemo reads the header and the tags of the built-in sample video. It begins the stream of the
+// publisher p with this header.
 func newDemo(p *live.Publisher) (*demoPlayer, error) {
 	r := millrace.NewReader(bytes.NewReader(demo.Sample))
 	defer r.Release()
@@ -121,9 +127,11 @@ func (d *demoPlayer) release() {
 // isConfig reports whether viewers need t before they can start.
 func (t *demoTag) isConfig() bool { return t.Metadata || t.SequenceHeader }
 
-// play repeats the sample until ctx ends. Each tag is sent at a fixed time after the start, so that
-// delays do not add up. This time is also its timestamp. The frames share the memory of the sample,
-// except for the timestamps.
+// play publishes the sample again and again until ctx ends.
+//
+// Each tag is sent at a fixed time after the start of play, so that delays do not add up. This time
+// is also the timestamp of the tag. The published frames share the memory of the sample, except for
+// the timestamps.
 func (d *demoPlayer) play(ctx context.Context) error {
 	begin := time.Now()
 	timer := time.NewTimer(0)

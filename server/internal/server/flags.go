@@ -289,7 +289,7 @@ func (c *choice) Set(word string) error {
 	return nil
 }
 
-// join returns a text such as "a, b or c".
+// join returns a text such as "a, b or c" for the words a, b and c and the conjunction "or".
 func join(words []string, conjunction string) string {
 	if len(words) < 2 {
 		return strings.Join(words, "")

@@ -18,18 +18,21 @@ const maxHeaderBytes = 16 << 10
 // These limits keep a client without a token from making net/http hold much memory for a
 // connection. Otherwise a client could send a frame of 1 MiB, or a body that no handler reads.
 const (
-	// http2Frame is the smallest limit that HTTP/2 allows. Larger frames are not needed.
+	// http2Frame is the maximum size in bytes of a frame that a client may send. HTTP/2 does not
+	// allow a smaller maximum. Larger frames are not needed.
 	http2Frame = 16 << 10
 
-	// http2Body is how much a connection may send before a handler reads it. It lets a publisher
-	// with a round trip of 100 ms send up to 20 Mbit/s.
+	// http2Body is the maximum number of body bytes that a connection may send before a handler
+	// reads them. It lets a publisher with a round trip of 100 ms send up to 20 Mbit/s.
 	http2Body = 256 << 10
 
-	// RFC 9113, section 6.5.2, recommends at least 100. Browsers send fewer requests at once.
+	// http2Streams is the maximum number of concurrent requests of a connection. RFC 9113, section
+	// 6.5.2, recommends at least 100. A higher maximum would take more memory. Browsers send fewer
+	// requests at once.
 	http2Streams = 100
 )
 
-// httpServer returns a server that counts the memory of its requests in loans.
+// httpServer returns an HTTP server with the handler h. loans counts the memory of its requests.
 func (s *Server) httpServer(h http.Handler, loans *memory.Loans) *http.Server {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
@@ -61,12 +64,13 @@ func (s *Server) httpServer(h http.Handler, loans *memory.Loans) *http.Server {
 	}
 }
 
-// limitBodies limits the cost of request bodies that h does not read:
+// limitBodies returns a handler that calls h. It limits the cost of request bodies that h does not
+// read:
 //
-//   - Over HTTP/1, net/http reads a part of the body before it sends the response. limitBodies sets
-//     a read deadline, which h must replace if it reads the body.
-//   - Over HTTP/2, net/http keeps the body in memory. limitBodies discards the body, unless the
-//     method is POST or PUT.
+//   - Over HTTP/1, net/http reads a part of the body before it sends the response. limitBodies
+//     therefore sets a read deadline. If h reads the body, it must replace this deadline.
+//   - Over HTTP/2, net/http keeps the body in memory. limitBodies therefore discards the body,
+//     unless the method is POST or PUT.
 func (s *Server) limitBodies(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {

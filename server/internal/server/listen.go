@@ -29,8 +29,8 @@ func (l *Listeners) close() {
 	}
 }
 
-// fields returns the fields of l by the names under which systemd or a previous process passes
-// listeners to this process.
+// fields returns pointers to the fields of l, by listener name. The listeners that systemd or a
+// previous process passes to this process must have these names.
 func (l *Listeners) fields() map[string]*net.Listener {
 	return map[string]*net.Listener{"main": &l.Main, "admin": &l.Admin, "rtmp": &l.RTMP,
 		"rtmps": &l.RTMPS}
@@ -48,8 +48,9 @@ func (l *Listeners) Named() map[string]net.Listener {
 	return named
 }
 
-// openListeners takes ownership of the inherited listeners, and opens the others. The caller must
-// close the result, even after an error.
+// openListeners returns the inherited listeners, and opens the other listeners of cfg. It takes
+// ownership of the inherited listeners. The caller must close the returned listeners, even after an
+// error.
 func openListeners(cfg *Config, inherited map[string]net.Listener) (l Listeners, err error) {
 	fields := l.fields()
 	for name, ln := range inherited {
@@ -95,7 +96,8 @@ func openListeners(cfg *Config, inherited map[string]net.Listener) (l Listeners,
 	return l, nil
 }
 
-// network returns "tcp4" for an IPv4 address, so that 0.0.0.0 does not include IPv6.
+// network returns the network to pass to net.Listen for address. It is "tcp4" for an IPv4 address,
+// so that 0.0.0.0 does not include IPv6.
 func network(address string) string {
 	host, _, _ := net.SplitHostPort(address)
 	if ip, err := netip.ParseAddr(host); err == nil && ip.Is4() {
@@ -104,7 +106,7 @@ func network(address string) string {
 	return "tcp"
 }
 
-// listensAt reports whether addr matches the configured address.
+// listensAt reports whether addr, the address of a listener, matches the configured address.
 func listensAt(addr net.Addr, configured string) bool {
 	tcp, ok := addr.(*net.TCPAddr)
 	host, port, err := net.SplitHostPort(configured)
@@ -124,7 +126,8 @@ func listensAt(addr net.Addr, configured string) bool {
 	return ip.Equal(tcp.IP)
 }
 
-// listenError adds advice for the user to an error of net.Listen.
+// listenError returns an error that wraps err and advises the user what to do. err is an error of
+// net.Listen, and flag is the name of the flag that sets the address.
 func listenError(flag, address string, err error) error {
 	host, port, _ := net.SplitHostPort(address)
 	n, notANumber := strconv.Atoi(port)
@@ -144,7 +147,8 @@ func listenError(flag, address string, err error) error {
 		flag, net.JoinHostPort(host, strconv.Itoa(n%math.MaxUint16+1)))
 }
 
-// rtmpPort returns the zero Port if ln is nil or not a TCP listener.
+// rtmpPort returns the port of an RTMP listener, so that the server's web page can show it. If ln
+// is nil or not a TCP listener, it returns the zero Port.
 func rtmpPort(ln net.Listener) ops.Port {
 	if ln != nil {
 		if a, ok := ln.Addr().(*net.TCPAddr); ok {

@@ -66,8 +66,8 @@ func (s *Server) logStart(l Listeners) {
 	}
 }
 
-// warnOfTokens warns of tokens that must be escaped in a URL, and of private keys that the server
-// does not need.
+// warnOfTokens logs a warning for each token that must be escaped in a URL, and for private keys
+// that the server does not need.
 func (s *Server) warnOfTokens(cfg *Config) {
 	for _, t := range []struct{ flag, token string }{
 		{"publish-token", cfg.PublishToken}, {"read-token", cfg.ReadToken},
@@ -84,8 +84,8 @@ func (s *Server) warnOfTokens(cfg *Config) {
 	}
 }
 
-// changedInURL reports whether token has characters that mean something in a URL, or that a program
-// may change there.
+// changedInURL reports whether token contains characters that have a meaning in a URL, or that a
+// program may change when it reads a URL.
 func changedInURL(token string) bool {
 	return strings.HasSuffix(token, "/") || strings.ContainsFunc(token, func(r rune) bool {
 		return r <= ' ' || r >= 0x7f || strings.ContainsRune("+%&;#?\"'<>\\^`{|}[]", r)
@@ -99,8 +99,8 @@ func isWithin(path, dir string) bool {
 	return err1 == nil && err2 == nil && err == nil && filepath.IsLocal(rel)
 }
 
-// pageLink returns the page's URL for a browser on this machine. It replaces 0.0.0.0 by 127.0.0.1,
-// because not every browser opens 0.0.0.0.
+// pageLink returns the URL of the page for a browser on this machine. a is the address of the main
+// listener. Not every browser opens 0.0.0.0, so the URL has 127.0.0.1 instead.
 func (s *Server) pageLink(a net.Addr) string {
 	host := a.String()
 	if tcp, ok := a.(*net.TCPAddr); ok && (len(tcp.IP) == 0 || tcp.IP.IsUnspecified()) {

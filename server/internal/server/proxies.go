@@ -29,7 +29,8 @@ type clients struct {
 	draining      context.Context // when it ends, RTMP connections stop waiting for a PROXY header
 }
 
-// cfg must have been checked.
+// newClients uses the trusted proxies and the limits of cfg. The caller must have checked cfg. When
+// ctx ends, RTMP connections stop waiting for a PROXY header.
 func newClients(ctx context.Context, cfg *Config, refusals *access.Refusals) *clients {
 	s := &clients{
 		addresses: address.New(cfg.addressLimits()), refusals: refusals,
@@ -46,7 +47,8 @@ func (s *clients) setLimits(cfg *Config) {
 	s.addresses.SetLimits(cfg.addressLimits())
 }
 
-// behindProxies takes ownership of ln, whose connections may come through proxies.
+// behindProxies returns a listener for the connections that ln accepts, which may come through
+// proxies. It takes ownership of ln. isMain is true for the main listener.
 func (s *clients) behindProxies(ln net.Listener, isMain bool) net.Listener {
 	cfg := proxy.Config{Trusted: &s.trusted, Timeout: s.headerTimeout, Addresses: s.addresses}
 	if isMain { // net/http does not log faulty connections, but closes idle ones at shutdown
@@ -59,8 +61,9 @@ func (s *clients) behindProxies(ln net.Listener, isMain bool) net.Listener {
 	return proxy.Listen(ln, cfg)
 }
 
-// withClientAddr sets RemoteAddr to the client's address if a request comes from a trusted proxy.
-// From all other requests, it removes X-Forwarded-Proto, because only a trusted proxy may set it.
+// withClientAddr returns a handler that corrects RemoteAddr if a request comes from a trusted
+// proxy: it sets the client's address, which it finds in the header. From all other requests, it
+// removes X-Forwarded-Proto, because only a trusted proxy may set it.
 func (s *clients) withClientAddr(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if c := requestConn(r); c == nil || !c.Trusted() {
@@ -72,7 +75,8 @@ func (s *clients) withClientAddr(next http.Handler) http.Handler {
 	})
 }
 
-// withAddressLimits refuses the requests of clients that have reached their limits.
+// withAddressLimits returns a handler that refuses a request if the client's address has reached
+// its limits.
 func (s *clients) withAddressLimits(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := requestConn(r)
@@ -111,9 +115,10 @@ func (s *clients) withAddressLimits(next http.Handler) http.Handler {
 	})
 }
 
-// proxied returns the Account of the client behind a trusted proxy. The caller must release it. It
-// is nil if the client has no limits or the request is the proxy's own. If the client has reached a
-// limit, the error is a [refuse.Refusal].
+// proxied returns the Account that limits the client of a request from a trusted proxy. The caller
+// must release the Account. The Account is nil if the client has no limits, or if the proxy sends
+// the request for itself and not for a client. If the client has too many connections or requests,
+// the error is a [refuse.Refusal].
 func (s *clients) proxied(r *http.Request) (*address.Account, error) {
 	client, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil || s.trusted.Load().Has(client.Addr()) { // the request is the proxy's own

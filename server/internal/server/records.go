@@ -15,8 +15,9 @@ import (
 // recordings records streams to files. A nil recordings does not record.
 type recordings struct{ *record.Archive }
 
-// openRecords sets streams.Record. It returns nil if cfg names no directory. The caller must close
-// the result.
+// openRecords opens the directory for recordings. It sets streams.Record, so that streams are
+// recorded to this directory. If cfg names no directory, openRecords returns nil. The caller must
+// call close.
 func openRecords(cfg *Config, gate *access.Gate, streams *live.Config) (*recordings, error) {
 	if cfg.Record == "" {
 		return nil, nil
@@ -47,7 +48,8 @@ func openRecords(cfg *Config, gate *access.Gate, streams *live.Config) (*recordi
 	return &recordings{archive}, nil
 }
 
-// await waits until a process that this one replaces has ended its recordings.
+// await waits until this process may write recordings. If the process replaces another one, it
+// waits until that process has ended its recordings.
 func (r *recordings) await(ctx context.Context) error {
 	if r == nil {
 		return nil
@@ -58,8 +60,8 @@ func (r *recordings) await(ctx context.Context) error {
 	return nil
 }
 
-// recorded matches name with pattern as path.Match does, but wildcards also match slashes.
-// Config.Check has checked pattern.
+// recorded reports whether the name of a stream matches pattern. The pattern has the syntax of
+// path.Match, but its wildcards also match slashes. It must be valid, which Config.Check ensures.
 func recorded(pattern, name string) bool {
 	const slash = ":" // not allowed in a name
 	ok, _ := path.Match(strings.ReplaceAll(pattern, "/", slash),

@@ -13,7 +13,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/streamname"
 )
 
-// connContext adds the connection, and the [address.Account] that limits its client, to ctx.
+// connContext returns the context for the requests of a connection. The context contains the
+// connection. It also contains the [address.Account] that limits the client's address.
 func connContext(ctx context.Context, c net.Conn) context.Context {
 	ctx = tcpconn.NewContext(ctx, c)
 	if p := proxy.Of(c); p != nil {

@@ -38,8 +38,8 @@ func (s *Server) routes(observer *ops.Observer) http.Handler {
 		s.clients.withAddressLimits(s.gate.Protect(all))))
 }
 
-// besideNames serves streams and blobs, and passes other requests to next. A ServeMux cannot serve
-// them, because it redirects a name such as a//b.
+// besideNames returns a handler that serves streams and blobs, and passes all other requests to
+// next. A ServeMux cannot serve streams and blobs, because it redirects a name such as a//b.
 func (s *Server) besideNames(live *web.Service, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if key, ok := strings.CutPrefix(r.URL.Path, store.BlobsPath); ok {
@@ -52,8 +52,8 @@ func (s *Server) besideNames(live *web.Service, next http.Handler) http.Handler 
 	})
 }
 
-// cleanPaths redirects a path with empty or dot segments to the clean path. A ServeMux does so,
-// too, but escapes the path twice.
+// cleanPaths returns a handler that redirects a path with empty or dot segments to the clean path.
+// It passes other requests to next. A ServeMux redirects, too, but escapes the path twice.
 func cleanPaths(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		escaped := r.URL.EscapedPath()
@@ -72,7 +72,8 @@ func cleanPaths(next http.Handler) http.Handler {
 	})
 }
 
-// openHealth passes /healthz to unprotected, because monitors cannot send a token.
+// openHealth returns a handler that passes /healthz to unprotected, because monitors cannot send a
+// token. It passes all other paths to protected.
 func openHealth(unprotected, protected http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/healthz" {

@@ -119,7 +119,8 @@ func (s *Server) observer(l *Listeners) *ops.Observer {
 	return o
 }
 
-// newRTMPService takes ownership of config. If config is nil, the service does not use TLS.
+// newRTMPService returns the RTMP service of the listener at addr. If config is nil, the service
+// does not use TLS. newRTMPService takes ownership of config.
 func (s *Server) newRTMPService(addr net.Addr, config *tls.Config) *rtmp.Service {
 	if config != nil {
 		config.SessionTicketsDisabled = true // rtmpdump treats a TLS 1.3 session ticket as an error
@@ -142,8 +143,8 @@ func (s *Server) serveMain(main *http.Server, ln net.Listener) error {
 }
 
 // shutDown ends everything in an order that loses no data. The publishers end first. The viewers
-// end after they have received the remaining frames. Downloads may finish meanwhile. All that
-// remain after --drain-timeout are ended.
+// end after they have received the remaining frames. Downloads may finish in the meantime. After
+// --drain-timeout, the remaining viewers and downloads are ended.
 func (s *Server) shutDown(servers []*http.Server) {
 	began := time.Now()
 	s.log.Info("shutting down", "streams", s.hub.Stats().Streams, "viewers", s.hub.Viewers(),

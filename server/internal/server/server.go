@@ -33,10 +33,12 @@ type Server struct {
 	node     *clusterNode // nil without a cluster
 	started  time.Time
 
-	// gate is for the main listener and the RTMP listeners. Its policy depends on whether other
-	// machines can reach the main listener, which Serve determines. Reload replaces the policy.
+	// gate decides who may use the main listener and the RTMP listeners. Its policy depends on
+	// whether other machines can reach the main listener, which Serve determines. Reload replaces
+	// the policy.
 	gate *access.Gate
-	// operator is for the admin listener. Serve sets its policy, and Reload replaces it.
+	// operator decides who may use the admin listener. Reading pages of the listener needs the
+	// admin token, if there is one. Serve sets the policy of this Gate, and Reload replaces it.
 	operator *access.Gate
 	hook     *hook.Client // nil without a hook
 	origins  *access.Origins
@@ -124,7 +126,8 @@ func New(cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// openHook returns nil if cfg names no hook. The caller must close the client.
+// openHook returns a client for the hook of cfg, or nil if cfg names no hook. The caller must close
+// it.
 func openHook(cfg *Config) (*hook.Client, error) {
 	if cfg.Hook == "" {
 		return nil, nil
@@ -138,7 +141,8 @@ func openHook(cfg *Config) (*hook.Client, error) {
 // Config.Successor.
 func (s *Server) AwaitRecords(ctx context.Context) error { return s.records.await(ctx) }
 
-// closeStores waits for the recordings, the node and the hook only until ctx ends.
+// closeStores closes the files, the blobs, the recordings, the node and the hook. ctx limits how
+// long the recordings, the node and the hook may take.
 func (s *Server) closeStores(ctx context.Context) error {
 	err := errors.Join(s.files.Close(), s.blobs.Close(), s.records.close(ctx), s.node.close(ctx))
 	s.hook.Close(ctx) // last, because the ends of publishers and players are reported to the hook

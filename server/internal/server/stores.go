@@ -11,7 +11,8 @@ func (c *Config) downloads() store.DownloadConfig {
 		Log: c.Log}
 }
 
-// openFiles returns nil if cfg names no directory. The caller must close the result.
+// openFiles opens the directory of static files that cfg configures. If cfg configures none,
+// openFiles returns nil. The caller must close the result.
 func openFiles(cfg *Config, budget *answer.Budget) (*store.Files, error) {
 	if cfg.Root == "" {
 		return nil, nil
@@ -23,8 +24,8 @@ func openFiles(cfg *Config, budget *answer.Budget) (*store.Files, error) {
 	}, budget)
 }
 
-// openBlobs returns nil if cfg names neither a directory nor a Redis. The caller must close the
-// result.
+// openBlobs opens the store for blobs that cfg configures, a directory or Redis. If cfg configures
+// no store, openBlobs returns nil. The caller must close the result.
 func openBlobs(
 	cfg *Config, gate *access.Gate, refusals *access.Refusals, budget *answer.Budget,
 ) (*store.Blobs, error) {

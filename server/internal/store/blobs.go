@@ -27,8 +27,8 @@ const (
 
 	blobMethods = "GET, HEAD, PUT, DELETE"
 
-	// pingTimeout is how long the server waits for Redis when it starts. Then it starts anyway,
-	// because streams and files do not need Redis.
+	// pingTimeout is how long the server waits for Redis when it starts. If Redis does not answer,
+	// the server starts anyway, because streams and files do not need Redis.
 	pingTimeout = 2 * time.Second
 )
 
@@ -165,8 +165,8 @@ func (b *Blobs) write(w *statusWriter, r *http.Request, key string) {
 	}
 }
 
-// change serves a PUT or DELETE request of a client that may write blobs. The caller must send the
-// response for an error.
+// change serves a PUT or DELETE request of a client that may write blobs. The request counts as an
+// upload until change returns. If change returns an error, the caller must send the response.
 func (b *Blobs) change(w http.ResponseWriter, r *http.Request, key string) error {
 	if err := b.downloads.admit(b.uploads); err != nil {
 		return err
@@ -229,8 +229,8 @@ func (b *Blobs) put(w http.ResponseWriter, r *http.Request, key string) error {
 	return nil
 }
 
-// An upload is the body of a PUT request. Each Read has a time limit, the field idle. The whole
-// upload has none.
+// An upload is the body of a PUT request. idle is the time limit for a Read. There is no limit for
+// the whole upload.
 type upload struct {
 	io.Reader
 	control  *http.ResponseController
@@ -250,7 +250,7 @@ func (u *upload) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// refuse sends the response for err. Status 503 means that nothing was changed, and the client may
+// refuse sends the response for err. Status 503 means that nothing was changed and the client may
 // try again.
 func (b *Blobs) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	refused := blobRefusal(err)
@@ -262,7 +262,7 @@ func (b *Blobs) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	refuse.WriteAndClose(w, r, refuse.SetHeader(w.Header(), refused), refused.Reason)
 }
 
-// blobRefusal returns the refusal for err, without addresses or paths of the server.
+// blobRefusal returns the refusal for err. The reason contains no addresses or paths of the server.
 func blobRefusal(err error) *refuse.Refusal {
 	var large *blob.TooLargeError
 	status, reason := http.StatusInternalServerError, "the store has failed"

@@ -19,11 +19,12 @@ import (
 )
 
 const (
-	// A download is sent in steps, each of which the client must accept within the stall timeout,
-	// together with the bytes of earlier steps that are still in the kernel's buffers.
+	// A download is sent in steps. If the client does not accept a step within the stall timeout,
+	// the download fails. Within the same time, the client must also accept the bytes of earlier
+	// steps that are still in the kernel's buffers.
 	//
-	// ReadFrom uses larger steps than Write, because each of its steps costs a system call
-	// (sendfile or splice).
+	// Write uses steps of writeStep bytes. ReadFrom uses larger steps of readFromStep bytes,
+	// because each of its steps costs a system call (sendfile or splice).
 	writeStep    = 16 << 10
 	readFromStep = 256 << 10
 
@@ -31,7 +32,7 @@ const (
 
 	// All downloads together may use 1/downloadsShare of the memory budget.
 	downloadsShare = 4
-	// A download without progress for downloadAfter may be ended to make room for a new one.
+	// A download that makes no progress for downloadAfter may be ended to make room for a new one.
 	downloadAfter = 10 * time.Second
 )
 
@@ -43,7 +44,7 @@ type DownloadConfig struct {
 	Log          *slog.Logger
 }
 
-// downloads limits and counts downloads, of files or of blobs.
+// downloads limits and counts downloads, either of files or of blobs.
 type downloads struct {
 	*limit.Limiter                // limits the concurrent downloads
 	things         string         // "files" or "blobs", for messages
@@ -67,10 +68,12 @@ func newDownloads(things string, cfg DownloadConfig, budget *answer.Budget) *dow
 
 func (d *downloads) setLimit(n int) { d.SetLimit(n, tooMany(d.things, "sent", n, "downloads")) }
 
-// acquire admits a download. The caller must call Release at its end.
+// acquire admits a download, or returns an error. The caller must call Release at the end of the
+// download.
 func (d *downloads) acquire() error { return d.admit(d.Limiter) }
 
-// admit admits a transfer. The caller must call l.Release at its end.
+// admit admits a transfer, or returns an error. The caller must call l.Release at the end of the
+// transfer.
 func (d *downloads) admit(l *limit.Limiter) error {
 	if err := d.budget.Memory.Admit(); err != nil {
 		return err
@@ -78,8 +81,8 @@ func (d *downloads) admit(l *limit.Limiter) error {
 	return l.Acquire()
 }
 
-// A progressResponse fails if the client accepts no data for some time. The whole response has no
-// time limit.
+// A progressResponse is a response that fails if the client accepts no data for some time. The
+// whole response has no time limit.
 type progressResponse struct {
 	http.ResponseWriter
 	blocks  *millrace.Pool
@@ -94,9 +97,9 @@ type progressResponse struct {
 // Unwrap returns the wrapped response, for http.ResponseController.
 func (p *progressResponse) Unwrap() http.ResponseWriter { return p.ResponseWriter }
 
-// extend moves the write deadline to one stall timeout from now, unless it was moved a short time
-// ago. This saves work over HTTP/2, where net/http sends a message to another goroutine for each
-// move.
+// extend moves the write deadline to one stall timeout from now. If the deadline was moved a short
+// time ago, extend does nothing. This saves work over HTTP/2, where net/http sends a message to
+// another goroutine for each move.
 func (p *progressResponse) extend() {
 	if !p.loan.Renew() {
 		return // the download was ended to make room, and its deadline has passed
@@ -156,12 +159,13 @@ func (p *progressResponse) ReadFrom(src io.Reader) (total int64, err error) {
 	return total, nil
 }
 
-// begin returns the response for a download. The caller must call end after it. Without memory for
-// another download, the error is a *[refuse.Refusal].
+// begin returns the response for a download. The caller must call end after the download. If there
+// is no memory for another download, begin returns a *[refuse.Refusal], and end must not be called.
 //
 // begin also limits the unsent bytes in the socket's buffer, which could otherwise hold megabytes.
-// The kernel accepts more bytes only after it has sent a third of a full buffer. On a slow
-// connection, that may take longer than the stall timeout.
+// When the buffer is full, the kernel accepts more bytes only after it has sent a third of the
+// buffer. If the buffer is large and the connection is slow, that may take longer than the stall
+// timeout.
 func (d *downloads) begin(w http.ResponseWriter, r *http.Request) (*progressResponse, error) {
 	holds, limit := int64(answer.RequestBytes), int64(0)
 	if !kernelSends(r) {
@@ -199,8 +203,8 @@ func (d *downloads) end(p *progressResponse, r *http.Request) {
 	}
 }
 
-// downloadConn returns the TCP connection of r. It is nil if other requests may share the
-// connection, or if it is not TCP.
+// downloadConn returns the TCP connection of r. It returns nil if other requests may share the
+// connection, or if it is not a TCP connection.
 func downloadConn(r *http.Request) *net.TCPConn {
 	c := tcpconn.FromContext(r.Context())
 	if c == nil || r.ProtoMajor != 1 {
@@ -209,11 +213,13 @@ func downloadConn(r *http.Request) *net.TCPConn {
 	return tcpconn.Of(c)
 }
 
-// kernelSends reports whether the kernel can send a file in response to r.
+// kernelSends reports whether the kernel can send a file in response to r. That requires HTTP/1
+// without TLS.
 func kernelSends(r *http.Request) bool { return r.TLS == nil && r.ProtoMajor == 1 }
 
-// tooMany returns a refusal: tooMany("files", "sent", 9, "downloads") says "9 files are being sent
-// already, as many as --max-downloads allows".
+// tooMany returns a refusal for a transfer that would exceed limit. For example, the message of
+// tooMany("files", "sent", 9, "downloads") is "9 files are being sent already, as many as
+// --max-downloads allows".
 func tooMany(noun, participle string, limit int, flag string) error {
 	return refuse.New(http.StatusServiceUnavailable,
 		"%d %s are being %s already, as many as --max-%s allows", limit, noun, participle, flag).

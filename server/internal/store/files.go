@@ -92,7 +92,7 @@ func (f *Files) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.answer.ServeHTTP(p, r)
 }
 
-// served counts and logs a request at its end.
+// served counts and logs a request. The file handler calls it at the end of each request.
 func (f *Files) served(r *http.Request, sent chunk.Report, status int) {
 	f.answered.add(status)
 	log := f.log

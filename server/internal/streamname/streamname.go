@@ -17,7 +17,8 @@ import (
 // or an event.
 const (
 	maxParts = 4
-	// maxName keeps Redis keys and log lines short. It is in bytes.
+	// maxName is the maximum length of a stream name in bytes. It is enough for a name of several
+	// words and a UUID, for example. It keeps Redis keys and log lines short.
 	maxName   = 128
 	nameBytes = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-"
 )

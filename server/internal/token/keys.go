@@ -34,7 +34,8 @@ const (
 	maxKeys   = 16
 )
 
-// maxKeyFile is in bytes. maxKeys keys need much less.
+// maxKeyFile is the maximum size of a key file in bytes. A file with the maximum number of keys is
+// much smaller.
 const maxKeyFile = 64 << 10
 
 // ReadKeys reads a key file. Each line is KID ALG KEY. Empty lines and lines that begin with # are
@@ -103,7 +104,8 @@ func parseKeys(text string) (Keys, error) {
 	return keys, nil
 }
 
-// parseKey's errors do not quote any word of the line, because each may be a secret.
+// parseKey returns the key of a line. Its errors do not quote any word of the line, because each
+// word may be a secret.
 func parseKey(id, alg, text string) (key, error) {
 	switch alg {
 	case "HS256":
@@ -202,8 +204,11 @@ func (k Keys) Verify(text string, now time.Time) (Token, error) {
 	return read(claims, now)
 }
 
-// find returns the key that the header's "kid" names, or the only key if there is no "kid". It
-// refuses an "alg" other than the key's, and any "crit".
+// find returns the key for a token with the given header. The field "kid" of the header contains
+// the ID of the key. If the header has no "kid" and there is only one key, find returns that key.
+//
+// find returns an error if the field "alg" differs from the algorithm of the key, or if the header
+// has a field "crit".
 func (k Keys) find(header map[string]any) (key, error) {
 	kid, named := header["kid"]
 	i := slices.IndexFunc(k, func(key key) bool { return key.id == kid })

@@ -37,8 +37,9 @@ const (
 	// audiences must be refused (RFC 7519, 4.1.3).
 	audience = "millrace"
 
-	// maxTime is the end of the year 9999, in seconds since 1970. A larger "exp" is probably in
-	// milliseconds, as from JavaScript's Date.now(), and would practically never come.
+	// maxTime is the end of the year 9999, in seconds since 1970. A larger "exp" is refused,
+	// because it is probably in milliseconds, as from JavaScript's Date.now(). The token would
+	// practically never expire.
 	maxTime = 253402300799
 )
 
@@ -86,8 +87,9 @@ func Is(text string) bool {
 
 var parser = jwt.NewParser(jwt.WithStrictDecoding())
 
-// read checks the claims of a token with a verified signature. It checks "exp" and "nbf" itself,
-// because the library's errors do not contain the times.
+// read checks the claims of a token whose signature has been verified, and returns the Token. It
+// returns an error if the token is not valid at the time now. read itself checks the claims "exp"
+// and "nbf", because the errors of the library do not contain the times.
 func read(claims jwt.MapClaims, now time.Time) (Token, error) {
 	expires, err := seconds(claims, "exp")
 	if err != nil {

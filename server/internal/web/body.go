@@ -22,15 +22,19 @@ type publishBody interface {
 	answer(status int, contentType string, text []byte)
 }
 
-// A connBody reads from a connection that was taken over from net/http.
+// A connBody reads the body from a publisher's connection. net/http no longer uses this connection.
 type connBody struct {
 	io.Reader
 	conn ingest.Conn
 }
 
-// newConnBody takes over the connection of r from net/http. It returns nil and does nothing if that
-// is impossible, for example with TLS or HTTP/2. It also returns nil if package ingest would read
-// as bytes arrive (see ingest.ByClock), because net/http does the same.
+// newConnBody takes over the connection of r from net/http, and returns the body of the request. It
+// returns nil and does nothing in two cases:
+//
+//   - The connection cannot be taken over, for example because it uses TLS or HTTP/2.
+//   - Package ingest would read the connection as bytes arrive, and not at regular intervals (see
+//     ingest.ByClock). It is then useless to take over the connection, because net/http also reads
+//     as bytes arrive.
 func (d Handler) newConnBody(w http.ResponseWriter, r *http.Request, p *live.Publisher) *connBody {
 	if r.ProtoMajor != 1 || r.TLS != nil || !ingest.ByClock(d.cfg.Latency) {
 		return nil
@@ -55,7 +59,8 @@ func (d Handler) newConnBody(w http.ResponseWriter, r *http.Request, p *live.Pub
 	return b
 }
 
-// A chunked body is read bodyBuffer bytes at a time, which is 50 ms of a stream of 5 Mbit/s.
+// bodyBuffer is how many bytes of a chunked body are read at a time. An encoder sends this many
+// bytes in 50 ms at 5 Mbit/s.
 const bodyBuffer = 32 << 10
 
 func (b *connBody) answer(status int, contentType string, text []byte) {
@@ -73,7 +78,8 @@ func (b *connBody) answer(status int, contentType string, text []byte) {
 	}
 }
 
-// A handlerBody reads through net/http. It is used if newConnBody returns nil.
+// A handlerBody reads the body of a publisher's request from net/http. It is used if newConnBody
+// does not take over the connection.
 type handlerBody struct {
 	*ingest.Reader
 	w     http.ResponseWriter

@@ -25,7 +25,8 @@ type Handler struct {
 // New returns a Handler for the streams of h.
 func New(h *live.Hub) Handler { return Handler{h, h.Config()} }
 
-// noWriteLimit lets a response last forever. The time without data is limited instead.
+// noWriteLimit removes the time limit for writing a response, because a stream may last forever.
+// While a client publishes or watches, the time without data is limited instead.
 func noWriteLimit(w http.ResponseWriter) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
 }

@@ -59,9 +59,12 @@ func (s *players) serve(w http.ResponseWriter, r *http.Request, name, object str
 
 var playerSeed = maphash.MakeSeed()
 
-// admitPlayer counts a player as a viewer of its address at its first playlist. It returns a
-// [refuse.Refusal] if the address has too many new viewers or has received too many bytes. Requests
-// for different streams, or with different tokens or queries, count as different players.
+// admitPlayer counts an HLS player as a viewer of its address when the player requests its first
+// playlist. It returns a [refuse.Refusal] if the address has too many new viewers or has received
+// too many bytes.
+//
+// Two requests from the same address count as different players if they are for different streams
+// or have different tokens or queries.
 func (s *players) admitPlayer(account *address.Account, r *http.Request, name,
 	object string) error {
 	begins := object == hlslive.MasterName
@@ -125,13 +128,15 @@ func (s *players) servePlaylist(w http.ResponseWriter, r *http.Request, list *hl
 	return s.writePlaylist(w, r, list.Text, false, fresh)
 }
 
-// wantsGzip returns false if the client does not accept gzip, or if the URLs in the playlist need
+// wantsGzip reports whether to send the copy of a playlist that was compressed with gzip in
+// advance. It returns false if the client does not accept gzip, or if the URLs in the playlist need
 // the query of the request.
 func (s *players) wantsGzip(r *http.Request) bool {
 	return chunk.AcceptsEncoding(r.Header["Accept-Encoding"], "gzip") &&
 		s.cfg.Gate.AddedQuery(r) == ""
 }
 
+// writePlaylist sends body, the text of a playlist. If gzipped is set, body is already compressed.
 // If writePlaylist returns an error, it is a [refuse.Refusal], and nothing has been sent.
 func (s *players) writePlaylist(w http.ResponseWriter, r *http.Request, body []byte, gzipped bool,
 	fresh time.Duration) error {
@@ -164,8 +169,9 @@ func (s *players) writePlaylist(w http.ResponseWriter, r *http.Request, body []b
 	return nil
 }
 
-// setCacheControl lets caches keep the response for maxAge, and shared caches only if it is public
-// (see access.Gate.IsPublic). suffix is added to the header's value.
+// setCacheControl sets the header Cache-Control. A cache may keep the response for maxAge. A shared
+// cache may keep it only if the response is public (see access.Gate.IsPublic). suffix is appended
+// to the header's value, for example ", immutable".
 func (s *players) setCacheControl(w http.ResponseWriter, r *http.Request, maxAge time.Duration,
 	suffix string) {
 	who := "public"
@@ -175,7 +181,7 @@ func (s *players) setCacheControl(w http.ResponseWriter, r *http.Request, maxAge
 	w.Header().Set("Cache-Control", who+", max-age="+strconv.Itoa(int(maxAge/time.Second))+suffix)
 }
 
-// addQuery adds query to every URL in a playlist.
+// addQuery adds query to every URL in the text of a playlist, and returns the result.
 func addQuery(text []byte, query string) []byte {
 	var b bytes.Buffer
 	query = "?" + query
@@ -216,8 +222,8 @@ func (s *players) serveObject(w http.ResponseWriter, r *http.Request, name, obje
 	return s.writeObject(w, r, object, &body)
 }
 
-// writeObject borrows body, and may remove bytes from it. If it returns an error, it is a
-// [refuse.Refusal], and nothing has been sent.
+// writeObject sends the bytes of an HLS object. It borrows body, and may remove bytes from it. If
+// writeObject returns an error, it is a [refuse.Refusal], and nothing has been sent.
 func (s *players) writeObject(w http.ResponseWriter, r *http.Request, object string,
 	body *millrace.Chain) error {
 	if err := answer.Of(r).Resume(0); err != nil {
@@ -245,7 +251,8 @@ func (s *players) writeObject(w http.ResponseWriter, r *http.Request, object str
 // A client must accept chainStep bytes within the stall timeout.
 const chainStep = 256 << 10
 
-// sendChain panics with http.ErrAbortHandler if the client has gone or accepts no data.
+// sendChain sends c. If the client has gone or accepts no data, it panics with
+// http.ErrAbortHandler.
 func (s *players) sendChain(w http.ResponseWriter, r *http.Request, c *millrace.Chain) {
 	var step millrace.Chain
 	defer step.Release()

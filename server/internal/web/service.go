@@ -60,7 +60,8 @@ func (s *Service) Serve(w http.ResponseWriter, r *http.Request, path string) {
 	}
 }
 
-// allowPlayers serves OPTIONS requests: players on other sites may watch, but not publish.
+// allowPlayers serves OPTIONS requests. Browsers send them for players on other sites that use
+// custom headers. The response allows such players to watch, but not to publish.
 func (s *Service) allowPlayers(w http.ResponseWriter, r *http.Request, allow string) {
 	h := w.Header()
 	h.Set("Allow", allow)
@@ -72,7 +73,7 @@ func (s *Service) allowPlayers(w http.ResponseWriter, r *http.Request, allow str
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// publish serves POST and PUT requests for /live/NAME.
+// publish serves POST and PUT requests for /live/NAME. The body is the stream.
 func (s *Service) publish(w http.ResponseWriter, r *http.Request, path string) {
 	name, err := streamname.Published(path)
 	if err == nil {
@@ -109,7 +110,8 @@ func (s *Service) watch(w http.ResponseWriter, r *http.Request, name string) {
 	}
 }
 
-// publishAs asks the hook, if any, which may refuse the client or choose another name.
+// publishAs serves a publisher. If there is a hook, it decides whether the client may publish, and
+// may choose another name for the stream. name is the requested name.
 func (s *Service) publishAs(w http.ResponseWriter, r *http.Request, name string) error {
 	name, terms, err := s.cfg.Gate.Ask(r.Context(),
 		s.cfg.Gate.Question(hook.Publish, r, name, "http"))
@@ -122,7 +124,8 @@ func (s *Service) publishAs(w http.ResponseWriter, r *http.Request, name string)
 	return err
 }
 
-// watchAs is publishAs for viewers. path is the name of a stream with its extension.
+// watchAs serves a viewer. path is the requested stream name with its extension. If there is a
+// hook, it decides whether the client may watch, and may choose another name for the stream.
 func (s *Service) watchAs(w http.ResponseWriter, r *http.Request, path string) (err error) {
 	var terms live.Terms
 	if s.cfg.Gate.HasHook() {

@@ -81,7 +81,8 @@ func setFormat(h http.Header, f rendition.Format) {
 	h.Set("X-Content-Type-Options", "nosniff")
 }
 
-// setHeader sets the headers of a viewer's response. For another node, they include the epoch.
+// setHeader sets the headers of a viewer's response. If the viewer is another node, they include
+// the epoch, a number that identifies this node's ownership of the stream.
 func setHeader(h http.Header, v *live.Viewer) {
 	setFormat(h, v.Format())
 	if epoch := v.Epoch(); epoch != 0 {
@@ -89,7 +90,8 @@ func setHeader(h http.Header, v *live.Viewer) {
 	}
 }
 
-// appendHead queues the response header and the beginning of the stream on a hijacked connection.
+// appendHead queues the response header and the beginning of the stream for a viewer. The
+// connection must be hijacked, so that net/http does not send a header as well.
 func appendHead(to *fanout.Viewer, v *live.Viewer, h http.Header, chunked bool) {
 	h.Set("Connection", "close")
 	setHeader(h, v)
@@ -105,10 +107,11 @@ func appendHead(to *fanout.Viewer, v *live.Viewer, h http.Header, chunked bool) 
 	to.Append(v.Head())
 }
 
-// maxInput is how many bytes a viewer may send after its request.
+// maxInput is the maximum number of bytes that a viewer may send after its request.
 const maxInput = 64 << 10
 
-// drainInput ignores all input of a viewer, even further requests, until it disconnects.
+// drainInput reads and ignores the input of a viewer, including further requests, until the viewer
+// disconnects.
 func drainInput(to *fanout.Viewer, conn net.Conn) {
 	var p [64]byte
 	for drained := 0; ; {

@@ -15,8 +15,9 @@ import (
 	"github.com/millrace-io/millrace/server/internal/refuse"
 )
 
-// The excess of an address is its traffic, or its number of new viewers, above the allowed rate. It
-// is measured as a time: at a rate of 10 MB/s, an excess of 5 seconds is 50 MB.
+// The first three constants limit the excess of an address: its traffic, or its number of new
+// viewers, above the allowed rate. The excess is measured as a time: at a rate of 10 MB/s, an
+// excess of 5 seconds is 50 MB.
 const (
 	// Above burst, downloads slow down, and new viewers are refused. A smaller excess is allowed,
 	// because a web page or an HLS segment arrives in one piece, and because all viewers in an
@@ -24,17 +25,18 @@ const (
 	burst = 5 * time.Second
 
 	// If the excess of traffic is above refuseAfter, all requests of the address are refused.
-	// Downloads slow down earlier, so that one download does not block other requests. Viewers are
-	// not slowed down.
+	// Downloads slow down earlier, so that one download does not block other requests of the
+	// address. Viewers are not slowed down.
 	refuseAfter = 2 * burst
 
-	// The excess of traffic is counted up to maxExcess, so that requests are accepted again at most
-	// 5 seconds after the traffic has stopped.
+	// The excess of traffic is counted up to maxExcess. After the traffic of an address has
+	// stopped, its requests are therefore accepted again within maxExcess-refuseAfter (5 seconds).
 	maxExcess = 3 * burst
 
-	// maxIdle limits the remembered addresses without a connection, at about 200 bytes each. Those
-	// idle for longest are forgotten. This does little harm, because limits per address cannot stop
-	// a client with thousands of addresses.
+	// maxIdle is the maximum number of addresses that are remembered without a connection. Each
+	// takes about 200 bytes. Above the limit, the addresses that have been idle for longest are
+	// forgotten. This does little harm, because limits per address cannot stop a client with
+	// thousands of addresses.
 	maxIdle = 64 << 10
 )
 
@@ -45,7 +47,8 @@ type Limits struct {
 	Bytes       int64 // bytes per second
 }
 
-// refused returns 429 Too Many Requests, for an address that has exceeded a limit.
+// refused returns the error for a client whose address has exceeded a limit: 429 Too Many Requests.
+// The client may try again after retryAfter.
 func refused(retryAfter time.Duration, format string, args ...any) *refuse.Refusal {
 	return refuse.New(http.StatusTooManyRequests, format, args...).For(refuse.Address).
 		After(retryAfter)
@@ -97,7 +100,8 @@ type Account struct {
 const (
 	// sessionTime is how long an HLS player is remembered after its last request.
 	sessionTime = time.Minute
-	// Each request of an HLS player beyond the maxSessions of its address counts as a new viewer.
+	// maxSessions is the maximum number of HLS players that are remembered per address. If there
+	// are more, each request of a player that is not remembered counts as a new viewer.
 	maxSessions = 1024
 )
 
@@ -173,7 +177,8 @@ func (a *Account) Release() {
 	}
 }
 
-// viewerRate returns the allowed new viewers per second, or 0 if unlimited, and a.Check's error.
+// viewerRate returns how many new viewers per second an address may have, or 0 if there is no
+// limit. If the address has received too many bytes, it also returns a [refuse.Refusal].
 func (a *Account) viewerRate() (rate int, err error) {
 	if a == nil {
 		return 0, nil
@@ -193,7 +198,8 @@ func (a *Account) Viewer() error {
 	return a.addViewer(rate)
 }
 
-// addViewer counts a viewer, or returns a [refuse.Refusal] above rate a second. table.mu is held.
+// addViewer counts a new viewer. rate is the allowed number of new viewers per second. If the
+// address has exceeded the rate, addViewer returns a [refuse.Refusal] instead. table.mu is held.
 func (a *Account) addViewer(rate int) error {
 	at := a.table.now()
 	after := max(a.viewers, at) + cost(1, int64(rate))
@@ -315,7 +321,8 @@ func (a *Account) Pace(ctx context.Context, n int64) {
 	}
 }
 
-// wait returns how long a download must wait before it sends more. It may be negative.
+// wait returns how long a download must wait until it may send more bytes to the account's address.
+// If the download need not wait, the result is 0 or negative.
 func (a *Account) wait() time.Duration {
 	if a.table.limits.Load().Bytes == 0 {
 		return 0
@@ -323,7 +330,8 @@ func (a *Account) wait() time.Duration {
 	return time.Duration(a.bytes.Load() - a.table.now() - int64(burst))
 }
 
-// cost returns n/rate in nanoseconds, but at most maxExcess. rate is per second.
+// cost returns n/rate in nanoseconds, but at most maxExcess. n is a number of bytes or viewers, and
+// rate is the allowed number per second.
 func cost(n, rate int64) int64 {
 	seconds := float64(n) / float64(rate)
 	return int64(min(seconds, maxExcess.Seconds()) * float64(time.Second))

@@ -14,8 +14,8 @@ const (
 	maxV1 = 107 // maximum length of a version 1 header in bytes, from the specification
 	minV2 = 16  // length of a version 2 header up to the end of its length field
 
-	// maxV2 limits a version 2 header, in bytes. Its addresses take at most 216 bytes, and its
-	// other fields a few hundred.
+	// maxV2 is the maximum length of a version 2 PROXY header in bytes. The addresses in a header
+	// take at most 216 bytes, and its other fields a few hundred.
 	maxV2 = 4 << 10
 )
 
@@ -24,8 +24,8 @@ func init() {
 	proxyproto.V1AcceptIPv4InTCP6 = true
 }
 
-// headerLen returns the length of the PROXY header at the start of p, or 0 without one. incomplete
-// means that p is too short to tell.
+// headerLen returns the length of the PROXY header at the start of p, or 0 if p does not start with
+// a header. If p is too short to tell, incomplete is true.
 func headerLen(p []byte) (n int, incomplete bool, err error) {
 	v1, v2 := []byte("PROXY "), proxyproto.SIGV2
 	switch {
@@ -51,8 +51,9 @@ func headerLen(p []byte) (n int, incomplete bool, err error) {
 	return 0, false, nil
 }
 
-// parseHeader returns the client's address in a complete header. It is nil if there is none, for
-// example in a proxy's health check.
+// parseHeader parses a complete PROXY header and returns the client's address. If the header has no
+// client's address, parseHeader returns nil. For example, a proxy sends such a header when it opens
+// a connection for a health check.
 func parseHeader(p []byte) (net.Addr, error) {
 	h, err := proxyproto.Read(bufio.NewReaderSize(bytes.NewReader(p), len(p)))
 	if err != nil {

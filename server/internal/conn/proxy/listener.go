@@ -123,8 +123,8 @@ func (c *Conn) await() error {
 	return c.err
 }
 
-// open counts the connection for the client address addr. It sets c.account, or c.above if the
-// address has too many connections.
+// open counts the connection for the client address addr. It sets c.account to the account of the
+// address. If the address has too many connections, it sets c.above to the error instead.
 func (c *Conn) open(addr netip.Addr) {
 	account, err := c.cfg.Addresses.Acquire(addr)
 	if c.above = err; err != nil {
@@ -139,7 +139,8 @@ func (c *Conn) open(addr netip.Addr) {
 	c.account = account
 }
 
-// readHeader reads the PROXY header. It returns nil if there is no header or no address in it.
+// readHeader reads the PROXY header, and returns the client's address. It returns nil if there is
+// no header or no address in it.
 func (c *Conn) readHeader() (client net.Addr, err error) {
 	_ = c.SetReadDeadline(time.Now().Add(c.cfg.Timeout))
 	cut := func() bool { return true }

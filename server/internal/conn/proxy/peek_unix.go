@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// peekHeader returns the length of the PROXY header, or 0 if there is none. It waits until that is
-// known, and consumes no bytes.
+// peekHeader waits until it is known whether the connection starts with a PROXY header. It returns
+// the header's length, or 0 if there is no header. It does not consume any bytes.
 func peekHeader(c *net.TCPConn) (n int, err error) {
 	raw, err := c.SyscallConn()
 	if err != nil {

@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// file duplicates a listener's descriptor. The listener's File method would put the shared socket
-// into blocking mode, and Accept would then block in this process and in the one that inherits the
-// file.
+// file returns a duplicate of a listener's descriptor. It does not use the listener's File method,
+// because that method puts the shared socket into blocking mode. Accept would then block in this
+// process and in the process that inherits the file.
 func file(ln net.Listener) (*os.File, error) {
 	conn, ok := ln.(syscall.Conn)
 	if !ok {

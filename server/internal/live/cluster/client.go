@@ -13,24 +13,26 @@ import (
 // attempts is how many times this node tries to renew a lease while the lease lasts.
 const attempts = 3
 
-// attemptTime returns the time limit for one call of the directory. A lease outlasts two failed
-// calls.
+// attemptTime returns the time limit for one call of the cluster's directory. The limit is short
+// enough for a lease to outlast two failed calls.
 //
 // For example, if a lease lasts 12 s, a call may take 3 s, and renewals are due every 4 s. In the
-// worst case, the directory fails just after a renewal at 0 s, and another call begins just before
-// 4 s. It fails at 7 s. The renewal that waited for it fails at 10 s. The next renewal begins
-// before the lease ends.
+// worst case, the directory fails just after a successful renewal at 0 s:
+//   - A call between two renewals, for example to report a released lease, begins just before 4 s.
+//     It fails at 7 s.
+//   - The renewal that was due at 4 s waits for that call. It begins at 7 s, and fails at 10 s.
+//   - The next renewal begins before the lease ends at 12 s.
 func attemptTime(leaseTime time.Duration) time.Duration { return leaseTime / 4 }
 
-// maxAsking limits how many claims and lookups run at a time. It is lower than the number of
-// connections to Redis, so that a renewal never waits for a connection. The wait would count toward
-// its time limit.
+// maxAsking limits how many claims of streams and lookups of owners run at a time. It is lower than
+// the number of connections to Redis, so that a renewal of leases always finds a free connection.
+// Time spent waiting for a connection would count toward the time limit of the renewal.
 const maxAsking = 8
 
 var errBusy = errors.New("too many questions to the cluster's directory at a time")
 
-// A directoryClient calls the Directory for one node, and records whether it answers. Its methods
-// may be called from any goroutine.
+// A directoryClient calls the Directory for one node, and records whether the Directory answers.
+// Its methods may be called from any goroutine.
 type directoryClient struct {
 	directory Directory
 	leaseTime time.Duration
@@ -56,8 +58,9 @@ func (c *directoryClient) call(ctx context.Context) (context.Context, context.Ca
 	return context.WithTimeout(ctx, attemptTime(c.leaseTime))
 }
 
-// ask runs f, which calls the directory. At most maxAsking calls run at a time. After errBusy, f
-// has not run, and nothing is known about the health of the directory.
+// ask runs f, a function that calls the cluster's directory. At most maxAsking such functions run
+// at a time. If ask returns errBusy, it has not run f, and nothing is known about the health of the
+// directory.
 func (c *directoryClient) ask(f func(ctx context.Context) error) error {
 	wait, cancel := c.call(c.ctx)
 	defer cancel()
@@ -72,8 +75,9 @@ func (c *directoryClient) ask(f func(ctx context.Context) error) error {
 	return f(ctx)
 }
 
-// answered records the result of a call, and logs changes. It returns false if err means that the
-// directory could not be reached.
+// answered records whether the cluster's directory has answered a call, and logs changes. err is
+// the result of the call. answered returns false if err means that the directory could not be
+// reached.
 func (c *directoryClient) answered(err error) bool {
 	_, taken := errors.AsType[*TakenError](err)
 	ok := err == nil || taken || errors.Is(err, ErrNoOwner) || errors.Is(err, ErrLost)

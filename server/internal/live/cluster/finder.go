@@ -10,12 +10,13 @@ import (
 	"golang.org/x/sync/singleflight"
 )
 
-// absentFor is how long a node remembers that a stream has no owner.
+// absentFor is how long a node remembers that a stream has no owner, unless it learns of an owner
+// earlier.
 const absentFor = 250 * time.Millisecond
 
 // An ownerFinder finds the node that owns a stream. It looks among this node's leases, then in the
-// table of other owners, and then in the directory. Concurrent callers share one lookup. Its
-// methods may be called from any goroutine.
+// table of other owners, and then in the cluster's directory. Concurrent callers share one call of
+// the directory. Its methods may be called from any goroutine.
 type ownerFinder struct {
 	leases  *leaseTable
 	owners  *ownerTable
@@ -24,8 +25,8 @@ type ownerFinder struct {
 	asked   atomic.Int64 // number of lookups in the directory
 }
 
-// cached returns the owner of a stream if it is known without a lookup. If the stream is known to
-// have no owner, o.Node is empty.
+// cached returns the owner of a stream if it is known without a lookup in the cluster's directory.
+// If the stream is known to have no owner, cached returns an Owner with an empty Node.
 func (f *ownerFinder) cached(name string) (o Owner, ok bool) {
 	if o, ok := f.leases.held(name); ok {
 		return o, true
@@ -80,8 +81,8 @@ func (f *ownerFinder) lookup(name string) (Owner, error) {
 	return Owner{}, fmt.Errorf("it cannot be found out which node has this stream: %w", err)
 }
 
-// awaitOwner waits until a stream has an owner, which may be this node. If ctx ends first, it
-// returns the last error that Owner returned.
+// awaitOwner waits until a stream has an owner, and returns the owner. The owner may be this node.
+// If ctx ends first, the error is the last error that the method Owner returned.
 func (f *ownerFinder) awaitOwner(ctx context.Context, name string) (Owner, error) {
 	var last error
 	for {

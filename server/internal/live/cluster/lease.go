@@ -26,7 +26,7 @@ type lease struct {
 
 var startTime = time.Now()
 
-// clock returns the nanoseconds from startTime to t, by the monotonic clock.
+// clock returns the number of nanoseconds from startTime to t, by the monotonic clock.
 func clock(t time.Time) int64 { return int64(t.Sub(startTime)) }
 
 var errTaken = refuse.New(http.StatusConflict, "this name has a publisher already, at another node")
@@ -58,11 +58,12 @@ type leaseTable struct {
 	mu       lock.Mutex
 	draining bool
 	leases   map[string]*lease // leases that are held or being claimed
-	// Leases whose release the directory has not recorded yet, with the time of the release.
+	// Released leases, with the time of the release. A lease stays here until the cluster's
+	// directory has recorded its release.
 	leaving map[*lease]time.Time
 }
 
-// claim implements [live.Cluster.Claim].
+// claim makes this node the owner of a stream; see [live.Cluster.Claim].
 func (t *leaseTable) claim(ctx context.Context, name string) (live.Lease, error) {
 	for {
 		t.mu.Lock()
@@ -100,10 +101,11 @@ func (t *leaseTable) claim(ctx context.Context, name string) (live.Lease, error)
 }
 
 // takeoverDelay returns how long this node must wait before it claims a stream that another node
-// has just claimed. The delay may be negative. changed is closed when the stream's owner changes.
+// has just claimed. If there is no need to wait, delay is 0 or less. changed is closed when the
+// stream's owner changes.
 //
-// Only TakeoverAlways needs the delay. Otherwise, the directory refuses a claim that must not
-// replace the owner.
+// Only TakeoverAlways needs the delay. With TakeoverStalled and TakeoverNever, the cluster's
+// directory refuses a claim that must not replace the owner.
 func (t *leaseTable) takeoverDelay(name string) (delay time.Duration, changed <-chan struct{}) {
 	if t.takeover != live.TakeoverAlways {
 		return 0, nil
@@ -111,8 +113,8 @@ func (t *leaseTable) takeoverDelay(name string) (delay time.Duration, changed <-
 	return t.owners.takeoverDelay(name)
 }
 
-// claimFirst claims l for a publisher that waits for the result. If the directory does not answer,
-// it returns l without an epoch.
+// claimFirst claims l for a publisher that waits for the result. If the cluster's directory does
+// not answer, it returns l without an epoch.
 func (t *leaseTable) claimFirst(l *lease) (live.Lease, error) {
 	var taken bool
 	_ = t.client.ask(func(ctx context.Context) (err error) {
@@ -132,8 +134,9 @@ func (t *leaseTable) claimFirst(l *lease) (live.Lease, error) {
 	return l, nil
 }
 
-// request claims the stream of l, whose epoch must be 0. If another node keeps the stream, taken is
-// true and err is a *TakenError. Any other error means that the directory cannot be reached.
+// request claims the stream of l in the cluster's directory, and stores the granted epoch in l. The
+// epoch of l must be 0. If another node owns the stream and keeps it, taken is true and err is a
+// *TakenError. Any other error means that the directory cannot be reached.
 func (t *leaseTable) request(ctx context.Context, l *lease) (taken bool, err error) {
 	begun := time.Now()
 	epoch, err := t.client.directory.Claim(ctx, Claim{
@@ -159,11 +162,12 @@ func (t *leaseTable) request(ctx context.Context, l *lease) (taken bool, err err
 	return false, nil
 }
 
-// setOwner records the owner of a stream, unless a more recent one is known. If another node has a
-// greater epoch than this node's lease, this node loses its lease.
+// setOwner records that o is the owner of a stream. If another node owns the stream with a greater
+// epoch than this node's lease, this node loses its lease.
 //
-// If a call of the directory returned o, callStart is when the call began. If an Event announced o,
-// callStart is zero.
+// If a call of the cluster's directory returned o, callStart is when the call began. If an Event
+// announced o, callStart is zero. If this node already knows a more recent owner, setOwner does
+// nothing.
 func (t *leaseTable) setOwner(name string, o Owner, callStart time.Time) {
 	if !t.owners.setOwner(name, o, callStart) {
 		return
@@ -179,8 +183,8 @@ func (t *leaseTable) setOwner(name string, o Owner, callStart time.Time) {
 	}
 }
 
-// held returns this node if it has a lease of the stream. The Epoch is 0 if the directory has not
-// granted the lease yet.
+// held returns this node as the owner of a stream if this node has a lease of the stream. The Epoch
+// of the result is 0 if the cluster's directory has not granted the lease yet.
 func (t *leaseTable) held(name string) (o Owner, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -226,14 +230,15 @@ func (l *lease) Release() {
 	l.t.leave(l)
 }
 
-// leave releases l if it has not ended yet. t.mu is held.
+// leave releases l, unless l was lost or released before. t.mu is held.
 func (t *leaseTable) leave(l *lease) {
 	if t.remove(l) && l.epoch.Load() != 0 {
 		t.giveUp(l)
 	}
 }
 
-// remove ends l. It returns false if l had already ended. t.mu is held.
+// remove ends l, so that l is not renewed any more. It returns false if l was lost or released
+// before. t.mu is held.
 func (t *leaseTable) remove(l *lease) bool {
 	held := !l.ended.Swap(true)
 	if held {
@@ -242,13 +247,15 @@ func (t *leaseTable) remove(l *lease) bool {
 	return held
 }
 
-// giveUp makes renew report the release of l. t.mu is held.
+// giveUp hands l to the goroutine of renew, which reports the release to the cluster's directory.
+// t.mu is held.
 func (t *leaseTable) giveUp(l *lease) {
 	t.leaving[l] = time.Now()
 	t.wakeRenewer()
 }
 
-// wakeRenewer makes renew report released and changed leases at once.
+// wakeRenewer wakes the goroutine of renew. The goroutine then reports released and changed leases
+// to the cluster's directory at once, without waiting for the next regular renewal.
 func (t *leaseTable) wakeRenewer() {
 	select {
 	case t.news <- struct{}{}:
@@ -256,8 +263,9 @@ func (t *leaseTable) wakeRenewer() {
 	}
 }
 
-// renew renews all leases in regular rounds until the node ends; see attempts. Between two rounds,
-// it reports released and changed leases.
+// renew renews all leases in regular rounds until the node ends. A lease lasts for three rounds
+// (see attempts). Between two rounds, renew reports released and changed leases to the cluster's
+// directory.
 func (t *leaseTable) renew() {
 	ticker := time.NewTicker(t.client.leaseTime / attempts)
 	defer ticker.Stop()
@@ -283,7 +291,8 @@ func (t *leaseTable) renew() {
 	}
 }
 
-// attempt reports released leases. It renews all other leases, or only the changed ones.
+// attempt reports released leases to the cluster's directory, and renews leases. If renewAll is
+// false, it renews only the leases for which lease.Tell was called since the last renewal.
 func (t *leaseTable) attempt(ctx context.Context, renewAll bool) {
 	begun := time.Now()
 	var tried []*lease
@@ -342,8 +351,9 @@ func (t *leaseTable) attempt(ctx context.Context, renewAll bool) {
 	}
 }
 
-// claimLate claims the leases that could not be claimed when their publishers connected. It stops
-// at the deadline, or if the directory fails again.
+// claimLate claims the leases that could not be claimed when their publishers connected, because
+// the cluster's directory could not be reached. It stops at the deadline, or if the directory fails
+// again.
 func (t *leaseTable) claimLate(deadline time.Time) {
 	t.mu.Lock()
 	var late []*lease
@@ -368,7 +378,7 @@ func (t *leaseTable) claimLate(deadline time.Time) {
 	}
 }
 
-// revoke ends l, because another node has become the owner.
+// revoke ends l and calls Hub.Lost, because another node has become the owner.
 func (t *leaseTable) revoke(l *lease) {
 	t.mu.Lock()
 	held := t.remove(l)

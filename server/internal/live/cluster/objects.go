@@ -22,18 +22,20 @@ import (
 )
 
 const (
-	// maxPause limits each pause within a response, but not the time before the response begins.
+	// maxPause limits each pause within a node's response. It does not limit the time before the
+	// response begins.
 	maxPause = 10 * time.Second
-	// idleConns limits the idle connections to a node. The players of a hundred streams need no
-	// more.
+	// idleConns limits the idle connections to a node. The players of a hundred streams do not need
+	// more at a time.
 	idleConns = 256
-	// maxHead limits the header of a response, in bytes.
+	// maxHead limits the header of a response, in bytes. A usual header has a few hundred bytes.
 	maxHead = 16 << 10
-	// maxText limits the body of an error response, in bytes. It is usually one line of text.
+	// maxText limits the body of another node's error response, in bytes. The body is usually one
+	// line of text.
 	maxText = 4 << 10
-	// maxFresh limits how long an object is cached.
+	// maxFresh limits how long an object from another node is cached.
 	maxFresh = time.Hour
-	// entryCost is the memory of a cache entry without its body, in bytes.
+	// entryCost is how much memory a cache entry needs in addition to its body, in bytes.
 	entryCost = 1 << 10
 )
 
@@ -85,8 +87,8 @@ type Object struct {
 // if reserve returns an error. After an error the body is empty.
 type Fetch func(ctx context.Context, reserve func(n int64) error) (Object, error)
 
-// An objectEntry is an object that is being fetched or is cached. It exists until each waiting call
-// has its copy. All fields are guarded by Objects.mu.
+// An objectEntry is an object that is being fetched or is cached. If calls wait for the object, the
+// entry exists until each of them has its copy. All fields are guarded by Objects.mu.
 type objectEntry struct {
 	key      string
 	done     chan struct{} // closed when object and err are set
@@ -192,7 +194,7 @@ func (o *Objects) Get(ctx context.Context, key string, fetch Fetch) (Object, err
 	return e.share()
 }
 
-// share returns the object with a new reference to its body, or the error of the fetch.
+// share returns the entry's object with a reference to its body, or the entry's error.
 func (e *objectEntry) share() (Object, error) {
 	if e.err != nil {
 		return Object{}, e.err
@@ -217,7 +219,7 @@ func (o *Objects) startFetch(key string, fetch Fetch) *objectEntry {
 	return e
 }
 
-// reserve counts n bytes for e. If necessary, it drops cached objects.
+// reserve counts n bytes for e, which is being fetched. If necessary, it drops cached objects.
 func (o *Objects) reserve(e *objectEntry, n int64) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -232,8 +234,8 @@ func (o *Objects) reserve(e *objectEntry, n int64) error {
 	return nil
 }
 
-// makeRoom drops the least recently used objects until n more bytes fit or none is left. mu is
-// held.
+// makeRoom drops the least recently used objects until there is room for n more bytes, or the cache
+// is empty. mu is held.
 func (o *Objects) makeRoom(n int64) {
 	for o.kept.Len() > 0 && o.stats.Bytes+n > o.max {
 		o.drop(o.kept.Back().Value.(*objectEntry))
@@ -281,7 +283,7 @@ func (o *Objects) complete(e *objectEntry, object Object, err error) {
 	}
 }
 
-// drop removes e, which must be cached. mu is held.
+// drop removes e, which must be cached, from the cache. mu is held.
 func (o *Objects) drop(e *objectEntry) {
 	o.kept.Remove(e.place)
 	e.place = nil
@@ -290,8 +292,8 @@ func (o *Objects) drop(e *objectEntry) {
 	o.leave(e)
 }
 
-// leave cancels the fetch of e or releases its body, unless a call of Get waits for e or e is
-// cached. mu is held.
+// leave ends the entry e if no call of Get waits for it and it is not cached. It cancels the fetch,
+// or releases the body if the fetch has completed. mu is held.
 func (o *Objects) leave(e *objectEntry) {
 	switch {
 	case e.waiting > 0 || e.place != nil:
@@ -305,7 +307,7 @@ func (o *Objects) leave(e *objectEntry) {
 	}
 }
 
-// request requests the object at path from another node. epoch is the epoch of that node's
+// request sends a request for the object at path to another node. epoch is the epoch of that node's
 // ownership of the stream, or 0 if the node was not chosen as the owner. The caller closes the body
 // of the response.
 func (o *Objects) request(ctx context.Context, node, path string, epoch uint64,
@@ -385,7 +387,8 @@ func (o *Objects) From(node, path string, epoch uint64, gzip bool) Fetch {
 	}
 }
 
-// maxAge returns the max-age of a Cache-Control header, at most maxFresh.
+// maxAge returns how long a response with this Cache-Control header may be cached, at most
+// maxFresh.
 func maxAge(cacheControl string) time.Duration {
 	for directive := range strings.SplitSeq(cacheControl, ",") {
 		if value, ok := strings.CutPrefix(strings.TrimSpace(directive), "max-age="); ok {
@@ -397,7 +400,8 @@ func maxAge(cacheControl string) time.Duration {
 	return 0
 }
 
-// A bodyReader reads the body of a response. net/http reports a body that ends early.
+// A bodyReader reads the body of a response. net/http returns an error if the body is shorter than
+// its Content-Length.
 type bodyReader struct {
 	io.Reader
 	heard func() // called after each Read that returns bytes

@@ -7,14 +7,15 @@ import (
 	"github.com/millrace-io/millrace/server/internal/lock"
 )
 
-// maxOwners limits the streams in an ownerTable, because viewers may request any name. The table
-// takes at most about 4 MB.
+// maxOwners limits the number of streams in an ownerTable. With this limit, the table takes at most
+// about 4 MB. The limit is needed because viewers may request any name.
 const maxOwners = 16384
 
 // An ownerRecord is what this node knows about the owner of a stream.
 type ownerRecord struct {
 	owner Owner // the last known owner; Node is empty if there is no owner
-	// The previous owner. If there is no owner now, it may still have the last HLS segments.
+	// The previous owner. If the stream has no owner now, former may still have the last HLS
+	// segments of the stream.
 	former  Owner
 	came    time.Time // when an event announced owner; zero if no event did
 	seen    uint64    // the greatest epoch so far
@@ -44,9 +45,10 @@ func (t *ownerTable) record(name string) *ownerRecord {
 	return r
 }
 
-// forgetOne removes one record. It looks at some of them, and prefers a stream without an owner.
-// Viewers may request arbitrary names. These must not displace known owners, which are needed while
-// the directory cannot be reached. t.mu is held.
+// forgetOne removes one record from the table to make room for a new record. It looks at only some
+// of the records, and prefers the record of a stream without an owner. Viewers may request
+// arbitrary names. The records of such names must not displace the records of streams with an
+// owner, which are needed while the cluster's directory cannot be reached. t.mu is held.
 func (t *ownerTable) forgetOne() {
 	var victim string
 	tries := 0
@@ -60,15 +62,17 @@ func (t *ownerTable) forgetOne() {
 	delete(t.records, victim)
 }
 
-// change wakes the goroutines that wait for a change of r. ownerTable.mu is held.
+// change wakes the goroutines that wait for a change of r. The mutex of the ownerTable is held.
 func (r *ownerRecord) change() {
 	close(r.changed)
 	r.changed = make(chan struct{})
 }
 
-// setOwner records the owner of a stream, or that it has none if o is Owner{}. If the table has a
-// more recent owner, setOwner changes nothing and returns false. callStart is as in
-// leaseTable.setOwner.
+// setOwner records that o is the owner of a stream. If there is no owner, o is Owner{}.
+//
+// If a call of the cluster's directory returned o, callStart is when the call began. If an Event
+// announced o, callStart is zero. If the table already has a more recent owner, setOwner changes
+// nothing and returns false.
 func (t *ownerTable) setOwner(name string, o Owner, callStart time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -88,8 +92,8 @@ func (t *ownerTable) setOwner(name string, o Owner, callStart time.Time) bool {
 	return true
 }
 
-// last returns the last known owner of a stream, and when this node learned it. If there is no
-// owner, or this node is the owner, o is Owner{}. If nothing is known, ok is false.
+// last returns the last known owner of a stream, and when this node learned it. If the stream has
+// no owner, or this node is the owner, last returns Owner{}. ok is false if nothing is known.
 func (t *ownerTable) last(name string) (o Owner, checked time.Time, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -103,7 +107,9 @@ func (t *ownerTable) last(name string) (o Owner, checked time.Time, ok bool) {
 	return r.owner, r.checked, true
 }
 
-// takeoverDelay is leaseTable.takeoverDelay for live.TakeoverAlways.
+// takeoverDelay returns how long this node must wait before it claims a stream that another node
+// has just claimed. If there is no need to wait, delay is 0 or less. changed is closed when the
+// stream's owner changes.
 func (t *ownerTable) takeoverDelay(name string) (delay time.Duration, changed <-chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -138,7 +144,8 @@ func (t *ownerTable) ownerReleased(name, node string) {
 	}
 }
 
-// missed makes this node look up all owners again, because it may have missed events.
+// missed makes this node look up the owner of each stream again. It is called when this node may
+// have missed events.
 func (t *ownerTable) missed() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -156,7 +163,7 @@ func (t *ownerTable) changed(name string) <-chan struct{} {
 }
 
 // formerOwner returns the last owner of a stream that has no owner now. That node may still have
-// the last HLS segments.
+// the last HLS segments of the stream. If no such node is known, ok is false.
 func (t *ownerTable) formerOwner(name string) (o Owner, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -167,8 +174,8 @@ func (t *ownerTable) formerOwner(name string) (o Owner, ok bool) {
 	return r.former, true
 }
 
-// forget makes this node look up the owner again, after a request to the owner with this epoch has
-// failed.
+// forget is called after a request to the owner with the given epoch has failed. If that owner is
+// still the last known owner, this node will look up the owner of the stream again.
 func (t *ownerTable) forget(name string, epoch uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -177,7 +184,8 @@ func (t *ownerTable) forget(name string, epoch uint64) {
 	}
 }
 
-// forgetFormer forgets a former owner, after a request to it has failed.
+// forgetFormer is called after a request to the former owner with the given epoch has failed. If
+// the stream still has that former owner, forgetFormer forgets it.
 func (t *ownerTable) forgetFormer(name string, epoch uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

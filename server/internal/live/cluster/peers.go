@@ -7,15 +7,17 @@ import (
 	"github.com/millrace-io/millrace/server/internal/lock"
 )
 
-// peerRounds is how many rounds of renewals a node may be silent before it counts as dead. They
-// take three times the duration of a lease.
+// peerRounds is how many rounds of renewals a node may be silent before it counts as dead. A lease
+// lasts for three rounds (see attempts), so this is three times the duration of a lease.
 const peerRounds = 3 * attempts
 
 const (
-	// maxPeers limits the other nodes, because the operator's page sends a request to each.
+	// maxPeers limits the list of other nodes. The limit is needed because the operator's page
+	// sends a request to each node of the list.
 	maxPeers = maxKnown / 2
-	// maxUnproven limits the nodes that have not proved that they know the cluster's token.
-	// Everyone who can publish in Redis can announce nodes that do not exist.
+	// maxUnproven limits the nodes that have not proved that they know the cluster's token. The
+	// limit is needed because everyone who can publish in Redis can announce nodes that do not
+	// exist.
 	maxUnproven = 32
 )
 
@@ -24,15 +26,17 @@ type peerTable struct {
 	secret *Secret
 
 	mu lock.Mutex
-	// round counts the renewals of this node's leases. A node that has been silent for too many
-	// rounds is considered dead. The nodes announce themselves through the directory, so rounds are
-	// not counted while it cannot be reached.
+	// round counts the renewals of this node's leases. If another node has been silent for too many
+	// rounds, it is considered dead.
+	//
+	// The nodes announce that they are alive through the cluster's directory. While the directory
+	// cannot be reached, renewals are therefore not counted.
 	round int64
 	nodes map[string]int64 // for each node, the round in which it was last heard; at most maxPeers
 }
 
-// markAlive records that a node has announced itself. If there are maxUnproven unproven nodes, the
-// new node replaces one of them.
+// markAlive records that a node has announced that it is alive. If there are already maxUnproven
+// nodes that have not proved that they know the cluster's token, the new node replaces one of them.
 func (p *peerTable) markAlive(node string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -53,8 +57,8 @@ func (p *peerTable) markAlive(node string) {
 	p.nodes[node] = p.round
 }
 
-// nextRound counts a round, and forgets dead nodes. It is called only while the directory can be
-// reached.
+// nextRound counts a renewal of this node's leases, and forgets the nodes that have been silent for
+// more than peerRounds renewals. It is called only while the cluster's directory can be reached.
 func (p *peerTable) nextRound() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

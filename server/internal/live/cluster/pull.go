@@ -12,15 +12,18 @@ import (
 )
 
 const (
-	// askAgain is how often the puller asks whether a stream without an owner is still wanted.
+	// askAgain is how often the puller asks the hub whether a stream without an owner is still
+	// wanted.
 	askAgain = time.Second
-	// pullPause is the pause before the second attempt to read a stream. The first may come too
-	// early, because an owner is known before its publisher has sent something.
+	// pullPause is the pause before the second attempt to read a stream from its owner. The first
+	// attempt may come too early, because an owner is known before its publisher has sent
+	// something.
 	pullPause = 50 * time.Millisecond
 )
 
-// A puller reads streams from the nodes that own them; this is called pulling. Its methods may be
-// called from any goroutine.
+// A puller reads streams from the nodes that own them, for the viewers at this node. Reading a
+// stream from another node is called a pull. The methods of a puller may be called from any
+// goroutine.
 type puller struct {
 	hub       Hub // set before viewers come
 	finder    *ownerFinder
@@ -56,7 +59,8 @@ func (p *puller) count() (pulled int) {
 	return pulled
 }
 
-// startPull starts to pull a stream, unless a pull is running or p is closed.
+// startPull starts to read a stream from its owner. If p already does so, or is closed, startPull
+// does nothing.
 func (p *puller) startPull(name string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -66,8 +70,11 @@ func (p *puller) startPull(name string) {
 	}
 }
 
-// wanted reports whether the calling pull must continue. It returns false if viewers no longer want
-// the stream, if p is closed, or if startPull has started another pull of the stream.
+// wanted reports whether the caller must continue to read a stream from its owner. It returns false
+// in three cases:
+//   - Viewers no longer want the stream.
+//   - p is closed.
+//   - startPull has started another goroutine that reads the stream.
 func (p *puller) wanted(name string) bool {
 	p.mu.Lock()
 	delete(p.pulls, name) // from now on startPull may start another pull of the stream
@@ -84,8 +91,8 @@ func (p *puller) wanted(name string) bool {
 	return true
 }
 
-// pull reads a stream from its owner. When the stream or the connection ends, it pauses and tries
-// again. It returns when viewers no longer want the stream, or when p is closed.
+// pull reads a stream from the node that owns it. When the stream or the connection ends, pull
+// pauses and tries again. It returns when viewers no longer want the stream, or when p is closed.
 func (p *puller) pull(name string) {
 	wait := pullPause
 	warned := false
@@ -127,7 +134,8 @@ func (p *puller) pull(name string) {
 	}
 }
 
-// pullFrom returns when the stream or the connection ends, or when the stream has a newer owner.
+// pullFrom reads a stream from the node that owns it. It returns when the stream or the connection
+// ends, or when the stream has a newer owner, with a greater epoch.
 func (p *puller) pullFrom(name string, owner Owner) error {
 	ctx, cancel := context.WithCancel(p.ctx)
 	defer cancel()
@@ -145,7 +153,8 @@ func (p *puller) setPulled(name string, pulled bool) {
 	p.pulls[name] = pulled
 }
 
-// follow calls stop when the stream has an owner with a greater epoch. It returns when ctx ends.
+// follow calls stop when the stream has a newer owner, whose epoch is greater than the given epoch.
+// It returns when ctx ends.
 func (p *puller) follow(ctx context.Context, name string, epoch uint64, stop func()) {
 	for ctx.Err() == nil {
 		changed := p.owners.changed(name)

@@ -17,11 +17,11 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// epochKept is how long Redis keeps the epoch of a stream without an owner. It is longer than any
-// command takes, and longer than a process is usually suspended.
+// epochKept is how long Redis keeps the epoch of a stream after the stream has lost its owner. The
+// time is longer than any command takes, and longer than a process is usually suspended.
 //
-// A suspended process may renew an old ownership later. Without the epoch, Renew would assume that
-// Redis has lost its data, and would restore that ownership.
+// A suspended process may renew an old ownership later. The epoch shows that this ownership has
+// ended. Without an epoch, Renew assumes that Redis has lost its data, and restores the ownership.
 const epochKept = time.Hour
 
 // A Redis is a Directory in a server of Redis or Valkey, or in a cluster of such servers. Each
@@ -52,7 +52,7 @@ type Redis struct {
 }
 
 // errSharded means that the address is for a single server, but the server is a node of a Redis
-// Cluster. It would answer for only some streams.
+// Cluster. Such a node would answer for some streams and not for others.
 var errSharded = errors.New(
 	"the server is a node of a Redis Cluster: its address must begin with redis+cluster:// or rediss+cluster://")
 
@@ -87,8 +87,9 @@ func (d *Redis) Close() error { return d.rdb.Close() }
 
 func (d *Redis) key(stream string) string { return d.prefix + "{" + stream + "}owner" }
 
-// scriptTime is the beginning of each Lua script. It sets t to the server's time in seconds and
-// microseconds, and now to the same time in milliseconds.
+// scriptTime contains the first lines of each Lua script. They read the clock of the Redis server.
+// The variable t then has the time in seconds and microseconds, and the variable now has the same
+// time in milliseconds.
 const scriptTime = `
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)`
@@ -151,17 +152,19 @@ redis.call('PEXPIRE', KEYS[1], ARGV[5] + ARGV[6])
 if stored < mine then redis.call('PUBLISH', ARGV[7], ARGV[1] .. ' ' .. ARGV[2] .. ' ' .. ARGV[8]) end
 return 1`)
 
-	// lookupScript returns the epoch and the address of the owner, or an empty list if there is
-	// none. KEYS[1] is the key of the stream.
+	// lookupScript returns the epoch of the ownership of a stream and the address of the owner, or
+	// an empty list if the stream has no owner. KEYS[1] is the key of the stream.
 	lookupScript = redis.NewScript(scriptTime + `
 local o = redis.call('HMGET', KEYS[1], 'epoch', 'node', 'until')
 if o[2] and tonumber(o[3]) > now then return {o[1], o[2]} end
 return {}`)
 )
 
-// failed returns errSharded if err shows that the server is a node of a Redis Cluster, and err
-// otherwise. If a Redis Cluster has not replied, a slot may have moved to another master. failed
-// then makes go-redis reload the slots at once instead of within a minute.
+// failed converts the error of a command. If the server is a node of a Redis Cluster, but the
+// address is for a single server, failed returns errSharded. Otherwise it returns err.
+//
+// If no reply came from a Redis Cluster, a slot may have moved to another master. failed then makes
+// go-redis reload the slots at once instead of within a minute.
 func (d *Redis) failed(ctx context.Context, err error) error {
 	var reply redis.Error
 	switch c, ok := d.rdb.(*redis.ClusterClient); {
@@ -194,7 +197,8 @@ func (d *Redis) Claim(ctx context.Context, c Claim) (uint64, error) {
 	return o.Epoch, err
 }
 
-// parseOwner parses a reply of claimScript or lookupScript: an epoch, which an address may follow.
+// parseOwner parses a reply of claimScript or lookupScript. The reply consists of an epoch and, in
+// some cases, the address of the owner.
 func parseOwner(reply []string) (o Owner, err error) {
 	if len(reply) == 0 || len(reply) > 2 {
 		return Owner{}, fmt.Errorf("an answer of %d elements", len(reply))
@@ -248,8 +252,9 @@ func (d *Redis) Renew(ctx context.Context, node string, owned ...Ownership) ([]e
 	return errs, d.failed(ctx, alive.Err())
 }
 
-// exec sends the commands of pipe. If they cannot be sent, each command gets the error. go-redis
-// sets none for some causes, such as a wrong password, or sentinels that do not know the master.
+// exec sends the commands of pipe. If they cannot be sent, exec sets the error of each command.
+// This is needed because go-redis sets no error for some causes, such as a wrong password, or
+// sentinels that do not know the master.
 func exec(ctx context.Context, pipe redis.Pipeliner) {
 	cmds, err := pipe.Exec(ctx)
 	if err == nil || slices.ContainsFunc(cmds, func(c redis.Cmder) bool { return c.Err() != nil }) {
@@ -287,9 +292,9 @@ func (d *Redis) Watch(ctx context.Context, f func(Event)) {
 	}
 }
 
-// watchOnce watches until the connection fails, or is silent for the duration of a lease. A working
-// connection is never silent for that long, because this node announces itself three times during a
-// lease.
+// watchOnce watches over one connection. It returns when the connection has failed, or has been
+// silent for the duration of a lease. A working connection is never silent for that long, because
+// this node announces itself three times during a lease.
 func (d *Redis) watchOnce(ctx context.Context, f func(Event)) {
 	sub := d.rdb.Subscribe(ctx, d.channel)
 	defer sub.Close()

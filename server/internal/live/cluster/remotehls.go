@@ -16,17 +16,17 @@ import (
 )
 
 const (
-	// followEvery is how often RemoteHLS checks that a requested node still owns the stream. A node
-	// that has lost the stream may never answer.
+	// followEvery is how often RemoteHLS checks whether the node to which it sent a request still
+	// owns the stream. A node that has lost the stream may never answer.
 	followEvery = 500 * time.Millisecond
-	// ownerWait is the minimum of RemoteHLS.Wait. A node needs about this time to restart.
+	// ownerWait is the minimum value of RemoteHLS.Wait. A node needs about this time to restart.
 	ownerWait = 2 * time.Second
-	// firstPause is the pause after the first failed request to an owner. It doubles up to
-	// mostPause.
+	// firstPause is the pause after the first failed request to the node that owns a stream. The
+	// pause doubles each time, up to mostPause.
 	firstPause = 50 * time.Millisecond
 	mostPause  = time.Second
-	// storedFresh is how long a playlist from the store is cached. One from the owner is cached for
-	// the same time.
+	// storedFresh is how long a playlist from the store of segments is cached. A playlist from the
+	// node that owns the stream is cached for the same time.
 	storedFresh = time.Second
 )
 
@@ -79,8 +79,8 @@ func (q *HLSRequest) isPlaylist() bool {
 	return q.Object == hlslive.MasterName || hlslive.IsMedia(q.Object)
 }
 
-// mayGoBack reports whether a cached answer could be older than the playlist that the player has.
-// That can happen if the player got its playlist from another node.
+// mayGoBack reports whether a cached answer could show the player an older playlist than the player
+// already has. That can happen if the player's last playlist came from another node.
 func (q *HLSRequest) mayGoBack() bool { return q.isPlaylist() && !q.Blocks }
 
 // InStore reports whether a store keeps the requested object. It keeps all objects except parts.
@@ -163,8 +163,8 @@ func (h *RemoteHLS) Get(ctx context.Context, q *HLSRequest) (out Object, err err
 	}
 }
 
-// absent returns the error for a player whose request has failed with err. If the stream seems to
-// exist, the error asks the player to try again.
+// absent returns the error that a player gets after a request has failed with err. If the stream
+// existed recently, or seems to exist, the error asks the player to try again.
 func (h *RemoteHLS) absent(ctx context.Context, q *HLSRequest, err error) error {
 	known := !errors.Is(err, ErrNoOwner)
 	if !known && q.isPlaylist() {
@@ -179,8 +179,8 @@ func (h *RemoteHLS) absent(ctx context.Context, q *HLSRequest, err error) error 
 	return ErrNoOwner
 }
 
-// fetchFrom sends q to the owner, once for all players with the same request. It cancels the
-// request when the node no longer owns the stream.
+// fetchFrom sends the request to the owner. If several players send the same request, it is sent
+// only once. fetchFrom cancels the request when the node no longer owns the stream.
 func (h *RemoteHLS) fetchFrom(ctx context.Context, owner Owner, q *HLSRequest) (Object, error) {
 	path := q.target()
 	key := path
@@ -201,8 +201,9 @@ func (h *RemoteHLS) fetchFrom(ctx context.Context, owner Owner, q *HLSRequest) (
 	})
 }
 
-// follow cancels a request when the stream gets another owner. While the stream has no owner, its
-// last owner still counts.
+// follow cancels a request to owner when the stream gets another owner. While the stream has no
+// owner, its last owner still counts as the owner. follow returns when it has cancelled the
+// request, or when ctx ends.
 func (h *RemoteHLS) follow(ctx context.Context, name string, owner Owner,
 	cancel context.CancelCauseFunc) {
 	ticker := time.NewTicker(followEvery)

@@ -25,9 +25,13 @@ const (
 )
 
 const (
-	// challengeTime is how long a challenge is valid.
+	// challengeTime is how long a challenge is valid. A challenge is a text from this node that
+	// another node must include in its proof that it knows the cluster's token. After
+	// challengeTime, the other node gets a new challenge.
 	challengeTime = 10 * time.Minute
-	// maxKnown limits the other nodes that a Secret remembers.
+	// maxKnown is the maximum number of other nodes that a Secret remembers. For each node, it
+	// stores the last challenge. It also stores whether the node has proved that it knows the
+	// cluster's token.
 	maxKnown = 512
 )
 
@@ -120,7 +124,8 @@ func (s *Secret) Check(res *http.Response) (retry bool, err error) {
 	return false, nil
 }
 
-// note changes the entry of a node, and adds it first if necessary. s.mu is held while change runs.
+// note calls change to update the entry of another node. If there is no entry, note adds one first.
+// s.mu is held while change runs.
 func (s *Secret) note(node string, change func(n *knownNode)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -135,7 +140,8 @@ func (s *Secret) note(node string, change func(n *knownNode)) {
 	change(n)
 }
 
-// forgetOne removes a node, preferably one that has not proved that it knows the token. mu is held.
+// forgetOne removes the entry of one node. It prefers a node that has not proved that it knows the
+// cluster's token. mu is held.
 func (s *Secret) forgetOne() {
 	last := ""
 	for node, n := range s.nodes {
@@ -203,8 +209,8 @@ func (s *Secret) mac(role, address string, p proof, req *http.Request, uri strin
 	return hex.EncodeToString(m.Sum(nil))
 }
 
-// challengeSize is the length of a challenge in hexadecimal digits. It consists of 8 bytes for the
-// time, and a MAC of 16 bytes by which a node recognizes its own challenges.
+// challengeSize is the length of a challenge in hexadecimal digits. The first 8 bytes say when the
+// challenge was made. The other 16 bytes are a MAC by which a node recognizes its own challenges.
 const challengeSize = 2 * (8 + 16)
 
 func (s *Secret) newChallenge() string { return s.challengeOf(time.Since(s.start)) }

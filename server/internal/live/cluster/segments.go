@@ -16,13 +16,14 @@ import (
 )
 
 const (
-	// savers is the number of concurrent saves. The objects of one stream are saved in order.
+	// savers is the number of concurrent saves. Objects of one stream are saved in the order of the
+	// calls of Save.
 	savers = 4
-	// saverQueue limits the objects in each saver's queue. A node with 200 streams saves 200
+	// saverQueue limits the queue of each saver, in objects. A node with 200 streams saves 200
 	// objects in two seconds.
 	saverQueue = 256
-	// saverBytes limits the bytes that wait to be saved. It is enough for a few seconds of 200
-	// streams at 2 Mbit/s.
+	// saverBytes limits the bytes of all objects that wait to be saved. It is enough for a few
+	// seconds of 200 streams at 2 Mbit/s.
 	saverBytes = 128 << 20
 	// saveWait limits the time to save or load one object.
 	saveWait = 3 * time.Second
@@ -35,7 +36,7 @@ type store interface {
 	set(ctx context.Context, stream, object string, body *millrace.Chain) error
 	// setState stores the state of a stream's playlist, unless the stored state has a later epoch.
 	setState(ctx context.Context, stream string, epoch uint64, state []byte) error
-	// get appends an object of at most limit bytes to dst.
+	// get appends an object of at most limit bytes to dst. It reports whether the object exists.
 	get(ctx context.Context, stream, object string, dst *millrace.Chain, limit int) (found bool,
 		err error)
 	// state returns the stored state of a stream's playlist, or nil.
@@ -59,7 +60,8 @@ type Segments struct {
 	mu     lock.Mutex
 	closed bool // Close was called, and the queues are closed
 	queues [savers]chan saveJob
-	// The newest playlist state of each stream in queues. Older states need not be saved.
+	// newest maps the name of a stream to its newest playlist state that waits in queues. Older
+	// states of the same stream need not be saved.
 	newest map[string]*savedState
 }
 
@@ -157,8 +159,8 @@ func (j *saveJob) size() int64 {
 	return int64(j.body.Len())
 }
 
-// put queues job, and takes ownership of it. The job is lost if its queue is full, if too many
-// bytes wait in all queues, or if the queues are closed.
+// put adds job to the queue for its stream, and takes ownership of it. The job is lost if the queue
+// is full, if too many bytes wait in all queues together, or if the queues are closed.
 func (k *Segments) put(job saveJob) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -180,7 +182,8 @@ func (k *Segments) put(job saveJob) {
 	job.body.Release()
 }
 
-// isNewest reports whether job has the newest state of its stream, and removes it from k.newest.
+// isNewest reports whether the playlist state in job is the newest state of its stream. If it is,
+// isNewest removes it from k.newest.
 func (k *Segments) isNewest(job *saveJob) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -46,13 +46,14 @@ func (s *redisStore) set(ctx context.Context, stream, object string, body *millr
 }
 
 const (
-	// stateName is the end of the key of a stream's state. The keys of objects end with ".mp4" or
-	// ".m4s".
+	// stateName is the last part of the Redis key for the playlist state of a stream. An HLS object
+	// cannot have the same key, because the names of objects end with ".mp4" or ".m4s".
 	stateName  = "hls"
 	stateField = "facts"
 )
 
-// stateScript stores the playlist state of a stream, unless the stored state has a later epoch.
+// stateScript stores the playlist state of a stream. If the stored state has a later epoch, the
+// script does nothing.
 //
 //	KEYS[1]   the key of the state
 //	ARGV[1]   the epoch

@@ -43,10 +43,12 @@ type Source struct {
 
 // A maker converts the tags of a stream to one format, such as MP4.
 type maker interface {
-	// write takes ownership of tag. afterLoss means that frames before it are missing. If write
-	// returns ErrNewInit, the output ends as if the stream had ended there.
+	// write processes the next tag t of the stream, and takes ownership of its bytes. afterLoss
+	// means that frames before this tag are missing. If write returns ErrNewInit, the output ends
+	// as if the stream had ended there.
 	write(t flv.Tag, tag *millrace.Chain, afterLoss bool) error
-	// At the end of the stream, finish publishes the frames that the maker holds back.
+	// finish publishes the frames that the maker still holds back. It is called at the end of the
+	// stream.
 	finish() error
 	release()
 }
@@ -92,7 +94,8 @@ func (c *Conversion) Run(ctx context.Context) error {
 	return err
 }
 
-// convert returns nil at the end of the stream.
+// convert passes all tags of the stream to c.maker, which writes the output format. It returns nil
+// at the end of the stream.
 func (c *Conversion) convert(ctx context.Context) error {
 	r := millrace.NewReaderFrom(c.read(ctx))
 	defer r.Release()
@@ -115,7 +118,8 @@ func (c *Conversion) convert(ctx context.Context) error {
 	}
 }
 
-// read returns a function that appends the stream's header and, in later calls, its frames.
+// read returns a function from which a millrace.Reader gets the bytes of the stream. The first call
+// of the function appends the stream's header to dst. Each later call appends the next frames.
 func (c *Conversion) read(ctx context.Context) func(dst *millrace.Chain) error {
 	begun, due := false, 0 // due: frames that were there at the start, and are not read yet
 	more := true
@@ -149,10 +153,11 @@ func (c *Conversion) read(ctx context.Context) func(dst *millrace.Chain) error {
 	}
 }
 
-// flushBytes limits the published bytes that wait for a flush. An encoder never reaches it.
+// flushBytes limits how many published bytes may wait for a flush. The limit matters only if the
+// stream arrives without pauses. The stream of an encoder never reaches it.
 const flushBytes = 64 << 10
 
-// publish takes ownership of frame.
+// publish adds a frame to the ring. It takes ownership of frame.
 func (c *Conversion) publish(frame *millrace.Chain, f broadcast.Frame) error {
 	c.unflushed += frame.Len()
 	if err := c.out.Publish(frame, f); err != nil {

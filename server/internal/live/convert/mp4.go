@@ -17,7 +17,8 @@ type mp4Maker struct {
 	*Conversion
 	muxer    *mp4.Muxer
 	fragment millrace.Chain
-	// Bytes of tags since the last fragment was completed, including the tag that completed it.
+	// How many bytes of tags were read since the last fragment was completed. The tag that
+	// completed that fragment is included.
 	read    int
 	movie   *mp4.Movie             // of the init segment that viewers have; nil before it
 	heads   map[flv.Type]flv.Codec // codecs of the sequence headers that the muxer has accepted
@@ -48,11 +49,13 @@ var errNoMP4 = errors.New("the stream has nothing that MP4 is made of: H.264, H.
 
 var errNoTrack = errors.New("no frame of H.264, H.265 or AAC has come after its sequence header")
 
-// A fragment may exceed the muxer's MaxWaitBytes by fragmentRoom: up to 14 KiB of headers, and an
-// audio frame that was not complete when the previous fragment ended.
+// fragmentRoom is the number of bytes by which a fragment may exceed the muxer's MaxWaitBytes. The
+// additional bytes are headers of up to 14 KiB, and an audio frame that was not complete when the
+// previous fragment ended.
 const fragmentRoom = 20 << 10
 
-// leastPause is the shortest pause of a publisher that is removed from the file, in ms.
+// leastPause is the shortest pause without frames, in ms, that is removed from the file. Such a
+// pause occurs when the stream waits for its publisher.
 const leastPause = 100
 
 // MP4 returns a Conversion that converts source to fragmented MP4. It publishes each fragment as a
@@ -73,7 +76,8 @@ func MP4(source Source, report Reporter, out *broadcast.Ring, keepBytes int64) *
 	return m.Conversion
 }
 
-// tracks reports the tracks of the stream, or those expected if it has no frame yet.
+// tracks reports which tracks the stream has. If no frame has been published yet, it reports the
+// tracks that are expected.
 func (s *Source) tracks() (video, audio bool) {
 	if s.Begun {
 		return s.Facts.Video.Load() != nil, s.Facts.Audio.Load() != nil
@@ -146,17 +150,18 @@ func (m *mp4Maker) checkTracks(t *flv.Tag) error {
 	return nil
 }
 
-// starts reports whether viewers can start at t: a keyframe, or audio without video. The result may
-// be wrong if t is not the newest tag, which m.source.Facts describes.
+// starts reports whether viewers can start at the tag t. They can start at a keyframe, or at an
+// audio frame of a stream without video. The result may be wrong if t is not the publisher's newest
+// tag, because m.source.Facts describes the stream at the newest tag.
 func (m *mp4Maker) starts(t *flv.Tag) bool {
 	f := m.source.Facts
 	return t.Key || t.Type == flv.TypeAudio && t.Packet == flv.PacketFrame &&
 		(f.NoVideo.Load() || f.Video.Load() == nil)
 }
 
-// place sets the time of t in the file. If frames are missing, or the stream waited for its
-// publisher, it removes the gap. Browsers would resume the audio at once, and the video would stay
-// behind by the gap.
+// place sets the time of t in the file. It removes the gap in the timestamps if frames are missing,
+// or if the stream waited for its publisher. If the gap stayed in the file, browsers would resume
+// the audio at once, and the video would stay behind by the length of the gap.
 func (m *mp4Maker) place(t *flv.Tag, afterLoss bool) error {
 	if t.Packet != flv.PacketFrame {
 		return nil
@@ -209,7 +214,8 @@ type Fragment struct {
 	KeyNext bool       // the next fragment is known to begin with a keyframe
 }
 
-// Before the first fragment, publishFragment sets the preamble, which every viewer gets first.
+// publishFragment adds the fragment that f describes to the ring. Before the first fragment it sets
+// the preamble of the ring, which every viewer gets first.
 func (m *mp4Maker) publishFragment(f mp4.Fragment) error {
 	m.changed = m.changed || f.NewInit && m.movie != nil
 	switch {

@@ -8,8 +8,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live/flvstream"
 )
 
-// An rtmpMaker makes messages of one chunk: twelve bytes of header with an absolute timestamp, and
-// a reference to the body of the tag. All viewers get the same messages.
+// An rtmpMaker makes RTMP messages. A message is one chunk: a header of twelve bytes with an
+// absolute timestamp, and a reference to the tag's body. All viewers get the same messages.
 type rtmpMaker struct {
 	*Conversion
 	enc      rtmp.Encoder

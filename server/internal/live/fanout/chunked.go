@@ -2,8 +2,9 @@ package fanout
 
 import "strconv"
 
-// A chunkWriter divides a response into HTTP/1.1 chunks, one for each batch of frames. Without
-// chunks, the response would end with its connection, which ffmpeg reports as broken.
+// A chunkWriter divides a response into HTTP/1.1 chunks. Each batch of frames that is taken from
+// the ring becomes one chunk. Without chunks, the response would end only when its connection ends,
+// which ffmpeg reports as a broken connection.
 //
 // The size line of a chunk is sent in the same system call as the chunk.
 type chunkWriter struct {
@@ -15,7 +16,8 @@ type chunkWriter struct {
 	room [24]byte
 }
 
-// begin puts the header of a chunk of n bytes in c.line, which must be empty. n must be positive.
+// begin stores the header of a chunk of n bytes in c.line, to be sent next. n must be positive, and
+// the previous c.line must have been sent.
 func (c *chunkWriter) begin(n int) {
 	if !c.on {
 		return
@@ -25,8 +27,8 @@ func (c *chunkWriter) begin(n int) {
 	c.begun = true
 }
 
-// end puts the last chunk, which is empty, in c.line. It returns false if there are no chunks, or
-// if it was called before.
+// end stores the last chunk of the response, which is empty, in c.line, to be sent next. It returns
+// false if the response has no chunks, or if end was called before.
 func (c *chunkWriter) end() bool {
 	if !c.on || c.ended {
 		return false

@@ -18,14 +18,15 @@ type Config struct {
 	Stall     time.Duration // a viewer that accepts no data for this long is disconnected
 }
 
-// A source is what the viewers of a Fanout share.
+// A source holds the configuration and the ring of a Fanout. All viewers of the Fanout use the same
+// source.
 type source struct {
 	Config
 	ring *broadcast.Ring
 	end  atomic.Int32 // a Reason: why the ring was closed; set before it is closed
 }
 
-// reason returns why the ring was closed, or Connected.
+// reason returns why the ring was closed. It returns Connected if the ring is open.
 func (s *source) reason() Reason { return Reason(s.end.Load()) }
 
 // ViewerConfig configures a viewer for [Fanout.NewViewer].

@@ -30,11 +30,12 @@ func (p path) String() string { return [paths]string{"writev", "write", "respons
 // at a time writes to it. Any goroutine may end it. A blocked write then fails.
 type Conn interface {
 	path() path
-	// tryWrite writes line and then c without waiting, and removes the accepted bytes from them.
-	// full is set if the connection accepts no more at present. Only pathWritev supports it.
+	// tryWrite writes line and then c without waiting. It removes the accepted bytes from line and
+	// c. full is true if the connection accepts no more at present. Only a Conn with the path
+	// pathWritev supports tryWrite.
 	tryWrite(line *[]byte, c *millrace.Chain, out *vector) (full bool, err error)
-	// write writes all of line and then c, and waits if necessary. With pathWritev, it stores the
-	// time in progress whenever the connection has accepted some bytes.
+	// write writes all of line and then c. It waits if necessary. With the path pathWritev, it
+	// stores the current time in progress whenever the connection has accepted some bytes.
 	write(line *[]byte, c *millrace.Chain, out *tally, progress *atomic.Int64) error
 	// finish ends the connection after the last byte was written.
 	finish()
@@ -65,18 +66,20 @@ func NewConn(conn net.Conn, interactive bool, maxUnsent int) Conn {
 	return &plainConn{streamConn: base, w: w}
 }
 
-// A streamConn closes the network connection of a viewer. socketConn and plainConn embed it.
+// A streamConn has the methods that close the network connection of a viewer. socketConn and
+// plainConn embed it.
 type streamConn struct {
 	conn        net.Conn
 	interactive bool
 }
 
-// closeGrace is how long an interactive client may take to read the end of its stream and hang up.
+// closeGrace is how long a client may take to read the end of its stream and close the connection.
+// It applies only to clients that keep sending while they watch.
 const closeGrace = 5 * time.Second
 
-// finish closes the connection, but only the sending side if the client is interactive. After a
-// full close, the kernel would reset the connection when the client sends more, and the client
-// would lose what it has not read.
+// finish closes the connection. If the client keeps sending while it watches, finish closes only
+// the sending side. A full close would make the kernel reset the connection when the client sends
+// more, and the client would lose the bytes that it has not read yet.
 func (c *streamConn) finish() {
 	if c.interactive {
 		_ = c.conn.SetReadDeadline(time.Now().Add(closeGrace))
@@ -95,7 +98,8 @@ func (c *streamConn) abort(reset bool) {
 	_ = c.conn.Close()
 }
 
-// A plainConn writes with ordinary Write calls: over TLS, and on systems other than Linux.
+// A plainConn is a Conn that sends frames with ordinary Write calls instead of writev. NewConn uses
+// it for TLS connections, and for all connections on systems other than Linux.
 type plainConn struct {
 	streamConn
 	w io.Writer
@@ -111,7 +115,8 @@ func (c *plainConn) write(line *[]byte, body *millrace.Chain, out *tally, _ *ato
 	return writeThrough(c.w, line, body, out)
 }
 
-// writeThrough writes line and then c with ordinary Write calls, and counts the bytes in out.
+// writeThrough writes line and then c with ordinary Write calls, and counts the bytes in out. line
+// is the line before an HTTP chunk.
 func writeThrough(w io.Writer, line *[]byte, c *millrace.Chain, out *tally) error {
 	if len(*line) > 0 {
 		n, err := w.Write(*line)

@@ -78,7 +78,8 @@ func (t *tally) take(other *tally) {
 	*other = tally{}
 }
 
-// flush adds t to c, and resets t. One call can cover many writes, which saves atomic additions.
+// flush adds t to c, and resets t. One call can cover the writes to many viewers, which saves
+// atomic additions.
 func (t *tally) flush(c *Counters, p path) {
 	if t.bytes == 0 && t.calls == 0 {
 		return

@@ -26,8 +26,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/lock"
 )
 
-// loopViewers is how many viewers every loop should have before a further one is started. Writing
-// to 512 viewers takes about 4 ms.
+// loopViewers is how many viewers a loop should serve. If every loop has this many, a further loop
+// is started. Writing to 512 viewers takes about 4 ms.
 const loopViewers = 512
 
 // A Fanout writes the frames of a ring to its viewers. The viewers are divided among loops. A loop
@@ -84,15 +84,16 @@ func (f *Fanout) Serve(v *Viewer) {
 	v.loop.serve(v)
 }
 
-// add assigns v to a loop. The caller must then call v.loop.serve.
+// add assigns v to the loop v.loop. The caller must then call v.loop.serve.
 func (f *Fanout) add(v *Viewer) {
 	v.loop = f.pick()
 	f.src.Counters.addViewer(v.conn.path())
 	v.loop.add(v)
 }
 
-// pick returns the loop with the fewest viewers, and counts the new viewer there. If each loop has
-// loopViewers, it starts another one, up to one for each processor.
+// pick returns the loop for a new viewer, and counts the viewer there. Usually this is the loop
+// with the fewest viewers. If each loop has at least 512 viewers (loopViewers), and there are fewer
+// loops than processors, pick returns a new loop.
 func (f *Fanout) pick() *loop {
 	f.mu.Lock()
 	defer f.mu.Unlock()

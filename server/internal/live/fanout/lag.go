@@ -39,8 +39,9 @@ type lagMeter struct {
 	behind  atomic.Bool   // the viewer exceeded its allowance and has not caught up since
 	warned  bool          // a warning was logged; guarded by loop.mu
 
-	// live is the time since the publisher sent the frame that the player shows, in ns, if the
-	// player has played everything at normal speed.
+	// live is the age of the frame that the player shows, in ns since the publisher sent it. The
+	// value assumes that the player has played everything at normal speed. If the player skips
+	// frames, it shows newer ones.
 	live atomic.Int64
 }
 
@@ -67,11 +68,12 @@ func (l *lagMeter) keepUp() {
 	}
 }
 
-// fallBehind returns false if the viewer was already behind.
+// fallBehind records that the viewer exceeds a limit of Config.Allowance. It returns false if that
+// is already recorded.
 func (l *lagMeter) fallBehind() bool { return l.behind.CompareAndSwap(false, true) }
 
-// total adds the batch that is being written to ringLag, the lag in the ring. If there are frames,
-// Time becomes the time since the write began.
+// total returns the lag of a viewer: ringLag, which is its lag in the ring, plus the batch that is
+// being written. If this lag has any frames, its Time is the time since the write began.
 func (l *lagMeter) total(ringLag broadcast.Lag, now int64) broadcast.Lag {
 	ringLag.Frames += int(l.frames.Load())
 	ringLag.Bytes += l.bytes.Load()
@@ -81,8 +83,9 @@ func (l *lagMeter) total(ringLag broadcast.Lag, now int64) broadcast.Lag {
 	return ringLag
 }
 
-// exceeds returns the Reason for the limit that lag exceeds, or Connected. Until the viewer has
-// caught up once, its lag at the start does not count. Viewer.mu is held.
+// exceeds compares lag with the limits in allowance. If lag exceeds a limit, exceeds returns the
+// Reason for this limit, and otherwise Connected. Until the viewer has caught up for the first
+// time, its lag at the start does not count. Viewer.mu is held.
 func (l *lagMeter) exceeds(allowance, lag broadcast.Lag) Reason {
 	if !l.arrived.Load() {
 		lag.Bytes -= l.start.Bytes
@@ -106,7 +109,8 @@ func (l *lagMeter) stalledFor(now int64) time.Duration {
 
 func (l *lagMeter) setLive(age time.Duration) { l.live.Store(int64(age)) }
 
-// raiseLive records age if it is greater, which means that the player has run out of frames.
+// raiseLive records age like setLive, but only if it is greater than the recorded age. A greater
+// age means that the player has run out of frames.
 func (l *lagMeter) raiseLive(age time.Duration) {
 	if int64(age) > l.live.Load() {
 		l.live.Store(int64(age))

@@ -11,7 +11,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/lock"
 )
 
-// inspectEvery is the time between two checks of detached viewers, whose limits are in seconds.
+// inspectEvery is the time between two checks of the viewers that have their own goroutines. It can
+// be this long because the time limits of viewers are in seconds.
 const inspectEvery = 250 * time.Millisecond
 
 // A loop serves some of the viewers of a Fanout. Its goroutine runs while the loop has viewers.
@@ -20,11 +21,11 @@ const inspectEvery = 250 * time.Millisecond
 // goroutine writes to all healthy viewers.
 //
 // Every other viewer is detached: it has its own goroutine (serve), because a write to it may
-// block. A new viewer is detached. With a plain socket, it becomes healthy when it has received
-// every frame.
+// block. A new viewer is detached at first. When a detached viewer with a plain socket has received
+// every frame, it becomes healthy and its own goroutine ends.
 //
-// A blocked goroutine cannot check how far its viewer lags, so the loop's goroutine checks the
-// detached viewers.
+// A blocked goroutine cannot check how far its viewer lags. The loop's goroutine therefore checks
+// the detached viewers every inspectEvery.
 type loop struct {
 	src     *source
 	viewers atomic.Int32  // number of viewers, healthy and detached
@@ -48,7 +49,8 @@ func (l *loop) add(v *Viewer) {
 	l.addDetached(v)
 }
 
-// addDetached also starts the loop's goroutine if it is not running. l.mu is held.
+// addDetached adds v to l.detached, and starts the loop's goroutine if it is not running. l.mu is
+// held.
 func (l *loop) addDetached(v *Viewer) {
 	l.detached = append(l.detached, v)
 	switch {
@@ -89,8 +91,9 @@ func (l *loop) run(news *broadcast.Watcher) {
 	}
 }
 
-// checkViewers reports whether the loop has detached viewers. If it has no viewers at all, ended is
-// set, and its goroutine must end.
+// checkViewers reports whether the loop has detached viewers. If the loop has no viewers at all,
+// checkViewers sets l.running to false and returns ended = true. The loop's goroutine must then
+// end.
 func (l *loop) checkViewers() (detached, ended bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -100,8 +103,8 @@ func (l *loop) checkViewers() (detached, ended bool) {
 	return len(l.detached) > 0, !l.running
 }
 
-// round writes the new frames to the healthy viewers, without waiting. A viewer with a full socket
-// becomes detached.
+// round writes the new frames to every viewer in l.healthy, without waiting. A viewer with a full
+// socket gets its own goroutine.
 func (l *loop) round() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -122,8 +125,9 @@ func (l *loop) round() {
 	l.out.flush(l.src.Counters, pathWritev)
 }
 
-// nudge wakes the goroutine of v, or starts it if v is healthy. It is called when v has a reply to
-// send, or was paused or resumed.
+// nudge is called when v has a reply to send, or was paused or resumed. The goroutine of a detached
+// viewer handles this. If v is healthy, nudge makes it detached and starts its goroutine. If v is
+// already detached, nudge wakes its goroutine if it waits for frames.
 func (l *loop) nudge(v *Viewer) {
 	v.signal()
 	l.mu.Lock()
@@ -135,7 +139,8 @@ func (l *loop) nudge(v *Viewer) {
 	}
 }
 
-// serve is the goroutine of the detached viewer v. It returns when v ends or becomes healthy.
+// serve is the goroutine of the detached viewer v. It writes the stream to v until v ends or
+// becomes healthy (see adopt).
 func (l *loop) serve(v *Viewer) {
 	defer l.containOne(v)
 	for v.catchUp() {
@@ -154,7 +159,8 @@ func (l *loop) serve(v *Viewer) {
 	v.finish()
 }
 
-// adopt makes v healthy. It returns false if the socket accepts no more at present, or v has ended.
+// adopt makes the detached viewer v healthy: from now on, the loop's goroutine writes to v. If the
+// socket accepts no more at present, or if v has ended, v stays detached and adopt returns false.
 func (l *loop) adopt(v *Viewer) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -178,7 +184,8 @@ func (l *loop) leave(v *Viewer) {
 	l.detached = deleteViewer(l.detached, v)
 }
 
-// remove finishes v, which has ended, if v is healthy. Otherwise the goroutine of v does this.
+// remove removes v, which has ended, from l.healthy, and calls v.finish. If v is detached, remove
+// does nothing, because the goroutine of v calls v.finish.
 func (l *loop) remove(v *Viewer) {
 	l.mu.Lock()
 	found := slices.Contains(l.healthy, v)
@@ -191,7 +198,7 @@ func (l *loop) remove(v *Viewer) {
 	}
 }
 
-// readInput ends v when read returns, because the client has hung up.
+// readInput calls read, which returns when the client of v has hung up. readInput then ends v.
 func (l *loop) readInput(v *Viewer, read func()) {
 	read()
 	v.End(HungUp)
@@ -199,13 +206,15 @@ func (l *loop) readInput(v *Viewer, read func()) {
 	l.remove(v)
 }
 
-// finish runs in its own goroutine, because it logs, and the log may block.
+// finish releases a viewer that was removed from l.healthy. It runs in its own goroutine, because
+// it logs, and the log may block.
 func (l *loop) finish(v *Viewer) {
 	defer l.containOne(v)
 	v.finish()
 }
 
-// inspect ends detached viewers that are too slow, and stores the combined lag in l.seen.
+// inspect checks the lag of the detached viewers, and ends viewers that are too slow. It stores the
+// combined lag in l.seen.
 func (l *loop) inspect() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -216,7 +225,8 @@ func (l *loop) inspect() {
 	}
 }
 
-// report returns the combined lag. Other nodes have no players, so they do not count for Live.
+// report returns the combined lag of the loop's viewers. A viewer that is another node does not
+// change LagReport.Live, because a node has no player.
 func (l *loop) report() LagReport {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -236,8 +246,8 @@ func (l *loop) report() LagReport {
 	return seen
 }
 
-// contain recovers from a panic of the loop's goroutine, and disconnects the viewers of l. The
-// goroutine starts again with the next viewer.
+// contain recovers from a panic of the loop's goroutine, so that other streams continue. It
+// disconnects the viewers of l. The loop's goroutine starts again with the next viewer.
 func (l *loop) contain() {
 	cause := recover()
 	if cause == nil {

@@ -29,8 +29,8 @@ const (
 	reasons // the number of reasons
 )
 
-// reasonNames has a text for the log and a label for metrics. The label is empty if the server does
-// not disconnect viewers for this reason.
+// reasonNames has the names of each reason: text is for the log, and label is for metrics. label is
+// empty if the server does not disconnect viewers for this reason.
 var reasonNames = [reasons]struct{ text, label string }{
 	Connected:        {"connected", ""},
 	HungUp:           {"viewer left", ""},

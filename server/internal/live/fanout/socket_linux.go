@@ -36,7 +36,8 @@ type socketConn struct {
 	err      error
 }
 
-// newSocketConn returns nil if the connection has no file descriptor.
+// newSocketConn returns a Conn that writes to the socket of the connection with writev. It returns
+// nil if the connection has no file descriptor.
 func newSocketConn(base streamConn) Conn {
 	c, ok := base.conn.(syscall.Conn)
 	if !ok {
@@ -68,9 +69,11 @@ func (s *socketConn) write(line *[]byte, c *millrace.Chain, out *tally,
 	return err
 }
 
-// writeAll writes line and then c. If progress is nil, it does not wait, and full is set if the
-// kernel accepts no more at present. Otherwise it waits, and stores the time in progress each time
-// that the kernel has accepted some bytes.
+// writeAll writes line and then c to the socket. vec is scratch memory.
+//
+// If progress is not nil, writeAll waits until the kernel has accepted everything. It stores the
+// current time in progress each time that the kernel has accepted some bytes. If progress is nil,
+// writeAll does not wait. It then returns full = true if the kernel accepts no more at present.
 func (s *socketConn) writeAll(line *[]byte, c *millrace.Chain, vec *vector,
 	progress *atomic.Int64) (full bool, err error) {
 	s.line, s.chain, s.vec, s.progress, s.full, s.err = line, c, vec, progress, false, nil
@@ -82,8 +85,8 @@ func (s *socketConn) writeAll(line *[]byte, c *millrace.Chain, vec *vector,
 	return s.full, err
 }
 
-// writeFD writes the rest of the current writeAll. If it returns false, it must be called again
-// when the socket accepts more.
+// writeFD writes the remaining bytes of the current call of writeAll to the socket fd. If it
+// returns false, it must be called again when the socket accepts more bytes.
 func (s *socketConn) writeFD(fd uintptr) bool {
 	for len(*s.line)+s.chain.Len() > 0 {
 		took, offered, errno := s.vec.writev(fd, *s.line, s.chain)
@@ -109,9 +112,10 @@ func (s *socketConn) writeFD(fd uintptr) bool {
 	return true
 }
 
-// writev writes line and then as many pieces of c as one system call can take. It does not copy,
-// wait or allocate. It borrows line and c, which must not both be empty. took counts the offered
-// bytes that the kernel has accepted.
+// writev writes line and then the first bytes of c to the socket, in one system call. It does not
+// copy, wait or allocate. It writes only as many pieces of c as one system call can take. It
+// borrows line and c, which must not both be empty. offered is the number of bytes passed to the
+// kernel, and took is the number of bytes that the kernel has accepted.
 func (vec *vector) writev(fd uintptr, line []byte, c *millrace.Chain) (took, offered int,
 	errno unix.Errno) {
 	n := 0

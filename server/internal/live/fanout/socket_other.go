@@ -2,8 +2,10 @@
 
 package fanout
 
-// A vector only counts writes on this system.
+// A vector is the state of a goroutine that writes to viewers. On this system, it only counts the
+// writes.
 type vector struct{ tally }
 
-// newSocketConn returns nil, so each viewer has a separate goroutine.
+// newSocketConn always returns nil, because socketConn exists only on Linux. On this system, each
+// viewer has a separate goroutine.
 func newSocketConn(streamConn) Conn { return nil }

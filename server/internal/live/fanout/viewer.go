@@ -36,7 +36,8 @@ type Viewer struct {
 
 	cursor *broadcast.Cursor
 	news   *broadcast.Watcher // signals new frames; nil with pathWritev
-	// Wakes the goroutine that serves the viewer; nil with pathWritev.
+	// Wakes the goroutine that serves the viewer when there is a reply to send, when SetPaused was
+	// called, or when the viewer has ended. It is nil for a plain socket on Linux (pathWritev).
 	nudged chan struct{}
 
 	out      response
@@ -69,7 +70,7 @@ func newViewer(src *source, cfg ViewerConfig) *Viewer {
 	return v
 }
 
-// begin sets the position at which v begins. It takes ownership of the cursor.
+// begin sets the position in the ring at which v begins. It takes ownership of the cursor in s.
 func (v *Viewer) begin(s Start) {
 	v.cursor, v.lag.start = s.Cursor, s.Lag
 	v.lag.setLive(s.Age)
@@ -123,7 +124,8 @@ func (v *Viewer) Reply(p []byte) bool {
 	return room
 }
 
-// takeReplies moves the replies to v.out.pending. Only the goroutine that serves v calls it.
+// takeReplies moves the bytes that Reply has queued to v.out.pending. Only the goroutine that
+// serves v calls it.
 func (v *Viewer) takeReplies() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -157,7 +159,8 @@ func (v *Viewer) signal() {
 	}
 }
 
-// finish ends v and releases all that it holds. It is the last call of the goroutine that serves v.
+// finish ends v if v has not ended yet, and releases everything that v holds. It is the last call
+// of the goroutine that serves v.
 func (v *Viewer) finish() {
 	if v.finished {
 		return
@@ -177,7 +180,7 @@ func (v *Viewer) finish() {
 }
 
 // abandon is called instead of finish after a panic. It leaves v.out.pending to the garbage
-// collector, because it may be inconsistent.
+// collector, because that Chain may be in an inconsistent state.
 func (v *Viewer) abandon() {
 	defer func() {
 		// After the first panic, v may be in an inconsistent state, so finish may panic too.
@@ -191,7 +194,8 @@ func (v *Viewer) abandon() {
 	v.finish()
 }
 
-// fallBehind counts v as too far behind. It returns false if v is already counted.
+// fallBehind counts v as a viewer that is too far behind, under the given Reason. It returns false
+// if v is already counted.
 func (v *Viewer) fallBehind(reason Reason) bool {
 	if !v.lag.fallBehind() {
 		return false
@@ -200,9 +204,9 @@ func (v *Viewer) fallBehind(reason Reason) bool {
 	return true
 }
 
-// inspect returns the lag of a detached viewer. It ends v if the connection has accepted no bytes
-// for longer than Config.Stall, or if Config.Drop is set and the lag exceeds Config.Allowance.
-// loop.mu is held.
+// inspect checks the lag of a viewer that has its own goroutine, and returns the lag. If the
+// connection has accepted no bytes for longer than Config.Stall, inspect ends v. If Config.Drop is
+// set, inspect also ends v if the lag exceeds Config.Allowance. loop.mu is held.
 func (v *Viewer) inspect(now int64) LagReport {
 	if !v.lag.writing.Load() {
 		return LagReport{} // v waits for frames
@@ -233,7 +237,8 @@ func (v *Viewer) inspect(now int64) LagReport {
 	return report
 }
 
-// behindBy returns the lag of v, with the batch that is being written. v.mu is held.
+// behindBy returns the lag of v, which consists of the batch that is being written and all later
+// frames. v.mu is held.
 func (v *Viewer) behindBy(now int64) broadcast.Lag { return v.lag.total(v.cursor.Lag(), now) }
 
 // Path returns the name of the call that writes to the viewer: "writev", "write" or

@@ -44,8 +44,9 @@ func (v *Viewer) writeNow(out *vector) writeState {
 	return ended
 }
 
-// catchUp writes to v until v has received every frame. It returns false if v ends before that.
-// v.loop ends v if the connection stalls.
+// catchUp writes to v until v has received every frame, and then returns true. If v ends before
+// that, catchUp returns false. If the connection accepts nothing for longer than Config.Stall,
+// v.loop ends v.
 func (v *Viewer) catchUp() bool {
 	for !v.hasEnded() {
 		if err := v.writePending(); err != nil {
@@ -64,8 +65,9 @@ func (v *Viewer) catchUp() bool {
 	return false
 }
 
-// writePending writes v.out.pending. The first call writes even if there is nothing to write, so
-// that a ResponseWriter sends its header before the first frame.
+// writePending writes all of v.out.pending. The first call writes even if there is nothing to
+// write, because a ResponseWriter then sends its header. Otherwise the client of a stream without
+// frames would have to wait for the header.
 func (v *Viewer) writePending() error {
 	if v.out.empty() && v.out.begun {
 		return nil
@@ -84,9 +86,11 @@ func (v *Viewer) noteSent(n int) {
 	v.session.Sent(n)
 }
 
-// take appends the replies and the next batch of the ring to v.out.pending, which must be empty. At
-// the end of the ring, take returns io.EOF. If the response has an ending, take appends it first,
-// and the next call returns io.EOF.
+// take appends the queued replies and the next batch of the ring to v.out.pending, which must be
+// empty.
+//
+// At the end of the ring, take returns io.EOF. If the response ends with additional bytes, such as
+// a last chunk, take first appends them and returns nil. The next call returns io.EOF.
 func (v *Viewer) take() error {
 	v.takeReplies()
 	if v.holds() || v.peer && !v.session.Owned() && v.src.reason() == Connected {
@@ -115,12 +119,15 @@ func (v *Viewer) take() error {
 	return err
 }
 
-// endsProperly reports whether the response is complete when v has received all frames of the ring.
+// endsProperly reports whether v gets a complete response. It is called when the ring is closed and
+// v has received all of its frames. If a conversion of the stream failed, for example, the response
+// is not complete.
 func (v *Viewer) endsProperly() bool {
 	return v.src.reason().Complete() && (!v.peer || v.session.Complete())
 }
 
-// holds reports whether v is paused. After a pause, it moves v to the result of Session.Restart.
+// holds reports whether v is paused. If v has been resumed, holds first moves v to the position
+// that v.session.Restart returns.
 func (v *Viewer) holds() bool {
 	// Even a paused viewer gets the end of the stream.
 	if v.paused.Load() && v.src.reason() == Connected {
@@ -139,7 +146,8 @@ func (v *Viewer) holds() bool {
 	return false
 }
 
-// miss records that v has lost frames. If Config.Drop is set, it ends v.
+// miss records that v has lost frames, because the ring has moved v forward. If Config.Drop is set,
+// miss ends v.
 func (v *Viewer) miss(m broadcast.Missed) {
 	if v.src.Drop {
 		v.End(lagReason(m.Why))

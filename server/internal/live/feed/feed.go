@@ -28,8 +28,8 @@ type Feed struct {
 	facts  *flvstream.Facts // the facts of out
 
 	address string // of the publisher
-	// continues makes the publisher's timestamps continue those of the earlier publishers. It is
-	// nil if there were none.
+	// continues changes the timestamps of the publisher's tags so that they continue the timestamps
+	// of the earlier publishers. It is nil if there was no earlier publisher.
 	continues *flvstream.Continuation
 	overlap   *overlap // nil for a publisher of this node
 
@@ -39,7 +39,7 @@ type Feed struct {
 
 	starts   flvstream.StartFinder
 	presence flvstream.Presence
-	// Track numbers in the publisher's sequence headers.
+	// The track numbers in the publisher's sequence headers, for audio and for video.
 	tracks    map[flv.Type]map[byte]bool
 	gapLogged bool
 	trackTime flvstream.TrackTimer
@@ -108,9 +108,9 @@ func (f *Feed) Resume(p Publisher, now int64) (pause time.Duration) {
 	return pause
 }
 
-// follow prepares f for a publisher with the given Epoch. If it is not 0 and has not changed, this
-// node has a new connection to the same owner of the stream. f then drops the frames that the
-// stream already has.
+// follow prepares f for the tags of a new publisher. epoch is its Publisher.Epoch. If epoch is not
+// 0 and has not changed since the previous publisher, this node has a new connection to the same
+// owner of the stream. f then drops the frames that the stream already has.
 func (f *Feed) follow(epoch uint64) {
 	switch o := f.overlap; {
 	case epoch == 0:
@@ -177,7 +177,8 @@ func (f *Feed) leave(c *millrace.Chain) {
 	c.Release()
 }
 
-// warnOfCodecs warns once of codecs that browsers, MP4 and HLS do not support.
+// warnOfCodecs logs a warning if the stream has codecs that browsers, MP4 and HLS do not support.
+// It logs the warning only once.
 func (f *Feed) warnOfCodecs() {
 	if f.warned || !f.facts.Settled.Load() || f.overlap != nil {
 		return
@@ -190,7 +191,8 @@ func (f *Feed) warnOfCodecs() {
 	}
 }
 
-// write publishes a tag. It takes ownership of c, which holds the whole tag.
+// write publishes a tag. It takes ownership of c, which holds the whole tag. now is the current
+// monotonic time, in ns.
 func (f *Feed) write(t flv.Tag, c *millrace.Chain, now int64) error {
 	switch {
 	case f.starts.Secondary(t): // players and MP4 use the default track
@@ -229,7 +231,7 @@ func (f *Feed) write(t flv.Tag, c *millrace.Chain, now int64) error {
 	return f.out.Publish(c, start)
 }
 
-// noteTrack records that the track of t exists, so that viewers no longer wait for it.
+// noteTrack records that the track of t exists, so that viewers do not wait for it any longer.
 func (f *Feed) noteTrack(t flv.Tag) {
 	flag := flvstream.TrackFlag(t.Type)
 	if t.Packet != flv.PacketFrame && !t.SequenceHeader || f.facts.Tracks.Load()&flag != 0 {
@@ -241,9 +243,12 @@ func (f *Feed) noteTrack(t flv.Tag) {
 	}
 }
 
-// tracksChange updates the set of tracks that later viewers get, and reports whether it changed. A
-// track that has returned is added at once. Absent audio is removed when start is true. Absent
-// video is removed at once, because viewers can then start at every audio frame.
+// tracksChange updates the set of tracks that later viewers get, and reports whether the set
+// changed. start says whether viewers can start at the next frame.
+//   - A track that has returned is added at once.
+//   - If audio is absent, it is removed when start is true.
+//   - If video is absent, it is removed at once. Without video, viewers can start at every audio
+//     frame.
 func (f *Feed) tracksChange(start bool) bool {
 	was := f.preamble.Without
 	f.leaveOut(flv.TypeVideo, &f.preamble.Without.Video, &f.facts.Video, start)
@@ -264,8 +269,9 @@ func (f *Feed) leaveOut(t flv.Type, without *bool, known *atomic.Pointer[flvstre
 	}
 }
 
-// publishTracks publishes a frame after the set of tracks has changed, and gives later viewers the
-// new headers. It takes ownership of c.
+// publishTracks publishes the frame in c after the set of tracks has changed. Later viewers get the
+// headers of the changed tracks. start says whether viewers can start at the frame. publishTracks
+// takes ownership of c.
 func (f *Feed) publishTracks(c *millrace.Chain, start bool) error {
 	f.log.Info("the tracks of the stream changed", "video", f.facts.Video.Load().String(), "audio",
 		f.facts.Audio.Load().String())
@@ -274,8 +280,8 @@ func (f *Feed) publishTracks(c *millrace.Chain, start bool) error {
 	return f.out.ChangeTracks(c, &preamble, start)
 }
 
-// repeatHeaders publishes the sequence headers of a track that has returned. Viewers that came
-// while the track was missing do not have them.
+// repeatHeaders publishes the sequence headers of the track of t again. It is called when that
+// track has returned, because viewers that came while the track was missing do not have them.
 func (f *Feed) repeatHeaders(t flv.Tag) error {
 	var headers millrace.Chain
 	f.preamble.RetimeHeaders(&headers, &f.enc, t)
@@ -285,7 +291,7 @@ func (f *Feed) repeatHeaders(t flv.Tag) error {
 	return f.out.Publish(&headers, false)
 }
 
-// noteTracks counts the tracks that t announces. It borrows c, which holds the tag.
+// noteTracks counts the tracks that the tag t announces. It borrows c, which holds the tag.
 func (f *Feed) noteTracks(t flv.Tag, c *millrace.Chain) {
 	if !t.SequenceHeader || t.Len() > flvstream.MaxPart {
 		return
@@ -307,11 +313,12 @@ func (f *Feed) noteTracks(t flv.Tag, c *millrace.Chain) {
 	f.facts.Further.Store(int32(further))
 }
 
-// A warning is logged if keyframes are further apart than farKeys. Encoders for live streams send
-// one every two seconds.
+// farKeys is the distance between keyframes above which a warning is logged. Encoders for live
+// streams send a keyframe every two seconds.
 const farKeys = 4 * time.Second
 
-// noteKeys warns once per publisher if keyframes are far apart.
+// noteKeys records the timestamp of a video frame. It warns once per publisher if keyframes are far
+// apart.
 func (f *Feed) noteKeys(timestamp uint32, key bool) {
 	group := f.keys.Group(timestamp)
 	// Warn only if two video frames in a row are more than farKeys after the latest keyframe,
@@ -334,7 +341,8 @@ func (f *Feed) noteKeys(timestamp uint32, key bool) {
 	f.facts.GOP.Store(group)
 }
 
-// isStart reports whether viewers can start at t. It also records whether they start with audio.
+// isStart reports whether viewers can start at a tag. It also records in Facts whether viewers
+// start with audio.
 func (f *Feed) isStart(t flv.Tag) bool {
 	start := f.starts.IsStart(t, f.out.StartIsKept)
 	if start {

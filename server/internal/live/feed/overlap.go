@@ -8,13 +8,15 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live/flvstream"
 )
 
-// An overlap finds repeated frames in a stream from another node, the owner. If the connection is
-// cut, the next one begins with the owner's newest GOP, of which this node may already have a part.
+// An overlap finds repeated frames in a stream that another node, the owner, sends to this node. If
+// the connection to the owner is cut, the next connection begins with the owner's newest GOP. This
+// node may already have a part of that GOP.
 type overlap struct {
 	epoch     uint64
 	continues *flvstream.Continuation // adjusts to earlier publishers; nil if there were none
 
-	// These fields describe the frames received from the owner so far.
+	// These fields describe the frames received from the owner so far. starts finds the frames at
+	// which viewers can start.
 	starts flvstream.StartFinder
 	start  frameID // the newest frame at which viewers can start
 	frames int     // number of tags from start on; 0 if there is no start
@@ -48,7 +50,9 @@ const (
 	afterGap          // fresh, and frames before it were lost
 )
 
-// take reports whether this node already has the tag t. c contains the bytes of t; take borrows it.
+// take compares the tag t from the owner with the tags that this node already has. It borrows c,
+// which holds the tag. startIsKept reports whether the stream still keeps a frame at which viewers
+// can start.
 func (o *overlap) take(t flv.Tag, c *millrace.Chain, startIsKept func() bool) (v verdict) {
 	frame := t.Packet == flv.PacketFrame
 	o.starts.Note(t)

@@ -83,7 +83,8 @@ func (n *Continuation) Fit(
 // streamTime converts now, in ns of the monotonic clock, to a timestamp of the stream.
 func (n *Continuation) streamTime(now int64) uint32 { return n.last + uint32((now-n.lastAt)/1e6) }
 
-// time returns the new timestamp of t, which usually is the publisher's timestamp plus n.shift.
+// time returns the new timestamp of t. Usually this is the publisher's timestamp plus n.shift. now
+// is the current time, in ns of the monotonic clock.
 func (n *Continuation) time(t *flv.Tag, now int64) uint32 {
 	ts, frame := t.Timestamp+n.shift, t.Packet == flv.PacketFrame
 	ahead := int32(ts - n.last)

@@ -20,8 +20,9 @@ var trackNames = [...]struct {
 	{"\x00\x08hasAudio\x01", AudioFlag},
 }
 
-// maxMetadata limits the size of the metadata that StateTracks copies for each viewer, in bytes.
-// Usually, metadata are smaller than 1 KiB.
+// maxMetadata is the maximum size, in bytes, of metadata that StateTracks corrects. The limit is
+// needed because StateTracks copies the metadata for each viewer. Usually, metadata are smaller
+// than 1 KiB.
 const maxMetadata = 16 << 10
 
 // StateTracks corrects the values of hasVideo and hasAudio in an onMetaData tag. flags contains
@@ -50,7 +51,8 @@ func StateTracks(p *millrace.Pool, tag *millrace.Chain, flags uint32) {
 	}
 }
 
-// maxFirstTags limits the search of StateAll. Publishers send metadata among the first tags.
+// maxFirstTags limits how many tags StateAll searches for metadata. Publishers send metadata first,
+// or together with the sequence headers.
 const maxFirstTags = 16
 
 // StateAll calls StateTracks for the metadata among the first tags in batch. The first tag begins

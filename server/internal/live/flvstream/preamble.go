@@ -30,10 +30,11 @@ const (
 	// stream keeps these tags in addition to its ring. Sequence headers and metadata are usually
 	// smaller than 1 KiB.
 	MaxPart = 256 << 10
-	// maxTrackParts is the maximum number of tags of additional tracks. Together, they may have at
-	// most MaxPart bytes. Encoders send fewer than ten.
+	// maxTrackParts is the maximum number of tags of additional tracks in a Preamble. Together,
+	// they may have at most MaxPart bytes. Encoders send fewer than ten such tags.
 	maxTrackParts = 32
-	// trackPlace is the first place for tags of additional tracks; see placeOf.
+	// trackPlace is the first place (see placeOf) for tags of additional tracks. The metadata of
+	// the stream and the tags of the default tracks come earlier.
 	trackPlace = 5
 )
 

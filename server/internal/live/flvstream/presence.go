@@ -8,9 +8,11 @@ const (
 	// because encoders of slides and still images may pause it.
 	audioAbsentAfter = 5_000
 	videoAbsentAfter = 30_000
-	// headerAbsentAfter is the limit, in ms, for a track with a sequence header, but no frames.
+	// headerAbsentAfter is the limit, in ms, for a track that has sent a sequence header, but no
+	// frames.
 	headerAbsentAfter = 5_000
-	// longestStep limits, in ms, the effect of a single wrong timestamp.
+	// longestStep limits the time, in ms, that one frame adds to the absence of the other track. A
+	// single wrong timestamp therefore has little effect.
 	longestStep = 500
 )
 
@@ -18,7 +20,8 @@ const (
 // the headers of a stream, because browsers wait for an announced track even if it has no frames.
 type Presence struct{ video, audio trackPresence }
 
-// A trackPresence measures how long a track has sent no frames, by the other track's timestamps.
+// A trackPresence measures how long a track has sent no frames. The timestamps of the other track
+// serve as its clock.
 type trackPresence struct {
 	sent    bool   // the publisher has sent a frame or the sequence header
 	timed   bool   // last is known
@@ -50,7 +53,8 @@ func (p *Presence) Note(t flv.Tag) {
 	}
 }
 
-// step records a frame. It returns the ms since the previous one, but at most longestStep.
+// step records a frame with the timestamp ts. It returns the time since the track's previous frame,
+// in ms, but not more than longestStep.
 func (p *trackPresence) step(ts uint32) uint32 {
 	ahead := int32(ts - p.last)
 	if !p.timed || ahead < 0 {
@@ -60,7 +64,7 @@ func (p *trackPresence) step(ts uint32) uint32 {
 	return uint32(min(ahead, longestStep))
 }
 
-// wait adds ms to p.without, but not beyond about twelve days, so that the sum does not overflow.
+// wait adds ms to p.without. The sum is limited to about twelve days, so that it does not overflow.
 func (p *trackPresence) wait(ms uint32) { p.without = min(p.without+ms, 1<<30) }
 
 // Absent reports whether the publisher sends no track of type t, or has stopped sending it.

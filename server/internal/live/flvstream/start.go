@@ -37,8 +37,9 @@ func (f *StartFinder) Secondary(t flv.Tag) bool { return f.first.secondary(t) }
 // ForgetTracks prepares for the next publisher, which may have other tracks.
 func (f *StartFinder) ForgetTracks() { f.first = defaultTracks{} }
 
-// defaultTracks records which default tracks a stream has. Only a stream of enhanced FLV with
-// several tracks may lack them. A player uses the default track unless it is configured otherwise.
+// defaultTracks records whether a stream has a default video track and a default audio track. Only
+// a stream of enhanced FLV with several tracks may lack them. A player uses the default track
+// unless it is configured otherwise.
 type defaultTracks struct{ video, audio bool }
 
 func (d *defaultTracks) note(t flv.Tag) {

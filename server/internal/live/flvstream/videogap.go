@@ -21,8 +21,9 @@ type VideoGap struct {
 	Open bool // there is a gap
 
 	counting bool // audio has come since the last video frame
-	// Timestamp of the first audio frame since the last video frame. The video frame's timestamp is
-	// not used, because the timestamps of video and audio may differ.
+	// Timestamp of the first audio frame since the last video frame. The time without video is
+	// counted from it. The timestamp of the video frame is not used, because the timestamps of
+	// video and audio may differ.
 	since uint32
 }
 

@@ -7,14 +7,15 @@ import (
 	"github.com/millrace-io/millrace/media/mp4"
 )
 
-// A mediaClock assigns dates and durations to fragments. The dates follow from the durations, and
-// never go back by more than clockStep.
+// A mediaClock assigns dates and durations to the fragments of a stream. It finds the dates by
+// adding up the durations. The dates never go back by more than clockStep.
 type mediaClock struct {
 	line mp4.Timeline
 	date time.Time // date of the next fragment
 	cut  bool      // the latest fragment is longer than add allows
 
-	// For comparing the dates with the wall clock.
+	// Fields to compare the dates of fragments with the wall clock. The date of the next fragment
+	// is corrected if the dates differ from the wall clock.
 	last  time.Time     // when the latest fragment arrived
 	since time.Time     // when the comparison began
 	seen  time.Duration // total duration of the fragments since then
@@ -22,14 +23,20 @@ type mediaClock struct {
 }
 
 const (
-	// A fragment is late if it arrives more than clockSlack after its end in the playlist. If all
-	// fragments are late during a period of at least clockSlack, there was a pause. If they arrive
-	// at up to twice the speed of playback, the publisher has paused, and the date of the next
-	// fragment moves forward. If they arrive faster, the network has paused, and the stream catches
-	// up without a change of dates. If no fragment arrives for clockSlack, a new period begins.
+	// A fragment is late if it arrives more than clockSlack after the date of its end in the
+	// playlist. If all fragments are late during a period of at least clockSlack, there was a
+	// pause:
+	//   - If they arrive at up to twice the speed of playback, the publisher has paused. The date
+	//     of the next fragment is then moved forward.
+	//   - If they arrive faster, the network has paused, and the stream catches up. The dates do
+	//     not change.
+	//
+	// If no fragment arrives for longer than clockSlack, a new period begins.
 	clockSlack = time.Second
-	// Every clockTime, the dates are corrected by up to clockStep, because the publisher's clock
-	// and the wall clock drift apart. They are not corrected while all fragments are late.
+	// clockTime is the time between two small corrections of the dates in a playlist. clockStep is
+	// the maximum of each correction. The corrections are needed because the publisher's clock and
+	// the wall clock drift apart. No small correction is made while all fragments are late (see
+	// clockSlack).
 	clockTime = 2 * time.Second
 	clockStep = 5 * time.Millisecond
 )
@@ -39,12 +46,14 @@ func (c *mediaClock) begin(date time.Time) {
 	c.compare()
 }
 
-// compare restarts the measurement of how late fragments arrive.
+// compare restarts the measurement of how late fragments arrive. It forgets all earlier fragments.
 func (c *mediaClock) compare() { c.seen, c.least = 0, math.MaxInt64 }
 
-// add returns the duration and the date of f in the playlist. If restart is set, f does not
-// continue the previous fragment. The duration is at most maxDuration. If f is longer, the date of
-// the next fragment is arrivalTime, or the end of f in the playlist if that is later.
+// add returns the duration and the date of f in the playlist. arrivalTime is when f arrived. If
+// restart is true, f does not continue the previous fragment.
+//
+// The duration is at most maxDuration. If f is longer, the date of the next fragment is
+// arrivalTime, or the end of f in the playlist if that is later.
 func (c *mediaClock) add(f Fragment, restart bool, maxDuration time.Duration,
 	arrivalTime time.Time) (duration time.Duration, date time.Time) {
 	if restart {

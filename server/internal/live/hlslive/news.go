@@ -14,7 +14,8 @@ type news struct {
 	waiting int           // number of requests that wait
 }
 
-// tell is called when a part or segment has been added.
+// tell wakes the waiting requests, and restarts the timer. It is called when a part or segment has
+// been added.
 func (n *news) tell(target time.Duration) {
 	n.silent = false
 	n.silence.Reset(max(silentTargets*target, time.Second))
@@ -26,8 +27,8 @@ func (n *news) wake() {
 	n.changed = make(chan struct{})
 }
 
-// timedOut reports whether a request that arrived at arrival (see nanotime) must stop waiting:
-// n.silent is set, and at least one target duration has passed.
+// timedOut reports whether n.silent is set and the request has waited for at least one target
+// duration. The request must then stop waiting. arrival is when the request arrived; see nanotime.
 func (n *news) timedOut(arrival int64, target time.Duration) bool {
 	return n.silent && time.Duration(nanotime()-arrival) >= target
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/millrace-io/millrace/media/mp4"
 )
 
-// A probe chooses the durations of segments and parts, which must not change later, from the first
-// fragments of a window.
+// A probe holds the first fragments of a window. It uses them to choose the durations of segments
+// and parts, which must not change later.
 type probe struct {
 	cfg    *Config
 	source Source
@@ -36,7 +36,7 @@ func (p *probe) release() {
 	}
 }
 
-// add takes ownership of body.
+// add adds the fragment f with its bytes. It takes ownership of body.
 func (p *probe) add(f Fragment, body *millrace.Chain) {
 	if f.NewInit && len(p.list) > 0 || f.AfterLoss { // no player has seen the earlier fragments
 		p.release()
@@ -63,33 +63,40 @@ func (p *probe) length() time.Duration {
 	return p.list[len(p.list)-1].end
 }
 
-// movie describes the init segment. p must hold at least one fragment.
+// movie returns a description of the fragments' init segment. p must hold at least one fragment.
 func (p *probe) movie() mp4.Movie { return *p.list[len(p.list)-1].Movie }
 
 const (
-	// minFragments is how many fragments are needed to determine their usual duration.
+	// minFragments is how many fragments are needed to determine their usual duration. If the
+	// fragments together are at least twice as long as Config.Segment, fewer are enough.
 	minFragments = 6
 	// minParts is the minimum length of the first segment, as a number of parts. Players that use
 	// parts stay three parts before the end of the playlist (PART-HOLD-BACK).
 	minParts = 3
-	// maxFragments limits how many fragments are held. Two segments have only some hundreds.
+	// maxFragments limits how many fragments are held before the first playlist is made. The limit
+	// is high: two segments have only some hundreds of fragments.
 	maxFragments = 1 << 12
 	// maxTarget is the longest target duration. Longer GOPs are divided.
 	maxTarget = 16 * time.Second
-	// videoPart is the maximum duration of a part with video. A part must last at least 85% of it,
-	// 240 ms. At every frame rate from 23.9 to 60 frames per second, some whole number of frames
-	// lasts from 240 to 282 ms, with a few milliseconds to spare for rounded timestamps. At 25
-	// frames per second, a part has 6 or 7 frames.
+	// videoPart is the maximum duration of a part with video. A part consists of whole frames, and
+	// must last at least 240 ms, which is 85% of the maximum. At every frame rate from 23.9 to 60
+	// frames per second, some whole number of frames lasts from 240 to 282 ms, with a few
+	// milliseconds to spare for rounded timestamps.
+	//
+	// At 25 frames per second, a part has 6 or 7 frames, which last 240 or 280 ms. The 25 frames of
+	// a second can be divided into parts of 6, 6, 6 and 7 frames.
 	videoPart = 282 * time.Millisecond
 	// jitter is how much the rounding of timestamps may add to the duration of a part.
 	jitter = 2 * time.Millisecond
-	// minRest is the minimum duration of the second segment; see firstEnd.
+	// minRest is the minimum duration of the second segment; see firstEnd. If the distance between
+	// two keyframes is less than four times minRest, the minimum is a quarter of the distance.
 	minRest = 500 * time.Millisecond
-	// A segment may be shorter than Config.Segment by earlyKey, if its keyframe comes early.
-	// Otherwise it would be twice as long, and would double the delay of players.
+	// earlyKey is how much shorter than Config.Segment a segment may be, because a keyframe may
+	// come a little early. Otherwise the segment would end at the next keyframe. It would be twice
+	// as long, and would double the delay of players.
 	earlyKey = 50 * time.Millisecond
-	// Durations that differ by up to evenSlack count as equal: timestamps are rounded, and clocks
-	// are corrected.
+	// evenSlack is how much the durations of fragments may differ and still count as equal. They
+	// differ because timestamps are in whole milliseconds, and clocks are corrected.
 	evenSlack = 5 * time.Millisecond
 )
 
@@ -101,8 +108,9 @@ func (p *probe) interval() time.Duration {
 	return p.source.KeyInterval()
 }
 
-// enough reports whether the fragments suffice for the first segment, and for choosing the
-// durations of segments and parts.
+// enough reports whether the fragments suffice for choosing the durations of segments and parts,
+// and for making a first segment. If the stream has video, the distance between two keyframes must
+// be known, too. If no keyframe arrives for a long time, the fragments suffice anyway.
 func (p *probe) enough() bool {
 	if len(p.list) == 0 {
 		return false
@@ -124,8 +132,9 @@ func (p *probe) enough() bool {
 	return known && !few && p.length() >= minParts*p.cfg.Part
 }
 
-// firstEnd returns the latest time at which the first segment may end: minRest before the next
-// keyframe, at which the second segment ends.
+// firstEnd returns the latest time at which the first segment may end. The second segment ends at
+// the next keyframe, and must last at least minRest. The first segment therefore ends at least
+// minRest before this keyframe.
 func (p *probe) firstEnd() time.Duration {
 	interval := p.interval()
 	if end := p.keyAt + interval; p.keys > 0 && p.length() < end {
@@ -134,9 +143,12 @@ func (p *probe) firstEnd() time.Duration {
 	return p.length()
 }
 
-// config returns the configuration of the hls.Window. A segment consists of whole GOPs, so the
-// target duration is about Config.Segment, or more if the GOPs require it. If their length is
-// unknown, the target duration allows for a long GOP.
+// config returns the configuration of the hls.Window that will make the playlist.
+//
+// A segment consists of whole GOPs. A GOP is a keyframe and the frames before the next keyframe.
+// The target duration, which is the maximum duration of a segment, is about Config.Segment, or more
+// if the GOPs require it. If the length of the GOPs is unknown, the target duration allows for a
+// long GOP.
 func (p *probe) config() hls.Config {
 	segment := p.cfg.Segment
 	switch group := p.interval(); {
@@ -157,14 +169,18 @@ func (p *probe) config() hls.Config {
 	}
 }
 
-// part returns the maximum duration of a part, in whole milliseconds. It is at least Config.Part
-// and, with video, videoPart. A part consists of whole fragments, and must last at least 85% of the
-// maximum.
+// part returns the maximum duration of a part, in whole milliseconds. A part consists of whole
+// fragments, and must last at least 85% of the maximum.
 //
-// For video with audio, this is enough: when a video frame is late, short fragments of audio fill
-// the part. For a single track, the maximum is increased until a whole number of equally long
-// fragments lasts from 85% to 100% of it. If the fragments are not equally long, each must last at
-// most 15% of it.
+// The maximum is at least Config.Part. If the stream has video, it is also at least videoPart,
+// which suits every rate of at least 23.9 frames per second.
+//
+// If the stream has both video and audio, this is enough: when a video frame is late, short
+// fragments of audio fill the part. If the stream has only one track, the maximum is increased
+// until it meets a condition:
+//   - If the fragments are equally long, a whole number of them must last from 85% to 100% of the
+//     maximum.
+//   - Otherwise, each fragment must last at most 15% of the maximum.
 func (p *probe) part() time.Duration {
 	video := p.movie().Video
 	least, most := time.Hour, time.Duration(0) // durations of the fragments that parts consist of

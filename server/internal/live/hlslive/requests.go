@@ -93,15 +93,17 @@ func Absent(name string, o hls.Object) error {
 		name)
 }
 
-// isNext reports whether o is the next part, or the first part of the next segment. w.mu is held.
+// isNext reports whether o is the next part that will be made, or the first part of the next
+// segment. w.mu is held.
 func (w *Window) isNext(o hls.Object) bool {
 	msn, part := w.window.Next()
 	return o.Kind == hls.KindPart && o.Epoch == w.cfg.Epoch &&
 		(o.MSN == msn && o.Part == part || o.MSN == msn+1 && o.Part == 0)
 }
 
-// await waits until done returns true or an error. It calls done with w.mu held, at the beginning
-// and whenever something was added. The wait counts toward Shared.Waiting.
+// await waits until done returns true or an error. It calls done with w.mu held: once at the
+// beginning, and then each time that something new was added. A wait counts toward the limit
+// Shared.Waiting.
 func (w *Window) await(ctx context.Context, done func() (bool, error)) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -140,7 +142,8 @@ func (w *Window) await(ctx context.Context, done func() (bool, error)) error {
 	}
 }
 
-// render returns the media playlist, or its delta update (EXT-X-SKIP). w.mu is held.
+// render returns the current media playlist. It makes the playlist if it is not made yet. skip
+// selects the delta update (EXT-X-SKIP). w.mu is held.
 func (w *Window) render(skip bool) *Playlist {
 	list := &w.full
 	if skip {

@@ -2,7 +2,7 @@ package hlslive
 
 import "time"
 
-// rates determines the frame rate and the bit rate of fragments.
+// rates sums up fragments to determine their frame rate and their bit rate.
 type rates struct {
 	frames, bytes int
 	lasts         time.Duration
@@ -20,10 +20,12 @@ func (r *rates) bandwidth() int64 {
 	return int64(float64(8*r.bytes) / max(r.lasts.Seconds(), 1e-3))
 }
 
-// A playerEstimate estimates the number of players from their requests, because HLS players do not
-// identify themselves. A player requests one second of media per second, so the number is the
-// duration of all media sent in a period, divided by the period. The parameter t is the current
-// nanotime.
+// A playerEstimate estimates the number of players of a playlist from their requests, because HLS
+// players do not identify themselves. A player requests one second of media per second. The number
+// of players is therefore the duration of all media sent in a period, divided by the length of the
+// period.
+//
+// Callers pass the current time t, from nanotime, and the length of a period.
 type playerEstimate struct {
 	since    int64         // when the current period began; see nanotime
 	sum, was time.Duration // total duration sent in this period, and in the previous one
@@ -44,7 +46,7 @@ func (e *playerEstimate) turn(t int64, period time.Duration) {
 	}
 }
 
-// size returns the estimate for the last complete period.
+// size returns the estimated number of players in the last complete period.
 func (e *playerEstimate) size(t int64, period time.Duration) int {
 	e.turn(t, period)
 	return int((e.was + period/2) / period)

@@ -12,16 +12,19 @@ import (
 )
 
 const (
-	// loadTimeout is short because players wait until the stored state is loaded.
+	// loadTimeout limits the time to load the stored state of a playlist. It is short because
+	// players must wait until the state is loaded.
 	loadTimeout = time.Second
-	// lastStateWait is how long a new owner of the stream waits for the final state, which the
-	// previous owner stores when it learns that it is no longer the owner.
+	// lastStateWait is how long a new owner of the stream waits for the previous owner to store the
+	// final state of the playlist. The previous owner does so when it learns that it is no longer
+	// the owner.
 	lastStateWait  = 500 * time.Millisecond
 	lastStateEvery = 100 * time.Millisecond
 )
 
-// A playlistState is stored, so that the next owner of the stream can continue the playlist. It is
-// JSON, and a node of another version may read it.
+// playlistState is the stored state of a playlist. If another node becomes the owner of the stream,
+// its playlist continues from this state. The state is stored as JSON, and a node of another
+// version may read it.
 type playlistState struct {
 	Target, Part time.Duration
 	Segments     []hls.Listed
@@ -32,7 +35,8 @@ type playlistState struct {
 	Media        string // name of the media playlist; "" if an older version stored the state
 }
 
-// maxStateSegments limits a playlistState, because all of it is saved with each part.
+// maxStateSegments limits the number of segments in a playlistState. The limit is needed because
+// the whole playlistState is saved with each part.
 const maxStateSegments = 100
 
 // A saver saves the state and the segments of one window to a SegmentStore.
@@ -50,7 +54,9 @@ func (s *saver) hasNews(window *hls.Window) bool {
 	return msn != s.msn || parts != s.parts
 }
 
-// save stores the state, and the complete segments of this epoch that are not stored yet.
+// save stores the complete segments of the window that are not stored yet, and the state of its
+// playlist. epoch is the number in the names of this window's segments. Segments of earlier windows
+// have other epochs.
 func (s *saver) save(window *hls.Window, epoch uint64, state *playlistState) {
 	for _, segment := range state.Segments {
 		if segment.Epoch != epoch || segment.MSN < s.msn {
@@ -75,7 +81,7 @@ func (s *saver) saveObject(window *hls.Window, o hls.Object) {
 	}
 }
 
-// load returns the latest stored state, or nil if there is none.
+// load returns the latest stored state of the stream's playlist, or nil if there is none.
 func (s *saver) load(ctx context.Context) (*playlistState, error) {
 	if s.store == nil {
 		return nil, nil
@@ -102,13 +108,14 @@ func parseState(text []byte) (*playlistState, error) {
 	return s, json.Unmarshal(text, s)
 }
 
-// precede changes cfg so that a new window continues the playlist s. localDate is when the window's
-// first fragment began, by the clock of this machine. precede returns the fragment's date in the
-// playlist: localDate, or the end of s if that is later.
+// precede changes cfg so that a new window continues the stored playlist s. minMSN is the smallest
+// media sequence number that the window may use. localDate is when the first fragment of the window
+// began, by the clock of this machine. precede returns the date of this fragment in the playlist:
+// localDate, or the end of s if that is later.
 //
 // Players cannot continue s if it is empty or has ended, if its end is too far from localDate, or
-// if segments would be missing between s and minMSN, the smallest number for the window. precede
-// then only makes the numbers in cfg greater than those of s.
+// if segments would be missing between s and minMSN. In these cases, precede only makes the numbers
+// in cfg greater than the numbers of s, and returns localDate.
 func (s *playlistState) precede(cfg *hls.Config, minMSN uint64,
 	localDate time.Time) (date time.Time) {
 	cfg.Epoch = max(cfg.Epoch, s.Next.Epoch+1)

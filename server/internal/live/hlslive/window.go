@@ -15,9 +15,10 @@ import (
 )
 
 const (
-	// A segment may exceed the target duration by rounding, because durations are rounded.
+	// rounding is how much longer than the target duration a segment may be, because durations are
+	// rounded.
 	rounding = 499 * time.Millisecond
-	// firstIdle is how long a window without a playlist is kept if no requests arrive.
+	// firstIdle is how long a window that has no playlist yet is kept if no requests arrive.
 	firstIdle = 30 * time.Second
 )
 
@@ -118,7 +119,8 @@ func (w *Window) Disown() {
 }
 
 // fenced reports whether another node may own the stream by now, for example because this process
-// was suspended. The two nodes could then send contradictory responses. w.mu is held.
+// was suspended. Players must then try again later, because a response of this node could
+// contradict a response of that node. w.mu is held.
 func (w *Window) fenced() bool {
 	return w.owner != nil && w.owner.Epoch() != 0 && !w.owner.Current() && !w.ended
 }
@@ -205,7 +207,8 @@ func (w *Window) Shorten(maxBytes int64) (freed int64) {
 	return before - w.window.Bytes()
 }
 
-// fill returns io.EOF at the end of the stream, and errTracksChanged if its tracks change.
+// fill adds the fragments of the stream to w. It returns io.EOF at the end of the stream, and
+// errTracksChanged if the stream's tracks change.
 func (w *Window) fill(ctx context.Context) error {
 	p := probe{cfg: w.shared.Config, source: w.source}
 	defer p.release()
@@ -237,7 +240,8 @@ func (w *Window) fill(ctx context.Context) error {
 	}
 }
 
-// open makes the first playlist from the fragments of p.
+// open chooses the durations of segments and parts, and makes the first playlist. The probe p holds
+// the first fragments of the stream.
 func (w *Window) open(ctx context.Context, p *probe, clock *mediaClock) error {
 	cfg := p.config()
 	cfg.Epoch = max(cfg.Epoch, w.first.Epoch)
@@ -270,12 +274,13 @@ func (w *Window) open(ctx context.Context, p *probe, clock *mediaClock) error {
 	return nil
 }
 
-// resume makes the hls.Window for the media playlist called file, and returns its configuration. If
-// the store has a state of the playlist, the hls.Window continues from the state. Otherwise it
-// begins with cfg.
+// resume makes the hls.Window for the media playlist with the given file name. If the store has a
+// state of the playlist, the hls.Window continues from the state. Otherwise it begins with cfg.
+// resume also returns the configuration of the hls.Window, and the date of the first fragment in
+// the playlist.
 //
-// localDate is when the first fragment began, by the clock of this machine. The date in the
-// playlist may be later, because the dates in a playlist must not go back.
+// localDate is when the first fragment began, by the clock of this machine. The returned date may
+// be later than localDate, because the dates in a playlist must not go back.
 func (w *Window) resume(ctx context.Context, cfg hls.Config, file string, localDate time.Time) (
 	window *hls.Window, _ hls.Config, date time.Time, err error,
 ) {
@@ -296,8 +301,8 @@ func (w *Window) resume(ctx context.Context, cfg hls.Config, file string, localD
 	return window, cfg, localDate, err
 }
 
-// save stores new complete segments and the state of the playlist. last means that no segment will
-// follow. w.mu is held.
+// save stores the new complete segments and the state of the playlist in the SegmentStore. last
+// means that no segment will follow. w.mu is held.
 func (w *Window) save(last bool) {
 	if w.saver.store == nil || !last && !w.saver.hasNews(w.window) {
 		return
@@ -310,7 +315,7 @@ func (w *Window) save(last bool) {
 	})
 }
 
-// add takes ownership of body.
+// add adds a fragment, and wakes the requests that wait for it. It takes ownership of body.
 func (w *Window) add(clock *mediaClock, f Fragment, body *millrace.Chain) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -320,7 +325,8 @@ func (w *Window) add(clock *mediaClock, f Fragment, body *millrace.Chain) {
 	}
 }
 
-// put takes ownership of body. It reports whether the playlist has changed. w.mu is held.
+// put adds a fragment to the playlist, and takes ownership of body. arrival is the time when the
+// fragment arrived. put reports whether the playlist has changed. w.mu is held.
 func (w *Window) put(clock *mediaClock, f Fragment, body *millrace.Chain,
 	arrival time.Time) (changed bool) {
 	switch {
@@ -338,7 +344,7 @@ func (w *Window) put(clock *mediaClock, f Fragment, body *millrace.Chain,
 		Time: date}, body) || changed
 }
 
-// update calls f with w.mu held, and then wakes the waiting requests.
+// update calls f, which changes w, with w.mu held. It then wakes the waiting requests.
 func (w *Window) update(f func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -346,14 +352,15 @@ func (w *Window) update(f func()) {
 	w.tell()
 }
 
-// tell is called when something new was added. w.mu is held.
+// tell wakes the waiting requests, because something new was added. w.mu is held.
 func (w *Window) tell() {
 	w.full, w.delta = nil, nil
 	w.news.tell(w.cfg.Target)
 }
 
-// noteSilence lets waiting requests time out. The timer calls it when nothing new has been added
-// for some time, and then once per target duration.
+// noteSilence is called when nothing new has been added for some time. It wakes the requests that
+// wait for a part or segment, so that they can time out. It repeats this once per target duration.
+// When something new is added, the repetition ends.
 func (w *Window) noteSilence() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -364,7 +371,7 @@ func (w *Window) noteSilence() {
 	}
 }
 
-// master returns the multivariant playlist. w.mu is held.
+// master returns the text of the multivariant playlist. w.mu is held.
 func (w *Window) master() []byte {
 	v := hls.Variant{URI: mediaName(w.movie), Codecs: w.movie.Codecs, Width: w.movie.Width,
 		Height: w.movie.Height}

@@ -14,13 +14,16 @@ import (
 )
 
 const (
-	// If Config.Beat is less than minBeat, connections are read as bytes arrive.
+	// minBeat is the minimum interval between reads. If Config.Beat is shorter, connections are
+	// read as bytes arrive.
 	minBeat = 5 * time.Millisecond
-	// After more than gatherBytes bytes, a pause is at most floodPause. Otherwise the kernel's
-	// receive buffer could fill and slow the publisher down.
+	// If more than gatherBytes bytes are read between two pauses, the next pause is at most
+	// floodPause. Otherwise the bytes could fill the kernel's receive buffer and slow the publisher
+	// down.
 	gatherBytes = 48 << 10
 	floodPause  = time.Millisecond
-	// Without a pause, Session.Flush is called after every flushBytes bytes.
+	// If bytes keep arriving without a pause, Session.Flush is called after every flushBytes bytes.
+	// A live encoder usually sends fewer bytes between two pauses.
 	flushBytes = 64 << 10
 )
 
@@ -29,9 +32,10 @@ const (
 // arrive.
 func ByClock(beat time.Duration) bool { return beat >= minBeat }
 
-// A clockConn reads at regular intervals, because it costs more to wake the process for a packet
-// than to read it. All connections are read at the same times, so that one wake-up serves all. The
-// runtime's poller does not watch them, because it would wake the process for each packet.
+// A clockConn reads a connection at regular intervals instead of when packets arrive, because it
+// costs more to wake the process for a packet than to read the packet. All connections are read at
+// the same times, so that one wake-up serves all of them. The connection is not in the runtime's
+// poller, because the poller would still wake the process for each packet.
 type clockConn struct {
 	session Session
 	fd      int
@@ -43,8 +47,9 @@ type clockConn struct {
 	lastInput time.Duration // time of the last input; see sinceStart
 }
 
-// newClockConn returns nil, and does nothing to conn, if cfg.Beat is too short, if conn is not a
-// plain TCP or Unix connection, or if no file descriptor is free.
+// newClockConn returns a Conn that reads conn at regular intervals. It returns nil, and does
+// nothing to conn, if cfg.Beat is too short, if conn is not a plain TCP or Unix connection, or if
+// the process has no free file descriptor.
 func newClockConn(conn net.Conn, s Session, cfg Config) Conn {
 	if !ByClock(cfg.Beat) {
 		return nil
@@ -72,7 +77,8 @@ func newClockConn(conn net.Conn, s Session, cfg Config) Conn {
 
 var start = time.Now()
 
-// sinceStart is a clock that all connections share. They are read at multiples of Config.Beat.
+// sinceStart returns the time on a clock that all connections share. Connections are usually read
+// when this time is a multiple of Config.Beat.
 func sinceStart() time.Duration { return time.Since(start) }
 
 // Read reads bytes that have arrived. If the previous read emptied the kernel's receive buffer,
@@ -123,7 +129,8 @@ func (c *clockConn) Write(p []byte) (int, error) {
 	return max(n, 0), os.NewSyscallError("write", err)
 }
 
-// pause calls Session.Flush, and then waits until the next read.
+// pause calls Session.Flush, and then waits until the next read. If more than gatherBytes bytes
+// have arrived since the previous pause, it waits for at most floodPause.
 func (c *clockConn) pause() {
 	c.session.Flush()
 	wait := c.cfg.Beat - sinceStart()%c.cfg.Beat

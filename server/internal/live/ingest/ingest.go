@@ -16,8 +16,9 @@ func NewConn(conn net.Conn, s Session, cfg Config) Conn {
 	return &idleConn{Reader: NewReader(conn, conn.SetDeadline, s, cfg.Silence), conn: conn}
 }
 
-// An idleConn reads as bytes arrive. A deadline ends a read without bytes, and a write that the
-// publisher does not read.
+// An idleConn reads a connection as soon as bytes arrive. If the publisher sends nothing for too
+// long, the deadline of the connection ends the read. The same deadline ends the write of an answer
+// that the publisher does not read.
 type idleConn struct {
 	*Reader
 	conn net.Conn

@@ -41,7 +41,8 @@ type Conn interface {
 	Release() (net.Conn, error)
 }
 
-// errSilent is the error of a publisher that was silent for longer than the limit.
+// errSilent returns the error for a publisher that has sent nothing for too long. limit is the
+// allowed time.
 func errSilent(limit time.Duration) error {
 	return fmt.Errorf("nothing came for %v (--publish-timeout): %w", limit, os.ErrDeadlineExceeded)
 }

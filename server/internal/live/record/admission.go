@@ -5,10 +5,12 @@ import (
 	"time"
 )
 
-// retryAfter is the pause after an error of Config.Admit or of the disk.
+// retryAfter is how long to wait before another attempt after an error of Config.Admit or of the
+// disk.
 const retryAfter = 5 * time.Second
 
-// An admission is Config.Admit's decision about a recording. Only the writer goroutine uses it.
+// An admission is the decision of Config.Admit about a stream. It is made anew when a recording
+// begins. It is used only by the writer goroutine.
 type admission struct {
 	asked bool // Admit was called and returned no error
 	askAt time.Time
@@ -16,8 +18,8 @@ type admission struct {
 	bytes int64                            // bytes that were written
 }
 
-// admitted reports whether the stream is recorded. It calls cfg.Admit once for each recording and,
-// if that fails, again after retryAfter.
+// admitted reports whether the stream is recorded. It calls cfg.Admit when a recording begins. If
+// cfg.Admit fails, the stream is not recorded, and admitted calls cfg.Admit again after retryAfter.
 func (a *admission) admitted(cfg *Config, stream string, log *slog.Logger) bool {
 	if !a.asked && !cfg.now().Before(a.askAt) {
 		var err error

@@ -12,14 +12,17 @@ import (
 	"github.com/millrace-io/millrace/server/internal/lock"
 )
 
-// The process that records to a directory locks the file lockName. No stream can have this name.
+// lockName is the name of a file in the directory. The process that records to the directory holds
+// a lock on this file. No stream can have this name.
 const lockName = "millrace-recordings#lock"
 
 const (
-	// lockEvery is the time between two attempts to lock the directory.
+	// lockEvery is the time between two attempts to lock the directory while the process that is
+	// being replaced still holds the lock.
 	lockEvery = 20 * time.Millisecond
-	// An error is logged if the directory stays locked for lockLate. By default, a process that is
-	// being replaced shuts down within eight seconds.
+	// If another process keeps the directory of recordings locked for longer than lockLate, an
+	// error is logged. A process that is being replaced usually unlocks the directory much earlier,
+	// because its shutdown takes at most eight seconds by default.
 	lockLate = 20 * time.Second
 )
 
@@ -88,7 +91,8 @@ func Open(c Config) (*Archive, error) {
 	return a, nil
 }
 
-// await opens the directory when it is unlocked. Close ends the wait.
+// await opens the directory when the process that is being replaced has unlocked it. It stops
+// waiting when Close is called.
 func (a *Archive) await() {
 	defer close(a.ready)
 	a.log.Info("recordings wait until the process that is replaced has ended its own", "in",
@@ -188,7 +192,7 @@ func (a *Archive) openRecording(name string) (*Recording, error) {
 	return r, nil
 }
 
-// run is the writer goroutine of r.
+// run is the writer goroutine of r. It returns when r is closed and its queue has been written.
 func (a *Archive) run(r *Recording) {
 	defer close(r.done)
 	<-a.ready
@@ -201,7 +205,7 @@ func (a *Archive) run(r *Recording) {
 	}
 }
 
-// leave removes r if it is drained, and reports whether it did.
+// leave removes r if r is closed and its queue has been written. It reports whether it removed r.
 func (a *Archive) leave(r *Recording) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -14,15 +14,18 @@ import (
 	"github.com/millrace-io/millrace/media/mp4"
 )
 
-// errRemoved ends a file that was removed or replaced, because clients could not find it later.
+// errRemoved reports that the media file of a recording was removed from its directory or replaced.
+// The archive then stops writing to the file, because a file without a name cannot be found later.
 var errRemoved = errors.New("the file was removed or replaced")
 
-// A reader of a file may see some pages of a write before the others.
+// pageSize is the size of a page. A reader of a file may see some pages of a write before the
+// others.
 const pageSize = 4096
 
-// A file is a recording that grows. Only the writer goroutine uses it.
+// A file is a recording that grows. It is used only by the writer goroutine of its Recording.
 type file struct {
-	// Opened again for each file, because the directory may be replaced.
+	// The archive's directory. It is opened again for each file, because the directory may be
+	// replaced.
 	root   *os.Root
 	name   string // path below root, without an extension
 	period time.Time
@@ -42,11 +45,12 @@ type file struct {
 	text       []byte    // reused memory for entries of the playlist
 }
 
-// size includes the playlist, but not pending bytes.
+// size returns the number of bytes that were written, including the playlist.
 func (f *file) size() int64 { return f.next - int64(f.pending.Len()) + f.listSize }
 
-// createFile creates a media file and writes init to it. It borrows init. start is when the first
-// fragment arrived, and base is its timestamp in the stream.
+// createFile creates a media file for a stream, and writes the init segment to it. createFile
+// borrows init. start is when the first fragment arrived, and base is the fragment's timestamp in
+// the stream.
 func createFile(cfg *Config, stream string, start time.Time, base time.Duration,
 	init *millrace.Chain) (*file, error) {
 	movie, err := mp4.ReadMovie(init.Bytes())
@@ -85,7 +89,8 @@ func createFile(cfg *Config, stream string, start time.Time, base time.Duration,
 	return f, nil
 }
 
-// create chooses a name that sorts after all others of the stream, even if the clock was set back.
+// create creates the media file. It chooses a name that sorts after all other names of the stream,
+// even if the clock was set back.
 func (f *file) create(stream string, at time.Time) error {
 	if err := f.root.MkdirAll(stream, dirMode); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
@@ -105,7 +110,7 @@ func (f *file) create(stream string, at time.Time) error {
 	return err
 }
 
-// add moves the fragment e from the beginning of c to f.pending.
+// add removes the fragment e from the beginning of c, and adds it to the next write.
 func (f *file) add(e mp4.FragmentInfo, at time.Time, c *millrace.Chain) {
 	f.movie.AppendEarlier(&f.pending, c, e, f.base)
 	e.Start, e.End = e.Start-f.base, e.End-f.base
@@ -116,7 +121,7 @@ func (f *file) add(e mp4.FragmentInfo, at time.Time, c *millrace.Chain) {
 	f.fragments++
 }
 
-// write writes the pending fragments, and then the entries of ended segments.
+// write writes the added fragments, and then the playlist entries of complete segments.
 func (f *file) write() error {
 	defer f.pending.Release()
 	if err := writeTo(&f.pending, f.out); err != nil {
@@ -179,7 +184,7 @@ func (f *file) writeEntries() (err error) {
 	return err
 }
 
-// close does not complete the recording.
+// close closes the media file and the playlist. It does not complete the recording.
 func (f *file) close() {
 	f.pending.Release()
 	_ = f.media.Close()

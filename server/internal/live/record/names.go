@@ -17,7 +17,8 @@ const (
 	stampFormat = "2006-01-02T15-04-05.000Z"
 )
 
-// extensions are in the order in which files are deleted: a playlist before its media file.
+// extensions has the extensions of a recording's files, in the order in which the files are
+// deleted. A playlist is deleted before its media file.
 var extensions = []string{newListExt, listExt, mediaExt}
 
 const (
@@ -25,7 +26,8 @@ const (
 	dirMode  = 0o750
 )
 
-// stampTime returns the zero time if stamp does not have the format stampFormat.
+// stampTime parses the time at the beginning of a recording's file name. If stamp does not have the
+// format stampFormat, stampTime returns the zero time.
 func stampTime(stamp string) time.Time {
 	at, err := time.Parse(stampFormat, stamp)
 	if err != nil || at.Format(stampFormat) != stamp {

@@ -13,21 +13,25 @@ const (
 	// leastSegment is the minimum duration of a segment that ends at a keyframe.
 	leastSegment = 2 * time.Second
 
-	// The target duration is that of the first segment, but at least leastTarget and at most
-	// mostTarget. Without a keyframe, a segment ends at the target duration, and the first segment
-	// at mostTarget.
+	// leastTarget and mostTarget limit the target duration of a file's playlist. Within these
+	// limits, the target duration is the duration of the file's first segment. If no keyframe comes
+	// in time, a segment ends when it reaches the target duration, and the first segment ends when
+	// it reaches mostTarget.
 	leastTarget = 10 * time.Second
 	mostTarget  = 30 * time.Second
 
-	// If the gap between two fragments exceeds timeSlack, fragments count as lost.
+	// timeSlack limits the gap between a fragment and the end of the previous fragment. If the gap
+	// is larger, fragments count as lost.
 	timeSlack = time.Second
 
-	// Dates follow the durations of segments. A segment that arrives more than dateSlack early or
-	// late gets the date of its arrival instead.
+	// dateSlack limits the difference between the date of a segment and the time when the segment
+	// arrived. Usually the date is the date of the first segment plus the durations since then,
+	// even if a segment arrives a moment late. If the difference exceeds dateSlack, the date is set
+	// to the time of arrival.
 	dateSlack = 5 * time.Second
 )
 
-// A segment is an entry of a playlist: a range of the media file.
+// A segment is an entry of a playlist. It is a range of the media file.
 type segment struct {
 	offset, size int64
 	start, end   time.Duration // in the stream's time
@@ -37,7 +41,8 @@ type segment struct {
 }
 
 // A segmenter groups fragments into segments. The same fragments always give the same segments,
-// except for the dates, so the function finish can find them again in the media file.
+// except for the dates. The function finish can therefore find the segments of an unfinished
+// recording again, from the fragments in the media file.
 type segmenter struct {
 	target time.Duration // target duration of the playlist; 0 before the first segment has ended
 	open   segment       // the current segment; its size is 0 if there is none
@@ -48,8 +53,11 @@ type segmenter struct {
 	zero     time.Time // the wall-clock time at the stream's time 0
 }
 
-// add returns the segment that ends because f begins a new one. offset is the position of f in the
-// file. date is when f arrived, or the zero time if that is unknown.
+// add adds the fragment f to the current segment. If f begins a new segment, add returns the
+// segment that has ended, and true.
+//
+// date is when f arrived, or the zero time if that is unknown. offset is the position of f in the
+// file, in bytes.
 func (s *segmenter) add(f mp4.FragmentInfo, date time.Time, offset int64) (done segment, ok bool) {
 	gap := s.placed && (f.Sequence != s.sequence+1 || f.Start-s.line.End() > timeSlack)
 	last := s.line.End()
@@ -76,7 +84,8 @@ func (s *segmenter) add(f mp4.FragmentInfo, date time.Time, offset int64) (done 
 	return done, ok
 }
 
-// full reports whether a fragment with these times must begin a new segment.
+// full reports whether the next fragment must begin a new segment. start and end are the times of
+// this fragment. key is true if it begins with a keyframe.
 func (s *segmenter) full(key bool, start, end time.Duration) bool {
 	limit := s.target
 	if limit == 0 {
@@ -111,16 +120,18 @@ const endLine = "#EXT-X-ENDLIST\n"
 
 const dateFormat = "2006-01-02T15:04:05.000Z"
 
-// listHeader returns the first lines of a playlist. init is the size of the init segment.
+// listHeader returns the first lines of a playlist. init is the size of the init segment, which is
+// the beginning of the media file.
 func listHeader(kind, media string, init int64, target time.Duration) []byte {
 	return fmt.Appendf(nil,
 		"#EXTM3U\n#EXT-X-VERSION:7\n#EXT-X-TARGETDURATION:%d\n#EXT-X-PLAYLIST-TYPE:%s\n"+
 			"#EXT-X-MAP:URI=%q,BYTERANGE=\"%d@0\"\n", target/time.Second, kind, media, init)
 }
 
-// appendEntry appends the lines of a segment. The name of the media file comes last, because
-// players ignore the lines without it. A gap is an EXT-X-DISCONTINUITY, because some players
-// request segments that have EXT-X-GAP.
+// appendEntry appends the lines of a segment to b. The name of the media file comes last, because
+// players ignore the other lines if that line is missing. After a gap, the entry has
+// EXT-X-DISCONTINUITY, so that players continue after the gap. EXT-X-GAP is not suitable, because
+// some players request a segment that has it.
 func (g *segment) appendEntry(b []byte, media string) []byte {
 	date := g.date.UTC()
 	if g.afterGap {
@@ -133,7 +144,7 @@ func (g *segment) appendEntry(b []byte, media string) []byte {
 		date.Format(dateFormat), (g.end - g.start).Seconds(), g.size, g.offset, media)
 }
 
-// A list has the entries of a playlist, up to the first that could not be parsed.
+// A list has the entries of a playlist, up to the first entry that could not be parsed.
 type list struct {
 	target  time.Duration // target duration; 0 if unknown
 	entries []listEntry
@@ -157,9 +168,11 @@ var (
 			`#EXTINF:.*\n#EXT-X-BYTERANGE:(\d+)@(\d+)\n(.*)\n`)
 )
 
-// parseList parses b, the playlist of a media file of size bytes. init is the size of the file's
-// init segment. parseList stops at an entry that does not have this package's form, or whose
-// segment is not completely in the file. The result borrows b.
+// parseList parses b, the playlist of a media file. media is the name of the media file, and size
+// is its size. init is the size of its init segment. The result borrows b.
+//
+// parseList stops at the first entry that does not have the form in which this package writes
+// entries. It also stops at a segment that is not completely in the media file.
 func parseList(b []byte, media string, init, size int64) (l list) {
 	head := headForm.FindSubmatch(b)
 	if head == nil {
@@ -185,7 +198,7 @@ func parseList(b []byte, media string, init, size int64) (l list) {
 	}
 }
 
-// cut keeps the first n entries.
+// cut removes all entries after the first n.
 func (l *list) cut(n int) {
 	if l.entries = l.entries[:n]; n == 0 {
 		l.text = nil

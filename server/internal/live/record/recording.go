@@ -10,8 +10,9 @@ import (
 )
 
 const (
-	// The queue is written after gatherTime, or when it has gatherBytes. Otherwise each fragment
-	// would wake the writer, at least 25 times per second.
+	// gatherTime and gatherBytes determine when the queue is written: after gatherTime, or when it
+	// has gatherBytes. Without this delay, each fragment would wake the writer. Fragments arrive
+	// one by one, at least 25 per second.
 	gatherTime  = 500 * time.Millisecond
 	gatherBytes = 256 << 10
 )
@@ -46,8 +47,8 @@ func newRecording(cfg *Config, files *store, log *slog.Logger, name string) *Rec
 	}
 }
 
-// reopen begins a new recording in r while the previous one is still being written. It returns
-// false if r is not closed. Archive.mu is held.
+// reopen begins a new recording in r while the writer goroutine still writes the previous one. If r
+// is not closed, it does nothing and returns false. Archive.mu is held.
 func (r *Recording) reopen() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -118,7 +119,7 @@ func (r *Recording) Close() {
 	notify(r.full)
 }
 
-// abandon drops the queued fragments of a closed Recording.
+// abandon drops the queued fragments of a Recording. Close must have been called before.
 func (r *Recording) abandon() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -132,7 +133,8 @@ func (r *Recording) abandon() {
 	r.entries = append(r.entries[:0], entry{ends: true})
 }
 
-// shed drops the queue, unless it is shorter than a quarter of its limit: the disk is fast then.
+// shed drops the queued fragments, and returns the number of bytes dropped. It drops nothing if the
+// queue is shorter than a quarter of its limit, because the disk is fast enough then.
 func (r *Recording) shed() (freed int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -164,7 +166,7 @@ func (r *Recording) queued() int64 {
 	return r.held
 }
 
-// notify wakes a goroutine that waits for c, or the next one that does.
+// notify wakes a goroutine that waits for c. If none waits yet, it wakes the next one that does.
 func notify(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -172,7 +174,8 @@ func notify(c chan struct{}) {
 	}
 }
 
-// writeQueued waits for fragments, gathers more for up to gatherTime, and writes them.
+// writeQueued waits until the queue is not empty. It then waits for more fragments, at most for
+// gatherTime, and writes the queue.
 func (r *Recording) writeQueued() {
 	<-r.some
 	select {

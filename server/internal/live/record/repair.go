@@ -15,13 +15,16 @@ import (
 	"github.com/millrace-io/millrace/media/mp4"
 )
 
-// maxInit is in bytes. The init segment of a Muxer has up to two sequence headers of 64 KiB each.
+// maxInit limits the init segment of a file, in bytes. The init segment of a Muxer has at most two
+// sequence headers of 64 KiB each.
 const maxInit = 256 << 10
 
-// headGuess is how many bytes of a fragment are read at first. Most heads are shorter.
+// headGuess is how many bytes of a fragment are read at first. The heads of most fragments are
+// shorter.
 const headGuess = 512
 
-// hasEnded reports whether a playlist ends with EXT-X-ENDLIST. name has no extension.
+// hasEnded reports whether the playlist of a recording ends with EXT-X-ENDLIST. name is the path of
+// the recording without an extension.
 func hasEnded(root *os.Root, name string) (bool, error) {
 	f, err := root.Open(name + listExt)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -38,10 +41,12 @@ func hasEnded(root *os.Root, name string) (bool, error) {
 	return string(b[:]) == endLine, err
 }
 
-// finish completes a recording that is no longer written to, and returns the size of its files.
-// name has no extension. finish truncates the media file after its last whole fragment, and
-// replaces the playlist. If there is no whole fragment, it deletes the files and returns 0. If this
-// package did not write the media file, finish returns an error and changes nothing.
+// finish completes a recording that is no longer written to, and returns the total size of its
+// files. name is the path without an extension.
+//   - finish truncates the media file after its last whole fragment.
+//   - It writes a new playlist that lists all segments and ends with EXT-X-ENDLIST.
+//   - If the media file has no whole fragment, finish deletes it and its playlist, and returns 0.
+//   - If this package did not write the file, finish leaves it unchanged, and returns an error.
 func finish(root *os.Root, name string) (int64, error) {
 	media, err := root.OpenFile(name+mediaExt, os.O_RDWR, 0)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -102,7 +107,8 @@ func remove(root *os.Root, name string) error {
 	return nil
 }
 
-// replaceList replaces the playlist of a recording by rename.
+// replaceList writes text to a new file, and then renames the file to replace the playlist of a
+// recording.
 func replaceList(root *os.Root, name string, text []byte) error {
 	f, err := root.OpenFile(name+newListExt, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, fileMode)
 	if err != nil {
@@ -130,7 +136,7 @@ type reader struct {
 
 var errTorn = errors.New("record: the init segment is not whole")
 
-// readInit returns errTorn if the file ends within the init segment.
+// readInit reads the init segment, and returns its size.
 func (r *reader) readInit() (end int64, err error) {
 	b := make([]byte, min(r.size, maxInit))
 	if _, err := r.file.ReadAt(b, 0); err != nil {
@@ -156,8 +162,8 @@ func (r *reader) readInit() (end int64, err error) {
 	return end, err
 }
 
-// fragment reads the fragment at offset. ok is false if it is not complete. The error is
-// mp4.ErrNotMP4 if the bytes are not a fragment.
+// fragment returns the fragment at offset. ok is false if the fragment is not complete. The error
+// is mp4.ErrNotMP4 if the bytes are not a fragment.
 func (r *reader) fragment(offset int64) (f mp4.FragmentInfo, ok bool, err error) {
 	for need := headGuess; need > 0; {
 		if r.head = r.head[:0]; cap(r.head) < need {
@@ -174,12 +180,16 @@ func (r *reader) fragment(offset int64) (f mp4.FragmentInfo, ok bool, err error)
 	return f, f.Size >= f.Head && int64(f.Size) <= r.size-offset, nil
 }
 
-// readSegments returns the end of the last complete fragment, the target duration, and the playlist
-// entries of all segments.
+// readSegments finds all segments of the media file. It returns the end of the last complete
+// fragment, the target duration, and the playlist entries of all segments as text.
 //
-// The segments in known are already in the playlist. readSegments keeps them up to the last one
-// that matches the media file, and finds the later ones in the file. init is the size of the init
-// segment, and date is the date of the first fragment.
+// known has the segments that are already in the playlist. readSegments checks the last one against
+// the media file. If it does not match, readSegments drops it and checks the one before it, and so
+// on. It keeps the entries of the remaining segments, and finds the later segments in the media
+// file.
+//
+// init is the size of the init segment, media is the name of the media file, and date is the date
+// of the first fragment.
 func (r *reader) readSegments(known list, init int64, media string, date time.Time) (end int64,
 	target time.Duration, text []byte, err error) {
 	s := segmenter{target: known.target, zero: date}
@@ -225,7 +235,8 @@ func (r *reader) readSegments(known list, init int64, media string, date time.Ti
 	return end, max(longest, s.target), text, nil
 }
 
-// resume prepares s for the segment after e. It returns the end of the last complete fragment of e.
+// resume prepares s for the segment after e. To do so, it reads the fragments of e from the media
+// file. It returns the offset at which the last complete fragment of e ends.
 func (r *reader) resume(s *segmenter, e listEntry) (end int64, err error) {
 	for end = e.offset; end < e.end; {
 		f, ok, err := r.fragment(end)

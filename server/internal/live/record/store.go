@@ -15,8 +15,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/lock"
 )
 
-// A store lists and counts the ended files of an Archive, and deletes the oldest. Any goroutine may
-// use it.
+// A store keeps a list of the ended files in the directory of an Archive. It also counts the files,
+// and deletes the oldest ones. Its methods may be called from any goroutine.
 type store struct {
 	dir      string
 	maxBytes int64 // limits all files together; 0 means no limit
@@ -68,8 +68,9 @@ func (s *store) readSub(root *os.Root, stream string, d fs.DirEntry) error {
 	return s.readStream(root, stream)
 }
 
-// readStream lists the recordings of a stream, and of all streams with names that begin with its
-// name and a slash. It finishes unfinished recordings if it can.
+// readStream adds the recordings of a stream to the list of files. It also adds the recordings of
+// all streams with names that begin with its name and a slash. readStream tries to finish
+// unfinished recordings. If it cannot finish a recording, it leaves the recording unchanged.
 func (s *store) readStream(root *os.Root, stream string) error {
 	entries, err := fs.ReadDir(root.FS(), stream)
 	if err != nil {
@@ -97,9 +98,12 @@ func (s *store) readStream(root *os.Root, stream string) error {
 	return nil
 }
 
-// readFile lists a recording. If the recording is unfinished, readFile first tries to finish it. If
-// this package did not write the file, readFile returns mp4.ErrNotMP4 and does not list it, so that
-// it is never deleted. After another error, it is listed, and may be deleted to make room.
+// readFile adds a recording to the list of files. If the recording is unfinished, readFile first
+// tries to finish it.
+//
+// If this package did not write the unfinished media file, readFile returns mp4.ErrNotMP4 and does
+// not add the recording, so that it is never deleted. If another error occurs, readFile adds the
+// recording and returns the error. The recording may then be deleted to make room.
 func (s *store) readFile(root *os.Root, k finishedFile) error {
 	name := k.name()
 	ended, err := hasEnded(root, name)
@@ -126,7 +130,7 @@ func (s *store) readFile(root *os.Root, k finishedFile) error {
 	return err
 }
 
-// sizeOf ignores files of unknown size.
+// sizeOf returns the total size of a recording's files, as far as it can be determined.
 func sizeOf(root *os.Root, name string) (bytes int64) {
 	for _, ext := range extensions {
 		if info, err := root.Lstat(name + ext); err == nil {
@@ -173,7 +177,8 @@ func (s *store) grow(n int64) {
 	s.mu.Unlock()
 }
 
-// keep lists an ended recording, of which s.bytes already includes n bytes.
+// keep adds an ended recording to the list of files. s.bytes already includes n bytes of the
+// recording.
 func (s *store) keep(k finishedFile, n int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -184,8 +189,9 @@ func (s *store) keep(k finishedFile, n int64) {
 	}
 }
 
-// enough reports whether a growing file of n bytes must end at the next keyframe. maxBytes has room
-// for several files of each stream, so that the oldest, which is deleted first, is a small part.
+// enough reports whether a growing file of n bytes must end at the next keyframe because of its
+// size. The limit is low enough that maxBytes has room for several files of each stream. The oldest
+// file, which is deleted first, is then a small part of all recordings.
 func (s *store) enough(n int64) bool {
 	const files = 4
 	if s.maxBytes == 0 {
@@ -196,8 +202,8 @@ func (s *store) enough(n int64) bool {
 	return n > s.maxBytes/files/s.recordings.Load()
 }
 
-// makeRoom deletes the oldest files until the rest fits into maxBytes. It returns true if the
-// growing files alone exceed maxBytes.
+// makeRoom deletes the oldest files until all files together no longer exceed maxBytes. It returns
+// true if the growing files alone exceed maxBytes.
 func (s *store) makeRoom() (over bool) {
 	for {
 		s.mu.Lock()
@@ -214,7 +220,8 @@ func (s *store) makeRoom() (over bool) {
 	}
 }
 
-// If remove fails, the recording does not count toward s.maxBytes until the next Open.
+// remove deletes the files of a recording. If that fails, the recording does not count toward
+// s.maxBytes until the next Open.
 func (s *store) remove(k finishedFile) {
 	root, err := os.OpenRoot(s.dir)
 	if err == nil {

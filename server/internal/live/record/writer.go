@@ -12,7 +12,8 @@ import (
 	"github.com/millrace-io/millrace/media/mp4"
 )
 
-// A writer writes a Recording's queue to files. Only the writer goroutine uses it.
+// A writer writes the entries of a Recording's queue to files. It is used only by the writer
+// goroutine.
 type writer struct {
 	cfg    *Config
 	store  *store
@@ -28,7 +29,7 @@ type writer struct {
 	admission admission
 }
 
-// An entry of the queue is a fragment, an init segment, or the end of a file.
+// An entry is an element of a Recording's queue: a fragment, an init segment, or the end of a file.
 type entry struct {
 	mp4.FragmentInfo
 	at   time.Time
@@ -36,7 +37,8 @@ type entry struct {
 	ends bool // the entry is the end of a file
 }
 
-// write may remove bytes of the entries from c. The caller remains the owner of c.
+// write writes the entries of a Recording's queue to files. c holds the bytes of the entries. write
+// may remove bytes from c, but the caller remains the owner of c.
 func (w *writer) write(c *millrace.Chain, entries []entry) {
 	for i := range entries {
 		e := &entries[i]
@@ -73,8 +75,9 @@ func (w *writer) write(c *millrace.Chain, entries []entry) {
 	}
 }
 
-// fileEnds reports whether a new file must begin with the keyframe e, because a multiple of
-// Config.Every has passed, the stream's time has restarted, or the file has become too large.
+// fileEnds reports whether a new file must begin with the keyframe e. There are three reasons: a
+// multiple of Config.Every has passed, the stream's time has restarted, or the current file has
+// become too large.
 func (w *writer) fileEnds(e *entry) bool {
 	// If the clock was set back a little, to the previous period, the current file continues.
 	period := e.at.Truncate(w.cfg.Every)
@@ -84,7 +87,8 @@ func (w *writer) fileEnds(e *entry) bool {
 	return e.End-w.file.base < w.file.segments.line.End()-timeSlack || w.store.enough(w.file.next)
 }
 
-// begin returns false if a file cannot begin with e, or cannot be created at present.
+// begin begins a new file with the fragment e. It returns false if the file cannot begin with that
+// fragment, or cannot be created at present.
 func (w *writer) begin(e *entry) bool {
 	if !e.Key || w.movie.Len() == 0 || w.failing && w.cfg.now().Before(w.retryAt) {
 		return false
@@ -101,7 +105,8 @@ func (w *writer) begin(e *entry) bool {
 	return true
 }
 
-// flush writes the pending fragments. If that fails, they are lost, and the file ends.
+// flush writes the added fragments to the file. If the write fails, flush counts the fragments as
+// lost, and closes the file.
 func (w *writer) flush() {
 	f := w.file
 	if f == nil || f.pending.Len() == 0 {
@@ -134,8 +139,9 @@ func (w *writer) end() {
 	w.finish()
 }
 
-// finish completes the recording w.broken. If that fails, it returns false, and the next call of
-// begin or the next Open tries again.
+// finish completes the recording that is named in w.broken. If that fails, it returns false. The
+// next call of begin then tries again. If there is no such call, the next Open completes the
+// recording.
 func (w *writer) finish() bool {
 	k := finishedFile{stream: w.stream, stamp: path.Base(w.broken)}
 	root, err := os.OpenRoot(w.cfg.Dir)
@@ -166,7 +172,8 @@ func (w *writer) fail(err error) {
 	}
 }
 
-// leave releases memory. A recording that could not be completed is listed all the same.
+// leave releases the memory that the writer holds. If a recording could not be completed, leave
+// adds it to the store's list of files all the same.
 func (w *writer) leave() {
 	w.movie.Release()
 	if w.broken != "" {

@@ -9,10 +9,11 @@ import (
 	"github.com/millrace-io/millrace"
 )
 
-// maxVector is the kernel's limit of pieces in one writev.
+// maxVector is the largest number of pieces that the kernel accepts in one writev.
 const maxVector = 1024
 
-// writeTo releases the bytes that were written. A file gets them by writev, without a copy.
+// writeTo writes all of c to w, and releases the written bytes. If w is a file, the pieces are
+// written with writev, without a copy.
 func writeTo(c *millrace.Chain, w io.Writer) error {
 	f, ok := w.(*os.File)
 	if !ok {

@@ -10,7 +10,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/lock"
 )
 
-// A base holds what all renditions of a stream share.
+// A base holds the data that all renditions (formats) of a stream share, such as the configuration
+// and the memory pool.
 type base struct {
 	cfg    *Config
 	log    *slog.Logger
@@ -24,7 +25,8 @@ type base struct {
 	begun bool // a frame was published, so a viewer that starts at the head misses it
 }
 
-// A publisher is what the log needs: the address, and which warnings were already logged.
+// A publisher contains data about a stream's publisher for the log: the address, and which warnings
+// were already logged.
 type publisher struct {
 	address  string
 	oddVideo atomic.Bool   // odd video was logged; see report.LeftOut

@@ -19,7 +19,8 @@ type conversion struct {
 	to *Rendition
 }
 
-// src must be in FLV. dst.mu is held.
+// newConversion returns a conversion of the frames in src, which is in FLV, to the format of dst.
+// dst.mu is held.
 func newConversion(dst, src *Rendition) conversion {
 	source := convert.Source{Facts: dst.facts, Head: src.head, Cursor: src.source(),
 		MaxTag: dst.cfg.MaxTag,
@@ -37,8 +38,8 @@ func newConversion(dst, src *Rendition) conversion {
 	return c
 }
 
-// run ends when the stream or ctx ends, or when the conversion fails. It returns the reason to
-// disconnect the viewers of this format.
+// run converts the publisher's frames to another format until the stream ends, ctx ends or the
+// conversion fails. It returns the reason to disconnect the viewers of this format.
 func (c conversion) run(ctx context.Context) (why fanout.Reason) {
 	log, form := c.to.log, c.to.format.String()
 	defer func() {
@@ -67,7 +68,8 @@ func (c conversion) run(ctx context.Context) (why fanout.Reason) {
 	return why
 }
 
-// A report logs and counts the frames that a conversion leaves out.
+// A report logs and counts the frames that are left out when a stream is converted to another
+// format.
 type report struct {
 	rendition *Rendition
 	warned    bool // missed frames were logged

@@ -69,7 +69,8 @@ func (s *Set) Fragments() *FragmentReader {
 	return r
 }
 
-// begin starts the conversion to MP4, if it does not run yet.
+// begin opens the stream's MP4 fragments for reading. If the stream is not being converted to MP4
+// yet, begin starts the conversion.
 func (r *FragmentReader) begin() {
 	s := r.set
 	s.mu.Lock()
@@ -80,7 +81,8 @@ func (r *FragmentReader) begin() {
 	r.cursor = r.from.source(broadcast.BatchFrames(1))
 }
 
-// end stops the conversion to MP4, if nothing else uses it.
+// end stops reading MP4 fragments. If nothing else uses the conversion to MP4, end stops the
+// conversion.
 func (r *FragmentReader) end() {
 	if r.from == nil {
 		return
@@ -112,7 +114,7 @@ func (r *FragmentReader) ExpectsKey() bool {
 	return r.set.HasStart() && !r.set.facts.NoVideo.Load()
 }
 
-// take moves the fragment from c to dst, and returns its description.
+// take moves the fragment of the batch b from c to dst, and returns its description.
 func (r *FragmentReader) take(dst, c *millrace.Chain, b broadcast.Batch) hlslive.Fragment {
 	info := b.Info.(*convert.Fragment)
 	f := hlslive.Fragment{FragmentInfo: info.FragmentInfo, Movie: info.Movie, KeyNext: info.KeyNext,

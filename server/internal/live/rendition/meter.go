@@ -7,8 +7,8 @@ type meter struct {
 	rate  int64 // bits per second; 0 in the first second
 }
 
-// add counts n bytes that arrived at now, a monotonic time in ns. It reports whether m.rate has
-// changed, which happens once a second.
+// add counts n bytes that have arrived. now is a monotonic time in ns. add reports whether m.rate
+// has changed, which happens once a second.
 func (m *meter) add(n int, now int64) bool {
 	if m.since == 0 {
 		m.since = now

@@ -12,9 +12,10 @@ import (
 )
 
 const (
-	// batchBytes limits what a viewer takes from the ring at a time. A stalled viewer keeps one
-	// batch in memory, in addition to the ring's frames. A larger batch has little use, because the
-	// kernel accepts less than 256 KiB at once.
+	// batchBytes limits the bytes that a viewer takes from the ring at a time. A stalled viewer
+	// keeps one batch in memory, in addition to the frames that the ring keeps. A larger batch has
+	// little use, because the kernel buffers only a limited number of unsent bytes for a
+	// connection, and accepts less than 256 KiB at once.
 	batchBytes = 256 << 10
 	// An MP4 rendition has room for at least minMP4Frames fragments, even if Config.KeepFrames is
 	// less. This is enough for 90 seconds of audio.
@@ -122,15 +123,15 @@ func (r *Rendition) AwaitTracks(ctx context.Context) error {
 	return nil
 }
 
-// mu is held.
+// startAtNextKey returns the position of the next keyframe for a new viewer. mu is held.
 func (r *Rendition) startAtNextKey() fanout.Start {
 	return startAt(r.cursor(broadcast.FromNextKey()))
 }
 
 func startAt(c *broadcast.Cursor) fanout.Start { return fanout.Start{Cursor: c, Lag: c.Lag()} }
 
-// keyAge returns the age of the newest keyframe, or 0 if viewers begin without a keyframe. mu is
-// held.
+// keyAge returns the age of the newest keyframe at which viewers can start. If viewers begin
+// without a keyframe, it returns 0. mu is held.
 func (r *Rendition) keyAge() time.Duration {
 	c := r.source()
 	defer c.Close()
@@ -153,8 +154,8 @@ func (r *Rendition) cursor(opts ...broadcast.CursorOption) *broadcast.Cursor {
 	return r.newCursor(lag, append(opts, broadcast.BatchBytes(batch))...)
 }
 
-// source returns a cursor for a conversion or a FragmentReader. It has no limit for its lag, but
-// loses frames that the ring no longer keeps. mu is held.
+// source returns a cursor with which a conversion or a FragmentReader reads the ring. The cursor
+// has no limit for its lag, but loses frames that the ring no longer keeps. mu is held.
 func (r *Rendition) source(opts ...broadcast.CursorOption) *broadcast.Cursor {
 	return r.newCursor(broadcast.Lag{}, opts...)
 }
@@ -170,9 +171,9 @@ func (r *Rendition) newCursor(limits broadcast.Lag,
 	return r.ring.Cursor(opts...)
 }
 
-// drops reports whether viewers that are too far behind are disconnected, instead of moved to the
-// newest keyframe.
-//   - Viewers of FLV and RTMP are moved, unless Config.Drop is set.
+// drops reports whether a viewer is disconnected when it is too far behind. If drops returns false,
+// the viewer continues at the newest keyframe instead.
+//   - Viewers of FLV and RTMP continue, unless Config.Drop is set.
 //   - Viewers of Raw are disconnected, because the server does not know where they could continue.
 //   - Viewers of MP4 are disconnected. After a gap, their players would continue the audio at once,
 //     but the video only later.

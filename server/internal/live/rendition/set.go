@@ -110,8 +110,8 @@ func (s *Set) Pause() {
 // during the first second of a publisher, and while there is no publisher.
 func (s *Set) Rate() int64 { return s.rate.Load() }
 
-// noteCuts counts the GOPs at which new viewers can no longer start, usually because they are too
-// long for the ring.
+// noteCuts counts the GOPs at which new viewers can no longer start. Usually, such a GOP is too
+// long for the ring to keep it whole.
 func (s *Set) noteCuts() {
 	n := int64(s.Stats().GroupsCut)
 	if n == s.cuts {
@@ -183,14 +183,15 @@ func (s *Set) Restart(r *Rendition) fanout.Start {
 	return s.startAtKey(r)
 }
 
-// mu is held.
+// startAtKey returns the position of the newest keyframe for a new viewer. mu is held.
 func (s *Set) startAtKey(r *Rendition) fanout.Start {
 	start := startAt(r.cursor())
 	start.Age = s.live.keyAge()
 	return start
 }
 
-// get starts the conversion to f, if it does not run yet. mu is held.
+// get returns the stream in format f. If the stream is not being converted to f yet, get starts the
+// conversion. mu is held.
 func (s *Set) get(f Format) *Rendition {
 	if f == s.live.format {
 		return s.live
@@ -201,7 +202,7 @@ func (s *Set) get(f Format) *Rendition {
 	return s.made[f]
 }
 
-// mu is held.
+// startConversion starts the conversion to format f. mu is held.
 func (s *Set) startConversion(f Format) {
 	r := newRendition(s.base, f, nil)
 	c := newConversion(r, s.live)

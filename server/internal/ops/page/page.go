@@ -40,8 +40,8 @@ func Handler() http.Handler { return handler("index.html", "admin.html") }
 // For every other path it returns status 404.
 func Admin() http.Handler { return handler("admin.html", "index.html") }
 
-// handler serves indexFile at /, and the other assets under /page/. It does not serve otherFile and
-// its script, which belong to another page.
+// handler returns a handler that serves indexFile at /, and the other assets under /page/. It does
+// not serve otherFile and its script, because they belong to another page.
 func handler(indexFile, otherFile string) http.Handler {
 	assets := load(indexFile, otherFile)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -69,7 +69,8 @@ func handler(indexFile, otherFile string) http.Handler {
 	})
 }
 
-// mime.TypeByExtension is not used, because its results depend on the machine.
+// types has the content types of the assets by file extension. mime.TypeByExtension is not used,
+// because its results depend on the machine.
 var types = map[string]string{
 	".html": "text/html",
 	".css":  "text/css",
@@ -77,7 +78,7 @@ var types = map[string]string{
 	".svg":  "image/svg+xml",
 }
 
-// load returns the assets by URL path.
+// load returns the assets that handler serves, by URL path.
 func load(indexFile, otherFile string) map[string]asset {
 	entries, err := files.ReadDir("assets")
 	if err != nil {

@@ -70,7 +70,8 @@ func (c *RTMP) ChunkSize(n int) {
 	c.flush()
 }
 
-// flush ignores errors: when the server has closed, its last messages can still be read.
+// flush sends the messages in out. It ignores errors, because a test can still read the server's
+// last messages when the server has closed the connection.
 func (c *RTMP) flush() { _, _ = c.out.WriteTo(c.Conn) }
 
 // Send sends a message. It returns an error if writing to the connection fails.
@@ -211,7 +212,8 @@ func (c *RTMP) Next() (*RTMPMessage, error) {
 	return &RTMPMessage{m, p}, nil
 }
 
-// await reads messages until match returns true. desc describes the message in errors.
+// await reads messages until match returns true, and returns that message. If a read fails, the
+// test fails with an error that contains desc, a description of the expected message.
 func (c *RTMP) await(desc string, match func(m *RTMPMessage) bool) *RTMPMessage {
 	c.t.Helper()
 	for {

@@ -67,7 +67,8 @@ func sum(p []byte) string {
 	return hex.EncodeToString(s[:])
 }
 
-// unpack returns a file in an npm package, a tar.gz file.
+// unpack returns the content of a file in an npm package, which is a tar.gz file. path is the path
+// of the package, and name is the name of the file in it.
 func unpack(path, name string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -14,9 +14,9 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// playerPage plays streams with hls.js, and records the latency of each player four times a second.
-// begin() deletes a player's records, so that they do not include the time before it plays
-// steadily.
+// playerPage is a page that plays streams with hls.js, each in a separate video element. It records
+// the latency of each player four times a second. The function begin() deletes the records of a
+// player, so that they do not include the time before it plays steadily.
 const playerPage = `<!doctype html><script src="hls.js"></script><script>
 const players = {};
 function play(name, url, config) {
@@ -103,7 +103,8 @@ type Players struct {
 	ctx context.Context
 }
 
-// reachTime is what a player on a busy machine may need in addition to the playing time.
+// reachTime is extra time for a player on a busy machine. Players.Reaches fails the test if a
+// player needs more than the expected playing time and reachTime together.
 const reachTime = 30 * time.Second
 
 // NewPlayers opens a page that plays streams. It is closed at the end of the test.
