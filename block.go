@@ -42,13 +42,13 @@ type block struct {
 	// atomically, because other holders of shares may read it at the same time. An owner of all
 	// shares may set it without an atomic write.
 	used uint32
-	fate *fate
+	info *blockInfo
 	_    [cacheLine - 56]byte // keeps the counts of two blocks on different cache lines
 }
 
-// A fate tells the cleanup function of a block why the garbage collector has freed the block: the
-// Pool has dropped it, or its last owner has forgotten to release it.
-type fate struct {
+// A blockInfo outlives its block. After the garbage collector has freed the block, the method
+// collected uses it to tell a block that the Pool dropped from a block that was never released.
+type blockInfo struct {
 	pool    weak.Pointer[Pool] // weak, because a Pool and its idle blocks may be freed together
 	class   int8
 	size    int64
@@ -86,15 +86,15 @@ func (b *block) lend() uint32 {
 
 // newBlock allocates a block for p. The caller must call lend before the block is used.
 func newBlock(p *Pool, class int8, size int) *block {
-	f := &fate{pool: weak.Make(p), class: class, size: int64(size)}
-	b := &block{buf: make([]byte, size), pool: p, class: class, fate: f}
+	f := &blockInfo{pool: weak.Make(p), class: class, size: int64(size)}
+	b := &block{buf: make([]byte, size), pool: p, class: class, info: f}
 	b.state.Store(stock)
-	runtime.AddCleanup(b, (*fate).collected, f)
+	runtime.AddCleanup(b, (*blockInfo).collected, f)
 	return b
 }
 
 // collected counts a block as lost, if the garbage collector has freed it while it was lent.
-func (f *fate) collected() {
+func (f *blockInfo) collected() {
 	p := f.pool.Value()
 	if p == nil || f.dropped.Load() {
 		return

@@ -62,9 +62,9 @@ func (c *Chain) Body() *Body {
 	return b
 }
 
-// Clone returns another Body of all bytes of b, even of those that b has read. It sends the bytes
-// again, for a redirect or a retry, while the Transport may still read b. A Clone of a closed Body
-// is closed.
+// Clone returns another Body of all bytes of b, positioned at the first byte. A retry needs a Clone,
+// because the Transport may still read the Body of the earlier attempt. A Clone of a closed Body is
+// closed.
 func (b *Body) Clone() *Body {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -133,21 +133,21 @@ func (b *Body) WriteTo(w io.Writer) (int64, error) {
 	defer b.place.done()
 	defer rest.Release()
 	n, err := rest.WriteTo(w)
-	if b.lock("") == nil {
-		b.reader.Seek(from+n, io.SeekStart)
-		b.mu.Unlock()
-	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.reader.Seek(from+n, io.SeekStart)
 	return n, err
 }
 
 // Close releases the bytes. A second Close does nothing. The error is always nil.
 func (b *Body) Close() error {
 	b.mu.Lock()
-	defer b.mu.Unlock()
-	if !b.closed {
-		b.closed = true
-		b.chain.Release()
-		b.place.done() // does not wait: the place is in the channel
+	closed := b.closed
+	b.closed = true
+	b.chain.Release()
+	b.mu.Unlock()
+	if !closed {
+		b.place.done()
 	}
 	return nil
 }

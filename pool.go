@@ -167,7 +167,7 @@ func (p *Pool) take(n int) *block {
 	if p.parent != nil {
 		b := p.parent.take(n)
 		b.pool = p
-		b.fate.account.Store(p)
+		b.info.account.Store(p)
 		p.taken.Add(1)
 		for out, peak := p.out.Add(int64(len(b.buf))), p.peak.Load(); out > peak &&
 			!p.peak.CompareAndSwap(peak, out); {
@@ -193,19 +193,19 @@ func (p *Pool) put(b *block) {
 	if p.parent != nil {
 		p.out.Add(-size)
 		b.pool = p.parent
-		b.fate.account.Store(nil)
+		b.info.account.Store(nil)
 		p.parent.put(b)
 		return
 	}
 	if b.class == oversize {
-		b.fate.dropped.Store(true)
+		b.info.dropped.Store(true)
 		p.large.count(-1, -size)
 		return
 	}
 	keep := p.idle.Add(size) <= p.idleLimit
 	if !keep {
 		p.idle.Add(-size)
-		b.fate.dropped.Store(true)
+		b.info.dropped.Store(true)
 	}
 	p.classes[b.class].put(b, keep)
 	if !keep {
@@ -288,7 +288,7 @@ func (c *class) drop(n int) int {
 		return 0
 	}
 	for _, b := range c.free[:n] {
-		b.fate.dropped.Store(true)
+		b.info.dropped.Store(true)
 	}
 	kept := copy(c.free, c.free[n:])
 	clear(c.free[kept:])

@@ -302,22 +302,12 @@ func (b *Reader) ReadChain(dst *Chain, n int) error {
 	return midway(err, n-left)
 }
 
-// readPart moves the next n bytes to dst, which is empty. At the end of the source, it moves fewer
-// bytes without an error. After any other error, all bytes stay buffered.
-//
-// The bytes are read into new blocks, so that the memory of a part depends only on its length.
-func (b *Reader) readPart(dst *Chain, n int) (err error) {
-	dst.reserve(n/mostBlock + 8) // and the first blocks, which are smaller
-	for got := 0; got < n && err == nil; {
-		size := min(n-got, max(firstBlock, min(got, mostBlock)))
-		d := b.pool.Get(size)
-		var m int
-		m, err = fillBlock(b, d.Bytes()[:size])
-		r := d.Freeze(m)
-		dst.Append(&r)
-		got += m
-	}
-	if err == io.EOF && dst.Len() > 0 {
+// readPart is like ReadChain, but at the end of the source it moves fewer than n bytes without an
+// error. dst must be empty.
+func (b *Reader) readPart(dst *Chain, n int) error {
+	b.lastByte, b.lastRuneSize = -1, -1
+	left, err := b.giveRange(dst, n)
+	if err == io.EOF && left < n {
 		return nil
 	}
 	if err != nil {

@@ -12,20 +12,24 @@ import (
 	"github.com/millrace-io/millrace"
 )
 
-// Reader has every method of bufio.Reader, including those of later Go versions, with the same
-// signature.
 func TestReaderHasEveryMethodOfBufio(t *testing.T) {
-	ours := reflect.TypeFor[*millrace.Reader]()
-	for want := range reflect.TypeFor[*bufio.Reader]().Methods() {
+	checkMethods(t, "Reader", reflect.TypeFor[*millrace.Reader](), reflect.TypeFor[*bufio.Reader]())
+}
+
+// checkMethods checks that ours has all methods of theirs, with the same signatures. This includes
+// the methods of later versions of Go. name is the name of both types without package and star.
+func checkMethods(t *testing.T, name string, ours, theirs reflect.Type) {
+	t.Helper()
+	for want := range theirs.Methods() {
 		got, ok := ours.MethodByName(want.Name)
 		if !ok {
-			t.Errorf("Reader has no %s", want.Name)
+			t.Errorf("%s has no %s", name, want.Name)
 			continue
 		}
 		// The parts after the receiver must be equal.
-		_, a, _ := strings.Cut(got.Type.String(), "Reader")
-		if _, b, _ := strings.Cut(want.Type.String(), "Reader"); a != b {
-			t.Errorf("%s is func(*Reader%s, want func(*Reader%s", want.Name, a, b)
+		_, a, _ := strings.Cut(got.Type.String(), name)
+		if _, b, _ := strings.Cut(want.Type.String(), name); a != b {
+			t.Errorf("%s is func(*%s%s, want func(*%s%s", want.Name, name, a, name, b)
 		}
 	}
 }

@@ -185,7 +185,11 @@ func (w *Writer) WriteChain(c *Chain) error {
 		c.Release()
 		return w.err
 	}
-	if n := c.Len(); n <= min(copyMost, w.Available()) {
+	n := c.Len()
+	if n == 0 {
+		return nil
+	}
+	if n <= min(copyMost, w.Available()) {
 		w.reserve()
 		w.n += c.CopyTo(w.buf[w.n:])
 		c.Release()

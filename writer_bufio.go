@@ -5,8 +5,7 @@ import (
 	"unicode/utf8"
 )
 
-// The methods of bufio.Writer, with the same meaning and errors. Flush, Reset and Size are in
-// writer.go.
+// The methods of bufio.Writer, with the same meaning and errors. Flush and Reset are in writer.go.
 
 // Size returns the maximum number of buffered bytes.
 func (w *Writer) Size() int { return w.size }

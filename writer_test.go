@@ -8,29 +8,14 @@ import (
 	"io"
 	"math/rand/v2"
 	"reflect"
-	"strings"
 	"testing"
 	"testing/iotest"
 
 	"github.com/millrace-io/millrace"
 )
 
-// Writer has every method of bufio.Writer, including those of later Go versions, with the same
-// signature.
 func TestWriterHasEveryMethodOfBufio(t *testing.T) {
-	ours := reflect.TypeFor[*millrace.Writer]()
-	for want := range reflect.TypeFor[*bufio.Writer]().Methods() {
-		got, ok := ours.MethodByName(want.Name)
-		if !ok {
-			t.Errorf("Writer has no %s", want.Name)
-			continue
-		}
-		// The parts after the receiver must be equal.
-		_, a, _ := strings.Cut(got.Type.String(), "Writer")
-		if _, b, _ := strings.Cut(want.Type.String(), "Writer"); a != b {
-			t.Errorf("%s is func(*Writer%s, want func(*Writer%s", want.Name, a, b)
-		}
-	}
+	checkMethods(t, "Writer", reflect.TypeFor[*millrace.Writer](), reflect.TypeFor[*bufio.Writer]())
 }
 
 var errSink = errors.New("the sink is full")
@@ -227,6 +212,15 @@ func TestWriteChainKeepsOrder(t *testing.T) {
 				t.Fatalf("%s after the error = %v, want %v", what, again, err)
 			}
 		}
+	}
+}
+
+// An empty Chain needs no memory.
+func TestWriteChainOfNothing(t *testing.T) {
+	pool := newPool(t)
+	w := pool.NewWriter(io.Discard, 0)
+	if err := w.WriteChain(new(millrace.Chain)); err != nil || pool.Stats().InUse != 0 {
+		t.Errorf("WriteChain = %v, %d bytes in use", err, pool.Stats().InUse)
 	}
 }
 

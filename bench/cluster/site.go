@@ -96,7 +96,7 @@ func (s *site) add(ctx context.Context, counted bool) error {
 	return s.start(ctx, n)
 }
 
-// start starts n. It can also restart a node whose process has ended.
+// start starts n, or restarts it if its process has ended.
 func (s *site) start(ctx context.Context, n *node) (err error) {
 	args := []string{"serve", "--listen", n.addr, "--rtmp", "", "--log-level", "error"}
 	if s.addr != "" {

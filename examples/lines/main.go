@@ -7,6 +7,7 @@ import (
 	"log"
 	"net"
 	"os"
+	"time"
 
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/broadcast"
@@ -49,12 +50,10 @@ func send(conn net.Conn, cursor *broadcast.Cursor) {
 	defer conn.Close()
 	var lines millrace.Chain
 	defer lines.Release()
-	for {
-		if _, err := cursor.Next(context.Background(), &lines); err != nil {
-			return
-		}
-		if _, err := lines.WriteTo(conn); err != nil {
-			return
+	for err := error(nil); err == nil; {
+		if _, err = cursor.Next(context.Background(), &lines); err == nil {
+			conn.SetWriteDeadline(time.Now().Add(10 * time.Second))
+			_, err = lines.WriteTo(conn)
 		}
 	}
 }

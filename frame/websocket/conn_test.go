@@ -337,7 +337,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestValidText sends text whose characters are divided between fragments and writes.
+// TestValidText sends text with characters that are divided between fragments and writes.
 func TestValidText(t *testing.T) {
 	c, _ := echo(t, nil)
 	const all = "κόσμε \U0010ffff \ud7ff \ue000 日本語 ascii"
