@@ -125,7 +125,6 @@ func (b *Body) WriteTo(w io.Writer) (int64, error) {
 	}
 	var rest Chain
 	from := min(b.reader.at, int64(b.size))
-	rest.reserve(b.chain.Pieces())
 	b.chain.Slice(&rest, int(from), b.size)
 	b.place.add()
 	b.mu.Unlock()

@@ -99,13 +99,6 @@ func (c *Chain) push(r Ref) {
 	c.many = append(c.many, r)
 }
 
-// reserve allocates the list of pieces of an empty Chain that is about to get up to n pieces.
-func (c *Chain) reserve(n int) {
-	if n > fewPieces && c.size == 0 && cap(c.many) < n {
-		c.many, c.head, c.tail = make([]Ref, 0, n), 0, 0
-	}
-}
-
 // makeRoom makes room for one more piece when the array c.few is full at its end. It moves the
 // pieces to the start of c.few. If c.few has no room at its start either, it moves the pieces to
 // the slice c.many.
