@@ -130,6 +130,10 @@ vet-others: ## Type-check what other systems build; tests too, except for WebAss
 	GOOS=js GOARCH=wasm go build $(LIBRARY)
 	GOOS=plan9 GOARCH=amd64 go build $(LIBRARY)
 
+.PHONY: apidiff
+apidiff: ## The changes of the exported API since a commit, usually the last release: make apidiff BASE=v0.1.0
+	@scripts/apidiff "$(BASE)"
+
 .PHONY: ab
 ab: ## This tree beside another commit, figure by figure: make ab BASE=commit (some two hours; RUN="relay -case 1x200" for one)
 	@scripts/ab "$(BASE)" $(RUN)

@@ -41,7 +41,7 @@ func TestUpTo64BytesAllocateNothing(t *testing.T) {
 	for _, n := range []int{1, 10, 63, 64} {
 		s := text(n)
 		p, src := []byte(s), strings.NewReader(s)
-		unknown := only{src}
+		unknown, boxed := only{src}, any(s)
 		for by, f := range map[string]func(){
 			"Write":       func() { var b stackbuf.Buffer; b.Write(p) },
 			"WriteString": func() { var b stackbuf.Buffer; b.WriteString(s) },
@@ -61,6 +61,7 @@ func TestUpTo64BytesAllocateNothing(t *testing.T) {
 				src.Seek(0, io.SeekStart)
 				b.ReadFrom(&unknown)
 			},
+			"Printf": func() { var b stackbuf.Buffer; b.Printf("%s", boxed) },
 			"WriteByte": func() {
 				var b stackbuf.Buffer
 				for _, c := range p {

@@ -1,6 +1,9 @@
 package stackbuf
 
-import "unicode/utf8"
+import (
+	"fmt"
+	"unicode/utf8"
+)
 
 // The methods that write have one branch for the array and one for the heap. Choosing the slice
 // first would double the cost of writing a byte. Rare work is in functions that are called last, so
@@ -123,6 +126,13 @@ func (b *Buffer) WriteRune(r rune) (n int, err error) {
 	}
 	var p [utf8.UTFMax]byte // the rune may fit even if utf8.UTFMax bytes do not
 	return b.Write(p[:utf8.EncodeRune(p[:], r)])
+}
+
+// Printf appends the text that [fmt.Printf] would print. Unlike fmt.Fprintf, it does not move b to
+// the heap. The arguments are passed as interfaces, so an argument may still be allocated. An
+// argument may read the contents of b, but its methods must not change b.
+func (b *Buffer) Printf(format string, args ...any) {
+	b.Write(fmt.Appendf(b.AvailableBuffer(), format, args...))
 }
 
 func (b *Buffer) room() []byte {

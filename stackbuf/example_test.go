@@ -126,3 +126,11 @@ func ExampleBuffer_ReadFrom() {
 	// 5 <nil> 64
 	// hello
 }
+
+// Printf leaves the Buffer on the stack. fmt.Fprintf would move it to the heap.
+func ExampleBuffer_Printf() {
+	var b stackbuf.Buffer
+	b.Printf("%s:%d", "user", 42)
+	fmt.Println(b.String())
+	// Output: user:42
+}

@@ -305,6 +305,18 @@ var rigOps = []struct {
 		c := r.choose()
 		r.do(i, func(b buffer) string { return fmt.Sprint(b.WriteByte(c)) })
 	}},
+	{"Printf", writes, func(r *rig, i int) {
+		p := r.bytes()
+		r.do(i, func(b buffer) string {
+			held := b.Bytes()[:min(b.Len(), 8)]
+			if ours, ok := b.(*stackbuf.Buffer); ok {
+				ours.Printf("<%s:%s>", held, p)
+			} else {
+				fmt.Fprintf(b, "<%s:%s>", bytes.Clone(held), p)
+			}
+			return ""
+		})
+	}},
 	{"WriteRune", writes, func(r *rig, i int) {
 		c := rigRunes[int(r.choose())%len(rigRunes)]
 		r.note(c)

@@ -1,7 +1,7 @@
-// Package small compares the cost of stackbuf.Buffer, bytes.Buffer and strings.Builder with small
-// contents, and checks that large contents cost no more.
+// Package small compares stackbuf.Buffer with the types and slices that a program would otherwise
+// build small contents in.
 //
-// The code of each case is repeated for each type. With a generic function or an interface the
+// The code of each case is repeated for each contender. With a generic function or an interface the
 // methods would be called indirectly, and nothing could be inlined or stay on the stack.
 package small
 
@@ -9,14 +9,16 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/millrace-io/millrace/bench/measure"
 	"github.com/millrace-io/millrace/stackbuf"
 )
 
-// Program compares the three types in one table.
+// Program compares the contenders in one table.
 var Program = &measure.Program{
 	Name: "small", What: "a new buffer, some writes, a string", Rounds: 9,
 	Turn:  30 * time.Millisecond,
@@ -24,48 +26,58 @@ var Program = &measure.Program{
 	Run:   run,
 }
 
+// The contenders are in the order of the columns.
+var contenders = []string{"stackbuf.Buffer", "bytes.Buffer", "pooled bytes.Buffer",
+	"strings.Builder", "[64]byte and append"}
+
 func run(ctx context.Context, p *measure.Params) error {
-	t := measure.NewTable("small", "Small buffers", "case", "bytes.Buffer ns", "B/op",
-		"strings.Builder ns", "B/op",
-		"stackbuf.Buffer ns", "B/op", "x bytes.Buffer", "x strings.Builder")
-	t.Bar = 7
+	columns := []string{"case"}
+	for i, name := range contenders {
+		columns = append(columns, name+" ns", "B/op")
+		if i > 0 {
+			columns = append(columns, "x")
+		}
+	}
+	t := measure.NewTable("small", "Small buffers", columns...)
+	t.Bar = 5
 	t.Note = "x is how many times as fast stackbuf.Buffer is, in the same round."
 	for _, c := range cases() {
 		p.Logf("small: %s", c.name)
-		works := []work{c.bytes, c.stackbuf, c.builder}
-		if c.builder == nil {
-			works = works[:2]
+		var compared []measure.Contender
+		for i, w := range c.works {
+			if w != nil {
+				compared = append(compared, measure.Contender{Name: contenders[i],
+					Turn: func(n int) (measure.Turn, error) {
+						return measure.Take(n, func() { w(n) }), nil
+					}})
+			}
 		}
-		var contenders []measure.Contender
-		for i, w := range works {
-			name := []string{"bytes.Buffer", "stackbuf.Buffer", "strings.Builder"}[i]
-			contenders = append(contenders, measure.Contender{Name: name,
-				Turn: func(n int) (measure.Turn, error) {
-					return measure.Take(n, func() { w(n) }), nil
-				}})
-		}
-		costs, err := measure.Compare(ctx, contenders, p.Rounds, p.Turn)
+		costs, err := measure.Compare(ctx, compared, p.Rounds, p.Turn)
 		if err != nil {
 			return err
 		}
-		std, ours, builder := costs[0], costs[1], measure.Cost{}
-		if len(costs) > 2 {
-			builder = costs[2]
+		ours := costs[0]
+		row := []any{c.name, ours.Nanos.Median(), ours.Bytes.Whole()}
+		for _, w := range c.works[1:] {
+			var cost measure.Cost
+			if w != nil {
+				costs = costs[1:]
+				cost = costs[0]
+			}
+			row = append(row, cost.Nanos.Median(), cost.Bytes.Whole(), cost.Nanos.Over(ours.Nanos))
 		}
-		t.Row(c.name, std.Nanos.Median(), std.Bytes.Whole(), builder.Nanos.Median(),
-			builder.Bytes.Whole(), ours.Nanos.Median(),
-			ours.Bytes.Whole(), std.Nanos.Over(ours.Nanos), builder.Nanos.Over(ours.Nanos))
+		t.Row(row...)
 	}
 	return p.Add(t)
 }
 
 type work func(n int)
 
-// A testCase is one operation, with a function for each of the three types. The function is nil for
-// a type that does not support the operation.
+// A testCase is one operation, with a function for each contender. The function is nil for a
+// contender that does not support the operation.
 type testCase struct {
-	name                     string
-	bytes, stackbuf, builder work
+	name  string
+	works [5]work
 }
 
 const kib = 1 << 10
@@ -83,6 +95,9 @@ var (
 	lastLen    int
 )
 
+// pool has the Buffers of the contender "pooled bytes.Buffer".
+var pool = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+
 func cases() (all []testCase) {
 	for _, n := range []int{0, 5, 64, 128, kib} {
 		all = append(all, newString(n))
@@ -90,19 +105,13 @@ func cases() (all []testCase) {
 	for _, n := range []int{5, 64, kib} {
 		all = append(all, newOnly(n))
 	}
-	return append(all, readFrom(64*kib))
+	return append(all, key(), lookup(), printed(), readFrom(64*kib))
 }
 
 func newString(size int) testCase {
 	s := text[:size]
-	return testCase{fmt.Sprintf("new, write %d B, String", size),
+	return testCase{fmt.Sprintf("new, write %d B, String", size), [5]work{
 		func(n int) {
-			for range n {
-				var b bytes.Buffer
-				b.WriteString(s)
-				lastString = b.String()
-			}
-		}, func(n int) {
 			for range n {
 				var b stackbuf.Buffer
 				b.WriteString(s)
@@ -110,17 +119,42 @@ func newString(size int) testCase {
 			}
 		}, func(n int) {
 			for range n {
+				var b bytes.Buffer
+				b.WriteString(s)
+				lastString = b.String()
+			}
+		}, func(n int) {
+			for range n {
+				b := pool.Get().(*bytes.Buffer)
+				b.WriteString(s)
+				lastString = b.String()
+				b.Reset()
+				pool.Put(b)
+			}
+		}, func(n int) {
+			for range n {
 				var b strings.Builder
 				b.WriteString(s)
 				lastString = b.String()
 			}
-		}}
+		}, func(n int) {
+			for range n {
+				var a [64]byte
+				lastString = string(append(a[:0], s...))
+			}
+		}}}
 }
 
 func newOnly(size int) testCase {
 	s := text[:size]
-	return testCase{fmt.Sprintf("new, write %d B", size),
+	return testCase{fmt.Sprintf("new, write %d B", size), [5]work{
 		func(n int) {
+			for range n {
+				var b stackbuf.Buffer
+				b.WriteString(s)
+				lastLen = b.Len()
+			}
+		}, func(n int) {
 			for range n {
 				var b bytes.Buffer
 				b.WriteString(s)
@@ -128,9 +162,11 @@ func newOnly(size int) testCase {
 			}
 		}, func(n int) {
 			for range n {
-				var b stackbuf.Buffer
+				b := pool.Get().(*bytes.Buffer)
 				b.WriteString(s)
 				lastLen = b.Len()
+				b.Reset()
+				pool.Put(b)
 			}
 		}, func(n int) {
 			for range n {
@@ -138,24 +174,171 @@ func newOnly(size int) testCase {
 				b.WriteString(s)
 				lastLen = b.Len()
 			}
-		}}
+		}, func(n int) {
+			for range n {
+				var a [64]byte
+				lastLen = len(append(a[:0], s...))
+			}
+		}}}
 }
 
-// readFrom returns a case that calls ReadFrom with a source of known size. The case leaves out
-// strings.Builder, which has no ReadFrom method.
-func readFrom(size int) testCase {
-	return testCase{name: fmt.Sprintf("new, ReadFrom %d KiB, size known", size/kib),
-		bytes: func(n int) {
+// key returns a case that builds a key from three parts.
+func key() testCase {
+	user, part := int64(1234567), "profile"
+	return testCase{`a key of three parts, String`, [5]work{
+		func(n int) {
+			for range n {
+				var b stackbuf.Buffer
+				b.WriteString("user:")
+				b.Write(strconv.AppendInt(b.AvailableBuffer(), user, 10))
+				b.WriteByte(':')
+				b.WriteString(part)
+				lastString = b.String()
+			}
+		}, func(n int) {
 			for range n {
 				var b bytes.Buffer
-				b.ReadFrom(bytes.NewReader(data[:size]))
+				b.WriteString("user:")
+				b.Write(strconv.AppendInt(b.AvailableBuffer(), user, 10))
+				b.WriteByte(':')
+				b.WriteString(part)
+				lastString = b.String()
+			}
+		}, func(n int) {
+			for range n {
+				b := pool.Get().(*bytes.Buffer)
+				b.WriteString("user:")
+				b.Write(strconv.AppendInt(b.AvailableBuffer(), user, 10))
+				b.WriteByte(':')
+				b.WriteString(part)
+				lastString = b.String()
+				b.Reset()
+				pool.Put(b)
+			}
+		}, func(n int) {
+			for range n {
+				var b strings.Builder
+				b.WriteString("user:")
+				b.WriteString(strconv.FormatInt(user, 10))
+				b.WriteByte(':')
+				b.WriteString(part)
+				lastString = b.String()
+			}
+		}, func(n int) {
+			for range n {
+				var a [64]byte
+				p := append(a[:0], "user:"...)
+				p = strconv.AppendInt(p, user, 10)
+				p = append(p, ':')
+				p = append(p, part...)
+				lastString = string(p)
+			}
+		}}}
+}
+
+// lookup returns a case that looks up a key of two parts in a map.
+func lookup() testCase {
+	m := map[string]int{"user:profile": 12}
+	part := "profile"
+	return testCase{"a key of two parts, map lookup", [5]work{
+		func(n int) {
+			for range n {
+				var b stackbuf.Buffer
+				b.WriteString("user:")
+				b.WriteString(part)
+				lastLen = m[string(b.Bytes())]
+			}
+		}, func(n int) {
+			for range n {
+				var b bytes.Buffer
+				b.WriteString("user:")
+				b.WriteString(part)
+				lastLen = m[string(b.Bytes())]
+			}
+		}, func(n int) {
+			for range n {
+				b := pool.Get().(*bytes.Buffer)
+				b.WriteString("user:")
+				b.WriteString(part)
+				lastLen = m[string(b.Bytes())]
+				b.Reset()
+				pool.Put(b)
+			}
+		}, func(n int) {
+			for range n {
+				var b strings.Builder
+				b.WriteString("user:")
+				b.WriteString(part)
+				lastLen = m[b.String()]
+			}
+		}, func(n int) {
+			for range n {
+				var a [64]byte
+				lastLen = m[string(append(append(a[:0], "user:"...), part...))]
+			}
+		}}}
+}
+
+// printed returns a case that formats two values.
+func printed() testCase {
+	part, count := "profile", 1234567
+	return testCase{`"%s: %d" of two values`, [5]work{
+		func(n int) {
+			for range n {
+				var b stackbuf.Buffer
+				b.Printf("%s: %d", part, count)
 				lastLen = b.Len()
 			}
-		}, stackbuf: func(n int) {
+		}, func(n int) {
+			for range n {
+				var b bytes.Buffer
+				fmt.Fprintf(&b, "%s: %d", part, count)
+				lastLen = b.Len()
+			}
+		}, func(n int) {
+			for range n {
+				b := pool.Get().(*bytes.Buffer)
+				fmt.Fprintf(b, "%s: %d", part, count)
+				lastLen = b.Len()
+				b.Reset()
+				pool.Put(b)
+			}
+		}, func(n int) {
+			for range n {
+				var b strings.Builder
+				fmt.Fprintf(&b, "%s: %d", part, count)
+				lastLen = b.Len()
+			}
+		}, func(n int) {
+			for range n {
+				var a [64]byte
+				lastLen = len(fmt.Appendf(a[:0], "%s: %d", part, count))
+			}
+		}}}
+}
+
+// readFrom returns a case that calls ReadFrom with a source of known size.
+func readFrom(size int) testCase {
+	return testCase{fmt.Sprintf("new, ReadFrom %d KiB, size known", size/kib), [5]work{
+		func(n int) {
 			for range n {
 				var b stackbuf.Buffer
 				b.ReadFrom(bytes.NewReader(data[:size]))
 				lastLen = b.Len()
 			}
-		}}
+		}, func(n int) {
+			for range n {
+				var b bytes.Buffer
+				b.ReadFrom(bytes.NewReader(data[:size]))
+				lastLen = b.Len()
+			}
+		}, func(n int) {
+			for range n {
+				b := pool.Get().(*bytes.Buffer)
+				b.ReadFrom(bytes.NewReader(data[:size]))
+				lastLen = b.Len()
+				b.Reset()
+				pool.Put(b)
+			}
+		}}}
 }

@@ -11,13 +11,13 @@ import (
 
 func TestMain(m *testing.M) { benchtest.Main(m) }
 
-// TestWorksComeToTheSame checks that each case has the same result with each type.
+// TestWorksComeToTheSame checks that each case has the same result with each contender.
 func TestWorksComeToTheSame(t *testing.T) {
 	for _, c := range cases() {
 		lastLen, lastString = -1, ""
-		c.bytes(1)
+		c.works[0](1)
 		wantLen, wantString := lastLen, lastString
-		for _, do := range []work{c.stackbuf, c.builder} {
+		for _, do := range c.works[1:] {
 			if do == nil {
 				continue
 			}

@@ -129,6 +129,7 @@ func comparedAndCopied(p []byte) ([]byte, bool) {
 func formatted(n int) string {
 	var form stackbuf.Buffer // stays
 	form.Write(fmt.Appendf(form.AvailableBuffer(), "%d", n))
+	form.Printf("%d", n)
 	form.Write(binary.BigEndian.AppendUint32(form.AvailableBuffer(), uint32(n)))
 	return form.String()
 }
