@@ -24,10 +24,10 @@ endif
 
 # The modules of go.work. bench and tools are not in go.work, so that their requirements do not
 # affect the versions that the others use.
-MODULES = ./... ./redisbuf/... ./server/...
+MODULES = ./... ./redisbuf/... ./server/... ./with/sv2noise/...
 
 # The packages that take longest start first, so that none of them runs alone at the end.
-LIBRARY = . ./arena ./broadcast ./chunk ./frame/... ./media/... ./redisbuf ./stackbuf
+LIBRARY = . ./arena ./broadcast ./chunk ./frame/... ./media/... ./redisbuf ./stackbuf ./with/sv2noise
 ALL = ./redisbuf ./server/internal/ops/page ./server/internal/server ./server/internal/live $(MODULES)
 
 .DEFAULT_GOAL := help

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/millrace-io/millrace"
@@ -86,3 +87,88 @@ func ExampleSealer() {
 	// type 0x1a: the first
 	// type 0x1a: and the second
 }
+
+// Thousands of connections share a few arenas. While a connection waits in Peek, it holds no arena,
+// and over TCP the Reader holds no memory either.
+func ExampleOpener_idle() {
+	arenas := sync.Pool{New: func() any { return arena.NewPool(4 << 10) }}
+	serve := func(conn net.Conn, aead cipher.AEAD, handle func(message []byte)) error {
+		r := millrace.NewReader(conn)
+		defer r.Release()
+		opener := sv2.NewOpener(r, aead, frame.MaxPayload(1<<10),
+			frame.Deadlines(conn, time.Second, time.Second)) // a slow peer holds an arena this long
+		next := func() error {
+			if _, err := r.Peek(1); err != nil {
+				return err
+			}
+			pool := arenas.Get().(*arena.Pool)
+			defer arenas.Put(pool)
+			s, _, err := opener.NextInto(pool)
+			if err != nil {
+				return err
+			}
+			defer s.Release()
+			handle(s.Bytes()[sv2.HeaderSize:])
+			return nil
+		}
+		for {
+			if err := next(); err != nil {
+				return err
+			}
+		}
+	}
+
+	block, _ := aes.NewCipher([]byte("a key of 16 byte"))
+	aead, _ := cipher.NewGCM(block)
+	here, there := net.Pipe()
+	go func() {
+		defer there.Close()
+		s, err := sv2.NewSealer(aead).Seal(new(arena.Heap), sv2.Header{MessageType: 0x1a},
+			func(buf arena.Buffer) error {
+				_, err := io.WriteString(buf, "a share")
+				return err
+			})
+		if err == nil {
+			_, _ = there.Write(s.Bytes())
+		}
+	}()
+	err := serve(here, aead, func(message []byte) { fmt.Printf("%s\n", message) })
+	fmt.Println(err)
+	// Output:
+	// a share
+	// EOF
+}
+
+// A millrace.Writer joins small frames to one write. It holds no memory after Flush.
+func ExampleSealer_batch() {
+	block, _ := aes.NewCipher([]byte("a key of 16 byte"))
+	aead, _ := cipher.NewGCM(block)
+	sealer, pool := sv2.NewSealer(aead), arena.NewPool(4<<10)
+	conn := writeFunc(func(p []byte) (int, error) {
+		fmt.Printf("a write of %d bytes\n", len(p))
+		return len(p), nil
+	})
+	w := millrace.NewWriter(conn)
+	defer w.Release()
+	for _, text := range []string{"new job", "new target", "your shares"} {
+		s, err := sealer.Seal(pool, sv2.Header{MessageType: 0x1f},
+			func(buf arena.Buffer) error {
+				_, err := io.WriteString(buf, text)
+				return err
+			})
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		_, _ = w.Write(s.Bytes()) // Flush returns the error
+		s.Release()
+	}
+	fmt.Println(w.Flush())
+	// Output:
+	// a write of 142 bytes
+	// <nil>
+}
+
+type writeFunc func(p []byte) (int, error)
+
+func (f writeFunc) Write(p []byte) (int, error) { return f(p) }

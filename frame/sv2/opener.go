@@ -59,6 +59,9 @@ func NewOpener(r *millrace.Reader, aead cipher.AEAD, opts ...frame.Option) *Open
 //   - any other error that frame.Decoder describes, such as a *frame.LimitError
 //
 // After an error, buf is unchanged.
+//
+// NextInto first waits for a frame. To need no Buffer during this wait, call Peek(1) of the Reader,
+// and then NextInto with a Buffer that many connections share. See the example Idle.
 func (o *Opener) NextInto(buf arena.Buffer) (arena.Slice, Header, error) {
 	s, f, err := o.d.NextInto(buf)
 	return s, HeaderOf(f), err

@@ -30,6 +30,8 @@ func NewSealer(aead cipher.AEAD) *Sealer { return &Sealer{newCipherState(aead)} 
 // If writePayload or [Header.Append] returns an error, Seal returns that error. If buf has no room
 // for the encrypted frame, the error is arena.ErrFull. If the key has been used too often, the
 // error is ErrNonces. After an error, buf is unchanged and the key has not been used.
+//
+// To send several frames in one write, copy them to a millrace.Writer. See the example Batch.
 func (s *Sealer) Seal(
 	buf arena.Buffer, h Header, writePayload func(buf arena.Buffer) error,
 ) (arena.Slice, error) {

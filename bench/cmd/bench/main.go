@@ -26,6 +26,7 @@ import (
 	"github.com/millrace-io/millrace/bench/redis"
 	"github.com/millrace-io/millrace/bench/relay"
 	"github.com/millrace-io/millrace/bench/small"
+	"github.com/millrace-io/millrace/bench/sv2"
 	"github.com/millrace-io/millrace/bench/upload"
 	"github.com/millrace-io/millrace/bench/websocket"
 	"github.com/millrace-io/millrace/bench/writer"
@@ -34,7 +35,7 @@ import (
 // programs lists the programs in the order in which "bench all" runs them.
 var programs = []*measure.Program{
 	reader.Program, writer.Program, kept.Program, upload.Program, pool.Program, idle.Program,
-	small.Program, arena.Program, websocket.Program, chunk.Program, files.Program,
+	small.Program, arena.Program, sv2.Program, websocket.Program, chunk.Program, files.Program,
 	redis.Program, relay.Program, relay.Start, hls.Program, cluster.Program, record.Program,
 }
 

@@ -23,7 +23,7 @@ impl Pair {
         Pair(Keypair::from_secret_key(&secp, &secret))
     }
 
-    fn encoded(&self) -> ElligatorSwift {
+    pub fn encoded(&self) -> ElligatorSwift {
         ElligatorSwift::from_pubkey(self.0.public_key())
     }
 }

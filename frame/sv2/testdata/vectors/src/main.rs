@@ -1,6 +1,7 @@
 //! Prints test vectors for frame/sv2 as JSON: what the reference implementation of Stratum V2 makes of chosen frames and
 //! chosen random numbers. The same on every run.
 
+mod handshakes;
 mod keys;
 
 use binary_sv2::{encodable::EncodableField, GetSize, Str0255};
@@ -11,6 +12,13 @@ use noise_sv2::{Initiator, Responder};
 use rand::{rngs::StdRng, SeedableRng};
 
 const NOW: u32 = 1_700_000_000;
+
+const CRATES: &str =
+    "binary_sv2 7.0.0, codec_sv2 7.0.0, common_messages_sv2 9.0.0, framing_sv2 8.0.0, noise_sv2 2.0.0";
+
+fn list(items: Vec<String>) -> String {
+    items.join(",\n    ")
+}
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
@@ -130,6 +138,14 @@ fn encrypted(state: &mut TransportEncryptState, frames: &[(u16, bool, u8, usize)
 }
 
 fn main() {
+    match std::env::args().nth(1).as_deref() {
+        None => frames(),
+        Some("handshakes") => handshakes::print(),
+        Some(other) => panic!("unknown argument {other}"),
+    }
+}
+
+fn frames() {
     let authority = keys::Pair::new(&mut StdRng::seed_from_u64(1));
     let initiator = Initiator::without_pk_with_rng(&mut StdRng::seed_from_u64(2)).unwrap();
     let responder = Responder::new_with_rng(authority.0, 3600, &mut StdRng::seed_from_u64(3));
@@ -170,11 +186,10 @@ fn main() {
     );
     let down_frames = encrypted(&mut down, &[(0, false, 0x01, 6), (0, true, 0x1f, 65_520)]);
 
-    let list = |items: Vec<String>| items.join(",\n    ");
     println!(
         r#"{{
   "made by": "cargo run --locked --release > ../vectors.json, in frame/sv2/testdata/vectors",
-  "crates": "binary_sv2 7.0.0, codec_sv2 7.0.0, common_messages_sv2 9.0.0, framing_sv2 8.0.0, noise_sv2 2.0.0",
+  "crates": "{CRATES}",
   "acts": [{}, {}],
   "headers": [
     {}

@@ -1,0 +1,9 @@
+package sv2noise
+
+import (
+	"testing"
+
+	"github.com/millrace-io/millrace/internal/testkit/leaktest"
+)
+
+func TestMain(m *testing.M) { leaktest.Main(m) }
