@@ -74,6 +74,8 @@ type call struct {
 	target *node // server for the next try; nil if the router chooses it
 	asking bool  // the next try must send ASKING before the command
 	tries  int   // number of retries so far
+
+	timedOut bool // a try has ended with a timeout, so a second timeout ends the call
 }
 
 // run executes cmd, and retries it if that is safe.
@@ -159,6 +161,9 @@ func (k *call) retryable(err error) (yes, pause bool) {
 	if k.tries >= k.client.router.retries || k.cmd.used || k.client.sticky != nil {
 		return false, false
 	}
+	if k.timedOut && isTimeout(err) {
+		return false, false
+	}
 	if _, _, redirected := redirection(err); redirected {
 		return k.client.router.redirects, false
 	}
@@ -177,6 +182,7 @@ func (k *call) follow(err error) error {
 	if ctxErr := k.ctx.Err(); ctxErr != nil {
 		return ctxErr
 	}
+	k.timedOut = k.timedOut || isTimeout(err)
 	addr, asking, redirected := redirection(err)
 	if redirected {
 		k.client.counters.redirects.Add(1)

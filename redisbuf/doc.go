@@ -26,4 +26,16 @@
 // it. A call is retried as often as go-redis would retry it, if that is safe. Two kinds of calls
 // are not retried: calls on a [Conn], and calls that have used the caller's reader or writer. After
 // a [SentError] it is unknown whether the value was set.
+//
+// # Timeouts
+//
+// The timeouts are go-redis' DialTimeout, ReadTimeout and WriteTimeout. The last two apply to each
+// read and write, and may take a quarter longer. A long value may take longer than a timeout, as
+// long as its bytes arrive.
+//
+// A call ends with its second timeout, even if go-redis would retry more often. A server that does
+// not answer therefore delays a call by at most two timeouts and the pause before a retry. A
+// [Pipeline] and an MGet may use several servers, and each server may delay them for that long. The
+// time that a call waits for a connection or for other calls (see [Conns] and [InFlight]) is not
+// included.
 package redisbuf

@@ -1,6 +1,7 @@
 package redisbuf
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -104,7 +105,12 @@ func isServerError(err error) bool {
 	return errors.As(err, &e)
 }
 
+// isTimeout reports whether err means that a read, a write or a dial has taken too long. The end of
+// a caller's context by its deadline also counts.
 func isTimeout(err error) bool {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return true // even if an error in between has no Timeout method
+	}
 	netErr, ok := errors.AsType[net.Error](err)
 	return ok && netErr.Timeout()
 }
