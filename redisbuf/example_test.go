@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log"
 	"net/http"
 	"strconv"
@@ -58,21 +57,6 @@ func ExampleClient_GetChain() {
 	}
 }
 
-// A noticing reader records why a value could not be read, because http.ServeContent does not
-// report it.
-type noticing struct {
-	*redisbuf.ReaderAt
-	err error
-}
-
-func (n *noticing) Read(p []byte) (int, error) {
-	m, err := n.ReaderAt.Read(p)
-	if err != nil && err != io.EOF {
-		n.err = err
-	}
-	return m, err
-}
-
 // net/http serves a value with ranges, without holding it in memory. Its length is the
 // Content-Length. Each version has its own key, so the ETag identifies the version, and all ranges
 // are of the same version.
@@ -90,10 +74,9 @@ func ExampleClient_ReaderAt() {
 			return
 		}
 		defer r.Close()
-		content := &noticing{ReaderAt: r}
 		w.Header().Set("ETag", strconv.Quote(version))
-		http.ServeContent(w, req, "video.mp4", time.Time{}, content)
-		if content.err != nil {
+		http.ServeContent(w, req, "video.mp4", time.Time{}, r)
+		if r.Err() != nil {
 			panic(http.ErrAbortHandler) // the client must not mistake a part for the whole
 		}
 	})

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync/atomic"
 
 	"github.com/millrace-io/millrace"
 )
@@ -32,6 +33,7 @@ type ReaderAt struct {
 	off   int64          // offset of Read and Seek, at least 0
 	block millrace.Draft // memory of ahead; empty if nothing is read ahead
 	ahead []byte         // the bytes read ahead, from off on
+	err   atomic.Pointer[error]
 }
 
 // A ValueChangedError reports that a value has become longer or shorter since its ReaderAt was
@@ -67,16 +69,32 @@ func (c *Client) ReaderAt(ctx context.Context, key string) (*ReaderAt, error) {
 // Size returns the length of the value at the creation of the ReaderAt.
 func (r *ReaderAt) Size() int64 { return r.size }
 
+// Err returns the first error of Read and ReadAt, other than io.EOF, or nil. Use it after a function
+// that does not return the errors of its reader, such as http.ServeContent. Err also works after
+// Close.
+func (r *ReaderAt) Err() error {
+	if err := r.err.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// fail stores err, unless there was an earlier error, and returns it.
+func (r *ReaderAt) fail(err error) error {
+	r.err.CompareAndSwap(nil, &err)
+	return err
+}
+
 // ReadAt reads the bytes of the value from offset off into p, which it borrows. If the value ends
 // before p is full, the error is io.EOF.
 func (r *ReaderAt) ReadAt(p []byte, off int64) (int, error) {
 	if off < 0 {
-		return 0, errOffset
+		return 0, r.fail(errOffset)
 	}
 	n := max(min(int64(len(p)), r.size-off), 0)
 	if n > 0 {
 		if err := r.c.do(r.ctx, r.rangeCmd(off, p[:n])); err != nil {
-			return 0, err
+			return 0, r.fail(err)
 		}
 	}
 	if int(n) < len(p) {
