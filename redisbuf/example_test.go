@@ -2,9 +2,11 @@ package redisbuf_test
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"log"
+	"net"
 	"net/http"
 	"strconv"
 	"time"
@@ -82,8 +84,8 @@ func ExampleClient_ReaderAt() {
 	})
 }
 
-// A value is copied to a response of unknown length. If the copy fails halfway, the response must
-// not look complete.
+// A value is copied to a response. GetTo sets the Content-Length. If the copy fails halfway, the
+// response must not look complete.
 func ExampleClient_GetTo() {
 	var c *redisbuf.Client // from New
 	http.HandleFunc("/report", func(w http.ResponseWriter, req *http.Request) {
@@ -98,6 +100,18 @@ func ExampleClient_GetTo() {
 			http.Error(w, "try again later", http.StatusBadGateway)
 		}
 	})
+}
+
+// A value is sent to a connection after its length.
+func ExampleOnLength() {
+	var c *redisbuf.Client // from New
+	var conn net.Conn
+	prefix := redisbuf.OnLength(func(n int64) error {
+		return binary.Write(conn, binary.BigEndian, n)
+	})
+	if _, err := c.GetTo(context.Background(), "key", conn, prefix); err != nil {
+		log.Print(err) // the connection may have received a part of the value
+	}
 }
 
 // A pipeline sends calls of any kind together.

@@ -40,9 +40,9 @@ func Conns(n int) Option {
 //   - A call that sets a key counts the length of the value.
 //   - A call that reads into a buffer counts the size of the buffer.
 //   - GetRangeTo counts the length of the range.
-//   - GetChain and GetTo do not know the length of the value in advance. They count the length of
-//     the last value that either of them has read, but at least 1 MiB. GetChain counts no more than
-//     its limit.
+//   - GetChain and GetTo do not know the length of the value before the server replies. They count
+//     the length of the last value that either of them has read, but at least 1 MiB. GetChain
+//     counts no more than its limit.
 //
 // Calls with at most 16 KiB, and all calls of a Conn, do not wait, and their bytes do not count.
 func InFlight(bytes int64) Option {
