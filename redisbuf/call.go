@@ -12,6 +12,9 @@ import (
 
 // do executes cmd. It retries as often as the options of the go-redis client allow.
 func (c *Client) do(ctx context.Context, cmd command) error {
+	if c.settings.onCall != nil {
+		return c.doObserved(ctx, cmd)
+	}
 	k := call{client: c, ctx: ctx, cmd: cmd.info()}
 	return k.run(cmd)
 }

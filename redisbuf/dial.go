@@ -199,6 +199,10 @@ func (t *textCmd) read(c *conn) error { return c.skipReply() }
 
 func (t *textCmd) weight(int64) int64 { return 0 }
 
+func (t *textCmd) op() string { return t.args[0] }
+
+func (t *textCmd) bytes() int64 { return 0 }
+
 // A roleCmd sends HELLO and stores the role of the server from the reply. If the server does not
 // support HELLO, the role is empty.
 type roleCmd struct {

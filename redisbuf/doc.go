@@ -5,6 +5,9 @@
 // package implements a connection pool, a handshake, retries and a pipeline, because go-redis does
 // not give access to its connections.
 //
+// For small values of many goroutines, go-redis has AutoPipeline since v9.22.0. It sends the
+// commands of several goroutines together. It is experimental, and a redis.Ring does not have it.
+//
 //	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
 //	c, err := redisbuf.New(rdb)
 //	...

@@ -1,6 +1,7 @@
 package redisbuf
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -17,6 +18,7 @@ type Option func(*settings)
 type settings struct {
 	conns    int
 	inFlight int64
+	onCall   func(context.Context, CallInfo) func(CallResult) // may be nil
 }
 
 // Conns sets the maximum number of connections to each server. If all are in use, further calls
@@ -50,6 +52,20 @@ func InFlight(bytes int64) Option {
 		panic(fmt.Sprintf("redisbuf: InFlight(%d) is below 1", bytes))
 	}
 	return func(s *settings) { s.inFlight = bytes }
+}
+
+// OnCall makes the Client call start at the beginning of each call, and done at its end, for
+// example to trace calls. start may return nil.
+//
+// A call is a call of a method that uses a server, with all its retries. It may take time to wait
+// for a connection, or to make one. The Exec of a [Pipeline] and an MGet are one call each. Each
+// range that a [ReaderAt] reads is a call. Calls with invalid arguments do not count.
+//
+// start and done run in the goroutine of the call, with the context of the call. Several goroutines
+// may call start at the same time. While start or done runs, the call holds no lock and no
+// connection.
+func OnCall(start func(ctx context.Context, call CallInfo) (done func(CallResult))) Option {
+	return func(s *settings) { s.onCall = start }
 }
 
 // A SetOption configures a SET. Creating one allocates nothing.

@@ -69,9 +69,9 @@ func (c *Client) ReaderAt(ctx context.Context, key string) (*ReaderAt, error) {
 // Size returns the length of the value at the creation of the ReaderAt.
 func (r *ReaderAt) Size() int64 { return r.size }
 
-// Err returns the first error of Read and ReadAt, other than io.EOF, or nil. Use it after a function
-// that does not return the errors of its reader, such as http.ServeContent. Err also works after
-// Close.
+// Err returns the first error of Read and ReadAt, other than io.EOF, or nil. Use it after a
+// function that does not return the errors of its reader, such as http.ServeContent. Err also works
+// after Close.
 func (r *ReaderAt) Err() error {
 	if err := r.err.Load(); err != nil {
 		return *err
@@ -180,9 +180,13 @@ func (r *ReaderAt) Close() error {
 type strlenCmd struct{ commandInfo }
 
 func (s *strlenCmd) compose(c *conn) error {
-	c.command("STRLEN", s.key)
+	c.command(s.op(), s.key)
 	return nil
 }
+
+func (s *strlenCmd) op() string { return "STRLEN" }
+
+func (s *strlenCmd) bytes() int64 { return 0 }
 
 func (s *strlenCmd) read(c *conn) (err error) {
 	s.n, err = c.readLen()
