@@ -1,7 +1,6 @@
 package redisbuf
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -108,11 +107,14 @@ func isServerError(err error) bool {
 // isTimeout reports whether err means that a read, a write or a dial has taken too long. The end of
 // a caller's context by its deadline also counts.
 func isTimeout(err error) bool {
-	if errors.Is(err, context.DeadlineExceeded) {
-		return true // even if an error in between has no Timeout method
+	for err != nil {
+		netErr, ok := errors.AsType[net.Error](err)
+		if !ok || netErr.Timeout() {
+			return ok
+		}
+		err = errors.Unwrap(netErr) // a *net.OpError, for example, does not look further
 	}
-	netErr, ok := errors.AsType[net.Error](err)
-	return ok && netErr.Timeout()
+	return false
 }
 
 func isDialError(err error) bool {

@@ -3,9 +3,13 @@ package redisbuf
 import (
 	"bufio"
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"net"
+	"os"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -59,6 +63,32 @@ func (s *hungServer) serve(conn net.Conn) {
 			_, _ = io.ReadFull(r, make([]byte, 10)) // the client's next Write is not complete
 			<-time.After(time.Hour)                 // longer than a call may take
 			return
+		}
+	}
+}
+
+// A timeout is recognized inside any other error, such as the error of a Dialer.
+func TestIsTimeout(t *testing.T) {
+	for _, err := range []error{context.DeadlineExceeded, os.ErrDeadlineExceeded,
+		&net.OpError{Op: "read", Err: os.NewSyscallError("read", syscall.ETIMEDOUT)}} {
+		for _, wrap := range []func(error) error{
+			func(err error) error { return err },
+			func(err error) error { return fmt.Errorf("no Sentinel: %w", errors.Join(io.EOF, err)) },
+			func(err error) error { return &SentError{Err: err} },
+			func(err error) error {
+				n := &node{opt: &redis.Options{Network: "tcp"}}
+				return n.dialError(t.Context(), fmt.Errorf("no credentials: %w", err), nil)
+			},
+		} {
+			if !isTimeout(wrap(err)) {
+				t.Errorf("%v is no timeout", wrap(err))
+			}
+		}
+	}
+	for _, err := range []error{nil, io.EOF, redis.Nil, ErrClosed, context.Canceled,
+		&net.OpError{Op: "read", Err: os.NewSyscallError("read", syscall.ECONNRESET)}} {
+		if isTimeout(err) {
+			t.Errorf("%v is a timeout", err)
 		}
 	}
 }

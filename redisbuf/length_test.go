@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -259,6 +260,13 @@ func TestGetToDeclaresTheLength(t *testing.T) {
 		"OnLength": {"GET", func(w http.ResponseWriter) (int64, error) {
 			return c.GetTo(ctx, "declare", w, OnLength(func(int64) error { return nil }))
 		}, -1, value},
+		"OnLength that declares": {"GET", func(w http.ResponseWriter) (int64, error) {
+			return c.GetTo(ctx, "declare", &wrapper{ResponseWriter: w},
+				OnLength(func(n int64) error {
+					w.Header().Set("Content-Length", strconv.FormatInt(n, 10))
+					return nil
+				}))
+		}, size, value},
 		"ranges": {"GET", func(w http.ResponseWriter) (int64, error) {
 			n, err := c.GetRangeTo(ctx, "declare", 0, 100_000, w)
 			if err != nil {
