@@ -8,8 +8,9 @@ import (
 // A CallInfo describes a call before it starts. See [OnCall].
 type CallInfo struct {
 	// Op is GET, GETRANGE, STRLEN or SET. For a Pipeline and an MGet, it is PIPELINE.
-	Op   string
-	Keys []string
+	Op string
+
+	Keys []string // keys of the call; of a Pipeline and an MGet, in the order of its calls
 }
 
 // A CallResult describes a finished call. See [OnCall].

@@ -57,9 +57,9 @@ func InFlight(bytes int64) Option {
 // OnCall makes the Client call start at the beginning of each call, and done at its end, for
 // example to trace calls. start may return nil.
 //
-// A call is a call of a method that uses a server, with all its retries. It may take time to wait
-// for a connection, or to make one. The Exec of a [Pipeline] and an MGet are one call each. Each
-// range that a [ReaderAt] reads is a call. Calls with invalid arguments do not count.
+// The time between start and done includes all retries, and waiting for a connection. An Exec of a
+// [Pipeline] and an MGet are one call each. Each range that a [ReaderAt] reads is a call. start is
+// not called for a call that uses no server, for example because an argument is invalid.
 //
 // start and done run in the goroutine of the call, with the context of the call. Several goroutines
 // may call start at the same time. While start or done runs, the call holds no lock and no

@@ -30,10 +30,10 @@ type ReaderAt struct {
 	ctx   context.Context
 	key   string
 	size  int64
-	off   int64          // offset of Read and Seek, at least 0
-	block millrace.Draft // memory of ahead; empty if nothing is read ahead
-	ahead []byte         // the bytes read ahead, from off on
-	err   atomic.Pointer[error]
+	off   int64                 // offset of Read and Seek, at least 0
+	block millrace.Draft        // memory of ahead; empty if nothing is read ahead
+	ahead []byte                // the bytes read ahead, from off on
+	err   atomic.Pointer[error] // see Err; nil if there was no error
 }
 
 // A ValueChangedError reports that a value has become longer or shorter since its ReaderAt was

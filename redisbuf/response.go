@@ -7,6 +7,9 @@ import (
 	"strings"
 )
 
+// The rules for responses are the same as in package chunk. The code is not shared, because this
+// module must also build with a later version of chunk's module, and internal packages may change.
+
 // announce sets the Content-Length of an HTTP response to size, because the kernel moves only
 // bodies with a Content-Length. It does not replace a Content-Length. It also leaves the response
 // unchanged if the body has trailers, or if a middleware may encode the body.
