@@ -12,6 +12,9 @@ import (
 
 // do executes cmd. It retries as often as the options of the go-redis client allow.
 func (c *Client) do(ctx context.Context, cmd command) error {
+	if c.settings.onCall != nil {
+		return c.doObserved(ctx, cmd)
+	}
 	k := call{client: c, ctx: ctx, cmd: cmd.info()}
 	return k.run(cmd)
 }
@@ -74,6 +77,8 @@ type call struct {
 	target *node // server for the next try; nil if the router chooses it
 	asking bool  // the next try must send ASKING before the command
 	tries  int   // number of retries so far
+
+	timedOut bool // a try has ended with a timeout, so a second timeout ends the call
 }
 
 // run executes cmd, and retries it if that is safe.
@@ -159,6 +164,9 @@ func (k *call) retryable(err error) (yes, pause bool) {
 	if k.tries >= k.client.router.retries || k.cmd.used || k.client.sticky != nil {
 		return false, false
 	}
+	if k.timedOut && isTimeout(err) {
+		return false, false
+	}
 	if _, _, redirected := redirection(err); redirected {
 		return k.client.router.redirects, false
 	}
@@ -177,6 +185,7 @@ func (k *call) follow(err error) error {
 	if ctxErr := k.ctx.Err(); ctxErr != nil {
 		return ctxErr
 	}
+	k.timedOut = k.timedOut || isTimeout(err)
 	addr, asking, redirected := redirection(err)
 	if redirected {
 		k.client.counters.redirects.Add(1)

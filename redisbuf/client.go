@@ -35,8 +35,9 @@ type Client struct {
 //
 // The Client differs from rdb in these points:
 //
-//   - The Client does not call Hooks, OnConnect or Limiter. A client from NewFailoverClusterClient
-//     selects its database in OnConnect, so it must use database 0.
+//   - The Client does not call Hooks, OnConnect or Limiter. Use [OnCall] instead of a Hook. A
+//     client from NewFailoverClusterClient selects its database in OnConnect, so it must use
+//     database 0.
 //   - The Client does not read from replicas.
 //   - A call ends at its context's deadline even without ContextTimeoutEnabled.
 //   - Only a Client for a cluster follows MOVED and ASK.

@@ -17,6 +17,12 @@ type command interface {
 	weight(estimate int64) int64
 
 	info() *commandInfo
+
+	// op returns the name of the Redis command.
+	op() string
+
+	// bytes returns the number of bytes of the value that were read, or that a SET sends.
+	bytes() int64
 }
 
 // commandInfo is embedded in all commands.

@@ -12,8 +12,8 @@ import (
 )
 
 // dial returns a new connection to the server. If the server cannot be reached, dial retries as
-// often as go-redis would (DialerRetries). If all retries fail, later calls of dial make only one
-// attempt each, until the server is reached again.
+// often as go-redis would (DialerRetries), unless the DialTimeout was reached. If dial fails, later
+// calls of dial make only one attempt each, until the server is reached again.
 //
 // The commands that need the connection are retried independently of dial.
 func (n *node) dial(ctx context.Context) (*conn, error) {
@@ -25,7 +25,8 @@ func (n *node) dial(ctx context.Context) (*conn, error) {
 		if ctxErr := ctx.Err(); ctxErr != nil {
 			return nil, ctxErr
 		}
-		if failures++; n.unreachable.Load() || failures >= n.opt.DialerRetries {
+		failures++
+		if isTimeout(err) || n.unreachable.Load() || failures >= n.opt.DialerRetries {
 			n.unreachable.Store(true)
 			return nil, err
 		}
@@ -197,6 +198,10 @@ func (t *textCmd) compose(c *conn) error {
 func (t *textCmd) read(c *conn) error { return c.skipReply() }
 
 func (t *textCmd) weight(int64) int64 { return 0 }
+
+func (t *textCmd) op() string { return t.args[0] }
+
+func (t *textCmd) bytes() int64 { return 0 }
 
 // A roleCmd sends HELLO and stores the role of the server from the reply. If the server does not
 // support HELLO, the role is empty.

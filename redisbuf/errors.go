@@ -104,9 +104,17 @@ func isServerError(err error) bool {
 	return errors.As(err, &e)
 }
 
+// isTimeout reports whether err means that a read, a write or a dial has taken too long. The end of
+// a caller's context by its deadline also counts.
 func isTimeout(err error) bool {
-	netErr, ok := errors.AsType[net.Error](err)
-	return ok && netErr.Timeout()
+	for err != nil {
+		netErr, ok := errors.AsType[net.Error](err)
+		if !ok || netErr.Timeout() {
+			return ok
+		}
+		err = errors.Unwrap(netErr) // a *net.OpError, for example, does not look further
+	}
+	return false
 }
 
 func isDialError(err error) bool {

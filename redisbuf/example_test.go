@@ -2,10 +2,11 @@ package redisbuf_test
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"log"
+	"net"
 	"net/http"
 	"strconv"
 	"time"
@@ -58,21 +59,6 @@ func ExampleClient_GetChain() {
 	}
 }
 
-// A noticing reader records why a value could not be read, because http.ServeContent does not
-// report it.
-type noticing struct {
-	*redisbuf.ReaderAt
-	err error
-}
-
-func (n *noticing) Read(p []byte) (int, error) {
-	m, err := n.ReaderAt.Read(p)
-	if err != nil && err != io.EOF {
-		n.err = err
-	}
-	return m, err
-}
-
 // net/http serves a value with ranges, without holding it in memory. Its length is the
 // Content-Length. Each version has its own key, so the ETag identifies the version, and all ranges
 // are of the same version.
@@ -90,17 +76,16 @@ func ExampleClient_ReaderAt() {
 			return
 		}
 		defer r.Close()
-		content := &noticing{ReaderAt: r}
 		w.Header().Set("ETag", strconv.Quote(version))
-		http.ServeContent(w, req, "video.mp4", time.Time{}, content)
-		if content.err != nil {
+		http.ServeContent(w, req, "video.mp4", time.Time{}, r)
+		if r.Err() != nil {
 			panic(http.ErrAbortHandler) // the client must not mistake a part for the whole
 		}
 	})
 }
 
-// A value is copied to a response of unknown length. If the copy fails halfway, the response must
-// not look complete.
+// A value is copied to a response. GetTo sets the Content-Length. If the copy fails halfway, the
+// response must not look complete.
 func ExampleClient_GetTo() {
 	var c *redisbuf.Client // from New
 	http.HandleFunc("/report", func(w http.ResponseWriter, req *http.Request) {
@@ -115,6 +100,18 @@ func ExampleClient_GetTo() {
 			http.Error(w, "try again later", http.StatusBadGateway)
 		}
 	})
+}
+
+// A value is sent to a connection after its length.
+func ExampleOnLength() {
+	var c *redisbuf.Client // from New
+	var conn net.Conn
+	prefix := redisbuf.OnLength(func(n int64) error {
+		return binary.Write(conn, binary.BigEndian, n)
+	})
+	if _, err := c.GetTo(context.Background(), "key", conn, prefix); err != nil {
+		log.Print(err) // the connection may have received a part of the value
+	}
 }
 
 // A pipeline sends calls of any kind together.

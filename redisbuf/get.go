@@ -50,13 +50,22 @@ func rangeOf(key string, off, size int64) getHeader {
 	return getHeader{commandInfo: commandInfo{key: key}, off: off, size: size}
 }
 
+func (g *getHeader) op() string {
+	if g.size == 0 {
+		return "GET"
+	}
+	return "GETRANGE"
+}
+
+func (g *getHeader) bytes() int64 { return g.n }
+
 func (g *getHeader) compose(c *conn) error {
 	if g.size == 0 {
-		c.command("GET", g.key)
+		c.command(g.op(), g.key)
 		return nil
 	}
 	c.array(4)
-	c.arg("GETRANGE")
+	c.arg(g.op())
 	c.arg(g.key)
 	c.intArg(g.off)
 	c.intArg(g.off + min(g.size-1, math.MaxInt64-g.off))

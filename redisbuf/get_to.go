@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net/http"
 
 	"github.com/millrace-io/millrace"
 )
@@ -27,8 +28,16 @@ const (
 // connection. It does so even if w is an http.ResponseWriter with a Content-Length. Otherwise the
 // bytes pass through one pooled block.
 //
-// GetTo does not know the length in advance. If you need the length first, for example for a
-// Content-Length header, use a [ReaderAt], which reads ranges.
+// The server sends the length of the value first. If w is an http.ResponseWriter without a
+// Content-Length, GetTo sets the Content-Length before it writes the first byte, unless there is an
+// option [OnLength]. To write more after the value, write the header first. If the value is longer
+// than the Content-Length that the handler has set, GetTo writes nothing, and the error wraps
+// http.ErrContentLength.
+//
+// An http.ResponseWriter without the method ReadFrom may be a middleware's wrapper. GetTo calls its
+// method Unwrap() http.ResponseWriter to find the inner response, as chunk.Copy does. The wrapper
+// then writes the header, but does not see the body, unless a Content-Encoding or a
+// Vary: Accept-Encoding in the header shows that it may encode the body.
 //
 // The call is not retried after it has written to w. If it then fails, w has received a part of the
 // value. An HTTP handler should then panic with http.ErrAbortHandler, so that its client sees that
@@ -36,8 +45,9 @@ const (
 //
 // While w blocks, GetTo reads nothing from the server, and the server keeps the rest of the value
 // in its memory.
-func (c *Client) GetTo(ctx context.Context, key string, w io.Writer) (n int64, err error) {
-	cmd := &getToCmd{getHeader: wholeOf(key), w: w}
+func (c *Client) GetTo(ctx context.Context, key string, w io.Writer, opts ...GetToOption) (n int64,
+	err error) {
+	cmd := newGetTo(wholeOf(key), w, opts)
 	err = c.do(ctx, cmd)
 	c.learn(cmd.n, err)
 	return cmd.n, err
@@ -45,28 +55,56 @@ func (c *Client) GetTo(ctx context.Context, key string, w io.Writer) (n int64, e
 
 // GetRangeTo writes n bytes of the value of key to w, starting at offset off. It writes fewer bytes
 // if the value ends earlier. It returns the number of bytes written. A key that does not exist is
-// treated as an empty value. Otherwise GetRangeTo behaves like GetTo.
+// treated as an empty value.
+//
+// GetRangeTo does not set a Content-Length, because several ranges may form one body. Otherwise it
+// behaves like GetTo.
 //
 // For a long value that does not change, several calls for ranges of 256 KiB to 1 MiB are faster
 // than one call for the whole value. They also delay the server's other clients for less time,
 // because a server copies the requested bytes before it sends them.
-func (c *Client) GetRangeTo(ctx context.Context, key string, off, n int64, w io.Writer) (int64,
-	error) {
+func (c *Client) GetRangeTo(ctx context.Context, key string, off, n int64, w io.Writer,
+	opts ...GetToOption) (int64, error) {
 	if off < 0 || n < 0 {
 		return 0, errOffset
 	}
+	cmd := newGetTo(rangeOf(key, off, n), w, opts)
 	if n == 0 {
-		return 0, nil
+		return 0, cmd.callOnLength(0)
 	}
-	cmd := &getToCmd{getHeader: rangeOf(key, off, n), w: w}
 	err := c.do(ctx, cmd)
 	return cmd.n, err
 }
 
+// A GetToOption configures a GetTo or GetRangeTo.
+type GetToOption struct{ onLength func(n int64) error }
+
+// OnLength makes GetTo or GetRangeTo call f with the number of bytes that it is going to write. The
+// call of f comes after the first byte has arrived from the server, and before the call uses its
+// writer. f may write to the same writer, for example the length itself.
+//
+// If f returns an error, the call writes nothing, and returns a *WriterError that wraps the error
+// of f.
+//
+// f is called at most once, and the call is not retried after that. If there is no such key, or if
+// the server replies with an error, f is not called.
+//
+// The call keeps its connection while f runs, so f must not use the same Client.
+func OnLength(f func(n int64) error) GetToOption { return GetToOption{onLength: f} }
+
 // A getToCmd writes a value, or a range of it, to w.
 type getToCmd struct {
 	getHeader
-	w io.Writer
+	w        io.Writer
+	onLength func(int64) error // may be nil
+}
+
+func newGetTo(get getHeader, w io.Writer, opts []GetToOption) *getToCmd {
+	g := &getToCmd{getHeader: get, w: w}
+	for _, opt := range opts {
+		g.onLength = opt.onLength
+	}
+	return g
 }
 
 func (g *getToCmd) read(c *conn) error {
@@ -77,12 +115,19 @@ func (g *getToCmd) read(c *conn) error {
 	if g.size > 0 && size > g.size {
 		return badReply("%d bytes where %d were asked for", size, g.size)
 	}
-	g.n = 0
+	if err := c.awaitValue(); err != nil {
+		return err
+	}
+	g.used = true
+	if err := g.start(c, size); err != nil {
+		return c.refuse(size, err)
+	}
 	block := millrace.DefaultPool().Get(relayBlock)
 	defer block.Release()
 	for left := size; left > 0; {
 		var n int64
-		if w, ok := g.w.(io.ReaderFrom); ok && left >= minSplice && c.canSplice() {
+		w, ok := g.w.(io.ReaderFrom)
+		if ok && left >= minSplice && c.canSplice() && c.in.Buffered() == 0 {
 			n, err = g.splice(c, w, left)
 		} else {
 			n, err = g.copy(c, block.Bytes(), left)
@@ -98,6 +143,46 @@ func (g *getToCmd) weight(estimate int64) int64 {
 	return cmp.Or(g.size, estimate)
 }
 
+// start announces a value of size bytes, and chooses the writer for it.
+func (g *getToCmd) start(c *conn, size int64) error {
+	if err := g.callOnLength(size); err != nil {
+		return err
+	}
+	w, ok := g.w.(http.ResponseWriter)
+	if !ok {
+		return nil
+	}
+	if exceeds(w.Header(), size) {
+		return &WriterError{Err: http.ErrContentLength}
+	}
+	if g.size == 0 && g.onLength == nil {
+		announce(w, size)
+	}
+	if size >= minSplice && c.canSplice() {
+		g.w = unwrap(w)
+	}
+	return nil
+}
+
+func (g *getToCmd) callOnLength(size int64) error {
+	if g.onLength != nil {
+		if err := g.onLength(size); err != nil {
+			return &WriterError{Err: err}
+		}
+	}
+	return nil
+}
+
+// awaitValue waits until bytes of a value have arrived.
+func (c *conn) awaitValue() error {
+	if c.canSplice() && c.in.Buffered() == 0 {
+		_, err := c.awaitBytes() // does not move the bytes to c.in, so they can be spliced
+		return err
+	}
+	_, err := c.in.Peek(1)
+	return err
+}
+
 // copy moves bytes of a value from the connection to w, through buf. remaining is the number of
 // bytes of the value that have not been read. copy returns how many bytes it has read.
 func (g *getToCmd) copy(c *conn, buf []byte, remaining int64) (int64, error) {
@@ -105,7 +190,6 @@ func (g *getToCmd) copy(c *conn, buf []byte, remaining int64) (int64, error) {
 	if err != nil {
 		return int64(got), err
 	}
-	g.used = true
 	n, err := g.w.Write(buf[:got])
 	g.n += int64(min(max(n, 0), got))
 	if err == nil && n != got {
@@ -132,7 +216,6 @@ func (g *getToCmd) splice(c *conn, w io.ReaderFrom, remaining int64) (int64, err
 		return 0, err
 	}
 	src := &io.LimitedReader{R: c.net, N: min(remaining, int64(there))}
-	g.used = true
 	n, err := w.ReadFrom(src)
 	g.n += n
 	if err == nil && src.N > 0 {
@@ -148,12 +231,13 @@ func (g *getToCmd) splice(c *conn, w io.ReaderFrom, remaining int64) (int64, err
 	return n, nil
 }
 
-// A WriterError reports that the writer of GetTo or GetRangeTo failed.
+// A WriterError reports that the writer of GetTo or GetRangeTo, or the function of [OnLength],
+// failed.
 type WriterError struct{ Err error }
 
 func (e *WriterError) Error() string {
 	return fmt.Sprintf("redisbuf: writing the value: %v", e.Err)
 }
 
-// Unwrap returns the writer's error.
+// Unwrap returns the error of the writer or the function.
 func (e *WriterError) Unwrap() error { return e.Err }

@@ -37,6 +37,7 @@ type node struct {
 	epoch  int                // a connection with an older epoch is closed when its call ends
 	lostAt time.Time          // last time that a connection was found to be lost
 	closed bool
+	peer   net.Addr // of the newest connection
 }
 
 func newNode(opt *redis.Options, s *servers) *node {
@@ -123,6 +124,7 @@ func (n *node) popIdle() (c *conn, suspect bool, err error) {
 }
 
 func (n *node) add(c *conn) error {
+	peer := c.net.RemoteAddr()
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.closed {
@@ -130,7 +132,23 @@ func (n *node) add(c *conn) error {
 	}
 	c.epoch = n.epoch
 	n.live[c] = struct{}{}
+	n.peer = peer
 	return nil
+}
+
+// addr returns the address of the server in the options of go-redis. Behind a Sentinel, it returns
+// the address of the master, or "" if there has been no connection.
+func (n *node) addr() string {
+	if n.opt.Addr != failoverAddr {
+		return n.opt.Addr
+	}
+	n.mu.Lock()
+	peer := n.peer
+	n.mu.Unlock()
+	if peer == nil {
+		return ""
+	}
+	return peer.String() // without the mutex, because peer may be a type of the user
 }
 
 // discard closes a connection that takeIdle has rejected. It need not set n.lostAt as release does.

@@ -1,6 +1,7 @@
 package redisbuf
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -17,6 +18,7 @@ type Option func(*settings)
 type settings struct {
 	conns    int
 	inFlight int64
+	onCall   func(context.Context, CallInfo) func(CallResult) // may be nil
 }
 
 // Conns sets the maximum number of connections to each server. If all are in use, further calls
@@ -40,9 +42,9 @@ func Conns(n int) Option {
 //   - A call that sets a key counts the length of the value.
 //   - A call that reads into a buffer counts the size of the buffer.
 //   - GetRangeTo counts the length of the range.
-//   - GetChain and GetTo do not know the length of the value in advance. They count the length of
-//     the last value that either of them has read, but at least 1 MiB. GetChain counts no more than
-//     its limit.
+//   - GetChain and GetTo do not know the length of the value before the server replies. They count
+//     the length of the last value that either of them has read, but at least 1 MiB. GetChain
+//     counts no more than its limit.
 //
 // Calls with at most 16 KiB, and all calls of a Conn, do not wait, and their bytes do not count.
 func InFlight(bytes int64) Option {
@@ -50,6 +52,20 @@ func InFlight(bytes int64) Option {
 		panic(fmt.Sprintf("redisbuf: InFlight(%d) is below 1", bytes))
 	}
 	return func(s *settings) { s.inFlight = bytes }
+}
+
+// OnCall makes the Client call start at the beginning of each call, and done at its end, for
+// example to trace calls. start may return nil.
+//
+// The time between start and done includes all retries, and waiting for a connection. An Exec of a
+// [Pipeline] and an MGet are one call each. Each range that a [ReaderAt] reads is a call. start is
+// not called for a call that uses no server, for example because an argument is invalid.
+//
+// start and done run in the goroutine of the call, with the context of the call. Several goroutines
+// may call start at the same time. While start or done runs, the call holds no lock and no
+// connection.
+func OnCall(start func(ctx context.Context, call CallInfo) (done func(CallResult))) Option {
+	return func(s *settings) { s.onCall = start }
 }
 
 // A SetOption configures a SET. Creating one allocates nothing.

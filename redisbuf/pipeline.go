@@ -126,8 +126,28 @@ func (p *Pipeline) SetChain(key string, src *millrace.Chain, opts ...SetOption) 
 // after later calls of other keys.
 func (p *Pipeline) Exec(ctx context.Context) error {
 	defer p.reset() // also after a panic in one of the calls
-	p.run(ctx, p.groups(ctx))
-	var first error
+	if p.c.settings.onCall != nil {
+		if keys := p.keys(); len(keys) > 0 {
+			return p.execObserved(ctx, keys)
+		}
+	}
+	_, err := p.exec(ctx)
+	return err
+}
+
+// keys returns the keys of the calls, except refused calls.
+func (p *Pipeline) keys() (keys []string) {
+	for _, r := range p.results {
+		if r.cmd != nil {
+			keys = append(keys, r.cmd.info().key)
+		}
+	}
+	return keys
+}
+
+func (p *Pipeline) exec(ctx context.Context) (groups []*group, first error) {
+	groups = p.groups(ctx)
+	p.run(ctx, groups)
 	for _, r := range p.results {
 		r.done = true
 		if m, ok := r.cmd.(*mgetCmd); ok {
@@ -139,7 +159,7 @@ func (p *Pipeline) Exec(ctx context.Context) error {
 			first = r.err
 		}
 	}
-	return first
+	return groups, first
 }
 
 // groups returns the calls, grouped by server. A call that has no server gets an error.

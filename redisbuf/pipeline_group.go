@@ -13,6 +13,7 @@ type group struct {
 	client   *Client
 	node     *node
 	calls    []*Result
+	retries  int // number of retries of the calls
 	panicked any // value of a panic of the user's Dialer or credentials provider
 }
 
@@ -193,6 +194,7 @@ func (g *group) retry(ctx context.Context, calls []*Result) {
 	for _, f := range failed {
 		r := f.result
 		r.err = f.call.run(r.cmd)
+		g.retries += f.call.tries
 		r.n = r.cmd.info().n
 		if isUnreachable(r.err) {
 			return

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync/atomic"
 
 	"github.com/millrace-io/millrace"
 )
@@ -29,9 +30,10 @@ type ReaderAt struct {
 	ctx   context.Context
 	key   string
 	size  int64
-	off   int64          // offset of Read and Seek, at least 0
-	block millrace.Draft // memory of ahead; empty if nothing is read ahead
-	ahead []byte         // the bytes read ahead, from off on
+	off   int64                 // offset of Read and Seek, at least 0
+	block millrace.Draft        // memory of ahead; empty if nothing is read ahead
+	ahead []byte                // the bytes read ahead, from off on
+	err   atomic.Pointer[error] // see Err; nil if there was no error
 }
 
 // A ValueChangedError reports that a value has become longer or shorter since its ReaderAt was
@@ -67,16 +69,32 @@ func (c *Client) ReaderAt(ctx context.Context, key string) (*ReaderAt, error) {
 // Size returns the length of the value at the creation of the ReaderAt.
 func (r *ReaderAt) Size() int64 { return r.size }
 
+// Err returns the first error of Read and ReadAt, other than io.EOF, or nil. Use it after a
+// function that does not return the errors of its reader, such as http.ServeContent. Err also works
+// after Close.
+func (r *ReaderAt) Err() error {
+	if err := r.err.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// fail stores err, unless there was an earlier error, and returns it.
+func (r *ReaderAt) fail(err error) error {
+	r.err.CompareAndSwap(nil, &err)
+	return err
+}
+
 // ReadAt reads the bytes of the value from offset off into p, which it borrows. If the value ends
 // before p is full, the error is io.EOF.
 func (r *ReaderAt) ReadAt(p []byte, off int64) (int, error) {
 	if off < 0 {
-		return 0, errOffset
+		return 0, r.fail(errOffset)
 	}
 	n := max(min(int64(len(p)), r.size-off), 0)
 	if n > 0 {
 		if err := r.c.do(r.ctx, r.rangeCmd(off, p[:n])); err != nil {
-			return 0, err
+			return 0, r.fail(err)
 		}
 	}
 	if int(n) < len(p) {
@@ -162,9 +180,13 @@ func (r *ReaderAt) Close() error {
 type strlenCmd struct{ commandInfo }
 
 func (s *strlenCmd) compose(c *conn) error {
-	c.command("STRLEN", s.key)
+	c.command(s.op(), s.key)
 	return nil
 }
+
+func (s *strlenCmd) op() string { return "STRLEN" }
+
+func (s *strlenCmd) bytes() int64 { return 0 }
 
 func (s *strlenCmd) read(c *conn) (err error) {
 	s.n, err = c.readLen()

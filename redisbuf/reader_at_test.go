@@ -131,6 +131,75 @@ func TestReaderAtOfAValueThatChanges(t *testing.T) {
 	must(t, rdb.Del(ctx, "rc").Err())
 }
 
+// Err keeps the first error of the reader. The end of the value is not an error.
+func TestReaderAtKeepsItsFirstError(t *testing.T) {
+	c, rdb := shared(t)
+	ctx := bounded(t)
+	must(t, rdb.Set(ctx, "re", "value", 0).Err())
+	r, err := c.ReaderAt(ctx, "re")
+	must(t, err)
+	_, err = io.Copy(io.Discard, r)
+	must(t, err)
+	if _, err := r.ReadAt(make([]byte, 9), 3); err != io.EOF || r.Err() != nil {
+		t.Errorf("%v, %v, want io.EOF and nil", err, r.Err())
+	}
+	must(t, rdb.Append(ctx, "re", "s").Err())
+	var many sync.WaitGroup
+	for range 10 {
+		many.Go(func() {
+			if _, err := r.ReadAt(make([]byte, 1), 0); !isA[*ValueChangedError](err) {
+				t.Error(err)
+			}
+			if !isA[*ValueChangedError](r.Err()) {
+				t.Error(r.Err())
+			}
+		})
+	}
+	many.Wait()
+	first := r.Err()
+	if _, err := r.ReadAt(make([]byte, 1), -1); err != errOffset || r.Err() != first {
+		t.Errorf("%v, then %v, want the first error, %v", err, r.Err(), first)
+	}
+	must(t, r.Close())
+	if r.Err() != first {
+		t.Error(r.Err())
+	}
+}
+
+// A handler learns from Err that http.ServeContent has served only a part of the value.
+func TestReaderAtReportsAnIncompleteResponse(t *testing.T) {
+	c, p := proxied(t)
+	ctx := bounded(t)
+	must(t, c.SetFromBuffer(ctx, "rf", randomValue(3<<20)))
+	failed := make(chan error, 1)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		r, err := c.ReaderAt(req.Context(), "rf")
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer r.Close()
+		http.ServeContent(w, req, "value.bin", time.Time{}, r)
+		if failed <- r.Err(); r.Err() != nil {
+			panic(http.ErrAbortHandler)
+		}
+	}))
+	defer server.Close()
+	defer server.Client().CloseIdleConnections()
+	for _, cut := range []bool{true, false} {
+		if p.Set(); cut {
+			p.Set(redistest.CutReply(3 << 19).On("rf\r\n"))
+		}
+		resp, err := server.Client().Get(server.URL)
+		must(t, err)
+		n, err := io.Copy(io.Discard, resp.Body)
+		resp.Body.Close()
+		if kept := <-failed; (err != nil) != cut || (kept != nil) != cut {
+			t.Errorf("cut: %t, the client has %d bytes and %v, Err is %v", cut, n, err, kept)
+		}
+	}
+}
+
 // Each range is of one version, however often the value is replaced in the meantime.
 func TestReaderAtRangesAreOfOneVersion(t *testing.T) {
 	c, _ := shared(t)

@@ -49,10 +49,14 @@ func newSetHeader(key string, size int64, opts []SetOption) (setHeader, error) {
 	return setHeader{commandInfo: commandInfo{key: key, writes: true}, size: size, opt: opt}, err
 }
 
+func (s *setHeader) op() string { return "SET" }
+
+func (s *setHeader) bytes() int64 { return s.size }
+
 // begin queues the part of the request before the value.
 func (s *setHeader) begin(c *conn) {
 	c.array(3 + s.opt.args)
-	c.arg("SET")
+	c.arg(s.op())
 	c.arg(s.key)
 	c.bulkLen(s.size)
 	c.pushRequest()

@@ -14,9 +14,9 @@ import (
 // before the connection renews its write timeout.
 const maxStep = 256 << 10
 
-// canSplice reports whether the connection is a plain socket with an empty receive buffer. The
-// kernel can then move bytes from it.
-func (c *conn) canSplice() bool { return c.raw != nil && c.in.Buffered() == 0 }
+// canSplice reports whether the kernel can move bytes from the connection. It can if the connection
+// is a plain socket. The bytes in c.in must be read first.
+func (c *conn) canSplice() bool { return c.raw != nil }
 
 // awaitBytes waits until the server has sent bytes, and returns how many can be read without
 // waiting.

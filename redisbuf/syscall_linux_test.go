@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -100,6 +101,35 @@ func TestLargeValuesAreSpliced(t *testing.T) {
 		t.Errorf("SetFrom has written %d bytes of %d", n, len(value))
 	}
 	check(t, rdb, "splice", value)
+}
+
+// The kernel moves a large value to an HTTP response without a Content-Length, also through a
+// middleware's wrapper.
+func TestValuesAreSplicedIntoResponses(t *testing.T) {
+	c, rdb := shared(t)
+	ctx := bounded(t)
+	value := randomValue(3 << 20)
+	must(t, rdb.Set(ctx, "splice/http", value, 0).Err())
+	for _, wrapped := range []bool{false, true} {
+		_, got := response(t, "GET", func(w http.ResponseWriter) {
+			if wrapped {
+				w = &wrapper{ResponseWriter: &wrapper{ResponseWriter: w}}
+			}
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			before := threadNow(t)
+			n, err := c.GetTo(ctx, "splice/http", w)
+			if err != nil || n != int64(len(value)) {
+				t.Error(n, err)
+			}
+			if n := threadNow(t).read - before.read; n > len(value)/2 {
+				t.Errorf("wrapped: %t, GetTo has read %d bytes of %d", wrapped, n, len(value))
+			}
+		})
+		if !bytes.Equal(got, value) {
+			t.Errorf("wrapped: %t, another value", wrapped)
+		}
+	}
 }
 
 // The kernel sends a file to the socket. Passing it through memory would take a read and a write

@@ -17,7 +17,7 @@ import (
 var Program = &measure.Program{
 	Name: "redis", What: "large values in and out of Redis", Rounds: 15,
 	Turn:  40 * time.Millisecond,
-	Parts: []string{"get", "set", "beside"},
+	Parts: []string{"get", "set", "serve", "beside"},
 	Brief: []string{"-rounds", "9", "-turn", "100ms", "-sizes", "1KiB,64KiB,1MiB"},
 	Flags: func(f *flag.FlagSet) {
 		f.StringVar(&options.sizes, "sizes", "1KiB,4KiB,64KiB,1MiB,10MiB", "sizes of values")
@@ -104,7 +104,7 @@ func (t task) run(ctx context.Context, p *measure.Params, srv *server, sizes []i
 		rows[i+1] = append(rows[i+1], c.Bytes.Whole(), c.Allocs.Whole())
 	}
 	table := measure.NewTable(fmt.Sprintf("redis-%s-%d", t.key, goroutines),
-		fmt.Sprintf("%s, %s, %d rounds: time and client CPU, x the raw socket's", t.what,
+		fmt.Sprintf("%s, %s, %d rounds: time and client CPU, x the first contender's", t.what,
 			goroutineNames(goroutines), p.Rounds),
 		append(columns, "B/op, last size", "allocs/op")...)
 	table.Note = srv.version + " over TCP on loopback."

@@ -5,7 +5,8 @@
 // Every contender is used as its documentation says, with one client for all goroutines. Before a
 // case is measured, every contender must transfer the exact bytes of the value.
 //
-// Four clients do two tasks in thirteen ways. A second table, of small values next to large ones,
+// Four clients do two tasks in thirteen ways. Three of them also serve the value over HTTP, as a
+// sidecar of Redis does; the requests come from another process. A second table, of small values next to large ones,
 // has its own load.
 package redis
 
@@ -24,7 +25,7 @@ import (
 type task struct {
 	key        string // name on the command line
 	what       string
-	contenders []contender // ratios are relative to the first, the raw socket
+	contenders []contender // ratios are relative to the first
 }
 
 var tasks = []task{
@@ -44,6 +45,12 @@ var tasks = []task{
 		{"go-redis SetFromBuffer", goRedisSetFromBuffer},
 		{"go-redis Set", goRedisSet},
 		{"rueidis SET, BinaryString", rueidisSet},
+	}},
+	{"serve", "GET to an HTTP response", []contender{
+		{"go-redis Get, Write", serving(goRedisServe)},
+		{"rueidis DoStream", serving(rueidisServe)},
+		{"redisbuf GetTo, chunked", serving(redisbufServeChunked)},
+		{"redisbuf GetTo", serving(redisbufServe)},
 	}},
 }
 

@@ -1,0 +1,86 @@
+package redisbuf
+
+import (
+	"context"
+	"errors"
+)
+
+// A CallInfo describes a call before it starts. See [OnCall].
+type CallInfo struct {
+	// Op is GET, GETRANGE, STRLEN or SET. For a Pipeline and an MGet, it is PIPELINE.
+	Op string
+
+	Keys []string // keys of the call; of a Pipeline and an MGet, in the order of its calls
+}
+
+// A CallResult describes a finished call. See [OnCall].
+type CallResult struct {
+	// Err is the error of the call, or nil. It is redis.Nil if there is no such key. If the call has
+	// panicked, Err says so.
+	Err error
+
+	// Bytes is the number of bytes of values that were read or set. After an error, it may be a part
+	// of the value.
+	Bytes int64
+
+	// Addr is the address of the server in the options of go-redis. Behind a Sentinel, it is the
+	// address of the master. It is empty if the call has used no server, or several servers.
+	Addr string
+
+	Retries int // number of retries, including redirections
+}
+
+var errPanicked = errors.New("redisbuf: the call has panicked")
+
+// observe calls run between the two functions of OnCall. run stores the result of a call in r.
+func (c *Client) observe(ctx context.Context, info CallInfo, run func(r *CallResult)) {
+	done := c.settings.onCall(ctx, info)
+	r := CallResult{Err: errPanicked}
+	if done != nil {
+		defer func() { done(r) }()
+	}
+	run(&r)
+}
+
+// doObserved executes cmd like do, and calls the functions of OnCall.
+func (c *Client) doObserved(ctx context.Context, cmd command) (err error) {
+	info := cmd.info()
+	c.observe(ctx, CallInfo{Op: cmd.op(), Keys: []string{info.key}}, func(r *CallResult) {
+		k := call{client: c, ctx: ctx, cmd: info}
+		err = k.run(cmd)
+		*r = CallResult{Err: err, Bytes: moved(cmd, err), Retries: k.tries}
+		if k.node != nil {
+			r.Addr = k.node.addr()
+		}
+	})
+	return err
+}
+
+// execObserved executes the calls of p like exec, and calls the functions of OnCall.
+func (p *Pipeline) execObserved(ctx context.Context, keys []string) (err error) {
+	p.c.observe(ctx, CallInfo{Op: "PIPELINE", Keys: keys}, func(r *CallResult) {
+		groups, first := p.exec(ctx)
+		err = first
+		r.Err = first
+		for _, g := range groups {
+			r.Retries += g.retries
+		}
+		for _, call := range p.results {
+			if call.cmd != nil {
+				r.Bytes += moved(call.cmd, call.err)
+			}
+		}
+		if len(groups) == 1 {
+			r.Addr = groups[0].node.addr()
+		}
+	})
+	return err
+}
+
+// moved returns the number of bytes of a value that cmd has read or set. err is the result of cmd.
+func moved(cmd command, err error) int64 {
+	if err != nil && cmd.info().writes {
+		return 0
+	}
+	return cmd.bytes()
+}

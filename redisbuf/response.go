@@ -1,0 +1,78 @@
+package redisbuf
+
+import (
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+)
+
+// The rules for responses are the same as in package chunk. The code is not shared, because this
+// module must also build with a later version of chunk's module, and internal packages may change.
+
+// announce sets the Content-Length of an HTTP response to size, because the kernel moves only
+// bodies with a Content-Length. It does not replace a Content-Length. It also leaves the response
+// unchanged if the body has trailers, or if a middleware may encode the body.
+func announce(w http.ResponseWriter, size int64) {
+	h := w.Header()
+	_, direct := w.(io.ReaderFrom)
+	if size > 0 && len(h["Content-Length"])+len(h["Transfer-Encoding"])+len(h["Trailer"]) == 0 &&
+		(direct || !encodes(h)) {
+		h.Set("Content-Length", strconv.FormatInt(size, 10))
+	}
+}
+
+// encodes reports whether the headers h of a response show that a middleware may encode the body. A
+// middleware that can compress sets Vary before the handler runs.
+func encodes(h http.Header) bool {
+	return len(h["Content-Encoding"]) > 0 ||
+		strings.Contains(strings.ToLower(strings.Join(h["Vary"], ",")), "accept-encoding")
+}
+
+// exceeds reports whether size is more than the Content-Length in h. The method ReadFrom of
+// net/http does not check that.
+func exceeds(h http.Header, size int64) bool {
+	length, err := strconv.ParseInt(h.Get("Content-Length"), 10, 64)
+	return err == nil && size > length
+}
+
+// maxWrappers limits the number of nested wrappers of a response, because a faulty wrapper may wrap
+// itself.
+const maxWrappers = 32
+
+// unwrap returns the writer for the body of a response: w itself if it has the method ReadFrom, or
+// else the first response with ReadFrom that w wraps. Such a wrapper is usually a middleware's, and
+// the kernel cannot move bytes through its Write.
+//
+// Before unwrap returns a wrapped response, it makes w write the header. It returns w if that
+// fails, if the response has no Content-Length, or if w may change the body.
+func unwrap(w http.ResponseWriter) io.Writer {
+	h := w.Header()
+	length := h.Get("Content-Length")
+	if length == "" || encodes(h) {
+		return w
+	}
+	inner := w
+	for range maxWrappers {
+		if _, ok := inner.(io.ReaderFrom); ok {
+			break
+		}
+		u, ok := inner.(interface{ Unwrap() http.ResponseWriter })
+		if !ok {
+			return w
+		}
+		inner = u.Unwrap()
+	}
+	if _, ok := inner.(io.ReaderFrom); !ok || inner == w {
+		return w
+	}
+	if _, err := w.Write(nil); err != nil { // many wrappers write the header with the first Write
+		return w
+	}
+	for _, h := range []http.Header{w.Header(), inner.Header()} {
+		if h.Get("Content-Length") != length || encodes(h) {
+			return w
+		}
+	}
+	return inner
+}
