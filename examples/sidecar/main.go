@@ -1,0 +1,52 @@
+// Command sidecar serves the values of a Redis server over HTTP: GET /KEY returns the value of KEY,
+// and PUT /KEY sets it. The kernel moves the values of GET from one socket to the other. The values
+// of PUT pass through one pooled block.
+//
+//	go run ./sidecar localhost:6379
+package main
+
+import (
+	"errors"
+	"log"
+	"net/http"
+	"os"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/millrace-io/millrace/redisbuf"
+)
+
+func main() {
+	c, err := redisbuf.New(redis.NewClient(&redis.Options{Addr: os.Args[1]}))
+	if err != nil {
+		log.Fatal(err)
+	}
+	http.HandleFunc("GET /{key}", func(w http.ResponseWriter, r *http.Request) {
+		n, err := c.GetTo(r.Context(), r.PathValue("key"), w) // sets Content-Length
+		switch {
+		case err == nil:
+		case errors.Is(err, redis.Nil):
+			http.NotFound(w, r)
+		case n > 0:
+			panic(http.ErrAbortHandler) // the client sees that the value is incomplete
+		default:
+			http.Error(w, err.Error(), http.StatusBadGateway)
+		}
+	})
+	http.HandleFunc("PUT /{key}", func(w http.ResponseWriter, r *http.Request) {
+		if r.ContentLength < 0 {
+			http.Error(w, "a Content-Length is required", http.StatusLengthRequired)
+			return
+		}
+		var broken *redisbuf.ReaderError
+		switch err := c.SetFrom(r.Context(), r.PathValue("key"), r.Body, r.ContentLength); {
+		case err == nil:
+			w.WriteHeader(http.StatusNoContent)
+		case errors.As(err, &broken): // the client has not sent the whole value; the key is unchanged
+			http.Error(w, err.Error(), http.StatusBadRequest)
+		default:
+			http.Error(w, err.Error(), http.StatusBadGateway)
+		}
+	})
+	log.Fatal(http.ListenAndServe("localhost:8081", nil))
+}
