@@ -50,7 +50,8 @@ func (p *place) done() {
 // Body returns a Body of all bytes of c. It borrows c: the Body shares the bytes, and c keeps them.
 //
 // Three fields of an [net/http.Request] let redirects and retries send the bytes again, for as long
-// as c is not released:
+// as c is not released. Set them after http.NewRequest, because nothing closes the Body if
+// NewRequest fails:
 //
 //	req.Body = c.Body()
 //	req.ContentLength = int64(c.Len())

@@ -150,7 +150,8 @@ func (c *Chain) rewind() {
 // AppendCopy adds a copy of p at the end. It borrows p.
 //
 // If nothing else uses the block of c's last piece, the copy first fills the free memory after that
-// piece. The rest goes into a new block of [DefaultPool].
+// piece. The rest goes into a new block of [DefaultPool], of at least 512 bytes. To collect many
+// short messages, copy them into one Chain. A Chain for each of them would need a block for each.
 func (c *Chain) AppendCopy(p []byte) {
 	if len(p) == 0 {
 		return

@@ -140,8 +140,8 @@ func NewReader(src io.Reader) *Reader { return NewReaderSize(src, defaultSize) }
 // a Reader with at least that size, NewReaderSize returns src.
 func NewReaderSize(src io.Reader, size int) *Reader { return defaultPool.NewReader(src, size) }
 
-// NewReader returns a Reader of src that takes its blocks from p. size is as in [NewReaderSize]. If
-// src is a Reader with at least that size, NewReader returns src, which keeps its own Pool.
+// NewReader returns a Reader of src that takes its blocks from p. size is as in [NewReaderSize], so
+// the minimum is 16, as with bufio.NewReaderSize. If src is a Reader with at least that size, NewReader returns src, which keeps its own Pool.
 func (p *Pool) NewReader(src io.Reader, size int) *Reader {
 	if r, ok := src.(*Reader); ok && r.size >= size {
 		return r
@@ -340,7 +340,8 @@ func (b *Reader) giveRange(dst *Chain, n int) (left int, err error) {
 //
 //   - *DelimError: the limit was reached before a delim.
 //   - io.EOF: the source ended, and no bytes were left.
-//   - io.ErrUnexpectedEOF: the source ended after some bytes, without a delim.
+//   - io.ErrUnexpectedEOF: the source ended after some bytes, without a delim. To get these bytes,
+//     call ReadChain(dst, r.Buffered()).
 //   - Any other error of the source.
 func (b *Reader) ReadChainDelim(dst *Chain, delim byte, limit int) error {
 	b.lastByte, b.lastRuneSize = -1, -1

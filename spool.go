@@ -25,12 +25,14 @@ func NewSpool(size, maxParts int) *Spool {
 }
 
 // Next returns the next part of the stream from src. Only the last part of a stream may be shorter
-// than the Spool's size. The caller owns the Body and must close it.
+// than the Spool's size. The caller owns the Body and must close it. A part is in memory until the
+// Body and all its Clones are closed.
 //
 // Next first waits until src has a byte. If the maximum number of parts is in memory, Next then
-// waits until one of them is closed or ctx ends.
+// waits until a part is closed or ctx ends. A deadline of the source that was set before Next also
+// runs during this wait.
 //
-// At the end of the stream, Next returns io.EOF. After any other error, the bytes that have arrived
+// At the end of the stream, and for an empty stream, Next returns io.EOF. After any other error, the bytes that have arrived
 // stay in src for the next call.
 func (s *Spool) Next(ctx context.Context, src *Reader) (*Body, error) {
 	if _, err := src.Peek(1); err != nil {

@@ -71,8 +71,9 @@ type Batch struct {
 	// information about every frame, use [BatchFrames](1).
 	Info any
 
-	// More reports whether there are more frames or the stream has ended. The reader can then
-	// continue without waiting.
+	// More reports whether the next call of Next returns without waiting, because there are more
+	// frames or the stream has ended. If it has ended, the next call returns io.EOF, so send what
+	// you have collected first.
 	More bool
 
 	// Missed is the loss directly before the frames of this batch. If the batch has no frames,

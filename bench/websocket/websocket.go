@@ -52,6 +52,7 @@ const bound = 20 * time.Millisecond
 type server interface {
 	http.Handler
 	send(message []byte) error
+	clients() int // clients that get the next message
 }
 
 type contender struct {
@@ -103,6 +104,8 @@ func (s *ringServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+func (s *ringServer) clients() int { return s.ring.Stats().Cursors }
+
 func (s *ringServer) send(message []byte) error {
 	var frames, payload millrace.Chain
 	payload.AppendCopy(message)
@@ -137,6 +140,12 @@ func (s *gwsServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	go socket.ReadLoop()
 }
 
+func (s *gwsServer) clients() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.sockets)
+}
+
 func (s *gwsServer) send(message []byte) error {
 	b := gws.NewBroadcaster(gws.OpcodeBinary, slices.Clone(message))
 	defer b.Close()
@@ -150,8 +159,9 @@ func (s *gwsServer) send(message []byte) error {
 	return nil
 }
 
-// child runs a server. It prints its address. For "send N R S", it sends N messages of S bytes, R a
-// second, and for "cpu" it returns the CPU time of the process in nanoseconds.
+// child runs a server. It prints its address. For "wait C", it waits until it has C clients. For
+// "send N R S", it sends N messages of S bytes, R a second. After each command, it prints the CPU
+// time of the process in nanoseconds.
 var child = measure.RegisterChild("websocket-server", func(args []string) error {
 	i, err := strconv.Atoi(args[0])
 	if err != nil {
@@ -166,7 +176,11 @@ var child = measure.RegisterChild("websocket-server", func(args []string) error 
 	go http.Serve(l, s)
 	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
 		var n, rate, size int
-		if _, err := fmt.Sscanf(in.Text(), "send %d %d %d", &n, &rate, &size); err == nil {
+		if _, err := fmt.Sscanf(in.Text(), "wait %d", &n); err == nil {
+			for s.clients() < n {
+				time.Sleep(time.Millisecond)
+			}
+		} else if _, err := fmt.Sscanf(in.Text(), "send %d %d %d", &n, &rate, &size); err == nil {
 			if err := sendAll(s, n, rate, size); err != nil {
 				return err
 			}
@@ -207,7 +221,7 @@ func turn(ctx context.Context, i, n int) (cpu float64, delays []float64, err err
 	}
 	stop := context.AfterFunc(ctx, func() { server.Kill() })
 	defer stop()
-	before, err := server.Ask("cpu")
+	before, err := server.Ask(fmt.Sprint("wait ", clients)) // the handshake's end is not enough
 	if err != nil {
 		return 0, nil, err
 	}

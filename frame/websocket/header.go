@@ -85,26 +85,26 @@ func appendHeader(dst []byte, opcode byte, length int) []byte {
 	return binary.BigEndian.AppendUint64(append(dst, 127), uint64(length))
 }
 
-// copyMost is the size in bytes of the largest payload that AppendMessage copies. Header and payload
-// are then one piece in one block. For 1 KiB that costs less than a block for the header alone.
+// copyMost is the size in bytes of the largest payload that AppendMessage copies. Short messages
+// then share blocks. For 1 KiB, the copy costs less than a block for the header alone.
 const copyMost = 2 << 10
 
 // AppendMessage appends a message to dst: a header, and the payload. It takes ownership of payload
 // and leaves it empty. It copies a payload of up to 2 KiB, and adds a longer one by reference.
 // [Conn.WriteFrames] sends dst.
+//
+// AppendMessage does not check that a Text payload is UTF-8. A client closes the connection if it
+// is not.
 func AppendMessage(dst *millrace.Chain, t Type, payload *millrace.Chain) {
-	var buf [maxHeader]byte
-	header := appendHeader(buf[:0], byte(t), payload.Len())
+	var buf [maxHeader + copyMost]byte
+	frame := appendHeader(buf[:0], byte(t), payload.Len())
 	if payload.Len() > copyMost {
-		dst.AppendCopy(header)
+		dst.AppendCopy(frame)
 		dst.Merge(payload)
 		return
 	}
-	d := millrace.DefaultPool().Get(len(header) + payload.Len())
-	n := copy(d.Bytes(), header)
-	n += payload.CopyTo(d.Bytes()[n:])
-	message := d.Freeze(n)
-	dst.Append(&message)
+	n := payload.CopyTo(buf[len(frame):])
+	dst.AppendCopy(buf[:len(frame)+n])
 	payload.Release()
 }
 
