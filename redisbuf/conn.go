@@ -50,6 +50,7 @@ type conn struct {
 	idleSince time.Time   // time when the last call returned the connection
 	epoch     int         // the node's epoch when the connection was made
 	replaced  atomic.Bool // the Sentinel has named another master
+	peer      string      // address of the server; empty if the connection does not know it
 }
 
 func newConn(netConn net.Conn, readTimeout, writeTimeout time.Duration) *conn {

@@ -83,7 +83,7 @@ func (n *node) staleConns(masterAddr string) (stale []*conn) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for c := range n.live {
-		if a := c.net.RemoteAddr(); !c.replaced.Load() && a != nil && a.String() != masterAddr {
+		if !c.replaced.Load() && c.peer != "" && c.peer != masterAddr {
 			stale = append(stale, c)
 		}
 	}

@@ -37,7 +37,7 @@ type node struct {
 	epoch  int                // a connection with an older epoch is closed when its call ends
 	lostAt time.Time          // last time that a connection was found to be lost
 	closed bool
-	peer   net.Addr // of the newest connection
+	peer   string // address of the newest connection
 }
 
 func newNode(opt *redis.Options, s *servers) *node {
@@ -124,7 +124,9 @@ func (n *node) popIdle() (c *conn, suspect bool, err error) {
 }
 
 func (n *node) add(c *conn) error {
-	peer := c.net.RemoteAddr()
+	if a := c.net.RemoteAddr(); a != nil {
+		c.peer = a.String() // before the lock, because a may be a type of the user
+	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.closed {
@@ -132,7 +134,7 @@ func (n *node) add(c *conn) error {
 	}
 	c.epoch = n.epoch
 	n.live[c] = struct{}{}
-	n.peer = peer
+	n.peer = c.peer
 	return nil
 }
 
@@ -143,12 +145,8 @@ func (n *node) addr() string {
 		return n.opt.Addr
 	}
 	n.mu.Lock()
-	peer := n.peer
-	n.mu.Unlock()
-	if peer == nil {
-		return ""
-	}
-	return peer.String() // without the mutex, because peer may be a type of the user
+	defer n.mu.Unlock()
+	return n.peer
 }
 
 // discard closes a connection that takeIdle has rejected. It need not set n.lostAt as release does.
