@@ -116,7 +116,7 @@ func (x *fileRequest) contentType(name string) string {
 	var p [sniffLen]byte
 	x.file.moved = true
 	n, _ := io.ReadFull(x.file.file, p[:]) // after an error, the type is text/plain
-	_, _ = x.file.Seek(0, io.SeekStart) // http.ServeContent notices an error
+	_, _ = x.file.Seek(0, io.SeekStart)    // http.ServeContent notices an error
 	return http.DetectContentType(p[:n])
 }
 

@@ -1,6 +1,7 @@
 package chunk
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -48,14 +49,10 @@ func openAt(name string, p Position) (*os.File, []byte, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	info, err := file.Stat()
-	if err == nil && (info.Size() < p.Offset || len(head) < p.Head ||
-		newPosition(p.Offset, head[:p.Head]) != p) {
-		err = errOtherFile
-	}
-	if err != nil {
+	if info, err := file.Stat(); err != nil || info.Size() < p.Offset || len(head) < p.Head ||
+		newPosition(p.Offset, head[:p.Head]) != p {
 		_ = file.Close()
-		return nil, nil, err
+		return nil, nil, cmp.Or(err, errOtherFile)
 	}
 	return file, head, nil
 }
@@ -66,8 +63,9 @@ func openRegular(name string) (*os.File, []byte, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	notRegular := &fs.PathError{Op: "open", Path: name, Err: errors.New("not a regular file")}
 	if !info.Mode().IsRegular() {
-		return nil, nil, &fs.PathError{Op: "open", Path: name, Err: errors.New("not a regular file")}
+		return nil, nil, notRegular
 	}
 	file, err := os.Open(name)
 	if err != nil {
@@ -75,7 +73,13 @@ func openRegular(name string) (*os.File, []byte, error) {
 	}
 	head := make([]byte, headLen)
 	n, err := file.ReadAt(head, 0)
-	if err != nil && err != io.EOF {
+	if err == nil || err == io.EOF {
+		info, err = file.Stat()
+	}
+	if err == nil && info.Size() < int64(n) {
+		err = notRegular // the kernel generates the file, as those in /proc
+	}
+	if err != nil {
 		_ = file.Close()
 		return nil, nil, err
 	}

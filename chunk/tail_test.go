@@ -578,12 +578,20 @@ func tailRound(t *testing.T, d logDir, seed uint64) {
 	}
 }
 
+// Devices, and files that the kernel generates, do not grow.
 func TestOpenTailRefusesDevices(t *testing.T) {
 	if runtime.GOOS == "windows" || runtime.GOOS == "plan9" {
 		t.Skip("no device file to open")
 	}
-	tail, err := chunk.OpenTail(os.DevNull, chunk.Position{})
-	if pathErr := (*fs.PathError)(nil); !errors.As(err, &pathErr) {
-		t.Errorf("%v, %v, want a PathError", tail, err)
+	for _, name := range []string{os.DevNull, "/proc/self/status"} {
+		tail, err := chunk.OpenTail(name, chunk.Position{})
+		if pathErr := (*fs.PathError)(nil); err != nil && !errors.As(err, &pathErr) {
+			t.Errorf("%s: %v, want a PathError", name, err)
+		} else if err == nil { // there is no /proc
+			if _, err := os.Stat(name); err == nil {
+				t.Errorf("%s: no error", name)
+			}
+			must(t, tail.Close())
+		}
 	}
 }
