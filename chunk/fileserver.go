@@ -52,8 +52,8 @@ type FileHandler struct {
 	sent Report
 }
 
-// A FileOption changes the handler that [FileServer] or [FileServerFS] returns. An option panics if its value is out
-// of range.
+// A FileOption changes the handler that [FileServer] or [FileServerFS] returns. An option panics if
+// its value is out of range.
 type FileOption func(*FileHandler)
 
 // Listing sets whether the handler lists the files of a directory without an index.html. The
@@ -124,8 +124,9 @@ func FileServer(root *os.Root, opts ...FileOption) *FileHandler {
 // As with http.FileServerFS, files must have a Seek method, and otherwise get status 500. The files
 // of a zip.Reader have none.
 func FileServerFS(fsys fs.FS, opts ...FileOption) *FileHandler {
-	h := &FileHandler{root: fileRoot{fsys}, listing: true, tags: contentTags{tags: make(map[string]string)},
-		dropper: dropper{sending: make(map[fileVersion]int)}}
+	h := &FileHandler{root: fileRoot{fsys}, listing: true,
+		dropper: dropper{sending: make(map[fileVersion]int)},
+		tags:    contentTags{tags: make(map[string]string)}}
 	h.standard = http.FileServerFS(openedFiles{h.root})
 	for _, opt := range opts {
 		opt(h)

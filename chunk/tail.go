@@ -95,8 +95,8 @@ type tailPart struct {
 // A TailOption changes the Tail that [OpenTail] returns. An option panics if its value is invalid.
 type TailOption func(*Tail)
 
-// PollInterval sets how often a waiting Read checks for new bytes and for a rotation. The default is
-// 250 ms. A check takes five system calls.
+// PollInterval sets how often a waiting Read checks for new bytes and for a rotation. The default
+// is 250 ms. A check takes five system calls.
 func PollInterval(d time.Duration) TailOption {
 	if d <= 0 {
 		panic(fmt.Sprintf("chunk: PollInterval(%v) is not positive", d))
@@ -147,9 +147,9 @@ func OpenTail(name string, from Position, opts ...TailOption) (*Tail, error) {
 	return t, nil
 }
 
-// Read reads the next bytes of the log, and waits for at least one byte. If the file cannot be read,
-// or the next file cannot be opened for five seconds, Read returns the error. The following call of
-// Read tries again.
+// Read reads the next bytes of the log, and waits for at least one byte. If the file cannot be
+// read, or the next file cannot be opened for five seconds, Read returns the error. The following
+// call of Read tries again.
 func (t *Tail) Read(p []byte) (int, error) {
 	for len(p) > 0 {
 		if err := t.interrupted(); err != nil {
@@ -301,7 +301,8 @@ func (t *Tail) restart() error {
 	return t.moveTo(t.file, tailPart{})
 }
 
-// moveTo makes part of file the current one. It takes ownership of file, and closes the other files.
+// moveTo makes part of file the current one. It takes ownership of file, and closes the other
+// files.
 func (t *Tail) moveTo(file *os.File, part tailPart) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -378,8 +379,8 @@ func (t *Tail) hasHead(head []byte) bool {
 // Position returns the place in the log directly after the first n bytes that Read has returned, so
 // that another Tail can continue there. If a [Reader] reads t, n is [Reader.Offset].
 //
-// The Tail keeps up to 1 KiB for each file between the last Position and the current file. So n must
-// not decrease from one call to the next. Position panics if n is before a file that t has
+// The Tail keeps up to 1 KiB for each file between the last Position and the current file. So n
+// must not decrease from one call to the next. Position panics if n is before a file that t has
 // forgotten, or greater than the number of bytes that Read has returned.
 func (t *Tail) Position(n int64) Position {
 	t.mu.Lock()
