@@ -222,7 +222,7 @@ func unlimited(src io.Reader) (io.Reader, int64) {
 // A countedFile is a file that counts the bytes that Read returns. It does not count bytes sent by
 // sendfile, which uses SyscallConn.
 type countedFile struct {
-	file *os.File
+	file contentFile
 	read int64
 }
 
@@ -232,7 +232,13 @@ func (f *countedFile) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func (f *countedFile) SyscallConn() (syscall.RawConn, error) { return f.file.SyscallConn() }
+func (f *countedFile) SyscallConn() (syscall.RawConn, error) {
+	file, ok := f.file.(*os.File)
+	if !ok {
+		return nil, os.ErrInvalid
+	}
+	return file.SyscallConn()
+}
 
 // sendFile sends c.file to rf, from the current position. src is c.file, or an io.LimitedReader
 // that limits it.

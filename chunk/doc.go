@@ -2,7 +2,7 @@
 //
 // [FileServer] is http.FileServer under an os.Root, with strong entity tags and precompressed
 // files. It uses sendfile even if middleware wraps the response, as long as the middleware has
-// Unwrap.
+// Unwrap. [FileServerFS] serves an fs.FS.
 //
 // [Copy] is io.Copy with a context. It returns a [Report] of how the bytes were moved. It uses
 // sendfile and splice for wrapped http.ResponseWriters as well.
@@ -18,6 +18,8 @@
 // Records are [Lines], [JSON] values, or the records of your own [CutFunc]. The Reader copies a
 // record only if the record does not fit into the rest of a block, or if Next waits and the block
 // is nearly empty.
+//
+// A [Tail] is a source for a Reader: a log file that grows and is rotated.
 //
 // A [Tuner] adjusts the number of workers, the size of the chunks and the number of chunks that are
 // read ahead.

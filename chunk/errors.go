@@ -16,6 +16,9 @@ var (
 	// the start of any record. The [Cutter] decides this.
 	ErrNoRecord = errors.New("chunk: not a record")
 
+	// ErrNoPosition is returned by [OpenTail] if no file of the log has the [Position].
+	ErrNoPosition = errors.New("chunk: no file has the position")
+
 	errBroken = errors.New("chunk: the source or the Cutter has panicked")
 )
 

@@ -95,3 +95,10 @@ func TunerRules() (rows [][4]string) {
 	}
 	return rows
 }
+
+// Tags returns the number of tags of content that h keeps.
+func (h *FileHandler) Tags() int {
+	h.tags.mu.Lock()
+	defer h.tags.mu.Unlock()
+	return len(h.tags.tags)
+}

@@ -8,7 +8,10 @@ import (
 )
 
 func versionOf(info os.FileInfo) fileVersion {
-	st := info.Sys().(*syscall.Stat_t) // documented in package os
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok { // not a file of package os
+		return fileVersion{size: info.Size(), modified: info.ModTime().UnixNano()}
+	}
 	return fileVersion{
 		size:     st.Size,
 		modified: st.Mtim.Nano(),

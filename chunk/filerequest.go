@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"io/fs"
 	"mime"
 	"net/http"
 	"os"
@@ -25,7 +26,7 @@ type fileRequest struct {
 	encoded bool // the header shows that a middleware will encode the body
 
 	file *servedFile // nil until a file is open
-	info os.FileInfo
+	info fs.FileInfo
 	form encoding // encoding of file
 
 	status int
@@ -45,7 +46,7 @@ type servedFile struct {
 	atEnd bool // Seek has returned the end of the file without moving the file's position
 }
 
-func newServedFile(f *os.File, info os.FileInfo) *servedFile {
+func newServedFile(f contentFile, info fs.FileInfo) *servedFile {
 	return &servedFile{countedFile: countedFile{file: f}, size: info.Size()}
 }
 
@@ -113,14 +114,18 @@ func (x *fileRequest) contentType(name string) string {
 		return t
 	}
 	var p [sniffLen]byte
-	n, _ := x.file.file.ReadAt(p[:], 0) // after an error, the type is text/plain
+	x.file.moved = true
+	n, _ := io.ReadFull(x.file.file, p[:]) // after an error, the type is text/plain
+	_, _ = x.file.Seek(0, io.SeekStart)    // http.ServeContent notices an error
 	return http.DetectContentType(p[:n])
 }
 
 func (x *fileRequest) serveContent(name string) {
 	header := x.Header()
 	if _, set := header["Etag"]; !set {
-		header.Set("Etag", versionOf(x.info).etag())
+		if tag := x.etag(name); tag != "" {
+			header.Set("Etag", tag)
+		}
 	}
 	if x.form.name != "" {
 		header.Set("Content-Encoding", x.form.name)
@@ -129,6 +134,15 @@ func (x *fileRequest) serveContent(name string) {
 	if x.broken && !x.clientSeesLength() {
 		panic(http.ErrAbortHandler) // otherwise the body would look complete to the client
 	}
+}
+
+// etag returns the entity tag of the file, or "".
+func (x *fileRequest) etag(name string) string {
+	if _, ok := x.file.file.(*os.File); !ok && isUnset(x.info.ModTime()) {
+		x.file.moved = true // http.ServeContent shall notice if Seek has failed
+		return x.h.tags.tag(name+x.form.ext, x.file.file, x.info.Size())
+	}
+	return versionOf(x.info).etag()
 }
 
 // clientSeesLength reports whether the client has received the right Content-Length, so that it
@@ -180,22 +194,24 @@ func (x *fileRequest) ReadFrom(src io.Reader) (int64, error) {
 }
 
 func (x *fileRequest) send(body *io.LimitedReader) error {
+	file, ok := x.file.file.(*os.File)
 	switch {
 	case body.R != x.file: // several ranges, which net/http writes to a pipe
 		n, err := copiedBody{x.ResponseWriter}.ReadFrom(body)
 		x.report.add(&x.report.Copied, n)
 		return err
+	case !ok:
+		return x.sendPart(copiedBody{x.ResponseWriter}, body)
 	case x.h.dropFrom > 0 && body.N >= x.h.dropFrom:
-		return x.sendAndDrop(x.destination(), body)
+		return x.sendAndDrop(x.destination(), file, body)
 	}
 	return x.sendPart(x.destination(), body)
 }
 
-func (x *fileRequest) sendAndDrop(rf io.ReaderFrom, body *io.LimitedReader) error {
+func (x *fileRequest) sendAndDrop(rf io.ReaderFrom, f *os.File, body *io.LimitedReader) error {
 	version := versionOf(x.info)
 	x.h.dropper.add(version, 1)
 	defer x.h.dropper.add(version, -1)
-	f := x.file.file
 	from, err := f.Seek(0, io.SeekCurrent)
 	if err != nil {
 		return err

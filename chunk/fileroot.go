@@ -1,8 +1,10 @@
 package chunk
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net/http"
 	"os"
@@ -11,35 +13,76 @@ import (
 var (
 	errDirectory = errors.New("chunk: is a directory")
 	errSpecial   = fmt.Errorf("chunk: not served: %w", fs.ErrPermission)
+	errNoSeek    = errors.New("chunk: the file has no Seek method")
 )
 
-// A fileRoot is the directory of the served files. No name or link leads out of it.
-type fileRoot struct{ *os.Root }
+// A fileRoot is the file system of the served files.
+type fileRoot struct{ fs.FS }
+
+// A contentFile is an open regular file.
+type contentFile interface {
+	fs.File
+	io.Seeker
+}
 
 // open opens a regular file. The caller closes it. If name is a directory, the error is
 // errDirectory.
-func (d fileRoot) open(name string) (*os.File, os.FileInfo, error) {
+func (d fileRoot) open(name string) (contentFile, fs.FileInfo, error) {
 	// Check before opening: opening a pipe wakes the process that waits to write to it, and opening
 	// a device may have any effect.
-	info, err := d.Root.Stat(name)
+	if s, ok := d.FS.(fs.StatFS); ok {
+		info, err := s.Stat(name)
+		if err == nil {
+			err = checkRegular(info)
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+	}
+	f, err := d.FS.Open(name)
+	if err != nil {
+		return nil, nil, err
+	}
+	info, err := f.Stat()
 	if err == nil {
 		err = checkRegular(info)
 	}
-	if err != nil {
-		return nil, nil, err
-	}
-	f, err := d.Root.OpenFile(name, os.O_RDONLY|nonblock, 0) // it may be a pipe now
-	if err != nil {
-		return nil, nil, err
-	}
-	if info, err = f.Stat(); err == nil {
-		err = checkRegular(info)
+	c, ok := f.(contentFile)
+	if err == nil && !ok {
+		err = errNoSeek
 	}
 	if err != nil {
 		_ = f.Close()
 		return nil, nil, err
 	}
-	return f, info, nil
+	return c, info, nil
+}
+
+// A rootFS is the directory of an os.Root as an fs.FS. No name or link leads out of it.
+type rootFS struct{ *os.Root }
+
+// Open opens a file. It does not wait for the writer of a pipe.
+func (r rootFS) Open(name string) (fs.File, error) {
+	f, err := r.Root.OpenFile(name, os.O_RDONLY|nonblock, 0)
+	if err != nil {
+		return nil, rootError(err)
+	}
+	return f, nil
+}
+
+// Stat implements fs.StatFS.
+func (r rootFS) Stat(name string) (fs.FileInfo, error) {
+	info, err := r.Root.Stat(name)
+	return info, rootError(err)
+}
+
+// rootError returns fs.ErrNotExist if err is the error of an os.Root for a name that leads out of
+// it. Otherwise it returns err.
+func rootError(err error) error {
+	if err == nil || statusOfSyscall(err) != 0 || errors.Is(err, fs.ErrClosed) {
+		return err
+	}
+	return fs.ErrNotExist
 }
 
 func checkRegular(info os.FileInfo) error {
@@ -52,20 +95,23 @@ func checkRegular(info os.FileInfo) error {
 	return nil
 }
 
-// openedFiles is an http.FileSystem of the regular files and directories under the root. An
-// http.FileServer uses it to redirect requests and to list directories.
+// openedFiles is an fs.FS of the regular files and directories of a fileRoot. An http.FileServer
+// uses it to redirect requests and to list directories.
 type openedFiles struct{ fileRoot }
 
-// Open opens the file or directory with the given path, which begins with a slash.
-func (o openedFiles) Open(name string) (http.File, error) {
-	f, _, err := o.fileRoot.open(rootName(name))
+// Open opens a regular file or a directory.
+func (o openedFiles) Open(name string) (fs.File, error) {
+	f, _, err := o.fileRoot.open(name)
+	if err == nil {
+		return f, nil
+	}
 	if err == errDirectory {
-		f, err = o.Root.Open(rootName(name))
+		var dir fs.File
+		if dir, err = o.FS.Open(name); err == nil {
+			return dir, nil
+		}
 	}
-	if err != nil {
-		return nil, standardError(err)
-	}
-	return f, nil
+	return nil, standardError(err)
 }
 
 // rootName converts a clean path that begins with a slash to a name within the root.
@@ -95,8 +141,6 @@ func statusOf(err error) int {
 		return http.StatusNotFound
 	case errors.Is(err, fs.ErrPermission):
 		return http.StatusForbidden
-	case errors.Is(err, fs.ErrClosed):
-		return http.StatusInternalServerError
 	}
-	return statusOfSyscall(err)
+	return cmp.Or(statusOfSyscall(err), http.StatusInternalServerError)
 }

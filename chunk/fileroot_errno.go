@@ -8,10 +8,12 @@ import (
 	"syscall"
 )
 
+// statusOfSyscall returns the HTTP status of the answer when a system call for opening a file
+// fails. It returns 0 if err is not the error of a system call.
 func statusOfSyscall(err error) int {
 	var errno syscall.Errno
 	if !errors.As(err, &errno) {
-		return http.StatusNotFound // the name leads out of the root
+		return 0
 	}
 	switch errno {
 	case syscall.ENOTDIR, syscall.EINVAL, syscall.ENAMETOOLONG, syscall.ELOOP:

@@ -11,7 +11,8 @@ import (
 	"sync"
 )
 
-// A FileHandler serves the files under a directory. [FileServer] returns one.
+// A FileHandler serves the files under a directory or in a file system. [FileServer] and
+// [FileServerFS] return one.
 //
 // It serves requests like http.FileServer, with the same conditions, ranges, redirects and lists.
 // The differences are:
@@ -45,13 +46,14 @@ type FileHandler struct {
 
 	dropFrom int64 // the argument of DropBehind, or 0
 	dropper  dropper
+	tags     contentTags
 
 	mu   sync.Mutex
 	sent Report
 }
 
-// A FileOption changes the handler that [FileServer] returns. An option panics if its value is out
-// of range.
+// A FileOption changes the handler that [FileServer] or [FileServerFS] returns. An option panics if
+// its value is out of range.
 type FileOption func(*FileHandler)
 
 // Listing sets whether the handler lists the files of a directory without an index.html. The
@@ -102,9 +104,30 @@ func OnServed(f func(r *http.Request, sent Report, status int)) FileOption {
 // FileServer returns a handler for the files under root. It borrows root, which must stay open as
 // long as the handler is used.
 func FileServer(root *os.Root, opts ...FileOption) *FileHandler {
-	h := &FileHandler{root: fileRoot{root}, listing: true,
-		dropper: dropper{sending: make(map[fileVersion]int)}}
-	h.standard = http.FileServer(openedFiles{h.root})
+	return FileServerFS(rootFS{root}, opts...)
+}
+
+// FileServerFS returns a handler for the files in fsys, such as an embed.FS. It borrows fsys. The
+// differences from [FileServer] are:
+//
+//   - fsys decides how to follow symbolic links, and whether to open pipes and devices.
+//   - The kernel sends only files that are an *os.File, such as those of os.DirFS. All other files
+//     are copied through memory. DropBehind has no effect on them.
+//   - The ETag of a file is made of its size and modification time, or as with FileServer if the
+//     file is an *os.File on Linux. If the file has no modification time, like all files of an
+//     embed.FS, the ETag is made of the content. The handler reads a file of up to 16 MiB for this
+//     purpose when it is first requested, and keeps the ETags of 4,096 files. Such a file must not
+//     change. A larger file has no ETag.
+//   - An error of fsys that is neither fs.ErrNotExist nor fs.ErrPermission is answered with status
+//     500.
+//
+// As with http.FileServerFS, files must have a Seek method, and otherwise get status 500. The files
+// of a zip.Reader have none.
+func FileServerFS(fsys fs.FS, opts ...FileOption) *FileHandler {
+	h := &FileHandler{root: fileRoot{fsys}, listing: true,
+		dropper: dropper{sending: make(map[fileVersion]int)},
+		tags:    contentTags{tags: make(map[string]string)}}
+	h.standard = http.FileServerFS(openedFiles{h.root})
 	for _, opt := range opts {
 		opt(h)
 	}
@@ -163,7 +186,7 @@ func (h *FileHandler) serveDirectory(x *fileRequest, name string) {
 }
 
 func (h *FileHandler) isDir(name string) bool {
-	info, err := h.root.Stat(name)
+	info, err := fs.Stat(h.root.FS, name)
 	return err == nil && info.IsDir()
 }
 
@@ -171,13 +194,19 @@ func (h *FileHandler) isDir(name string) bool {
 // Use it when your handler has already authorized the request or looked up the file name. Methods,
 // conditions, ranges and options work as with ServeHTTP.
 //
-// The name must be accepted by fs.ValidPath and possible on this system (see filepath.Localize).
+// The name must be accepted by fs.ValidPath and, with FileServer, possible on this system (see
+// filepath.Localize).
 // For any other name, and for a directory, the status is 404. ServeFile does not redirect. It
 // follows symbolic links within the root.
 func (h *FileHandler) ServeFile(w http.ResponseWriter, r *http.Request, name string) {
 	x := h.begin(w, r)
 	defer h.finish(x)
-	if _, err := filepath.Localize(name); err != nil {
+	valid := fs.ValidPath(name)
+	if _, ok := h.root.FS.(rootFS); ok {
+		_, err := filepath.Localize(name)
+		valid = err == nil
+	}
+	if !valid {
 		x.fail(fs.ErrNotExist)
 	} else if err := x.serve(name); err != nil {
 		x.fail(err)

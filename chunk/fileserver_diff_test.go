@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"mime"
 	"net/http"
@@ -14,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/fstest"
 	"time"
 
 	"github.com/millrace-io/millrace/chunk"
@@ -322,18 +324,59 @@ func different(q question) bool {
 	return false
 }
 
+// mapOf returns the files of a tree without its links. All files have the given time.
+func mapOf(files map[string]string, modified time.Time) fstest.MapFS {
+	m := make(fstest.MapFS)
+	for name, content := range files {
+		f := &fstest.MapFile{Data: []byte(content), Mode: 0o644, ModTime: modified}
+		name, isDir := strings.CutSuffix(name, "/")
+		if isDir {
+			f.Mode |= fs.ModeDir
+		}
+		if !strings.HasPrefix(content, "->") {
+			m[name] = f
+		}
+	}
+	return m
+}
+
 // TestFileServerLikeHTTP sends the same requests to both file servers, over all versions of the
 // protocol.
 func TestFileServerLikeHTTP(t *testing.T) {
 	root, _ := makeTree(t, tree)
+	compareServers(t, chunk.FileServer(root), http.FileServer(http.FS(root.FS())), different)
+}
+
+// TestFileServerFSLikeHTTP does the same for file systems with and without links, times, and files
+// of the operating system.
+func TestFileServerFSLikeHTTP(t *testing.T) {
+	_, dir := makeTree(t, tree)
+	for _, c := range []struct {
+		name string
+		fsys fs.FS
+	}{
+		{"os.DirFS", os.DirFS(dir)},
+		{"MapFS", mapOf(tree, modified)},
+		{"MapFS without times", mapOf(tree, time.Time{})},
+		{"without Stat", struct{ fs.FS }{mapOf(tree, modified)}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			compareServers(t, chunk.FileServerFS(c.fsys), http.FileServerFS(c.fsys),
+				func(q question) bool { return strings.HasPrefix(q.path, "/loop") }) // 404, not 500
+		})
+	}
+}
+
+// compareServers sends the same requests to both handlers, except those of different.
+func compareServers(t *testing.T, ours, standard http.Handler, different func(question) bool) {
+	t.Helper()
 	all := questions()
 	for i, tr := range transports {
 		t.Run(tr.name, func(t *testing.T) {
 			byTag := make(map[string][2]func(q question) reply)
 			for _, etag := range []string{"", `"tag"`, `W/"tag"`} {
 				var both [2]func(q question) reply
-				for k, h := range []http.Handler{tagged(chunk.FileServer(root), etag),
-					reference(root, etag)} {
+				for k, h := range []http.Handler{tagged(ours, etag), tagged(standard, etag)} {
 					base, client := tr.open(t, h)
 					both[k] = func(q question) reply {
 						res, err := client.Do(q.request(t, base))

@@ -1,6 +1,7 @@
 package chunk_test
 
 import (
+	"embed"
 	"fmt"
 	"io"
 	"log"
@@ -42,6 +43,29 @@ func ExampleFileServer() {
 	body, _ := io.ReadAll(res.Body)
 	fmt.Println(res.StatusCode, res.Header.Get("Content-Range"), string(body))
 	// Output: 206 bytes 7-11/12 World
+}
+
+//go:embed *_test.go
+var embedded embed.FS
+
+// Embedded files have no modification time. Their ETag lets clients keep them.
+func ExampleFileServerFS() {
+	server := httptest.NewServer(chunk.FileServerFS(embedded))
+	defer server.Close()
+
+	req, _ := http.NewRequest("GET", server.URL+"/main_test.go", nil)
+	for range 2 {
+		res, err := http.DefaultClient.Do(req)
+		if err != nil {
+			log.Fatal(err)
+		}
+		res.Body.Close()
+		fmt.Println(res.Status)
+		req.Header.Set("If-None-Match", res.Header.Get("ETag"))
+	}
+	// Output:
+	// 200 OK
+	// 304 Not Modified
 }
 
 // Files are served under names that differ from their file names, and only to some clients.

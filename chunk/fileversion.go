@@ -24,6 +24,11 @@ func (v fileVersion) etag() string {
 		binary.BigEndian.PutUint64(b[8*i:], n)
 	}
 	sum := sha256.Sum256(b[:])
+	return quoteTag(sum[:])
+}
+
+// quoteTag returns the entity tag for a SHA-256.
+func quoteTag(sum []byte) string {
 	var tag [2 + 2*tagBytes]byte
 	tag[0], tag[len(tag)-1] = '"', '"'
 	hex.Encode(tag[1:], sum[:tagBytes])

@@ -32,7 +32,9 @@ func TestReaderOptionsOutOfRangePanic(t *testing.T) {
 		f    func()
 	}{
 		{"chunk: Size(0) is below 1", func() { chunk.Size(0) }},
-		{"chunk: Size(2147483647) is above 1073741824", func() { chunk.Size(math.MaxInt32) }},
+		{"chunk: Size(1048577) is above 1048576", func() { chunk.Size(1<<20 + 1) }},
+		{"chunk: MaxRecord(2147483647) is above 1073741824",
+			func() { chunk.MaxRecord(math.MaxInt32) }},
 		{"chunk: Depth(0) is below 1", func() { chunk.Depth(0) }},
 		{"chunk: MaxRecord(-1) is below 1", func() { chunk.MaxRecord(-1) }},
 		{"chunk: At(nil)", func() { chunk.At(nil) }},

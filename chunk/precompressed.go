@@ -2,7 +2,7 @@ package chunk
 
 import (
 	"cmp"
-	"os"
+	"io/fs"
 	"slices"
 	"time"
 )
@@ -18,8 +18,8 @@ var encodings = []encoding{{"br", ".br"}, {"zstd", ".zst"}, {"gzip", ".gz"}}
 
 type encodedFile struct {
 	encoding
-	file *os.File // nil if there is none
-	info os.FileInfo
+	file contentFile // nil if there is none
+	info fs.FileInfo
 }
 
 // openEncoded opens a precompressed version of the file name, such as name.gz. It chooses the
@@ -28,7 +28,7 @@ type encodedFile struct {
 //
 // openEncoded ignores a version that is older than the original file, because the file has changed
 // since.
-func (d fileRoot) openEncoded(name string, original os.FileInfo,
+func (d fileRoot) openEncoded(name string, original fs.FileInfo,
 	accept []string) (found encodedFile, plain bool) {
 	wanted, plain := choose(parseAccept(accept), encodings)
 	for _, e := range wanted {
@@ -46,7 +46,7 @@ func (d fileRoot) openEncoded(name string, original os.FileInfo,
 
 // olderBySeconds reports whether the file a is older than the file b. It compares whole seconds,
 // because archives and copying programs drop fractions.
-func olderBySeconds(a, b os.FileInfo) bool {
+func olderBySeconds(a, b fs.FileInfo) bool {
 	return a.ModTime().Truncate(time.Second).Before(b.ModTime().Truncate(time.Second))
 }
 

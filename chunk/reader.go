@@ -58,6 +58,7 @@ type Reader struct {
 	finalErr   error // error that Next returns forever, after the queue and pendingErr
 	fault      any   // value of a panic of src.Read on the goroutine, for Next
 	probe      [1]byte
+	offset     int64 // number of bytes in the chunks that Next has returned
 
 	running  bool          // the goroutine exists
 	done     chan struct{} // closed when the goroutine ends; nil if there was none
@@ -75,12 +76,14 @@ type ReaderOption func(*Reader)
 
 // Size sets the maximum number of bytes in a chunk. A chunk is longer only if it holds a single
 // longer record. The default is 64 KiB: reading 64 KiB costs less than processing them, and they
-// stay in the processor's second-level cache until they are processed. The maximum is 1 GiB.
+// stay in the processor's second-level cache until they are processed. The maximum is 1 MiB, the
+// largest block that a millrace.Pool keeps for reuse. For larger parts, such as the parts of an
+// upload, append chunks to a millrace.Chain, or use a millrace.Spool.
 //
 // Choose a power of two. The Reader reads each chunk into a block of memory, and the length of a
 // block is a power of two. Any other Size wastes the rest of the block.
 func Size(bytes int) ReaderOption {
-	inRange("Size", bytes, mostBytes)
+	inRange("Size", bytes, mostChunk)
 	return func(r *Reader) { r.size = bytes }
 }
 
@@ -110,6 +113,9 @@ func At(c Cutter) ReaderOption {
 //
 // A record that fits into one chunk is always accepted, even if it is longer than MaxRecord. The
 // size of a chunk is Size or, with [TunedBy], the Tuner's largest chunk.
+//
+// A record is contiguous. If it is longer than 1 MiB, its memory comes from the heap, and the
+// garbage collector frees it.
 func MaxRecord(bytes int) ReaderOption {
 	inRange("MaxRecord", bytes, mostBytes)
 	return func(r *Reader) { r.limit = bytes }
@@ -220,11 +226,24 @@ func (r *Reader) Next(ctx context.Context) (millrace.Ref, error) {
 func (r *Reader) takeFirst() millrace.Ref {
 	first := r.queue[0]
 	r.queue = slices.Delete(r.queue, 0, 1)
+	r.offset += int64(first.Len())
 	if r.tuner != nil {
 		r.tuner.moved.Add(int64(first.Len()))
 	}
 	r.room.Signal()
 	return first
+}
+
+// Offset returns the offset in the source directly after the last chunk that Next or Chunks has
+// returned, in bytes from the first byte that the Reader read. Before the first chunk, it is 0.
+//
+// Offset is a checkpoint: after the program has processed the chunks up to Offset, it can store the
+// number. A new Reader that begins there in the same source continues with the next record. If the
+// source is a [Tail], [Tail.Position] converts Offset.
+func (r *Reader) Offset() int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.offset
 }
 
 // Chunks returns the chunks as a sequence. Each chunk is valid until the body of the loop ends.

@@ -53,9 +53,11 @@ func sources(in []byte, rnd *rand.Rand) map[string]io.Reader {
 	}
 }
 
-// collect copies the chunks that Next returns. A nil error means io.EOF.
+// collect copies the chunks that Next returns, and checks Offset after each of them. A nil error
+// means io.EOF.
 func collect(t *testing.T, r *chunk.Reader) (chunks [][]byte, err error) {
 	t.Helper()
+	var offset int64
 	for {
 		ref, err := r.Next(t.Context())
 		if err != nil {
@@ -69,6 +71,9 @@ func collect(t *testing.T, r *chunk.Reader) (chunks [][]byte, err error) {
 				err = nil
 			}
 			return chunks, err
+		}
+		if offset += int64(ref.Len()); r.Offset() != offset {
+			t.Errorf("Offset = %d after %d bytes", r.Offset(), offset)
 		}
 		chunks = append(chunks, slices.Clone(ref.Bytes()))
 		ref.Release()

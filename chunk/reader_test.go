@@ -304,3 +304,49 @@ func TestTrickleTakesLittleMemory(t *testing.T) {
 	}
 	kept.Release()
 }
+
+// A Reader that begins at the Offset of another one returns the records that the other one has not
+// returned.
+func TestOffsetIsACheckpoint(t *testing.T) {
+	const in = "one\n\ntwo\nthree, longer than a chunk\nfour"
+	for kept := range 5 {
+		r := chunk.NewReader(strings.NewReader(in), chunk.At(chunk.Lines()), chunk.Size(5))
+		if r.Offset() != 0 {
+			t.Errorf("Offset = %d before the first chunk", r.Offset())
+		}
+		var got strings.Builder
+		for range kept {
+			got.WriteString(next(t, r))
+		}
+		offset := r.Offset()
+		r.Close()
+		if r.Offset() != offset {
+			t.Errorf("Offset = %d after Close, want %d", r.Offset(), offset)
+		}
+		r = chunk.NewReader(strings.NewReader(in[offset:]), chunk.At(chunk.Lines()))
+		chunks, err := collect(t, r)
+		must(t, err)
+		got.Write(slices.Concat(chunks...))
+		if got.String() != in {
+			t.Errorf("after %d chunks and a restart at %d: %q", kept, offset, &got)
+		}
+	}
+}
+
+// The blocks of a part of many chunks of the largest Size all return to the Pool.
+func TestLargestSizeIsPooled(t *testing.T) {
+	pool := millrace.NewPool()
+	leaktest.Check(t, pool)
+	r := chunk.NewReader(io.LimitReader(&endless{}, 5<<20+1), chunk.From(pool), chunk.Size(1<<20))
+	defer r.Close()
+	var part millrace.Chain
+	defer part.Release()
+	for part.Len() <= 5<<20 {
+		c, err := r.Next(t.Context())
+		must(t, err)
+		part.Append(&c)
+	}
+	if s := pool.Stats(); s.Oversize > 0 {
+		t.Errorf("%d blocks are not from the Pool's classes", s.Oversize)
+	}
+}

@@ -18,6 +18,9 @@ import "fmt"
 //     Splice. This is not exact for a response over TLS, because its bytes are copied to be
 //     encrypted.
 //
+// The Report cannot show whether the kernel shares the pages of a file or copies them within the
+// system call.
+//
 // All other bytes are counted as Copied. If the source is an io.LimitedReader, bytes to a Unix
 // socket are also counted as Copied.
 type Report struct {

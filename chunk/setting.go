@@ -4,8 +4,8 @@ const (
 	defaultSize  = 64 << 10 // see Size
 	defaultDepth = 3        // see Depth
 
-	// mostBytes is the largest value that Size and similar options accept. The Reader can double
-	// any smaller size without overflowing an int of 32 bits.
+	// mostBytes is the largest value that MaxRecord and similar options accept. The Reader can
+	// double any smaller size without overflowing an int of 32 bits.
 	mostBytes = 1 << 30
 
 	// The limits of a Tuner.
@@ -14,7 +14,7 @@ const (
 	// a peer, more workers would not help.
 	mostWorkers = 16
 	leastChunk  = 4 << 10
-	mostChunk   = 1 << 20 // the largest block that a Pool keeps
+	mostChunk   = 1 << 20 // the largest block that a Pool keeps for reuse; see Size
 	mostDepth   = 16
 )
 

@@ -49,10 +49,11 @@ type TunerOption func(*Tuner)
 
 // Between sets the minimum and the maximum of each value in the Setting that the Tuner chooses. By
 // default, the minimum is 1 worker, chunks of 4 KiB and a Depth of 1. The default maximum is 16
-// workers per processor, chunks of 1 MiB and a Depth of 16.
+// workers per processor, chunks of 1 MiB and a Depth of 16. Chunks of more than 1 MiB are out of
+// range.
 func Between(least, most Setting) TunerOption {
 	if least.clamp(Setting{1, 1, 1}, most) != least ||
-		most.clamp(least, Setting{1 << 16, mostBytes, 1 << 16}) != most {
+		most.clamp(least, Setting{1 << 16, mostChunk, 1 << 16}) != most {
 		panic(fmt.Sprintf("chunk: Between(%+v; %+v) is out of range", least, most))
 	}
 	return func(t *Tuner) { t.rules.least, t.rules.most = least, most }

@@ -21,22 +21,23 @@ import (
 
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/bench/measure"
+	"github.com/millrace-io/millrace/chunk"
 )
 
 // Program is the upload benchmark.
 var Program = &measure.Program{
 	Name: "upload", What: "the memory of uploads of unknown length in parts", Rounds: 5,
 	Brief: []string{"-rounds", "3", "-mib", "256"},
-	Flags: func(f *flag.FlagSet) { f.IntVar(&mib, "mib", 1024, "length of a stream in MiB") },
-	Run:   run,
+	Flags: func(f *flag.FlagSet) {
+		f.IntVar(&mib, "mib", 1024, "length of a stream in MiB")
+		f.IntVar(&streams, "streams", 8, "number of parallel streams")
+	},
+	Run: run,
 }
 
-var mib int
+var mib, streams int
 
-const (
-	streams  = 8
-	partSize = 8 << 20
-)
+const partSize = 8 << 20
 
 // A contender reads src to its end and writes it to dst in parts.
 type contender struct {
@@ -45,7 +46,7 @@ type contender struct {
 }
 
 // spool is used by the contender millrace.Spool. It allows one part in memory for each stream.
-var spool = millrace.NewSpool(partSize, streams)
+var spool *millrace.Spool
 
 // contenders lists all contenders. Ratios are relative to the first one.
 var contenders = []contender{
@@ -94,15 +95,39 @@ var contenders = []contender{
 			}
 		}
 	}},
+	{"a Chain of chunk.Reader's chunks of 1 MiB", func(src, dst net.Conn) error {
+		r := chunk.NewReader(src, chunk.Size(1<<20))
+		defer r.Close()
+		var part millrace.Chain
+		defer part.Release()
+		for {
+			c, err := r.Next(context.Background())
+			ended := err == io.EOF
+			if err != nil && !ended {
+				return err
+			}
+			if part.Len()+c.Len() > partSize || ended {
+				if _, err := part.WriteTo(dst); err != nil || ended {
+					return err
+				}
+			}
+			part.Append(&c)
+		}
+	}},
 }
 
 // uploader is a child process that runs a contender. Its arguments are the index of the contender,
-// the address of the peer, and the length of a stream in bytes.
+// the address of the peer, the number of streams, and the length of a stream in bytes.
 var uploader = measure.RegisterChild("upload-uploader", func(args []string) error {
 	i, err := strconv.Atoi(args[0])
 	if err != nil {
 		return err
 	}
+	streams, err := strconv.Atoi(args[2])
+	if err != nil {
+		return err
+	}
+	spool = millrace.NewSpool(partSize, streams)
 	var all errgroup.Group
 	for range streams {
 		all.Go(func() error {
@@ -116,8 +141,8 @@ var uploader = measure.RegisterChild("upload-uploader", func(args []string) erro
 				return err
 			}
 			defer dst.Close()
-			fmt.Fprintf(src, "send %s\n", args[2])
-			fmt.Fprintf(dst, "receive %s\n", args[2])
+			fmt.Fprintf(src, "send %s\n", args[3])
+			fmt.Fprintf(dst, "receive %s\n", args[3])
 			if err := contenders[i].relay(src, dst); err != nil {
 				return err
 			}
@@ -171,7 +196,7 @@ func run(ctx context.Context, p *measure.Params) error {
 	cpu := make([]measure.Series, len(contenders))
 	err = measure.Rounds(ctx, len(contenders), p.Rounds, func(_, i int) error {
 		cmd, err := measure.Self(uploader, strconv.Itoa(i), addr,
-			strconv.Itoa(mib<<20))
+			strconv.Itoa(streams), strconv.Itoa(mib<<20))
 		if err != nil {
 			return err
 		}

@@ -1,13 +1,14 @@
-// Command logship sends the lines of a file to a TCP server. A chunk ends at the end of a line, so
-// the server can process each chunk separately. Reading continues while a chunk is sent.
+// Command logship follows a log and sends its lines to a TCP server. It continues after a rotation
+// to access.log.1, and after a restart, from the position in access.log.position. A chunk ends at
+// the end of a line, so the server can process each one separately. A restart may repeat a chunk.
 //
 //	go run ./logship access.log localhost:514
 package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
-	"io"
 	"log"
 	"net"
 	"os"
@@ -17,42 +18,40 @@ import (
 )
 
 func main() {
-	log.SetFlags(0)
-	if len(os.Args) != 3 {
-		log.Fatal("usage: logship FILE ADDRESS")
-	}
+	name, addr := os.Args[1], os.Args[2]
+	state := name + ".position"
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := ship(ctx, os.Args[1], os.Args[2]); err != nil {
-		log.Fatal(err)
+
+	var position chunk.Position
+	if p, err := os.ReadFile(state); err == nil {
+		check(json.Unmarshal(p, &position))
+	}
+	tail, err := chunk.OpenTail(name, position, chunk.Rotated(name+".?"))
+	if errors.Is(err, chunk.ErrNoPosition) {
+		log.Print("lines may be missing: ", err)
+		tail, err = chunk.OpenTail(name, chunk.Position{})
+	}
+	check(err)
+	conn, err := net.Dial("tcp", addr)
+	check(err)
+	r := chunk.NewReader(tail, chunk.At(chunk.Lines()))
+	for {
+		c, err := r.Next(ctx)
+		check(err)
+		_, err = conn.Write(c.Bytes())
+		check(err)
+		c.Release()
+
+		p, err := json.Marshal(tail.Position(r.Offset()))
+		check(err)
+		check(os.WriteFile(state+".new", p, 0o644))
+		check(os.Rename(state+".new", state))
 	}
 }
 
-func ship(ctx context.Context, name, addr string) error {
-	f, err := os.Open(name)
+func check(err error) {
 	if err != nil {
-		return err
-	}
-	defer f.Close()
-	conn, err := net.Dial("tcp", addr)
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	r := chunk.NewReader(f, chunk.At(chunk.Lines()))
-	defer r.Close()
-	for {
-		c, err := r.Next(ctx)
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		_, err = conn.Write(c.Bytes())
-		c.Release()
-		if err != nil {
-			return err
-		}
+		log.Fatal(err)
 	}
 }

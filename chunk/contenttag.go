@@ -1,0 +1,52 @@
+package chunk
+
+import (
+	"context"
+	"crypto/sha256"
+	"io"
+	"sync"
+	"time"
+)
+
+const (
+	mostTagged = 16 << 20 // largest file with a tag of its content, in bytes
+	mostTags   = 1 << 12  // number of tags that a contentTags keeps
+)
+
+// contentTags makes entity tags for files without a modification time, and keeps them by file name.
+type contentTags struct {
+	mu   sync.Mutex
+	tags map[string]string
+}
+
+// isUnset reports whether t is the zero time or the Unix epoch. net/http sends no Last-Modified
+// for these times.
+func isUnset(t time.Time) bool { return t.IsZero() || t.Equal(time.Unix(0, 0)) }
+
+// tag returns the tag of the named file. If the tag is not known, it reads the file, whose position
+// is 0 before and after the call. tag returns "" if the file is too large or cannot be read.
+func (c *contentTags) tag(name string, file io.ReadSeeker, size int64) string {
+	if size > mostTagged {
+		return ""
+	}
+	c.mu.Lock()
+	tag, ok := c.tags[name]
+	c.mu.Unlock()
+	if ok {
+		return tag
+	}
+	hash := sha256.New()
+	copying := copying{ctx: context.Background()}
+	err := copying.copyThroughMemory(hash, io.LimitReader(file, mostTagged))
+	if _, seekErr := file.Seek(0, io.SeekStart); err != nil || seekErr != nil {
+		return ""
+	}
+	tag = quoteTag(hash.Sum(nil))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.tags) >= mostTags {
+		clear(c.tags)
+	}
+	c.tags[name] = tag
+	return tag
+}

@@ -1,0 +1,87 @@
+package chunk
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+)
+
+const (
+	headLen = 1 << 10 // the first bytes of a file that identify it
+	sumLen  = 16      // bytes of the SHA-256 in a Position
+)
+
+var errOtherFile = errors.New("chunk: the file is not the one of the Position")
+
+// A Position is a place in a log, to continue there after a restart (see [OpenTail]). It can be
+// stored as JSON. The zero Position is the start of the current file.
+//
+// A Position identifies the file by its first bytes, not by its name or inode, so the file is found
+// after a rotation and in a copy. The files of a log must differ within their first KiB, as lines
+// with timestamps do.
+type Position struct {
+	Offset int64  // in the file, in bytes
+	Head   int    // number of the first bytes of the file that Sum covers, at most 1024
+	Sum    string // start of their SHA-256, in hexadecimal; empty if Head is 0
+}
+
+func newPosition(offset int64, head []byte) Position {
+	p := Position{Offset: offset, Head: len(head)}
+	if p.Head > 0 {
+		sum := sha256.Sum256(head)
+		p.Sum = hex.EncodeToString(sum[:sumLen])
+	}
+	return p
+}
+
+// openAt opens the named file, if it is the file of the Position p, and returns its first bytes.
+// Otherwise the error is errOtherFile.
+func openAt(name string, p Position) (*os.File, []byte, error) {
+	if p.Head < 0 || p.Head > headLen || p.Offset < 0 {
+		return nil, nil, fmt.Errorf("chunk: invalid Position: offset %d, head %d", p.Offset, p.Head)
+	}
+	file, head, err := openRegular(name)
+	if err != nil {
+		return nil, nil, err
+	}
+	if info, err := file.Stat(); err != nil || info.Size() < p.Offset || len(head) < p.Head ||
+		newPosition(p.Offset, head[:p.Head]) != p {
+		_ = file.Close()
+		return nil, nil, cmp.Or(err, errOtherFile)
+	}
+	return file, head, nil
+}
+
+// openRegular opens a regular file and returns its first bytes. The caller closes the file.
+func openRegular(name string) (*os.File, []byte, error) {
+	info, err := os.Stat(name) // opening a pipe would wake its writer
+	if err != nil {
+		return nil, nil, err
+	}
+	notRegular := &fs.PathError{Op: "open", Path: name, Err: errors.New("not a regular file")}
+	if !info.Mode().IsRegular() {
+		return nil, nil, notRegular
+	}
+	file, err := os.Open(name)
+	if err != nil {
+		return nil, nil, err
+	}
+	head := make([]byte, headLen)
+	n, err := file.ReadAt(head, 0)
+	if err == nil || err == io.EOF {
+		info, err = file.Stat()
+	}
+	if err == nil && info.Size() < int64(n) {
+		err = notRegular // the kernel generates the file, as those in /proc
+	}
+	if err != nil {
+		_ = file.Close()
+		return nil, nil, err
+	}
+	return file, head[:n], nil
+}
