@@ -81,7 +81,7 @@ func TestReaderAllocations(t *testing.T) {
 			var others [10]millrace.Chain
 			r.ReadChain(&c, 1024)
 			for i := range others {
-				c.Clone(&others[i])
+				c.CloneTo(&others[i])
 			}
 			c.Release()
 			for i := range others {
@@ -167,15 +167,15 @@ func TestSharingAllocatesNothing(t *testing.T) {
 	var c millrace.Chain
 	addBlocks(pool, &c, letters(4000), 1000)
 	defer c.Release()
-	wantNoAllocs(t, "Chain.Clone and Release", func() {
+	wantNoAllocs(t, "Chain.CloneTo and Release", func() {
 		var d millrace.Chain
-		c.Clone(&d)
+		c.CloneTo(&d)
 		d.Release()
 	})
-	wantNoAllocs(t, "Chain.Slice, Cut, Merge and Discard", func() {
+	wantNoAllocs(t, "Chain.SliceTo, CutTo, Merge and Discard", func() {
 		var d, front millrace.Chain
-		c.Slice(&d, 500, 3500)
-		d.Cut(&front, 1000)
+		c.SliceTo(&d, 500, 3500)
+		d.CutTo(&front, 1000)
 		front.Merge(&d)
 		front.Discard(100)
 		front.Release()
@@ -234,7 +234,7 @@ func TestCopyingInAndOutAllocatesNothing(t *testing.T) {
 	})
 	wantNoAllocs(t, "Bytes of several pieces", func() {
 		var d millrace.Chain
-		c.Slice(&d, 0, 1500)
+		c.SliceTo(&d, 0, 1500)
 		touch(d.Bytes())
 		d.Release()
 	})
@@ -256,7 +256,7 @@ func TestWriteToAllocatesNothing(t *testing.T) {
 		"a hundred pieces": 100_000} {
 		var out millrace.Chain
 		wantNoAllocs(t, what, func() {
-			c.Slice(&out, 0, n)
+			c.SliceTo(&out, 0, n)
 			if _, err := out.WriteTo(client); err != nil {
 				t.Error(err)
 			}

@@ -112,7 +112,7 @@ func BenchmarkWriteTo(b *testing.B) {
 			client, server := nettest.TCPPair(b, false)
 			go io.Copy(io.Discard, server)
 			measure(b, size, func() {
-				whole.Clone(&c)
+				whole.CloneTo(&c)
 				if _, err := c.WriteTo(client); err != nil {
 					b.Fatal(err)
 				}

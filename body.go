@@ -58,20 +58,20 @@ func (p *place) done() {
 //	req.GetBody = func() (io.ReadCloser, error) { return c.Body(), nil }
 func (c *Chain) Body() *Body {
 	b := &Body{size: c.size}
-	c.Clone(&b.chain)
+	c.CloneTo(&b.chain)
 	b.reader.c = &b.chain
 	return b
 }
 
-// Clone returns another Body of all bytes of b, positioned at the first byte. A retry needs a Clone,
-// because the Transport may still read the Body of the earlier attempt. A Clone of a closed Body is
-// closed.
+// Clone returns another Body of all bytes of b, positioned at the first byte. A retry needs a
+// Clone, because the Transport may still read the Body of the earlier attempt. A Clone of a closed
+// Body is closed.
 func (b *Body) Clone() *Body {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	c := &Body{size: b.size, closed: b.closed, place: b.place}
 	if !b.closed {
-		b.chain.Clone(&c.chain)
+		b.chain.CloneTo(&c.chain)
 		c.reader.c = &c.chain
 		c.place.add()
 	}
@@ -126,7 +126,7 @@ func (b *Body) WriteTo(w io.Writer) (int64, error) {
 	}
 	var rest Chain
 	from := min(b.reader.at, int64(b.size))
-	b.chain.Slice(&rest, int(from), b.size)
+	b.chain.SliceTo(&rest, int(from), b.size)
 	b.place.add()
 	b.mu.Unlock()
 

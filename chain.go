@@ -26,7 +26,7 @@ const appendBlock = 1 << 10
 // two goroutines at the same time.
 //
 // The owner releases the bytes with Release, Discard or WriteTo, or moves them to another Chain
-// with Cut or Merge.
+// with CutTo or Merge.
 //
 // A released Chain is empty and may be filled again. With -tags invariants, a method that reads or
 // sends the bytes of a released Chain panics until the Chain is filled again. Offsets and lengths
@@ -221,12 +221,12 @@ func (c *Chain) Merge(src *Chain) {
 	src.rewind()
 }
 
-// Cut moves the first n bytes to the end of dst, which takes ownership of them. It copies nothing.
-// Cut panics if dst is c or if c has fewer than n bytes.
-func (c *Chain) Cut(dst *Chain, n int) {
-	c.inRange("Cut", 0, n)
+// CutTo moves the first n bytes to the end of dst, which takes ownership of them. It copies
+// nothing. CutTo panics if dst is c or if c has fewer than n bytes.
+func (c *Chain) CutTo(dst *Chain, n int) {
+	c.inRange("CutTo", 0, n)
 	if dst == c {
-		panic("millrace: Cut of a Chain into itself")
+		panic("millrace: CutTo of a Chain into itself")
 	}
 	if n == c.size {
 		dst.Merge(c)
@@ -245,15 +245,15 @@ func (c *Chain) Cut(dst *Chain, n int) {
 	}
 }
 
-// Slice adds the bytes [from, to) of c at the end of dst, without copying them. dst owns the added
-// references to the memory and must release them. c keeps its bytes.
+// SliceTo adds the bytes [from, to) of c at the end of dst, without copying them. dst owns the
+// added references to the memory and must release them. c keeps its bytes.
 //
-// Slice panics if dst is c or if the range is not within c.
-func (c *Chain) Slice(dst *Chain, from, to int) {
+// SliceTo panics if dst is c or if the range is not within c.
+func (c *Chain) SliceTo(dst *Chain, from, to int) {
 	c.released.check()
-	c.inRange("Slice", from, to)
+	c.inRange("SliceTo", from, to)
 	if dst == c {
-		panic("millrace: Slice of a Chain into itself")
+		panic("millrace: SliceTo of a Chain into itself")
 	}
 	if from == to {
 		return
@@ -270,9 +270,9 @@ func (c *Chain) Slice(dst *Chain, from, to int) {
 	}
 }
 
-// Clone adds all bytes of c at the end of dst, without copying them. dst owns the added references
-// to the memory and must release them. c keeps its bytes. Clone panics if dst is c.
-func (c *Chain) Clone(dst *Chain) { c.Slice(dst, 0, c.size) }
+// CloneTo adds all bytes of c at the end of dst, without copying them. dst owns the added
+// references to the memory and must release them. c keeps its bytes. CloneTo panics if dst is c.
+func (c *Chain) CloneTo(dst *Chain) { c.SliceTo(dst, 0, c.size) }
 
 // Discard releases the first n bytes. It panics when c has fewer.
 func (c *Chain) Discard(n int) {

@@ -235,7 +235,7 @@ func TestReadFromManySmallSources(t *testing.T) {
 			t.Fatalf("ReadFrom = %d, %v, want all bytes", n, err)
 		}
 		if i == 1000 {
-			c.Clone(&shared)
+			c.CloneTo(&shared)
 		}
 	}
 	if got := content(&c); !bytes.Equal(got, want) {

@@ -137,7 +137,7 @@ var herdOps = []struct {
 	{"Cut", func(h *herd) {
 		i, j := h.two()
 		n := h.upTo(len(h.want[i]))
-		h.chains[i].Cut(&h.chains[j], n)
+		h.chains[i].CutTo(&h.chains[j], n)
 		h.want[j] = append(h.want[j], h.want[i][:n]...)
 		h.want[i] = h.want[i][n:]
 	}},
@@ -145,12 +145,12 @@ var herdOps = []struct {
 		i, j := h.two()
 		to := h.upTo(len(h.want[i]))
 		from := h.upTo(to)
-		h.chains[i].Slice(&h.chains[j], from, to)
+		h.chains[i].SliceTo(&h.chains[j], from, to)
 		h.want[j] = append(h.want[j], h.want[i][from:to]...)
 	}},
 	{"Clone", func(h *herd) {
 		i, j := h.two()
-		h.chains[i].Clone(&h.chains[j])
+		h.chains[i].CloneTo(&h.chains[j])
 		h.want[j] = append(h.want[j], h.want[i]...)
 	}},
 	{"Discard", func(h *herd) {

@@ -64,7 +64,7 @@ func (v *ChainReader) WriteTo(w io.Writer) (int64, error) {
 	}
 	var rest Chain
 	defer rest.Release()
-	v.c.Slice(&rest, int(v.at), v.c.size)
+	v.c.SliceTo(&rest, int(v.at), v.c.size)
 	n, err := rest.WriteTo(w)
 	v.at += n
 	v.piece = unknown

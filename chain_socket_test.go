@@ -212,7 +212,7 @@ func TestWriteToHoldsItsShares(t *testing.T) {
 			total := min(5000*most, 1<<20)
 			whole := patternChain(pool, rand.New(rand.NewPCG(4, 4)), 0, total, most)
 			var c millrace.Chain
-			whole.Clone(&c)
+			whole.CloneTo(&c)
 			_, result := blocked(t, &c, client, server, 0)
 			whole.Release()
 			for range 100 { // would overwrite returned blocks

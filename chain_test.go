@@ -32,18 +32,18 @@ func TestChainPanics(t *testing.T) {
 	var c, dst millrace.Chain
 	addBlocks(newPool(t), &c, letters(13), 3)
 	for _, r := range [][2]int{{-1, 0}, {-1, -1}, {0, 14}, {14, 14}, {13, 14}, {5, 4}, {13, 12}} {
-		text := fmt.Sprintf("millrace: Slice [%d:%d) of a Chain of 13 bytes", r[0], r[1])
-		wantPanic(t, "Slice", text, func() { c.Slice(&dst, r[0], r[1]) })
+		text := fmt.Sprintf("millrace: SliceTo [%d:%d) of a Chain of 13 bytes", r[0], r[1])
+		wantPanic(t, "SliceTo", text, func() { c.SliceTo(&dst, r[0], r[1]) })
 	}
 	for _, n := range []int{-1, 14, math.MaxInt} {
 		of := fmt.Sprintf(" [0:%d) of a Chain of 13 bytes", n)
-		wantPanic(t, "Cut", "millrace: Cut"+of, func() { c.Cut(&dst, n) })
+		wantPanic(t, "CutTo", "millrace: CutTo"+of, func() { c.CutTo(&dst, n) })
 		wantPanic(t, "Discard", "millrace: Discard"+of, func() { c.Discard(n) })
 	}
 	wantPanic(t, "Merge", "millrace: Merge of a Chain into itself", func() { c.Merge(&c) })
-	wantPanic(t, "Cut", "millrace: Cut of a Chain into itself", func() { c.Cut(&c, 1) })
-	wantPanic(t, "Slice", "millrace: Slice of a Chain into itself", func() { c.Slice(&c, 1, 2) })
-	wantPanic(t, "Clone", "millrace: Slice of a Chain into itself", func() { c.Clone(&c) })
+	wantPanic(t, "CutTo", "millrace: CutTo of a Chain into itself", func() { c.CutTo(&c, 1) })
+	wantPanic(t, "SliceTo", "millrace: SliceTo of a Chain into itself", func() { c.SliceTo(&c, 1, 2) })
+	wantPanic(t, "CloneTo", "millrace: SliceTo of a Chain into itself", func() { c.CloneTo(&c) })
 	sameBytes(t, "after the panics the Chain", &c, string(letters(13)))
 	sameBytes(t, "what the calls that panicked gave", &dst, "")
 	c.Release()
@@ -105,7 +105,7 @@ func TestChainReaderReadAtIsForManyGoroutines(t *testing.T) {
 	var goroutines sync.WaitGroup
 	for seed := range uint64(4) {
 		var clone millrace.Chain
-		c.Clone(&clone)
+		c.CloneTo(&clone)
 		goroutines.Go(func() {
 			rng := rand.New(rand.NewPCG(seed, 21))
 			buf := make([]byte, 300)
@@ -163,20 +163,20 @@ func TestAppendCopyWritesOnlyItsOwnBlock(t *testing.T) {
 		alone bool
 	}{
 		"no other share": {func(*millrace.Chain) (none millrace.Chain) { return none }, true},
-		"a clone": {func(c *millrace.Chain) (d millrace.Chain) { c.Clone(&d); return d },
+		"a clone": {func(c *millrace.Chain) (d millrace.Chain) { c.CloneTo(&d); return d },
 			false},
 		"a clone, already released": {func(c *millrace.Chain) (none millrace.Chain) {
 			var d millrace.Chain
-			c.Clone(&d)
+			c.CloneTo(&d)
 			d.Release()
 			return none
 		}, true},
 		"a slice of the start": {func(c *millrace.Chain) (d millrace.Chain) {
-			c.Slice(&d, 0, 1)
+			c.SliceTo(&d, 0, 1)
 			return d
 		}, false},
 		"a cut": {func(c *millrace.Chain) (d millrace.Chain) {
-			c.Cut(&d, 3)
+			c.CutTo(&d, 3)
 			return d
 		}, false},
 		"the other end": {cutBehind, false},
@@ -186,7 +186,7 @@ func TestAppendCopyWritesOnlyItsOwnBlock(t *testing.T) {
 			return none
 		}, false},
 		"merged and cut again": {func(c *millrace.Chain) (none millrace.Chain) {
-			c.Cut(&none, 2)
+			c.CutTo(&none, 2)
 			none.Merge(c)
 			c.Merge(&none)
 			return none
@@ -219,7 +219,7 @@ func TestAppendCopyWritesOnlyItsOwnBlock(t *testing.T) {
 // cutBehind cuts c after four bytes, and returns the rest.
 func cutBehind(c *millrace.Chain) millrace.Chain {
 	var front millrace.Chain
-	c.Cut(&front, 4)
+	c.CutTo(&front, 4)
 	rest := *c
 	*c = front
 	return rest

@@ -28,7 +28,7 @@ func Example() {
 	}
 
 	var share millrace.Chain
-	message.Clone(&share)
+	message.CloneTo(&share)
 	for i, c := range []*millrace.Chain{&message, &share} {
 		fmt.Printf("to %d: ", i)
 		c.WriteTo(os.Stdout) // over TCP this would be one writev
@@ -84,9 +84,9 @@ func ExampleChain() {
 	c.AppendCopy([]byte("header|body|trailer"))
 
 	var header, body millrace.Chain
-	c.Cut(&header, len("header")) // moves the first bytes
+	c.CutTo(&header, len("header")) // moves the first bytes
 	c.Discard(1)
-	c.Slice(&body, 0, len("body")) // shares bytes with c
+	c.SliceTo(&body, 0, len("body")) // shares bytes with c
 	fmt.Printf("%s, %s, %s\n", header.Bytes(), body.Bytes(), c.Bytes())
 
 	body.Merge(&header) // takes all of header
@@ -299,7 +299,7 @@ func ExampleWriter_WriteChain() {
 	for range 2 {
 		fmt.Fprintf(w, "%d bytes: ", body.Len())
 		var c millrace.Chain
-		body.Clone(&c)
+		body.CloneTo(&c)
 		w.WriteChain(&c) // owns c
 		w.WriteString("\n")
 		if err := w.Flush(); err != nil {
@@ -341,7 +341,7 @@ func ExampleReader_ReadChain() {
 	}
 	for _, s := range subscribers {
 		var share millrace.Chain
-		packet.Clone(&share)
+		packet.CloneTo(&share)
 		s <- share // a Chain is a value: sending it moves it
 	}
 	packet.Release()

@@ -48,9 +48,9 @@ var chainVerbs = []verb[millrace.Chain]{
 		}
 	}},
 	{"AppendCopy", func(c *millrace.Chain) { c.AppendCopy([]byte("x")) }},
-	{"Slice", func(c *millrace.Chain) { c.Slice(new(millrace.Chain), 1, 2) }},
-	{"Clone", func(c *millrace.Chain) { c.Clone(new(millrace.Chain)) }},
-	{"Cut", func(c *millrace.Chain) { c.Cut(new(millrace.Chain), 1) }},
+	{"Slice", func(c *millrace.Chain) { c.SliceTo(new(millrace.Chain), 1, 2) }},
+	{"Clone", func(c *millrace.Chain) { c.CloneTo(new(millrace.Chain)) }},
+	{"Cut", func(c *millrace.Chain) { c.CutTo(new(millrace.Chain), 1) }},
 	{"Discard", func(c *millrace.Chain) { c.Discard(c.Len()) }},
 	{"Discard a part", func(c *millrace.Chain) { c.Discard(1) }},
 	{"Release", func(c *millrace.Chain) { c.Release() }},
@@ -215,8 +215,8 @@ func TestUseOfAReleasedVariable(t *testing.T) {
 		"Chain.CopyTo": func(_ *millrace.Ref, c *millrace.Chain) int {
 			return c.CopyTo(make([]byte, 1))
 		},
-		"Chain.Clone": func(_ *millrace.Ref, c *millrace.Chain) int {
-			c.Clone(&nothing)
+		"Chain.CloneTo": func(_ *millrace.Ref, c *millrace.Chain) int {
+			c.CloneTo(&nothing)
 			return nothing.Len()
 		},
 		"Chain.All": func(_ *millrace.Ref, c *millrace.Chain) (n int) {
@@ -320,7 +320,7 @@ func TestWriteToAfterAPanic(t *testing.T) {
 		}
 		copied := c
 		var front millrace.Chain
-		c.Cut(&front, len("secret"))
+		c.CutTo(&front, len("secret"))
 		c.Release()
 		wantMisuse(t, func() { copied.WriteTo(client) })
 		front.Release()

@@ -141,7 +141,8 @@ func NewReader(src io.Reader) *Reader { return NewReaderSize(src, defaultSize) }
 func NewReaderSize(src io.Reader, size int) *Reader { return defaultPool.NewReader(src, size) }
 
 // NewReader returns a Reader of src that takes its blocks from p. size is as in [NewReaderSize], so
-// the minimum is 16, as with bufio.NewReaderSize. If src is a Reader with at least that size, NewReader returns src, which keeps its own Pool.
+// the minimum is 16, as with bufio.NewReaderSize. If src is a Reader with at least that size,
+// NewReader returns src, which keeps its own Pool.
 func (p *Pool) NewReader(src io.Reader, size int) *Reader {
 	if r, ok := src.(*Reader); ok && r.size >= size {
 		return r
@@ -385,7 +386,7 @@ func (e *DelimError) Error() string {
 // bytes must have come from b, and buf must be empty.
 func (b *Reader) takeBack(dst *Chain, n int) {
 	var kept Chain
-	dst.Cut(&kept, n)
+	dst.CutTo(&kept, n)
 	b.putBack(dst)
 	dst.Merge(&kept)
 }

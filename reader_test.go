@@ -469,7 +469,7 @@ func TestBlocksOfAWindowComeBack(t *testing.T) {
 		}
 		if window.Len() > 256<<10 {
 			var old millrace.Chain
-			window.Cut(&old, 1000)
+			window.CutTo(&old, 1000)
 			checkPattern(t, &old, at, 1000)
 			old.Release()
 			at += 1000

@@ -96,12 +96,12 @@ func handlePackets(t *testing.T, queue <-chan *packet, rng *rand.Rand) {
 				t.Errorf("the trailer reads %q", tail)
 			}
 			var front millrace.Chain
-			p.chain.Cut(&front, p.n)
+			p.chain.CutTo(&front, p.n)
 			p.chain.Release()
 			p.chain = front
 		case 1:
 			var clone millrace.Chain
-			p.chain.Clone(&clone)
+			p.chain.CloneTo(&clone)
 			p.chain.Release()
 			p.chain = clone
 		}
@@ -166,7 +166,7 @@ func TestAppendCopyWhileTheReaderWaits(t *testing.T) {
 		stop.Store(true)
 		appender.Wait()
 		var front millrace.Chain
-		c.Cut(&front, 100)
+		c.CutTo(&front, 100)
 		checkPattern(t, &front, at, 100)
 		front.Release()
 		c.Release()

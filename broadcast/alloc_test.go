@@ -57,7 +57,7 @@ func TestFullRingAllocatesNothing(t *testing.T) {
 		var frame millrace.Chain
 		publish := func() {
 			for n := range test.pieces { // no piece ends where the next one begins
-				block.Slice(&frame, n*20, n*20+10)
+				block.SliceTo(&frame, n*20, n*20+10)
 			}
 			if err := ring.Publish(&frame, broadcast.Frame{}); err != nil {
 				t.Fatal(err)

@@ -321,7 +321,7 @@ func (c *Cursor) give(dst *millrace.Chain) (b Batch) {
 	room := c.opts.batchPieces
 	if pre != nil && pre.id != c.given {
 		before := dst.Pieces()
-		pre.chain.Clone(dst)
+		pre.chain.CloneTo(dst)
 		c.given = pre.id
 		b.Preamble = pre.chain.Len()
 		room -= dst.Pieces() - before

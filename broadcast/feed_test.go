@@ -32,7 +32,7 @@ func (f *feed) next(n int) (frame millrace.Chain) {
 		ref := d.Freeze(len(b))
 		f.chain.Append(&ref)
 	}
-	f.chain.Cut(&frame, n)
+	f.chain.CutTo(&frame, n)
 	return frame
 }
 

@@ -70,7 +70,7 @@ func (l *byteLog) append(p *millrace.Chain) (first, end uint32) {
 		if moved == left {
 			s.chain.Merge(p)
 		} else {
-			p.Cut(&s.chain, bytesOf(p, moved))
+			p.CutTo(&s.chain, bytesOf(p, moved))
 		}
 		left -= moved
 		grown := s.chain.Pieces() - had
@@ -143,7 +143,7 @@ func (l *byteLog) share(dst *millrace.Chain, from, to int64) {
 	for from < to {
 		s := *l.at(i)
 		upto := min(to, s.end)
-		s.chain.Slice(dst, int(from-s.start), int(upto-s.start))
+		s.chain.SliceTo(dst, int(from-s.start), int(upto-s.start))
 		from = upto
 		i++
 	}

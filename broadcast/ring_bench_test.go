@@ -28,7 +28,7 @@ func (s *source) next(frame *millrace.Chain) {
 		ref := draft.Freeze(benchBlock)
 		s.chain.Append(&ref)
 	}
-	s.chain.Cut(frame, benchFrame)
+	s.chain.CutTo(frame, benchFrame)
 }
 
 func BenchmarkSource(b *testing.B) {

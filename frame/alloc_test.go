@@ -79,7 +79,7 @@ func TestNoAllocationPerFrame(t *testing.T) {
 	defer shared.Release()
 	var body millrace.Chain
 	checkNoAllocation(t, "Append", func() {
-		shared.Clone(&body)
+		shared.CloneTo(&body)
 		if err := e.Append(&c, frame.Header{Kind: 1}, &body); err != nil {
 			t.Fatal(err)
 		}

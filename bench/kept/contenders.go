@@ -97,7 +97,7 @@ func newBatches() sharer[millrace.Chain] {
 }
 
 func cloneChain(c *millrace.Chain) (d millrace.Chain) {
-	c.Clone(&d)
+	c.CloneTo(&d)
 	return d
 }
 

@@ -78,7 +78,7 @@ var contenders = []contender{
 					w.Write(text)
 				}
 				if m.body > 0 {
-					body.Clone(&c)
+					body.CloneTo(&c)
 					w.WriteChain(&c)
 				}
 				if err := w.Flush(); err != nil {

@@ -477,7 +477,7 @@ func TestWriteFrames(t *testing.T) {
 	}
 	for range 3 {
 		var share millrace.Chain
-		frames.Clone(&share)
+		frames.CloneTo(&share)
 		c := serve(t, func(conn *websocket.Conn) {
 			if err := conn.WriteFrames(&share); err != nil {
 				t.Error(err)

@@ -62,7 +62,7 @@ func (e *Encoder) Retime(dst, src *millrace.Chain, timestamp uint32) {
 	}
 	putTimestamp(head[:], timestamp)
 	e.put(dst, head[:])
-	src.Slice(dst, tagHeaderSize, src.Len())
+	src.SliceTo(dst, tagHeaderSize, src.Len())
 }
 
 func (e *Encoder) put(dst *millrace.Chain, p []byte) {

@@ -36,12 +36,12 @@ func ExampleDecoder() {
 		}
 		switch {
 		case tag.Metadata || tag.SequenceHeader:
-			c.Clone(&preamble)
+			c.CloneTo(&preamble)
 		case tag.Key:
 			group.Release() // the previous GOP
-			c.Clone(&group)
+			c.CloneTo(&group)
 		default:
-			c.Clone(&group)
+			c.CloneTo(&group)
 		}
 		fmt.Printf("%v at %d ms, %d bytes in %d piece\n", tag.Type, tag.Timestamp, c.Len(),
 			c.Pieces())

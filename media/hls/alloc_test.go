@@ -61,8 +61,8 @@ func newFeed(t testing.TB) *feed {
 
 func (f *feed) next() bool {
 	var c millrace.Chain
-	f.data.Slice(&c, 0, 100)
-	f.data.Slice(&c, 500, 10_000)
+	f.data.SliceTo(&c, 0, 100)
+	f.data.SliceTo(&c, 500, 10_000)
 	fragment := hls.Fragment{Duration: 40 * time.Millisecond, Key: f.n%50 == 0,
 		KeyNext: f.n%50 == 49, Time: f.time}
 	f.n++

@@ -627,18 +627,18 @@ func (w *Window) Append(dst *millrace.Chain, o Object) bool {
 	case KindInit:
 		for i := range w.inits {
 			if w.inits[i].number == o.MSN {
-				w.inits[i].body.Clone(dst)
+				w.inits[i].body.CloneTo(dst)
 				return true
 			}
 		}
 	case KindSegment:
 		if s := w.find(o.MSN); s != nil && s != w.open && s.epoch == o.Epoch {
-			s.body.Clone(dst)
+			s.body.CloneTo(dst)
 			return true
 		}
 	case KindPart:
 		if s := w.find(o.MSN); s != nil && o.Part >= 0 && o.Part < len(s.parts) {
-			s.body.Slice(dst, s.partOffset(o.Part), s.parts[o.Part].end)
+			s.body.SliceTo(dst, s.partOffset(o.Part), s.parts[o.Part].end)
 			return true
 		}
 	}

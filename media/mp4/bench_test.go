@@ -45,7 +45,7 @@ func (f *feed) next() {
 	tag := f.tags[i]
 	tag.Timestamp = uint32(f.n) * 1024 / 96 // two audio frames per video frame
 	var c millrace.Chain
-	f.data[i].Clone(&c)
+	f.data[i].CloneTo(&c)
 	if _, err := f.m.WriteTag(&f.dst, tag, &c); err != nil {
 		f.t.Fatal(err)
 	}

@@ -125,7 +125,7 @@ func TestOddFramesInARow(t *testing.T) {
 					tag := tags[s.kind]
 					tag.Timestamp = base + uint32(int64(s.ts))
 					var c millrace.Chain
-					datas[s.kind].Clone(&c)
+					datas[s.kind].CloneTo(&c)
 					if err := r.write(tag, &c); err != nil {
 						t.Fatal(err)
 					}

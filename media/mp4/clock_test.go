@@ -65,7 +65,7 @@ func placed(t *testing.T, in []mark) (out []mark) {
 		}
 		tag.Timestamp = uint32(m.ms)
 		var c millrace.Chain
-		data.Clone(&c)
+		data.CloneTo(&c)
 		if err := r.write(tag, &c); err != nil {
 			t.Fatal(err)
 		}

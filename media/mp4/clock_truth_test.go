@@ -135,7 +135,7 @@ func TestClockAgainstTheTruth(t *testing.T) {
 			}
 			tag.Timestamp = e.base + uint32(int64(s.ts+100_000))
 			var c millrace.Chain
-			data.Clone(&c)
+			data.CloneTo(&c)
 			if err := r.write(tag, &c); err != nil {
 				t.Fatal(err)
 			}

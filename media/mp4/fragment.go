@@ -159,7 +159,7 @@ func (m *Muxer) piece(videos, sounds int) (v, s int) {
 
 // send moves the data of the first n complete samples to dst.
 func (t *track) send(dst *millrace.Chain, n int) {
-	t.doneData.Cut(dst, bytesOf(t.done[:n]))
+	t.doneData.CutTo(dst, bytesOf(t.done[:n]))
 	t.done = t.done[:copy(t.done, t.done[n:])]
 }
 

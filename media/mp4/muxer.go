@@ -198,7 +198,7 @@ func (m *Muxer) WriteTag(dst *millrace.Chain, t flv.Tag, src *millrace.Chain) (F
 	n := t.Len() - 4 - t.Payload // the last 4 bytes are the previous-tag-size
 	src.Discard(t.Payload)
 	var data millrace.Chain
-	src.Cut(&data, n)
+	src.CutTo(&data, n)
 	defer data.Release()
 	if t.Packet == flv.PacketSequenceHeader {
 		return m.configure(dst, tr, t, &data)
@@ -396,7 +396,7 @@ func (m *Muxer) place(tr *track, times []int64) {
 		s.at = tr.time(ms)
 		tr.close(s.at)
 		var data millrace.Chain
-		tr.heldData.Cut(&data, int(s.size))
+		tr.heldData.CutTo(&data, int(s.size))
 		tr.start(s, &data)
 	}
 	tr.held = tr.held[:copy(tr.held, tr.held[len(times):])]

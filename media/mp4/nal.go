@@ -94,10 +94,10 @@ func (m *Muxer) cleanUnits(c *config, data *millrace.Chain) bool {
 	var clean millrace.Chain
 	at := 0
 	for _, e := range s.empty {
-		data.Slice(&clean, at, e[0])
+		data.SliceTo(&clean, at, e[0])
 		at = e[1]
 	}
-	data.Slice(&clean, at, data.Len())
+	data.SliceTo(&clean, at, data.Len())
 	data.Release()
 	data.Merge(&clean)
 	return true

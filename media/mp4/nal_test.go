@@ -199,7 +199,7 @@ func TestNALUnitsAgainstASimpleParser(t *testing.T) {
 			var pieces millrace.Chain
 			for c.Len() > 0 { // each piece in a separate block
 				var piece millrace.Chain
-				c.Cut(&piece, min(c.Len(), 1+rnd.IntN(7)))
+				c.CutTo(&piece, min(c.Len(), 1+rnd.IntN(7)))
 				d := millrace.DefaultPool().Get(piece.Len())
 				r := d.Freeze(piece.CopyTo(d.Bytes()))
 				pieces.Append(&r)

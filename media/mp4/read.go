@@ -218,7 +218,7 @@ func (m *Movie) AppendEarlier(dst, src *millrace.Chain, f FragmentInfo, d time.D
 	if d != 0 {
 		head := make([]byte, 0, 512)
 		var c millrace.Chain
-		src.Cut(&c, f.Head)
+		src.CutTo(&c, f.Head)
 		for p := range c.All() {
 			head = append(head, p...)
 		}
@@ -227,7 +227,7 @@ func (m *Movie) AppendEarlier(dst, src *millrace.Chain, f FragmentInfo, d time.D
 		dst.AppendCopy(head)
 		f.Size -= f.Head
 	}
-	src.Cut(dst, f.Size)
+	src.CutTo(dst, f.Size)
 }
 
 // shiftHead subtracts d from the times in the head of a fragment. If only one track would begin

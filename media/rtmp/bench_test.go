@@ -46,7 +46,7 @@ func BenchmarkAppend(b *testing.B) {
 	out.Release()
 	b.ReportAllocs()
 	for b.Loop() {
-		picture.Clone(&body)
+		picture.CloneTo(&body)
 		if err := enc.Append(&out, rtmp.Message{Type: rtmp.TypeVideo, ChunkStream: rtmp.VideoChunks,
 			Stream: 1}, &body); err != nil {
 			b.Fatal(err)

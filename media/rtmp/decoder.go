@@ -451,7 +451,7 @@ func (d *Decoder) nextPart(dst *millrace.Chain) (Message, error) {
 	m.Type, m.Size, m.Timestamp = Type(h[0]), size, m.Timestamp+at-a.first
 	a.body.Discard(head)
 	var part millrace.Chain
-	a.body.Cut(&part, size)
+	a.body.CutTo(&part, size)
 	var room millrace.Draft
 	for p := range part.All() {
 		// Copy, because a share would keep the other parts in memory as well.

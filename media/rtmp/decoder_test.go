@@ -340,7 +340,7 @@ func TestBodiesAreNotCopied(t *testing.T) {
 					return io.EOF
 				}
 				given = true
-				source.Clone(dst)
+				source.CloneTo(dst)
 				return nil
 			})
 			d := rtmp.NewDecoder(r, 1<<24-1)

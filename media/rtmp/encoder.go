@@ -62,7 +62,7 @@ func (e *Encoder) Append(dst *millrace.Chain, m Message, body *millrace.Chain) e
 	}
 	e.put(dst, h)
 	for n > chunk {
-		body.Cut(dst, chunk)
+		body.CutTo(dst, chunk)
 		n -= chunk
 		h := appendNumber(room[:0], 3, m.ChunkStream)
 		if short == extended {

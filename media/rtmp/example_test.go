@@ -138,7 +138,7 @@ func ExampleEncoder() {
 	}
 	for player := range 3 {
 		var send millrace.Chain
-		chunks.Clone(&send) // shares; nothing is copied
+		chunks.CloneTo(&send) // shares; nothing is copied
 		n, _ := send.WriteTo(io.Discard)
 		fmt.Printf("player %d: %d bytes in %d pieces\n", player, n, chunks.Pieces())
 	}

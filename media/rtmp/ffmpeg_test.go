@@ -113,7 +113,7 @@ func (s *recorder) play(c *rtmp.ServerConn, w io.Writer) error {
 	defer s.mu.Unlock()
 	for i, m := range s.messages {
 		var body millrace.Chain
-		s.bodies[i].Clone(&body)
+		s.bodies[i].CloneTo(&body)
 		m.Stream = rtmp.Stream
 		m.ChunkStream = map[rtmp.Type]int{8: rtmp.AudioChunks, 9: rtmp.VideoChunks,
 			18: rtmp.DataChunks}[m.Type]

@@ -28,9 +28,9 @@ func build(pool *millrace.Pool, p []byte) (total int) {
 
 func share(chains chan<- millrace.Chain, source *millrace.Chain) {
 	var copied, front, merged millrace.Chain
-	source.Clone(&copied)
-	copied.Cut(&front, 10)
-	source.Slice(&merged, 1, 2)
+	source.CloneTo(&copied)
+	copied.CutTo(&front, 10)
+	source.SliceTo(&merged, 1, 2)
 	merged.Merge(&front)
 	merged.Discard(1)
 	chains <- merged // moved

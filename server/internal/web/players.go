@@ -267,7 +267,7 @@ func (s *players) sendChain(w http.ResponseWriter, r *http.Request, c *millrace.
 		if !answer.Of(r).Renew() || loan.Ended() {
 			panic(http.ErrAbortHandler)
 		}
-		c.Cut(&step, min(c.Len(), chainStep))
+		c.CutTo(&step, min(c.Len(), chainStep))
 		var err error
 		if rf, ok := w.(io.ReaderFrom); ok {
 			_, err = rf.ReadFrom(chainBody{&step, tcp})

@@ -202,7 +202,7 @@ func (e *objectEntry) share() (Object, error) {
 	o := &e.object
 	out := Object{Status: o.Status, Gzip: o.Gzip, RetryAfter: o.RetryAfter, Fresh: o.Fresh,
 		Once: o.Once}
-	o.Body.Clone(&out.Body)
+	o.Body.CloneTo(&out.Body)
 	return out, nil
 }
 

@@ -247,7 +247,7 @@ func (m *mp4Maker) publishFragment(f mp4.Fragment) error {
 		info := &Fragment{FragmentInfo: part, Movie: m.movie, KeyNext: f.KeyNext &&
 			part.Sequence == f.Sequence}
 		var c millrace.Chain
-		m.fragment.Cut(&c, part.Size)
+		m.fragment.CutTo(&c, part.Size)
 		if err := m.publish(&c, broadcast.Frame{Key: key || part.Key, Info: info}); err != nil {
 			m.fragment.Release()
 			return err

@@ -38,7 +38,7 @@ func RTMP(source Source, report Reporter, out *broadcast.Ring) *Conversion {
 
 func (m *rtmpMaker) write(t flv.Tag, tag *millrace.Chain, _ bool) error {
 	tag.Discard(t.Len() - t.Size - 4) // remove the tag's header
-	tag.Cut(&m.body, t.Size)
+	tag.CutTo(&m.body, t.Size)
 	tag.Release()
 	chunks := rtmp.DataChunks
 	switch t.Type {
@@ -59,14 +59,14 @@ func (m *rtmpMaker) write(t flv.Tag, tag *millrace.Chain, _ bool) error {
 		m.preamble.Without.Video, m.preamble.Without.Audio = !m.starts.Video,
 			f.Tracks.Load()&flvstream.AudioFlag == 0
 		var all millrace.Chain
-		m.preamble.Clone(&all)
+		m.preamble.CloneTo(&all)
 		m.out.SetPreamble(&all)
 	}
 	start := m.starts.IsStart(t, m.startIsKept)
 	if part := m.preamble.Part(t); part != nil {
 		flvstream.Keep(m.source.Memory, part, &m.message)
 		var all millrace.Chain
-		m.preamble.Clone(&all)
+		m.preamble.CloneTo(&all)
 		defer m.out.SetPreamble(&all)
 	}
 	return m.publish(&m.message, broadcast.Frame{Key: start})

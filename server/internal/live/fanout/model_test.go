@@ -65,7 +65,7 @@ func (c *memoryConn) take(line *[]byte, body *millrace.Chain) (full bool, err er
 		c.room -= n
 	}
 	var part millrace.Chain
-	body.Cut(&part, n)
+	body.CutTo(&part, n)
 	for piece := range part.All() {
 		c.got = append(c.got, piece...)
 	}

@@ -101,7 +101,7 @@ func cancelAfter(t *testing.T, data []byte, n int) {
 func sendAll(t *testing.T, c *millrace.Chain) <-chan [32]byte {
 	sender, receiver := tcpPair(t, true)
 	var shares millrace.Chain
-	c.Clone(&shares)
+	c.CloneTo(&shares)
 	go func() {
 		s := NewConn(sender, false, 0)
 		var progress atomic.Int64
@@ -145,7 +145,7 @@ func TestAllKindsOfSendsAreComplete(t *testing.T) {
 				t.Fatalf("full is %v with %d bytes left", full, c.Len())
 			}
 			var part millrace.Chain
-			c.Cut(&part, min(c.Len(), rnd.IntN(20_000)))
+			c.CutTo(&part, min(c.Len(), rnd.IntN(20_000)))
 			if err := s.write(new([]byte), &part, &vec.tally, &progress); err != nil {
 				t.Fatal(err)
 			}

@@ -276,7 +276,7 @@ func (f *Feed) publishTracks(c *millrace.Chain, start bool) error {
 	f.log.Info("the tracks of the stream changed", "video", f.facts.Video.Load().String(), "audio",
 		f.facts.Audio.Load().String())
 	var preamble millrace.Chain
-	f.preamble.Clone(&preamble)
+	f.preamble.CloneTo(&preamble)
 	return f.out.ChangeTracks(c, &preamble, start)
 }
 
@@ -375,6 +375,6 @@ func (f *Feed) configure(t flv.Tag, c, part *millrace.Chain) error {
 		}
 	}
 	var preamble millrace.Chain
-	f.preamble.Clone(&preamble)
+	f.preamble.CloneTo(&preamble)
 	return f.out.Configure(c, &preamble)
 }

@@ -59,13 +59,13 @@ const maxFirstTags = 16
 // at offset. All tags must be complete.
 func StateAll(p *millrace.Pool, batch *millrace.Chain, offset int, flags uint32) {
 	var done millrace.Chain
-	batch.Cut(&done, offset)
+	batch.CutTo(&done, offset)
 	for i := 0; i < maxFirstTags && batch.Len() > 0; i++ {
 		const head = 11
 		var h [head]byte
 		batch.CopyTo(h[:])
 		var tag millrace.Chain
-		batch.Cut(&tag, min(batch.Len(), head+int(h[1])<<16+int(h[2])<<8+int(h[3])+4))
+		batch.CutTo(&tag, min(batch.Len(), head+int(h[1])<<16+int(h[2])<<8+int(h[3])+4))
 		if flv.Type(h[0]) == flv.TypeScript {
 			StateTracks(p, &tag, flags)
 		}

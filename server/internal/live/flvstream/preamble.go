@@ -91,15 +91,15 @@ func (p *Preamble) Part(t flv.Tag) *millrace.Chain {
 	return &p.parts[i].tag
 }
 
-// Clone appends references to the tags of p to dst, which then owns them. It omits the tracks in
+// CloneTo appends references to the tags of p to dst, which then owns them. It omits the tracks in
 // p.Without.
-func (p *Preamble) Clone(dst *millrace.Chain) {
+func (p *Preamble) CloneTo(dst *millrace.Chain) {
 	for i := range p.parts {
 		kind := p.parts[i].kind()
 		if kind == flv.TypeAudio && p.Without.Audio || kind == flv.TypeVideo && p.Without.Video {
 			continue
 		}
-		p.parts[i].tag.Clone(dst)
+		p.parts[i].tag.CloneTo(dst)
 	}
 }
 

@@ -78,7 +78,7 @@ func createFile(cfg *Config, stream string, start time.Time, base time.Duration,
 		f.out = cfg.disk(f.media)
 	}
 	var share millrace.Chain
-	init.Clone(&share)
+	init.CloneTo(&share)
 	err = writeTo(&share, f.out)
 	share.Release()
 	if err != nil {

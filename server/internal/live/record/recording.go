@@ -145,7 +145,7 @@ func (r *Recording) shed() (freed int64) {
 	left := r.entries[:0]
 	for _, e := range r.entries {
 		if e.init > 0 || e.ends {
-			r.queue.Cut(&rest, e.init)
+			r.queue.CutTo(&rest, e.init)
 			left = append(left, e)
 			continue
 		}

@@ -45,7 +45,7 @@ func (w *writer) write(c *millrace.Chain, entries []entry) {
 		if w.cfg.Admit != nil && !e.ends && !w.admission.admitted(w.cfg, w.stream, w.log) {
 			if e.init > 0 { // the init segment is needed if the recording begins later
 				w.movie.Release()
-				c.Cut(&w.movie, e.init)
+				c.CutTo(&w.movie, e.init)
 			} else {
 				c.Discard(e.Size)
 			}
@@ -60,7 +60,7 @@ func (w *writer) write(c *millrace.Chain, entries []entry) {
 			w.admission.end()
 		case e.init > 0:
 			w.movie.Release()
-			c.Cut(&w.movie, e.init)
+			c.CutTo(&w.movie, e.init)
 		case w.file == nil && !w.begin(e):
 			c.Discard(e.Size)
 			w.store.countLost(1, e.Size)

@@ -30,7 +30,7 @@ func TestWriteTo(t *testing.T) {
 	var want []byte
 	// Every other piece is used, so that the pieces are not adjacent.
 	for at := 0; at+20 <= len(source); at += 40 {
-		all.Slice(&c, at, at+20)
+		all.SliceTo(&c, at, at+20)
 		want = append(want, source[at:at+20]...)
 	}
 	if c.Pieces() < 2*maxVector {
@@ -45,7 +45,7 @@ func TestWriteTo(t *testing.T) {
 	if got, err := os.ReadFile(name); err != nil || !bytes.Equal(got, want) {
 		t.Errorf("%d bytes, want %d, %v", len(got), len(want), err)
 	}
-	all.Slice(&c, 0, 1000)
+	all.SliceTo(&c, 0, 1000)
 	if err := writeTo(&c, f); err == nil || c.Len() != 1000 {
 		t.Errorf("to a closed file: %v, %d bytes are left", err, c.Len())
 	}

@@ -102,7 +102,7 @@ func (r *FragmentReader) Release() {
 }
 
 // AppendInit appends a reference to the latest fragment's init segment to dst.
-func (r *FragmentReader) AppendInit(dst *millrace.Chain) { r.init.Clone(dst) }
+func (r *FragmentReader) AppendInit(dst *millrace.Chain) { r.init.CloneTo(dst) }
 
 // KeyInterval returns the usual time between two keyframes, or 0 if it is unknown.
 func (r *FragmentReader) KeyInterval() time.Duration {
@@ -121,7 +121,7 @@ func (r *FragmentReader) take(dst, c *millrace.Chain, b broadcast.Batch) hlslive
 		AfterLoss: r.lost}
 	if b.Preamble > 0 { // a preamble is also sent after a loss
 		r.init.Release()
-		c.Cut(&r.init, b.Preamble)
+		c.CutTo(&r.init, b.Preamble)
 		f.NewInit = info.Movie != r.movie
 		r.movie = info.Movie
 	}

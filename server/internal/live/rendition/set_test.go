@@ -192,7 +192,7 @@ func TestPublishAfterClose(t *testing.T) {
 	var frame, header, preamble millrace.Chain
 	frame.AppendCopy([]byte("frame"))
 	header.AppendCopy([]byte("header"))
-	header.Clone(&preamble)
+	header.CloneTo(&preamble)
 	if err := s.Publish(&frame, true); err == nil {
 		t.Error("published after Close")
 	}
