@@ -19,11 +19,11 @@ func (c *Client) do(ctx context.Context, cmd command) error {
 	return k.run(cmd)
 }
 
-// A call with at most freeWeight bytes in flight does not count towards the InFlight limit, because
-// it needs so little memory.
+// A call with at most freeWeight bytes in flight does not count towards the MaxInFlight limit,
+// because it needs so little memory.
 const freeWeight = 16 << 10
 
-// admit waits until a call fits into the InFlight limit. weight is the number of bytes that the
+// admit waits until a call fits into the MaxInFlight limit. weight is the number of bytes that the
 // call has in flight, and counted is how many of them count towards the limit. After the call, the
 // caller passes counted to c.inFlight.release.
 //

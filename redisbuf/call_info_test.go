@@ -182,12 +182,12 @@ func TestOnCallReportsRetriesAndParts(t *testing.T) {
 }
 
 // Both functions can use the Client: the call holds no lock, no connection, and no bytes of the
-// InFlight limit.
+// MaxInFlight limit.
 func TestOnCallMayUseTheClient(t *testing.T) {
 	type inner struct{}
 	var use func()
 	calls := 0
-	c, rdb := shared(t, Conns(1), InFlight(1<<20),
+	c, rdb := shared(t, MaxConns(1), MaxInFlight(1<<20),
 		OnCall(func(ctx context.Context, _ CallInfo) func(CallResult) {
 			if ctx.Value(inner{}) != nil {
 				return nil

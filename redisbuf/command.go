@@ -12,7 +12,7 @@ type command interface {
 	// read reads the reply from c into the caller's memory.
 	read(c *conn) error
 
-	// weight returns the number of bytes that count towards the InFlight limit. If the length of
+	// weight returns the number of bytes that count towards the MaxInFlight limit. If the length of
 	// the value is unknown, weight uses estimate as the length.
 	weight(estimate int64) int64
 
@@ -39,9 +39,9 @@ func (i *commandInfo) info() *commandInfo { return i }
 // are shorter.
 const minUnknownWeight = 1 << 20
 
-// weightOf returns the number of bytes that count towards the InFlight limit for cmd. If the length
-// of the value is unknown, weightOf assumes the length of the last value that GetChain or GetTo has
-// read, but at least minUnknownWeight.
+// weightOf returns the number of bytes that count towards the MaxInFlight limit for cmd. If the
+// length of the value is unknown, weightOf assumes the length of the last value that GetChain or
+// GetTo has read, but at least minUnknownWeight.
 func (c *Client) weightOf(cmd command) int64 {
 	w := cmd.weight(max(c.lastLen.Load(), minUnknownWeight))
 	return int64(len(cmd.info().key)) + max(min(w, c.settings.inFlight), 0)

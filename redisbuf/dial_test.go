@@ -48,7 +48,7 @@ func TestDialPanics(t *testing.T) {
 					panic("boom")
 				})
 			}
-			onPipes(t, change, []Option{Conns(1)}, func(t *testing.T, c *Client, _ *pipeRedis) {
+			onPipes(t, change, []Option{MaxConns(1)}, func(t *testing.T, c *Client, _ *pipeRedis) {
 				get := func() { _, _ = c.GetToBuffer(t.Context(), "k", make([]byte, 5)) }
 				if goexit {
 					ended := make(chan struct{})
@@ -80,7 +80,7 @@ func TestDialerOfNothing(t *testing.T) {
 			}
 			return dial(ctx, network, addr)
 		}
-	}, []Option{Conns(1)}, func(t *testing.T, c *Client, _ *pipeRedis) {
+	}, []Option{MaxConns(1)}, func(t *testing.T, c *Client, _ *pipeRedis) {
 		if _, err := c.GetToBuffer(t.Context(), "k", make([]byte, 5)); err == nil ||
 			!strings.Contains(err.Error(), "no connection") {
 			t.Error(err)

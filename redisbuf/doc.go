@@ -39,7 +39,7 @@
 // A call ends with its second timeout, even if go-redis would retry more often. A server that does
 // not answer therefore delays a call by at most two timeouts and the pause before a retry. A
 // [Pipeline] and an MGet may use several servers, and each server may delay them for that long. The
-// time that a call waits for a connection or for other calls (see [Conns] and [InFlight]) is not
-// included. When go-redis itself queries a Sentinel or the topology of a cluster, go-redis' own
+// time that a call waits for a connection or for other calls (see [MaxConns] and [MaxInFlight]) is
+// not included. When go-redis itself queries a Sentinel or the topology of a cluster, go-redis' own
 // retries apply.
 package redisbuf

@@ -183,7 +183,7 @@ func (f *failingReaderFrom) ReadFrom(io.Reader) (int64, error) { return 0, f.err
 // The error of a writer is distinguished from an error of the server, even if it is the error of
 // another Redis server. The call is not retried, and the next call is not affected.
 func TestGetToAWriterThatFails(t *testing.T) {
-	c, rdb := shared(t, Conns(1))
+	c, rdb := shared(t, MaxConns(1))
 	ctx := bounded(t)
 	for _, size := range []int{10, 100_000, 3 << 20} {
 		value := randomValue(size)
@@ -209,7 +209,7 @@ func TestGetToAWriterThatFails(t *testing.T) {
 // If a reader fails or ends early, half a command is left on the connection, and no other call uses
 // that connection.
 func TestSetFromAReaderThatFails(t *testing.T) {
-	c, rdb := shared(t, Conns(1))
+	c, rdb := shared(t, MaxConns(1))
 	ctx := bounded(t)
 	must(t, rdb.Set(ctx, "reader", "before", 0).Err())
 	for _, size := range []int{10, 100_000, 3 << 20} {

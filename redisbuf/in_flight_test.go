@@ -14,7 +14,7 @@ import (
 func TestConnsBoundsConnections(t *testing.T) {
 	s := redistest.Shared(t)
 	p := s.Proxy(t)
-	c, _ := clientOf(t, optionsOf(p.Endpoint()), Conns(3))
+	c, _ := clientOf(t, optionsOf(p.Endpoint()), MaxConns(3))
 	ctx := bounded(t)
 	value := randomValue(100000)
 	must(t, c.SetFromBuffer(ctx, "conns", value))
@@ -39,7 +39,7 @@ func TestConnsBoundsConnections(t *testing.T) {
 func TestWaitForAConnectionEnds(t *testing.T) {
 	o := optionsOf(redistest.Shared(t).Endpoint())
 	o.PoolTimeout = 20 * time.Millisecond
-	c, _ := clientOf(t, o, Conns(1))
+	c, _ := clientOf(t, o, MaxConns(1))
 	conn, err := c.Conn(bounded(t))
 	must(t, err)
 	if _, err := c.GetToBuffer(bounded(t), "k", nil); err != redis.ErrPoolTimeout {
@@ -56,9 +56,9 @@ func TestWaitForAConnectionEnds(t *testing.T) {
 	}
 }
 
-// Close ends the calls that wait for a connection, or for InFlight, while other calls hold them.
+// Close ends the calls that wait for a connection, or for MaxInFlight, while other calls hold them.
 func TestCloseEndsWhatWaits(t *testing.T) {
-	c, _ := shared(t, Conns(1), InFlight(1<<20))
+	c, _ := shared(t, MaxConns(1), MaxInFlight(1<<20))
 	ctx := bounded(t)
 	conn, err := c.Conn(ctx)
 	must(t, err)
@@ -68,7 +68,7 @@ func TestCloseEndsWhatWaits(t *testing.T) {
 		errs <- err
 	}
 	go wait(10)
-	go wait(1 << 20) // holds all of InFlight, and waits for the connection
+	go wait(1 << 20) // holds all of MaxInFlight, and waits for the connection
 	eventually(t, func() bool { return taken(c) })
 	go wait(1 << 20)
 	eventually(t, func() bool { s := c.Stats(); return s.Waiting == 2 && s.InFlightWaiting == 1 })
@@ -81,7 +81,7 @@ func TestCloseEndsWhatWaits(t *testing.T) {
 	must(t, conn.Close())
 }
 
-// A call larger than InFlight runs alone. Later calls wait for it, in order.
+// A call larger than MaxInFlight runs alone. Later calls wait for it, in order.
 func TestInFlight(t *testing.T) {
 	c, p := proxied(t)
 	c.settings.inFlight = defaultInFlight
@@ -112,7 +112,7 @@ func TestInFlight(t *testing.T) {
 	must(t, err)
 }
 
-// taken reports whether all of InFlight is in use.
+// taken reports whether all of MaxInFlight is in use.
 func taken(c *Client) bool {
 	if !c.inFlight.sem.TryAcquire(1) {
 		return true
@@ -121,17 +121,17 @@ func taken(c *Client) bool {
 	return false
 }
 
-// Calls that hold InFlight but wait for a connection do not block a Conn, which has the connection
-// that they need.
+// Calls that hold MaxInFlight but wait for a connection do not block a Conn, which has the
+// connection that they need.
 func TestInFlightDoesNotStopAConn(t *testing.T) {
 	o := optionsOf(redistest.Shared(t).Endpoint())
-	c, _ := clientOf(t, o, Conns(1), InFlight(1<<20))
+	c, _ := clientOf(t, o, MaxConns(1), MaxInFlight(1<<20))
 	ctx := bounded(t)
 	conn, err := c.Conn(ctx)
 	must(t, err)
 	must(t, conn.SetFromBuffer(ctx, "weight", []byte("v")))
 	done := make(chan error, 1)
-	go func() { // holds all of InFlight, and waits for the connection
+	go func() { // holds all of MaxInFlight, and waits for the connection
 		_, err := c.GetToBuffer(ctx, "weight", make([]byte, 2<<20))
 		done <- err
 	}()
@@ -174,7 +174,7 @@ func TestInFlightOfUnknownLength(t *testing.T) {
 
 // An MGet counts the size of its buffer, and not a megabyte for each key.
 func TestInFlightOfMGet(t *testing.T) {
-	c, rdb := shared(t, InFlight(1<<20))
+	c, rdb := shared(t, MaxInFlight(1<<20))
 	ctx := bounded(t)
 	keys, slots := make([]string, 100), make([]Slot, 100)
 	for i := range keys {

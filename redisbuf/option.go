@@ -21,18 +21,18 @@ type settings struct {
 	onCall   func(context.Context, CallInfo) func(CallResult) // may be nil
 }
 
-// Conns sets the maximum number of connections to each server. If all are in use, further calls
+// MaxConns sets the maximum number of connections to each server. If all are in use, further calls
 // wait. The default is 16. More connections do not make large values faster, because a few
 // connections already use the whole bandwidth.
-func Conns(n int) Option {
+func MaxConns(n int) Option {
 	if n < 1 || n > 1<<16 {
-		panic(fmt.Sprintf("redisbuf: Conns(%d) is out of range", n))
+		panic(fmt.Sprintf("redisbuf: MaxConns(%d) is out of range", n))
 	}
 	return func(s *settings) { s.conns = n }
 }
 
-// InFlight limits the total bytes of values in flight, to and from all servers. The default is 64
-// MiB. A higher limit is not faster, and delays small commands.
+// MaxInFlight limits the total bytes of values in flight, to and from all servers. The default is
+// 64 MiB. A higher limit is not faster, and delays small commands.
 //
 // If a call would exceed the limit, it waits. Calls wait in order. A value that is larger than the
 // limit is transferred alone.
@@ -47,9 +47,9 @@ func Conns(n int) Option {
 //     counts no more than its limit.
 //
 // Calls with at most 16 KiB, and all calls of a Conn, do not wait, and their bytes do not count.
-func InFlight(bytes int64) Option {
+func MaxInFlight(bytes int64) Option {
 	if bytes < 1 {
-		panic(fmt.Sprintf("redisbuf: InFlight(%d) is below 1", bytes))
+		panic(fmt.Sprintf("redisbuf: MaxInFlight(%d) is below 1", bytes))
 	}
 	return func(s *settings) { s.inFlight = bytes }
 }

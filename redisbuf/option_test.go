@@ -83,8 +83,8 @@ func TestNewTakesWhatTheClientHas(t *testing.T) {
 
 func TestOptionsPanic(t *testing.T) {
 	for name, f := range map[string]func(){
-		"Conns":    func() { Conns(0) },
-		"InFlight": func() { InFlight(0) },
+		"MaxConns":    func() { MaxConns(0) },
+		"MaxInFlight": func() { MaxInFlight(0) },
 	} {
 		func() {
 			defer func() {

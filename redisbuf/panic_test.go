@@ -37,10 +37,10 @@ func panics(f func()) (yes bool) {
 }
 
 // After a panic of a reader or writer that is recovered, as in net/http, no connection, no part of
-// InFlight, and no block is lost.
+// MaxInFlight, and no block is lost.
 func TestPanicsGiveEverythingBack(t *testing.T) {
 	const size = 300000
-	c, rdb := shared(t, Conns(2), InFlight(size))
+	c, rdb := shared(t, MaxConns(2), MaxInFlight(size))
 	ctx := bounded(t)
 	value := randomValue(size)
 	must(t, rdb.Set(ctx, "panic", value, 0).Err())

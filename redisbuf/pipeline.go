@@ -17,8 +17,8 @@ import (
 //
 // A Pipeline is not a transaction: the server may execute other clients' commands in between.
 //
-// If the calls to a server exceed the InFlight limit, they take more than one round trip. Exec uses
-// several servers at the same time, each in a separate goroutine.
+// If the calls to a server exceed the MaxInFlight limit, they take more than one round trip. Exec
+// uses several servers at the same time, each in a separate goroutine.
 //
 // A Pipeline can be used again after Exec. It is for one goroutine at a time.
 type Pipeline struct {

@@ -24,7 +24,7 @@ func TestPipelineGoesOnAfterALostConnection(t *testing.T) {
 		h := redistest.StartHostile(t, replies...)
 		o := optionsOf(h.Endpoint())
 		o.MaxRetries, o.MinRetryBackoff, o.MaxRetryBackoff = retries, 1, 1
-		c, _ := clientOf(t, o, InFlight(100))
+		c, _ := clientOf(t, o, MaxInFlight(100))
 		p := c.Pipeline()
 		buf, again, later := make([]byte, 40), make([]byte, 5), make([]byte, 90)
 		spoils, set, get := p.GetToBuffer("a", buf), p.SetFromBuffer("b", buf),
@@ -56,7 +56,7 @@ func TestPipelineOfASilentServer(t *testing.T) {
 		"SET": func(p *Pipeline, buf []byte) *Result { return p.SetFromBuffer("k", buf) },
 	} {
 		change := func(o *redis.Options) { o.MaxRetries = -1; o.ReadTimeout = timeout }
-		onPipes(t, change, []Option{InFlight(20_000)}, func(t *testing.T, c *Client, s *pipeRedis) {
+		onPipes(t, change, []Option{MaxInFlight(20_000)}, func(t *testing.T, c *Client, s *pipeRedis) {
 			get5(t, c)
 			s.silence()
 			p := c.Pipeline()
@@ -85,7 +85,7 @@ func TestPipelineGoesOnAfterAServerHungUp(t *testing.T) {
 	for _, sticky := range []bool{false, true} {
 		h := redistest.StartHostile(t, redistest.Say("").ThenClose(), redistest.Say("+OK\r\n"),
 			redistest.Say("$0\r\n\r\n"))
-		c, _ := clientOf(t, optionsOf(h.Endpoint()), InFlight(100))
+		c, _ := clientOf(t, optionsOf(h.Endpoint()), MaxInFlight(100))
 		requests, want := 3, error(nil)
 		if sticky {
 			conn, err := c.Conn(bounded(t))
@@ -109,7 +109,7 @@ func TestPipelineGoesOnAfterAServerHungUp(t *testing.T) {
 
 // A negative limit, which no value meets, does not let too many other calls into the same batch.
 func TestPipelineOfANegativeLimit(t *testing.T) {
-	c, rdb := shared(t, InFlight(100_000))
+	c, rdb := shared(t, MaxInFlight(100_000))
 	g := &group{client: c}
 	set := &Result{cmd: setOf("k", make([]byte, 60_000))}
 	get := &Result{cmd: &getChainCmd{getHeader: wholeOf("k"), limit: -1_000_000}}

@@ -17,9 +17,9 @@ type group struct {
 	panicked any // value of a panic of the user's Dialer or credentials provider
 }
 
-// run executes the calls in batches, each as large as InFlight allows. It retries the failed calls
-// of a batch before it executes the next batch. If the server cannot be reached, the remaining
-// calls fail without being sent.
+// run executes the calls in batches, each as large as MaxInFlight allows. It retries the failed
+// calls of a batch before it executes the next batch. If the server cannot be reached, the
+// remaining calls fail without being sent.
 func (g *group) run(ctx context.Context) {
 	for rest := g.calls; len(rest) > 0; {
 		n, weight := g.batch(rest)
@@ -44,7 +44,7 @@ func (g *group) run(ctx context.Context) {
 }
 
 // batch returns the number of calls that can be sent together, and their total weight. The weight
-// stays within the InFlight limit, unless the first call alone exceeds it.
+// stays within the MaxInFlight limit, unless the first call alone exceeds it.
 func (g *group) batch(calls []*Result) (n int, weight int64) {
 	limit := g.client.settings.inFlight
 	for i, r := range calls {

@@ -76,9 +76,9 @@ func TestPipelineErrorsAreOfOneCall(t *testing.T) {
 	idle(t, c, 1)
 }
 
-// A batch never requests more than InFlight allows.
+// A batch never requests more than MaxInFlight allows.
 func TestPipelineBatches(t *testing.T) {
-	c, rdb := shared(t, InFlight(4<<20))
+	c, rdb := shared(t, MaxInFlight(4<<20))
 	ctx := bounded(t)
 	value := randomValue(1 << 20)
 	must(t, rdb.Set(ctx, "pf", value, 0).Err())

@@ -115,7 +115,7 @@ func TestPropertyNoTornValues(t *testing.T) {
 	opt := optionsOf(p.Endpoint())
 	opt.ReadTimeout, opt.WriteTimeout = 200*time.Millisecond, 200*time.Millisecond
 	opt.MinRetryBackoff, opt.MaxRetryBackoff = time.Millisecond, 5*time.Millisecond
-	c, _ := clientOf(t, opt, Conns(4), InFlight(1<<20))
+	c, _ := clientOf(t, opt, MaxConns(4), MaxInFlight(1<<20))
 	must(t, rdbOf(t, s.Endpoint()).Del(context.Background(), "property/0", "property/1",
 		"property/2").Err())
 	var stop atomic.Bool

@@ -9,8 +9,8 @@ type Stats struct {
 	Idle    int // connections that no call uses
 	Waiting int // calls that wait for a connection because of the option Conns
 
-	InFlight        int64 // bytes of values in flight, as the option InFlight counts them
-	InFlightLimit   int64 // the limit of the option InFlight
+	InFlight        int64 // bytes of values in flight, as the option MaxInFlight counts them
+	InFlightLimit   int64 // the limit of the option MaxInFlight
 	InFlightWaiting int   // calls that wait until fewer bytes are in flight
 
 	Dials int64 // attempts to make a connection, except the checks of a Sentinel's master

@@ -20,7 +20,7 @@ func says(t *testing.T, c *Client, when string, want Stats) {
 }
 
 func TestStatsOfConnections(t *testing.T) {
-	onPipes(t, func(*redis.Options) {}, []Option{Conns(2)},
+	onPipes(t, func(*redis.Options) {}, []Option{MaxConns(2)},
 		func(t *testing.T, c *Client, s *pipeRedis) {
 			says(t, c, "at first", Stats{})
 			get5(t, c)
@@ -67,7 +67,7 @@ func TestStatsOfDials(t *testing.T) {
 
 func TestStatsOfBytesInFlight(t *testing.T) {
 	const size = 2 * freeWeight
-	onPipes(t, func(*redis.Options) {}, []Option{InFlight(size)},
+	onPipes(t, func(*redis.Options) {}, []Option{MaxInFlight(size)},
 		func(t *testing.T, c *Client, s *pipeRedis) {
 			get5(t, c)
 			s.silence()

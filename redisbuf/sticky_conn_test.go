@@ -42,7 +42,7 @@ func TestConnIsOneConnection(t *testing.T) {
 
 // A Conn that is used within one of its own calls would send a request in the middle of a value.
 func TestConnWithinItsOwnCall(t *testing.T) {
-	c, rdb := shared(t, Conns(1))
+	c, rdb := shared(t, MaxConns(1))
 	ctx := bounded(t)
 	value := randomValue(300_000)
 	must(t, rdb.MSet(ctx, "within/from", value, "within/to", "before").Err())

@@ -83,7 +83,7 @@ func OpenRedis(rdb redis.UniversalClient, prefix string, pool *millrace.Pool) (*
 	}
 	// InFlight is so high that it never limits a call, because each call takes at most spoolMemory
 	// of memory anyway.
-	values, err := redisbuf.New(rdb, redisbuf.Conns(conns), redisbuf.InFlight(conns*MaxRedisValue))
+	values, err := redisbuf.New(rdb, redisbuf.MaxConns(conns), redisbuf.MaxInFlight(conns*MaxRedisValue))
 	if err != nil {
 		return nil, errors.Join(err, rdb.Close())
 	}
