@@ -443,3 +443,14 @@ func ExampleNewReaderFrom_anotherReader() {
 	fmt.Printf("%s, %v\n", text, err)
 	// Output: and what stands behind it, <nil>
 }
+
+// A slice that is used after the release of its memory.
+func ExamplePoison() {
+	pool := millrace.NewPool(millrace.Poison())
+	d := pool.Get(5)
+	kept := d.Bytes()[:5]
+	copy(kept, "hello")
+	d.Release()
+	fmt.Printf("%x\n", kept)
+	// Output: dbdbdbdbdb
+}
