@@ -21,6 +21,7 @@ func Example() {
 	defer r.Release()
 
 	var message millrace.Chain
+	defer message.Release() // releases the rest if WriteTo fails, or nothing
 	message.AppendCopy([]byte("a message: "))
 	if err := r.ReadChain(&message, len("hello, world")); err != nil {
 		fmt.Println(err)
@@ -28,15 +29,13 @@ func Example() {
 	}
 
 	var share millrace.Chain
+	defer share.Release()
 	message.Clone(&share)
 	for i, c := range []*millrace.Chain{&message, &share} {
 		fmt.Printf("to %d: ", i)
 		c.WriteTo(os.Stdout) // over TCP this would be one writev
 		fmt.Println()
 	}
-	// WriteTo has released all bytes that it wrote. Release the rest, if there was an error:
-	message.Release()
-	share.Release()
 	// Output:
 	// to 0: a message: hello, world
 	// to 1: a message: hello, world

@@ -50,12 +50,13 @@ type flow struct {
 	fn        *ssa.Function
 	in        map[*ssa.BasicBlock]states
 	ended     map[loc]bool // owners that some call may release or take
+	live      map[ssa.Value]map[*ssa.BasicBlock]bool
 	reporting bool
 	derived   map[ssa.Value][]ssa.Value // the lent slices whose memory a value refers to
 }
 
 func newFlow(c *checker, fn *ssa.Function) *flow {
-	a := &flow{checker: c, fn: fn, ended: map[loc]bool{}, derived: map[ssa.Value][]ssa.Value{}}
+	a := &flow{checker: c, fn: fn, live: map[ssa.Value]map[*ssa.BasicBlock]bool{}, ended: map[loc]bool{}, derived: map[ssa.Value][]ssa.Value{}}
 	for _, b := range fn.Blocks {
 		for _, i := range b.Instrs {
 			if call, ok := i.(*ssa.Call); ok {
@@ -127,6 +128,9 @@ func (a *flow) solve(entry states) {
 		}
 		out := a.out(b)
 		for k, next := range b.Succs {
+			if impossible(b, k) {
+				continue
+			}
 			s := a.edge(b, k, maps.Clone(out))
 			old, seen := a.in[next]
 			if seen {
@@ -200,10 +204,30 @@ func (a *flow) report() {
 		}
 		out := a.out(b)
 		for k := range b.Succs {
-			a.edge(b, k, maps.Clone(out))
+			if !impossible(b, k) {
+				a.edge(b, k, maps.Clone(out))
+			}
 		}
 	}
 	a.reporting = false
+}
+
+// impossible reports whether block b never continues with successor k, as in for range 4 {}.
+func impossible(b *ssa.BasicBlock, k int) bool {
+	branch, ok := b.Instrs[len(b.Instrs)-1].(*ssa.If)
+	if !ok {
+		return false
+	}
+	cond, ok := branch.Cond.(*ssa.BinOp)
+	if !ok {
+		return false
+	}
+	x, ok1 := cond.X.(*ssa.Const)
+	y, ok2 := cond.Y.(*ssa.Const)
+	if !ok1 || !ok2 || x.Value == nil || y.Value == nil {
+		return false
+	}
+	return constant.Compare(x.Value, cond.Op, y.Value) != (k == 0)
 }
 
 // edge returns the states after the end of block b if it continues with successor k.
@@ -215,21 +239,64 @@ func (a *flow) edge(b *ssa.BasicBlock, k int, s states) states {
 			st = a.decide(l, st, branch.Cond, k == 0)
 		}
 		s[l] = st
-		if d := l.definedIn(); d != nil && d != next && d.Dominates(b) && !d.Dominates(next) {
-			a.leak(l, st, lastPos(b))
+		if l.definedIn() != nil && st.bits&pending == 0 && !a.liveAt(l.root, next) {
+			if !panics(next) {
+				a.leak(l, st, firstPos(next, b))
+			}
 			delete(s, l)
 		}
 	}
 	return s
 }
 
-func lastPos(b *ssa.BasicBlock) token.Pos {
-	for _, i := range slices.Backward(b.Instrs) {
+// panics reports whether block b ends with a panic, with a call that does not return, or with a
+// failed test.
+func panics(b *ssa.BasicBlock) bool {
+	for _, i := range b.Instrs {
+		if call, ok := i.(*ssa.Call); ok {
+			if f, _ := callee(&call.Call); failsTest(f) {
+				return true
+			}
+		}
+	}
+	_, returns := b.Instrs[len(b.Instrs)-1].(*ssa.Return)
+	return len(b.Succs) == 0 && !returns
+}
+
+// firstPos returns the position of the return statement of block b, or of its first instruction.
+func firstPos(b, before *ssa.BasicBlock) token.Pos {
+	if r, ok := b.Instrs[len(b.Instrs)-1].(*ssa.Return); ok && r.Pos().IsValid() {
+		return r.Pos()
+	}
+	for _, i := range slices.Concat(b.Instrs, before.Instrs) {
 		if i.Pos().IsValid() {
 			return i.Pos()
 		}
 	}
 	return token.NoPos
+}
+
+// liveAt reports whether v may be used after the start of block b, before it is made again.
+func (a *flow) liveAt(v ssa.Value, b *ssa.BasicBlock) bool {
+	live, ok := a.live[v]
+	if !ok {
+		live = map[*ssa.BasicBlock]bool{}
+		a.live[v] = live
+		def := loc{root: v}.definedIn()
+		var mark func(b *ssa.BasicBlock)
+		mark = func(b *ssa.BasicBlock) {
+			if b != def && !live[b] {
+				live[b] = true
+				for _, p := range b.Preds {
+					mark(p)
+				}
+			}
+		}
+		for _, r := range referrers(v) {
+			mark(r.Block())
+		}
+	}
+	return live[b]
 }
 
 // decide returns the state of l in the branch in which cond is yes.
@@ -335,12 +402,13 @@ func emptyTest(l loc, cond ssa.Value, yes bool) (zero, ok bool) {
 // leak reports l if it is not released when its life ends.
 func (a *flow) leak(l loc, st state, end token.Pos) {
 	if !a.reporting || !l.local() || st.deferred || st.bits&owned == 0 ||
-		st.bits&(unknown|pending|valid|stale) != 0 || !st.acquired.IsValid() {
+		st.bits&(unknown|pending|valid|stale) != 0 || !st.acquired.IsValid() || a.leaked[st.acquired] {
 		return
 	}
 	if _, variable := l.root.(*ssa.Alloc); !variable && !ownerPointer(l.root.Type()) {
 		return // a *Chain that belongs to the function that returned it
 	}
+	a.leaked[st.acquired] = true // one path is enough
 	verb := "released"
 	if f := releaseOf(l); f != "Release" {
 		verb = "ended with " + f

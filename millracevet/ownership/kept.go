@@ -154,6 +154,8 @@ func (k *keeper) follow(v ssa.Value, container bool) {
 		case *ssa.Phi:
 			if container && k.outlivesIteration(r) && k.ends(r) {
 				k.report(v.Pos(), "appended to a slice that is kept")
+			} else if container {
+				k.follow(r, true)
 			}
 		case *ssa.Store:
 			if r.Val == v {

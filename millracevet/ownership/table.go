@@ -116,15 +116,11 @@ millrace  Writer.WriteChain       reads uses takes(1)
 arena     Pool.Take               gives reads
 arena     Heap.Take               gives reads
 arena     Buffer.Take             gives reads
-arena     Pool.Data               lends
-arena     Heap.Data               lends
-arena     Buffer.Data             lends
 arena     Pool.Writable           reads peeks
 arena     Heap.Writable           reads peeks
 arena     Buffer.Writable         reads peeks
 arena     Pool.Write              reads
 arena     Heap.Write              reads
-arena     Buffer.Write            reads
 arena     Slice.Bytes             lends uses
 arena     Slice.Promote           uses drops
 arena     Slice.Release           releases
@@ -229,8 +225,8 @@ type rule struct {
 	takes, fills, adds, borrows, drains, calls                                        []int
 }
 
-// packages maps import paths to the names in the table.
-var packages = map[string]string{
+// libraryPackages maps import paths to the names in the table.
+var libraryPackages = map[string]string{
 	"":                 "millrace",
 	"/arena":           "arena",
 	"/broadcast":       "broadcast",
@@ -287,7 +283,7 @@ func nameOf(o types.Object) string {
 		return ""
 	}
 	suffix, ok := strings.CutPrefix(o.Pkg().Path(), module)
-	if !ok || packages[suffix] == "" {
+	if !ok || libraryPackages[suffix] == "" {
 		return ""
 	}
 	name := o.Name()
@@ -297,7 +293,7 @@ func nameOf(o types.Object) string {
 			_, name, _ = strings.Cut(name, ".")
 		}
 	}
-	return packages[suffix] + "." + name
+	return libraryPackages[suffix] + "." + name
 }
 
 // typeName returns the name of t, or of what t points to, as in the table.

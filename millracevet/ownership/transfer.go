@@ -50,7 +50,9 @@ func (a *flow) transfer(s states, i ssa.Instruction) {
 	case *ssa.MakeClosure:
 		a.closure(s, i)
 	case *ssa.MakeInterface:
-		if !lentToStandard(i) {
+		if lentToStandard(i) {
+			a.firstUse(s, locate(i.X), nil)
+		} else {
 			a.handOn(s, i.X)
 		}
 	case *ssa.Return:
@@ -328,7 +330,7 @@ func (a *flow) call(s states, call *ssa.Call) {
 		if n == 0 {
 			a.expire(s, l, pos, false)
 		}
-		if _, ok := s[l]; ok || l.path != "" {
+		if l.root != nil {
 			a.set(s, l, taken)
 			st := s[l]
 			st.ended = pos
@@ -362,6 +364,9 @@ func (a *flow) call(s states, call *ssa.Call) {
 		}
 	case r.sends:
 		a.expire(s, self, pos, false)
+		if a.reporting && len(args) > 1 && changesInLoop(call, args[1]) && takenAgain(call, self) {
+			a.reportf(pos, "%s sends %s in a loop, but it is empty after the first time", f.Name(), self)
+		}
 		if st, ok := s[self]; ok {
 			onError := unknown
 			if st.bits == owned {
@@ -422,6 +427,22 @@ func takenAgain(call *ssa.Call, l loc) bool {
 		case *ssa.MakeClosure, *ssa.Phi, *ssa.MakeInterface:
 			return false
 		}
+	}
+	return true
+}
+
+// changesInLoop reports whether v is computed anew in each iteration of the loop of a call.
+func changesInLoop(call *ssa.Call, v ssa.Value) bool {
+	loop := innermost(call.Block())
+	i, ok := v.(ssa.Instruction)
+	if loop == nil || !ok || !loop.has[i.Block()] {
+		return false
+	}
+	switch v := v.(type) {
+	case *ssa.MakeInterface:
+		return changesInLoop(call, v.X)
+	case *ssa.ChangeInterface:
+		return changesInLoop(call, v.X)
 	}
 	return true
 }
@@ -519,7 +540,7 @@ func (a *flow) otherCall(s states, call *ssa.Call) {
 	if !quiet(f) {
 		unshare(s)
 	}
-	if f != nil && f.Pkg() != nil && f.Pkg().Path() == "testing" && fails[f.Name()] {
+	if failsTest(f) {
 		for l, st := range s { // what a failed test leaves over does not matter
 			if st.bits&(owned|pending) != 0 {
 				delete(s, l)
@@ -785,6 +806,11 @@ func usesAlone(fn *ssa.Function, v *ssa.FreeVar) bool {
 		}
 	}
 	return ok && uses
+}
+
+// failsTest reports whether f is a method of testing.T that fails the test.
+func failsTest(f *types.Func) bool {
+	return f != nil && f.Pkg() != nil && f.Pkg().Path() == "testing" && fails[f.Name()]
 }
 
 var fails = fields("Error Errorf Fail FailNow Fatal Fatalf Skip Skipf SkipNow")

@@ -297,3 +297,28 @@ func drain(refs []millrace.Ref) {
 		refs = refs[1:]
 	}
 }
+
+func pieces(c *millrace.Chain, w io.Writer) {
+	var head millrace.Chain
+	c.Cut(&head, 10)
+	for p := range head.All() {
+		w.Write(p)
+	}
+	head.Release()
+}
+
+func constantLoop(p *millrace.Pool, use func(*millrace.Draft)) {
+	d := p.Get(1)
+	for range 4 {
+		use(&d)
+	}
+}
+
+func TestFailure(t *testing.T) {
+	r := millrace.NewReader(bytes.NewReader(nil))
+	defer r.Release()
+	ref, err := r.ReadRef(1)
+	if err == nil {
+		t.Errorf("%q without an error", ref.Bytes())
+	}
+}

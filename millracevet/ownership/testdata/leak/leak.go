@@ -55,7 +55,7 @@ func inLoop(refs chan int, p *millrace.Pool) {
 }
 
 func inSwitch(kind int, p *millrace.Pool, out chan millrace.Ref) {
-	r := makeRef(p) // want `r is not released`
+	r := makeRef(p) // want `r is not released on the path that ends at line 64`
 	switch kind {
 	case 1:
 		out <- r
