@@ -42,7 +42,7 @@ type state struct {
 	sharedAt     token.Pos
 }
 
-// states has no entry for what is unknown.
+// states has no entry for an owner in an unknown state.
 type states map[loc]state
 
 type flow struct {
@@ -52,7 +52,7 @@ type flow struct {
 	ended     map[loc]bool // owners that some call may release or take
 	live      map[ssa.Value]map[*ssa.BasicBlock]bool
 	reporting bool
-	derived   map[ssa.Value][]ssa.Value // the lent slices whose memory a value refers to
+	derived   map[ssa.Value][]ssa.Value // from a value to the lent slices that it is part of
 }
 
 func newFlow(c *checker, fn *ssa.Function) *flow {
@@ -318,8 +318,8 @@ func (a *flow) decide(l loc, st state, cond ssa.Value, yes bool) state {
 		st.bits = empty
 		return st
 	}
-	// A condition may depend on the same event as the state. What was released in one branch and
-	// not in the other is perhaps released in a later branch.
+	// A condition may depend on the same event as the state. If l was released in one branch
+	// only, a later branch may release it.
 	if st.bits&owned != 0 && st.bits != owned && a.ended[l] {
 		st.bits |= unknown
 	}

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/tools/go/ssa"
 )
 
-// staleOperands reports the use of a slice whose life has ended.
+// staleOperands reports the use of a slice after its life.
 func (a *flow) staleOperands(s states, i ssa.Instruction) {
 	if !a.reporting {
 		return
@@ -39,7 +39,7 @@ func (a *flow) staleOperands(s states, i ssa.Instruction) {
 	}
 }
 
-// returnLent reports a result whose memory a deferred call releases.
+// returnLent reports a returned slice if a deferred call releases its memory.
 func (a *flow) returnLent(s states, r *ssa.Return) {
 	if !a.reporting {
 		return

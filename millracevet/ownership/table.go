@@ -195,8 +195,8 @@ rtmp      ServerConn.AppendEnd    adds(1)
 rtmp      ServerConn.Next         drains(1)
 `
 
-// owners are the types whose owner must end their life. A * marks types that are used through a
-// pointer. The owner of any other value of these packages has nothing to release.
+// owners are the types that must be released. A * marks types that are used through a pointer. Any
+// other value of these packages needs no release.
 var owners = fields(`
 millrace.Ref millrace.Draft millrace.Chain millrace.Slab arena.Slice
 *millrace.Reader *millrace.Writer *millrace.Body
@@ -296,7 +296,7 @@ func nameOf(o types.Object) string {
 	return libraryPackages[suffix] + "." + name
 }
 
-// typeName returns the name of t, or of what t points to, as in the table.
+// typeName returns the name of t, or of the target of t, as in the table.
 func typeName(t types.Type) string {
 	if p, ok := types.Unalias(t).(*types.Pointer); ok {
 		t = p.Elem()
@@ -307,13 +307,13 @@ func typeName(t types.Type) string {
 	return ""
 }
 
-// ownerValue reports whether t is a type whose values own memory.
+// ownerValue reports whether a value of type t owns memory.
 func ownerValue(t types.Type) bool {
 	_, pointer := types.Unalias(t).(*types.Pointer)
 	return !pointer && owners[typeName(t)]
 }
 
-// ownerPointer reports whether t is a pointer whose target owns memory.
+// ownerPointer reports whether t is a pointer to an owner of memory.
 func ownerPointer(t types.Type) bool {
 	_, pointer := types.Unalias(t).(*types.Pointer)
 	return pointer && owners["*"+typeName(t)]

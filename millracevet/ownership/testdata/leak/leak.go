@@ -55,7 +55,7 @@ func inLoop(refs chan int, p *millrace.Pool) {
 }
 
 func inSwitch(kind int, p *millrace.Pool, out chan millrace.Ref) {
-	r := makeRef(p) // want `r is not released on the path that ends at line 64`
+	r := makeRef(p) // want `r is not released on the path that ends at line 65`
 	switch kind {
 	case 1:
 		out <- r
