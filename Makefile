@@ -100,8 +100,9 @@ test-bench: ## Test the benchmarks, a module of their own, with the servers and 
 	cd bench && export GOWORK=off && go vet ./... && go vet -vettool=../bin/millracevet ./... && go test $(TESTFLAGS) ./...
 
 .PHONY: test-vet
-test-vet: ## Test millracevet, a module of its own
+test-vet: ## Test millracevet and the examples, modules of their own
 	cd millracevet && GOWORK=off go test $(TESTFLAGS) ./...
+	cd examples && GOWORK=off go test $(TESTFLAGS) ./...
 
 .PHONY: test-library
 test-library: ## The library's tests
