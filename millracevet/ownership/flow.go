@@ -29,6 +29,7 @@ const (
 type state struct {
 	bits     bits
 	by       ssa.Value // if pending: the error or boolean that decides
+	choice   int       // if pending and by is a select statement: the case that sends
 	onError  bits      // if pending: the bits if by is not nil, or false
 	onOK     bits      // if pending: the bits if by is nil, or true
 	acquired token.Pos // the call that gave the memory
@@ -303,6 +304,9 @@ func (a *flow) liveAt(v ssa.Value, b *ssa.BasicBlock) bool {
 func (a *flow) decide(l loc, st state, cond ssa.Value, yes bool) state {
 	if st.bits&pending != 0 {
 		v, ok, known := outcome(cond, yes)
+		if choice, of, isChoice := selected(cond); isChoice {
+			v, ok, known = of, yes && choice == st.choice, yes || choice == st.choice
+		}
 		switch {
 		case v == st.by && known && ok:
 			st.bits = st.bits&^pending | st.onOK
@@ -357,6 +361,21 @@ func outcome(cond ssa.Value, yes bool) (v ssa.Value, ok, known bool) {
 	return cond, yes, true
 }
 
+// selected reports whether cond compares the number of the case that a select statement has chosen.
+func selected(cond ssa.Value) (choice int, of ssa.Value, ok bool) {
+	b, ok := cond.(*ssa.BinOp)
+	if !ok || b.Op != token.EQL {
+		return 0, nil, false
+	}
+	e, ok1 := b.X.(*ssa.Extract)
+	c, ok2 := b.Y.(*ssa.Const)
+	if !ok1 || !ok2 || e.Index != 0 || c.Value == nil {
+		return 0, nil, false
+	}
+	s, ok := e.Tuple.(*ssa.Select)
+	return int(c.Int64()), s, ok
+}
+
 func isNil(v ssa.Value) bool {
 	c, ok := v.(*ssa.Const)
 	return ok && c.IsNil()
@@ -405,7 +424,8 @@ func (a *flow) leak(l loc, st state, end token.Pos) {
 		st.bits&(unknown|pending|valid|stale) != 0 || !st.acquired.IsValid() || a.leaked[st.acquired] {
 		return
 	}
-	if _, variable := l.root.(*ssa.Alloc); !variable && !ownerPointer(l.root.Type()) {
+	if _, variable := l.root.(*ssa.Alloc); !variable && !ownerPointer(l.root.Type()) &&
+		!ownerValue(l.root.Type()) {
 		return // a *Chain that belongs to the function that returned it
 	}
 	a.leaked[st.acquired] = true // one path is enough

@@ -260,7 +260,9 @@ func (k *keeper) stored(s *ssa.Store, container bool) {
 					f, _ := callee(&c.Call)
 					concurrent = f != nil && starts[f.Name()]
 				}
-				if concurrent && k.ends(u) && !k.joined(u) {
+				if !concurrent {
+					k.follow(m, true)
+				} else if k.ends(u) && !k.joined(u) {
 					k.report(s.Pos(), "used in a goroutine")
 				}
 			}

@@ -35,11 +35,28 @@ func (a *flow) transfer(s states, i ssa.Instruction) {
 		a.handOn(s, i.X)
 	case *ssa.Select:
 		unshare(s)
-		for _, state := range i.States {
-			a.handOn(s, state.Send)
+		for n, c := range i.States {
+			if c.Send == nil {
+				continue
+			}
+			l := locate(c.Send)
+			if u, ok := c.Send.(*ssa.UnOp); ok && u.Op == token.MUL && ownerValue(u.Type()) {
+				l = locate(u.X)
+			}
+			if st, ok := s[l]; ok && st.bits == owned {
+				st.bits, st.by, st.choice, st.onError, st.onOK = pending, i, n, owned, sent
+				st.ended = c.Pos
+				s[l] = st
+				a.ended[l] = true
+			} else {
+				a.set(s, l, unknown)
+			}
 		}
 	case *ssa.Call:
 		a.call(s, i)
+		if v := result(i); v != nil && ownerValue(v.Type()) && !onHeap(i) && !storedLocally(v) {
+			a.give(s, i, v) // a variable without an address
+		}
 	case *ssa.Defer:
 		a.deferCall(s, &i.Call)
 	case *ssa.Go:
@@ -106,7 +123,21 @@ func (a *flow) returns(r *ssa.Return, l loc) bool {
 	return false
 }
 
+// storedLocally reports whether v is assigned to a variable of the function.
+func storedLocally(v ssa.Value) bool {
+	for _, r := range referrers(v) {
+		if st, ok := r.(*ssa.Store); ok && locate(st.Addr).local() {
+			return true
+		}
+	}
+	return len(referrers(v)) == 0 // see dropped
+}
+
+// store handles an assignment: it moves an owner, or hands on a pointer to one.
 func (a *flow) store(s states, i *ssa.Store) {
+	if ownerValue(i.Val.Type()) {
+		delete(s, loc{root: i.Val})
+	}
 	to := locate(i.Addr)
 	for l := range s { // a pointer variable changes
 		if l.root == to.root && strings.HasPrefix(l.path, to.path+"*") {
@@ -210,6 +241,7 @@ func (a *flow) load(s states, u *ssa.UnOp) {
 				continue // see store
 			}
 			a.set(s, l, unknown)
+		case *ssa.Select: // see transfer
 		case *ssa.Send:
 			a.use(s, l, r.Pos(), "send")
 			a.set(s, l, sent)

@@ -322,3 +322,17 @@ func TestFailure(t *testing.T) {
 		t.Errorf("%q without an error", ref.Bytes())
 	}
 }
+
+func tryQueue(p *millrace.Pool, queue chan millrace.Ref, done chan bool) bool {
+	d := p.Get(1)
+	r := d.Freeze(1)
+	select {
+	case queue <- r:
+		return true
+	case <-done:
+		r.Release()
+	default:
+		r.Release()
+	}
+	return false
+}

@@ -177,3 +177,13 @@ func later(r *millrace.Reader, handle func([]byte)) {
 	p, _ := r.Peek(10) // want `a slice that is valid only until the next read is used in a goroutine`
 	time.AfterFunc(time.Second, func() { handle(p) })
 }
+
+func functions(ctx context.Context, r *chunk.Reader, jobs chan<- func() int) error {
+	for p, err := range r.Chunks(ctx) {
+		if err != nil {
+			return err
+		}
+		jobs <- func() int { return bytes.Count(p, []byte("x")) } // want `a slice that is valid only during this call is sent on a channel`
+	}
+	return nil
+}

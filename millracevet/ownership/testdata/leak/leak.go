@@ -220,3 +220,21 @@ func borrowedByGoroutine(p *millrace.Pool, handle func([]byte)) {
 	r := makeRef(p) // want `r is not released`
 	go func() { handle(r.Bytes()) }()
 }
+
+func fullQueue(p *millrace.Pool, queue chan millrace.Ref) {
+	for range 10 {
+		r := makeRef(p) // want `the millrace.Ref is not released on the path`
+		select {
+		case queue <- r:
+		default:
+			println("the queue is full")
+		}
+	}
+}
+
+func onlySent(p *millrace.Pool, queue chan<- millrace.Ref, yes bool) {
+	r := makeRef(p) // want `the millrace.Ref is not released`
+	if yes {
+		queue <- r
+	}
+}
