@@ -37,6 +37,9 @@ func (a *flow) call(s states, call *ssa.Call) {
 	for _, n := range r.borrows {
 		a.use(s, at(n), pos, f.Name())
 		a.firstUse(s, at(n), nil)
+		if v := result(call); v != nil && kept(v) {
+			a.handOn(s, args[n]) // it lives as long as the result
+		}
 	}
 	if r.reads || r.drops {
 		a.expire(s, self, pos, !r.drops)
@@ -86,7 +89,8 @@ func (a *flow) call(s states, call *ssa.Call) {
 		}
 	case r.sends:
 		a.expire(s, self, pos, false)
-		if a.reporting && len(args) > 1 && changesInLoop(call, args[1]) && takenAgain(call, self) {
+		if a.reporting && len(args) > 1 && changesInLoop(call, args[1]) && continuesLoop(call) &&
+			takenAgain(call, self) {
 			a.reportf(pos, "%s sends %s in a loop, but it is empty after the first time", f.Name(), self)
 		}
 		if st, ok := s[self]; ok {
@@ -167,6 +171,41 @@ func changesInLoop(call *ssa.Call, v ssa.Value) bool {
 		return changesInLoop(call, v.X)
 	}
 	return true
+}
+
+// continuesLoop reports whether the loop of a call continues after the call has succeeded.
+func continuesLoop(call *ssa.Call) bool {
+	loop, err := innermost(call.Block()), errorOf(call)
+	if loop == nil || err == nil {
+		return loop != nil
+	}
+	for b := range loop.has {
+		branch, ok := b.Instrs[len(b.Instrs)-1].(*ssa.If)
+		if !ok {
+			continue
+		}
+		for k, next := range b.Succs {
+			v, isNil, known := outcome(branch.Cond, k == 0)
+			if v == err && known && isNil && !loop.has[next] {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// kept reports whether the pointer v is used for anything but calls of its methods.
+func kept(v ssa.Value) bool {
+	for _, r := range referrers(v) {
+		c, ok := r.(ssa.CallInstruction)
+		if _, isGo := r.(*ssa.Go); !ok || isGo || len(c.Common().Args) == 0 || c.Common().Args[0] != v {
+			return true
+		}
+		if f, _ := callee(c.Common()); f == nil || f.Signature().Recv() == nil {
+			return true
+		}
+	}
+	return false
 }
 
 // result returns the first result of a call, or nil if it is not used.

@@ -57,7 +57,12 @@ type flow struct {
 }
 
 func newFlow(c *checker, fn *ssa.Function) *flow {
-	a := &flow{checker: c, fn: fn, live: map[ssa.Value]map[*ssa.BasicBlock]bool{}, ended: map[loc]bool{}, derived: map[ssa.Value][]ssa.Value{}}
+	a := &flow{
+		checker: c, fn: fn,
+		live:    map[ssa.Value]map[*ssa.BasicBlock]bool{},
+		ended:   map[loc]bool{},
+		derived: map[ssa.Value][]ssa.Value{},
+	}
 	for _, b := range fn.Blocks {
 		for _, i := range b.Instrs {
 			if call, ok := i.(*ssa.Call); ok {
@@ -330,8 +335,8 @@ func (a *flow) decide(l loc, st state, cond ssa.Value, yes bool) state {
 	return st
 }
 
-// outcome finds the error that cond tests, or the boolean that cond is. If known is true, cond == yes
-// means that the error is nil (ok) or is not nil.
+// outcome finds the error that cond tests, or the boolean that cond is. If known is true,
+// cond == yes means that the error is nil (ok) or is not nil.
 func outcome(cond ssa.Value, yes bool) (v ssa.Value, ok, known bool) {
 	switch c := cond.(type) {
 	case *ssa.UnOp:

@@ -292,7 +292,8 @@ func (k *keeper) inLiteral(addr ssa.Value) bool {
 			k.follow(addr, true)
 			return true
 		}
-		if _, ok := addr.Type().(*types.Pointer).Elem().Underlying().(*types.Struct); !ok || escapes(addr) {
+		t := addr.Type().(*types.Pointer).Elem().Underlying()
+		if _, ok := t.(*types.Struct); !ok || escapes(addr) {
 			return false
 		}
 		for _, r := range referrers(addr) {

@@ -55,7 +55,8 @@ func (l loc) local() bool {
 func (l loc) String() string {
 	switch v := l.root.(type) {
 	case *ssa.Alloc:
-		if (l.path == "" || l.path == "*") && v.Comment != "" && v.Comment != "new" && v.Comment != "complit" {
+		unnamed := v.Comment == "" || v.Comment == "new" || v.Comment == "complit"
+		if (l.path == "" || l.path == "*") && !unnamed {
 			return v.Comment
 		}
 	case *ssa.Parameter, *ssa.FreeVar, *ssa.Global:

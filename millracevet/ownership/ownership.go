@@ -37,7 +37,8 @@ func run(pass *analysis.Pass) (any, error) {
 	if !usesMillrace(pass.Pkg) {
 		return nil, nil
 	}
-	c := &checker{pass: pass, reported: map[string]bool{}, leaked: map[token.Pos]bool{}, summaries: map[question]bits{}}
+	c := &checker{pass: pass, reported: map[string]bool{}, leaked: map[token.Pos]bool{},
+		summaries: map[question]bits{}}
 	for _, fn := range pass.ResultOf[buildssa.Analyzer].(*buildssa.SSA).SrcFuncs {
 		if file := pass.Fset.Position(fn.Pos()).Filename; tests || !strings.HasSuffix(file, "_test.go") {
 			c.check(fn)

@@ -16,7 +16,8 @@ func TestTable(t *testing.T) {
 		paths = append(paths, module+suffix)
 	}
 	loaded, err := packages.Load(&packages.Config{Mode: packages.NeedName | packages.NeedTypes |
-		packages.NeedImports | packages.NeedDeps | packages.NeedExportFile, Dir: analysistest.TestData()}, paths...)
+		packages.NeedImports | packages.NeedDeps | packages.NeedExportFile,
+		Dir: analysistest.TestData()}, paths...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -336,3 +336,21 @@ func tryQueue(p *millrace.Pool, queue chan millrace.Ref, done chan bool) bool {
 	}
 	return false
 }
+
+type client struct{ d *frame.Decoder }
+
+func wrapped(conn net.Conn) *client {
+	return &client{d: frame.NewDecoder(millrace.NewReader(conn), frame.Uint16(nil))}
+}
+
+func failover(c *millrace.Chain, conns []net.Conn) (err error) {
+	var share millrace.Chain
+	c.Clone(&share)
+	defer share.Release()
+	for _, conn := range conns {
+		if _, err = share.WriteTo(conn); err == nil {
+			return nil
+		}
+	}
+	return err
+}

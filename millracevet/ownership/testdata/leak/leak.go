@@ -238,3 +238,12 @@ func onlySent(p *millrace.Pool, queue chan<- millrace.Ref, yes bool) {
 		queue <- r
 	}
 }
+
+func decoder(conn io.Reader) (n int, err error) {
+	r := millrace.NewReader(conn) // want `the millrace.Reader is not released`
+	d := frame.NewDecoder(r, frame.Uint16(nil))
+	var c millrace.Chain
+	defer c.Release()
+	_, err = d.Next(&c)
+	return c.Len(), err
+}

@@ -189,3 +189,11 @@ func element(refs []millrace.Ref) []byte {
 	refs[0].Release()
 	return refs[0].Bytes() // want `Bytes of it after its release`
 }
+
+func sentInLoop(c millrace.Chain, ws []io.Writer) {
+	for _, w := range ws {
+		if _, err := c.WriteTo(w); err != nil { // want `WriteTo sends c in a loop, but it is empty after the first time`
+			fmt.Println(err)
+		}
+	}
+}
