@@ -47,7 +47,9 @@ func (a *flow) call(s states, call *ssa.Call) {
 	full := true // the taken arguments are not empty
 	for _, n := range r.takes {
 		l := at(n)
-		a.use(s, l, pos, f.Name())
+		if l.root != nil && (typeName(l.root.Type()) != "millrace.Chain" || s[l].bits&released == 0) {
+			a.use(s, l, pos, f.Name()) // a released Chain may be handed on, as an empty one
+		}
 		full = full && s[l].bits == owned
 		if a.reporting && n > 0 && takenAgain(call, l) {
 			a.reportf(pos, "%s takes %s in a loop, but it is empty after the first time", f.Name(), l)

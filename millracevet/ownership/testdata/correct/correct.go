@@ -354,3 +354,74 @@ func failover(c *millrace.Chain, conns []net.Conn) (err error) {
 	}
 	return err
 }
+
+func dropBody(c, body *millrace.Chain, drop bool) {
+	if drop {
+		body.Release()
+	}
+	c.Merge(body)
+}
+
+func eitherSource(a, b *millrace.Reader, yes bool) (err error) {
+	var ref millrace.Ref
+	if yes {
+		ref, err = a.ReadRef(1)
+	} else {
+		ref, err = b.ReadRef(1)
+	}
+	if err != nil {
+		return err
+	}
+	defer ref.Release()
+	_, err = io.Discard.Write(ref.Bytes())
+	return err
+}
+
+func retry(r *millrace.Reader) (ref millrace.Ref, err error) {
+	for range 3 {
+		if ref, err = r.ReadRef(1); err == nil {
+			break
+		}
+	}
+	return ref, err
+}
+
+func untilDone(c *millrace.Chain, w io.Writer) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		c.WriteTo(w)
+	}()
+	for range done {
+	}
+	c.Release()
+}
+
+func longLine(r *millrace.Reader) (line []byte, err error) {
+	for {
+		part, err := r.ReadSlice('\n')
+		line = append(line, part...)
+		if !errors.Is(err, io.ErrShortBuffer) {
+			return line, err
+		}
+	}
+}
+
+func pooled(p *sync.Pool, r *millrace.Reader) error {
+	c := p.Get().(*millrace.Chain)
+	defer p.Put(c)
+	if err := r.ReadChain(c, 1); err != nil {
+		return err
+	}
+	c.Release()
+	return nil
+}
+
+func stack(refs *[]millrace.Ref, r *millrace.Reader) error {
+	ref, err := r.ReadRef(1)
+	if err != nil {
+		return err
+	}
+	*refs = append(*refs, ref)
+	return nil
+}
