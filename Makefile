@@ -22,12 +22,13 @@ export GOCACHE ?= $(shell bash -c 'echo ~/.cache/go-build')
 export STATICCHECK_CACHE ?= $(GOCACHE)/staticcheck
 endif
 
-# The modules of go.work. bench and tools are not in go.work, so that their requirements do not
-# affect the versions that the others use.
+# The modules of go.work. bench, with/millracevet and tools are not in go.work, so that their
+# requirements do not affect the versions that the others use.
 MODULES = ./... ./redisbuf/... ./server/... ./with/sv2noise/...
 
 # The packages that take longest start first, so that none of them runs alone at the end.
-LIBRARY = . ./arena ./broadcast ./chunk ./frame/... ./media/... ./redisbuf ./stackbuf ./with/sv2noise
+LIBRARY = . ./arena ./broadcast ./chunk ./frame/... ./media/... ./millracetest ./redisbuf ./stackbuf \
+	./with/sv2noise
 ALL = ./redisbuf ./server/internal/ops/page ./server/internal/server ./server/internal/live $(MODULES)
 
 .DEFAULT_GOAL := help
@@ -39,7 +40,7 @@ help: ## Show this list
 
 .PHONY: test
 test: ## Lint and test; needs Go alone, and lists at the end what was skipped and what to install
-	@scripts/needs $(MAKE) --no-print-directory lint test-short
+	@scripts/needs $(MAKE) --no-print-directory lint test-short test-vet
 
 .PHONY: check
 check: ## What takes longer: races, released memory poisoned, exhaustive tests, fuzzing, a minute of soak, the benchmarks' tests, other systems
@@ -51,13 +52,16 @@ deps: ## Install what the tests run: redis-server, ffmpeg, nginx, haproxy, chrom
 	scripts/deps
 
 .PHONY: lint
-lint: ## gofmt, go vet, staticcheck
+lint: ## gofmt, go vet, millracevet, staticcheck
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "gofmt -w would change:" $$unformatted >&2; exit 1; fi
 	@for script in .ci/run scripts/*; do bash -n $$script || exit 1; done
 	go vet $(MODULES)
 	GOWORK=off go vet ./... # the library needs no other module of this repository
 	go vet -tags invariants . ./arena ./stackbuf
 	cd examples && GOWORK=off go vet ./...
+	cd with/millracevet && GOWORK=off go vet ./... && GOWORK=off go build -o ../../bin/millracevet .
+	go vet -vettool=bin/millracevet -ownership.tests=false $(MODULES) # tests make mistakes deliberately
+	cd examples && GOWORK=off go vet -vettool=../bin/millracevet ./...
 	$$(cd tools && GOWORK=off go tool -n staticcheck) $(MODULES)
 
 .PHONY: test-short
@@ -93,7 +97,13 @@ soak: ## One minute of streams, files and blobs at once, with restarts; see docs
 
 .PHONY: test-bench
 test-bench: ## Test the benchmarks, a module of their own, with the servers and libraries that they compare
-	cd bench && export GOWORK=off && go vet ./... && go test $(TESTFLAGS) ./...
+	cd with/millracevet && GOWORK=off go build -o ../../bin/millracevet .
+	cd bench && export GOWORK=off && go vet ./... && go vet -vettool=../bin/millracevet ./... && go test $(TESTFLAGS) ./...
+
+.PHONY: test-vet
+test-vet: ## Test millracevet and the examples, modules of their own
+	cd with/millracevet && GOWORK=off go test $(TESTFLAGS) ./...
+	cd examples && GOWORK=off go test $(TESTFLAGS) ./...
 
 .PHONY: test-library
 test-library: ## The library's tests

@@ -158,6 +158,13 @@ func (b *block) endsAt(off uint32) bool { return atomic.LoadUint32(&b.used) == o
 // sole reports whether the block has no shares except the caller's n shares.
 func (b *block) sole(n uint32) bool { return count(b.state.Load()) == n }
 
+// fill overwrites released memory, so that a late use of a slice shows obvious garbage.
+func fill(p []byte) {
+	for i := range p {
+		p[i] = 0xDB
+	}
+}
+
 // release gives up n shares. The last release returns the block to its Pool. release panics if the
 // block's generation is no longer gen, or if the block has fewer than n shares. In both cases, a
 // share was released twice.

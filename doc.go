@@ -55,4 +55,7 @@
 // panics with the stack of the Release, unless the Chain has been filled again. A block's memory is
 // overwritten when the block returns to the Pool. [Pool.Leaks] returns the stacks of the
 // allocations that have not been released.
+//
+// Package millracetest finds leaks and late uses in tests, and the command millracevet finds most of
+// these mistakes with go vet.
 package millrace

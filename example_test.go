@@ -21,6 +21,7 @@ func Example() {
 	defer r.Release()
 
 	var message millrace.Chain
+	defer message.Release() // releases the rest if WriteTo fails, or nothing
 	message.AppendCopy([]byte("a message: "))
 	if err := r.ReadChain(&message, len("hello, world")); err != nil {
 		fmt.Println(err)
@@ -28,15 +29,13 @@ func Example() {
 	}
 
 	var share millrace.Chain
+	defer share.Release()
 	message.CloneTo(&share)
 	for i, c := range []*millrace.Chain{&message, &share} {
 		fmt.Printf("to %d: ", i)
 		c.WriteTo(os.Stdout) // over TCP this would be one writev
 		fmt.Println()
 	}
-	// WriteTo has released all bytes that it wrote. Release the rest, if there was an error:
-	message.Release()
-	share.Release()
 	// Output:
 	// to 0: a message: hello, world
 	// to 1: a message: hello, world
@@ -442,4 +441,15 @@ func ExampleNewReaderFrom_anotherReader() {
 	text, err := io.ReadAll(second)
 	fmt.Printf("%s, %v\n", text, err)
 	// Output: and what stands behind it, <nil>
+}
+
+// A slice that is used after the release of its memory.
+func ExamplePoison() {
+	pool := millrace.NewPool(millrace.Poison())
+	d := pool.Get(5)
+	kept := d.Bytes()[:5]
+	copy(kept, "hello")
+	d.Release()
+	fmt.Printf("%x\n", kept)
+	// Output: dbdbdbdbdb
 }

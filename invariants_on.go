@@ -40,7 +40,6 @@ const (
 	// 2 MB. Without a limit, a soak test would report the growing memory as a leak.
 	maxClosed  = 1 << 12
 	stackDepth = 24
-	poisonByte = 0xDB
 )
 
 // open records the creation of a Draft or Ref in block b, and sets t.id. The recorded stack omits
@@ -128,11 +127,7 @@ func stack(pcs []uintptr) string {
 }
 
 // poison overwrites released memory, so that a late use of a slice shows obvious garbage.
-func poison(p []byte) {
-	for i := range p {
-		p[i] = poisonByte
-	}
-}
+func poison(p []byte) { fill(p) }
 
 func leaks(p *Pool) []string {
 	records.mu.Lock()

@@ -25,6 +25,7 @@ var mayImport = map[string][]string{
 	"media/hls":       {""},
 	"media/mp4":       {"", "media/flv"},
 	"media/rtmp":      {""},
+	"millracetest":    {"", "internal/testkit/leak"},
 	"stackbuf":        nil,
 }
 

@@ -69,6 +69,7 @@ type Pool struct {
 	taken, lost atomic.Uint64 // blocks
 
 	idleLimit int64
+	poisons   bool // see Poison
 	classes   [numClasses]class
 
 	idle    atomic.Int64 // bytes; 0 ≤ idle ≤ idleLimit while no call is running
@@ -124,11 +125,23 @@ func IdleLimit(bytes int64) PoolOption {
 	return func(p *Pool) { p.idleLimit = bytes }
 }
 
+// Poison makes the Pool overwrite each block that returns to it with the byte 0xDB. The Pool then
+// never lends that block again, so a slice that was kept too long shows the same garbage from then
+// on. Poison overrides [IdleLimit]. It is for tests: every Get allocates a block.
+//
+// A program built with -tags invariants overwrites the blocks of every Pool.
+func Poison() PoolOption {
+	return func(p *Pool) { p.poisons = true }
+}
+
 // NewPool returns an empty Pool.
 func NewPool(opts ...PoolOption) *Pool {
 	p := &Pool{idleLimit: defaultIdleLimit}
 	for _, opt := range opts {
 		opt(p)
+	}
+	if p.poisons {
+		p.idleLimit = 0
 	}
 	trimAfterGC(p)
 	return p
@@ -198,18 +211,26 @@ func (p *Pool) put(b *block) {
 		return
 	}
 	if b.class == oversize {
-		b.info.dropped.Store(true)
+		p.drop(b)
 		p.large.count(-1, -size)
 		return
 	}
 	keep := p.idle.Add(size) <= p.idleLimit
 	if !keep {
 		p.idle.Add(-size)
-		b.info.dropped.Store(true)
+		p.drop(b)
 	}
 	p.classes[b.class].put(b, keep)
 	if !keep {
 		p.countDropped(size)
+	}
+}
+
+// drop leaves b to the garbage collector.
+func (p *Pool) drop(b *block) {
+	b.info.dropped.Store(true)
+	if p.poisons {
+		fill(b.buf)
 	}
 }
 

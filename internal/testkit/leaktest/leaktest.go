@@ -13,16 +13,12 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 	"testing"
-	"time"
 
 	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/internal/testkit/leak"
+	"github.com/millrace-io/millrace/millracetest"
 )
-
-// grace is how long goroutines may take to end and release their blocks. The tests wait that long
-// only if there is a leak.
-var grace = 10 * time.Second
 
 // Main runs the tests and exits with their exit code. If the tests pass but leak something, the
 // exit code is 1. Main does not check failed tests for leaks, because a test that stops in the
@@ -55,14 +51,8 @@ func run(tests func() int, dir string, w io.Writer) int {
 	if code != 0 {
 		return code
 	}
-	leaks := settled(func() string {
-		var b strings.Builder
-		b.WriteString(files(dir))
-		b.WriteString(outstanding(millrace.DefaultPool(), millrace.PoolStats{}))
-		for _, stack := range goroutines() {
-			fmt.Fprintf(&b, "leaktest: a goroutine is still running:\n%s\n\n", stack)
-		}
-		return b.String()
+	leaks := leak.Settled(func() string {
+		return files(dir) + leak.Since(leak.Snapshot{}, millrace.DefaultPool())
 	})
 	if leaks == "" {
 		return 0
@@ -71,56 +61,8 @@ func run(tests func() int, dir string, w io.Writer) int {
 	return 1
 }
 
-// Check compares the memory of p now with its memory at the end of t. It fails t if the number of
-// bytes in use has changed, or if p has lost a block since. Each parallel test needs its own Pool.
-// Cleanups that are registered after this call run before the check.
+// Check is [millracetest.CheckPool].
 func Check(t testing.TB, p *millrace.Pool) {
 	t.Helper()
-	before := p.Stats()
-	t.Cleanup(func() {
-		t.Helper()
-		if leaks := settled(func() string { return outstanding(p, before) }); leaks != "" {
-			t.Error(leaks)
-		}
-	})
-}
-
-// settled calls f until f returns "" or the grace period has passed. It returns the last result.
-func settled(f func() string) string {
-	deadline := time.Now().Add(grace)
-	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
-		leaks := f()
-		if leaks == "" || !time.Now().Before(deadline) {
-			return leaks
-		}
-		time.Sleep(pause)
-	}
-}
-
-// outstanding compares InUse and Lost in p.Stats() with want. It returns a description of the
-// difference, or "" if there is none.
-func outstanding(p *millrace.Pool, want millrace.PoolStats) string {
-	s := p.Stats()
-	if s.InUse == want.InUse && s.Lost == want.Lost {
-		return ""
-	}
-	var b strings.Builder
-	name := "a Pool"
-	if p == millrace.DefaultPool() {
-		name = "millrace.DefaultPool()"
-	}
-	fmt.Fprintf(&b, "leaktest: %s has %d bytes in use (%d blocks), want %d\n", name, s.InUse,
-		s.InUseBlocks, want.InUse)
-	if s.Lost != want.Lost {
-		fmt.Fprintf(&b, "leaktest: %s has lost %d blocks that were never released\n", name,
-			s.Lost-want.Lost)
-	}
-	leaks := p.Leaks()
-	for _, leak := range leaks {
-		fmt.Fprintf(&b, "leaktest: not released: %s\n", leak)
-	}
-	if len(leaks) == 0 {
-		b.WriteString("leaktest: run the tests again with -tags invariants to see who took them\n")
-	}
-	return b.String()
+	millracetest.CheckPool(t, p)
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/internal/testkit/leak"
 )
 
 // childEnv makes this test binary a child process with the named leak, so that the parent can see
@@ -23,15 +24,15 @@ var childLeak = os.Getenv(childEnv)
 func TestMain(m *testing.M) {
 	if childLeak != "" {
 		// The leak is permanent, so the parent need not wait for it.
-		grace = 50 * time.Millisecond
+		leak.Grace = 50 * time.Millisecond
 	}
 	Main(m)
 }
 
 var ownPool = millrace.NewPool()
 
-// leak has the leaks of child processes.
-var leak = map[string]func(t *testing.T){
+// leaks has the leaks of child processes.
+var leaks = map[string]func(t *testing.T){
 	"goroutine":    leakGoroutine,
 	"default pool": func(*testing.T) { leakBlock(millrace.DefaultPool()) },
 	"check":        func(t *testing.T) { Check(t, ownPool); leakBlock(ownPool) },
@@ -56,7 +57,7 @@ func TestChild(t *testing.T) {
 	if childLeak == "" {
 		t.Skip("runs only as a child of the other tests")
 	}
-	leak[childLeak](t)
+	leaks[childLeak](t)
 }
 
 // child runs TestChild in a child process, and returns its exit status and its output.
@@ -92,9 +93,9 @@ func TestMainFailsOnLeaks(t *testing.T) {
 		stack string // only with -tags invariants
 	}{
 		{"goroutine", "leaktest.leftBehind(", ""},
-		{"default pool", "leaktest: millrace.DefaultPool() has 1024 bytes in use (1 blocks), want 0", taker},
+		{"default pool", "leak: millrace.DefaultPool() has 1024 bytes in use (1 blocks), want 0", taker},
 		{"file", "leaktest: a temporary file is left: left", ""},
-		{"check", "leaktest: a Pool has 1024 bytes in use (1 blocks), want 0", taker},
+		{"check", "leak: a Pool has 1024 bytes in use (1 blocks), want 0", taker},
 	} {
 		t.Run(test.how, func(t *testing.T) {
 			t.Parallel()

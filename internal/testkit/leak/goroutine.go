@@ -1,13 +1,13 @@
-package leaktest
+package leak
 
 import (
 	"runtime"
 	"strings"
 )
 
-// goroutines returns the stacks of the goroutines that the tests have left running. It ignores the
-// caller, and the goroutines of the runtime and the test framework.
-func goroutines() []string {
+// Goroutines returns the stacks of the running goroutines, by number. It ignores the caller, and the
+// goroutines of the runtime and the test framework.
+func Goroutines() map[string]string {
 	buf := make([]byte, 64<<10)
 	for {
 		n := runtime.Stack(buf, true)
@@ -18,10 +18,11 @@ func goroutines() []string {
 		buf = make([]byte, 2*len(buf))
 	}
 	all := strings.Split(strings.TrimSpace(string(buf)), "\n\n")
-	var left []string
+	left := map[string]string{}
 	for _, stack := range all[1:] { // the first stack is the caller's
 		if !foreign(stack) {
-			left = append(left, stack)
+			number, _, _ := strings.Cut(strings.TrimPrefix(stack, "goroutine "), " ")
+			left[number] = stack
 		}
 	}
 	return left

@@ -1,0 +1,440 @@
+package ownership
+
+import (
+	"go/token"
+	"go/types"
+
+	"golang.org/x/tools/go/ssa"
+)
+
+// call changes s as a call does.
+func (a *flow) call(s states, call *ssa.Call) {
+	c := &call.Call
+	if _, ok := c.Value.(*ssa.Builtin); ok {
+		return
+	}
+	a.dropped(call)
+	r, args := ruleOf(c)
+	if r == nil {
+		a.otherCall(s, call)
+		return
+	}
+	at := func(n int) loc {
+		if n < len(args) && args[n] != nil {
+			return locate(args[n])
+		}
+		return loc{}
+	}
+	f, _ := callee(c)
+	self, pos := at(0), call.Pos()
+	for _, arg := range args {
+		a.sharedUse(s, arg, pos)
+	}
+	if r.uses {
+		a.use(s, self, pos, f.Name())
+		a.firstUse(s, self, call)
+	}
+	for _, n := range r.borrows {
+		a.use(s, at(n), pos, f.Name())
+		a.firstUse(s, at(n), nil)
+		if v := result(call); v != nil && kept(v) {
+			a.handOn(s, args[n]) // it lives as long as the result
+		}
+	}
+	if r.reads || r.drops {
+		a.expire(s, self, pos, !r.drops)
+	}
+	full := true // the taken arguments are not empty
+	for _, n := range r.takes {
+		l := at(n)
+		if l.root != nil && (typeName(l.root.Type()) != "millrace.Chain" || s[l].bits&released == 0) {
+			a.use(s, l, pos, f.Name()) // a released Chain may be handed on, as an empty one
+		}
+		full = full && s[l].bits == owned
+		if a.reporting && n > 0 && takenAgain(call, l) {
+			a.reportf(pos, "%s takes %s in a loop, but it is empty after the first time", f.Name(), l)
+		}
+		if n == 0 {
+			a.expire(s, l, pos, false)
+		}
+		if l.root != nil {
+			a.set(s, l, taken)
+			st := s[l]
+			st.ended = pos
+			s[l] = st
+		}
+	}
+	for _, n := range r.fills {
+		if ignoresError(call) {
+			a.handOn(s, args[n]) // perhaps there was an error
+		} else {
+			a.fill(s, at(n), pos, errorOf(call))
+		}
+	}
+	for _, n := range r.adds {
+		if !full && s[at(n)].bits != owned {
+			a.set(s, at(n), unknown)
+		}
+		a.fill(s, at(n), pos, nil)
+	}
+	for _, n := range r.drains {
+		a.handOn(s, args[n])
+	}
+	switch {
+	case r.releases:
+		a.release(s, self, pos)
+	case r.renews:
+		delete(s, self)
+	case r.flushes:
+		if st, ok := s[self]; ok && st.bits&unknown == 0 && st.bits != released {
+			a.set(s, self, empty)
+		}
+	case r.sends:
+		a.expire(s, self, pos, false)
+		if a.reporting && len(args) > 1 && changesInLoop(call, args[1]) && continuesLoop(call) &&
+			takenAgain(call, self) {
+			a.reportf(pos, "%s sends %s in a loop, but it is empty after the first time", f.Name(), self)
+		}
+		if st, ok := s[self]; ok {
+			onError := unknown
+			if st.bits == owned {
+				onError = owned
+			}
+			a.ended[self] = true
+			if err := errorOf(call); err == nil || len(referrers(err)) == 0 {
+				a.set(s, self, unknown)
+			} else {
+				decideLater(&st, err, onError, empty)
+				s[self] = st
+			}
+		}
+	}
+	if v := result(call); r.gives && v != nil && ownerPointer(v.Type()) {
+		a.give(s, call, v)
+	}
+	if v := lentBy(call); v != nil {
+		s[loc{root: v}] = state{bits: valid, link: self, peeked: r.peeks}
+	}
+}
+
+// takenAgain reports whether a call that takes l is in a loop that never fills l again.
+func takenAgain(call *ssa.Call, l loc) bool {
+	loop := innermost(call.Block())
+	d := l.definedIn()
+	if loop == nil || d == nil || l.path != "" || loop.has[d] {
+		return false
+	}
+	if _, variable := l.root.(*ssa.Alloc); !variable {
+		return false
+	}
+	for _, r := range referrers(l.root) {
+		if r == ssa.Instruction(call) || !loop.has[r.Block()] {
+			continue
+		}
+		other, ok := r.(*ssa.Call)
+		if !ok {
+			return false
+		}
+		rule, args := ruleOf(&other.Call)
+		if rule == nil {
+			if f, _ := callee(&other.Call); f == nil || nameOf(f) == "" {
+				return false
+			}
+			continue // a method such as Len
+		}
+		for _, list := range [][]int{rule.fills, rule.adds, rule.drains} {
+			for _, n := range list {
+				if n < len(args) && args[n] == l.root {
+					return false
+				}
+			}
+		}
+	}
+	for _, r := range referrers(l.root) { // another name for the variable
+		switch r.(type) {
+		case *ssa.MakeClosure, *ssa.Phi, *ssa.MakeInterface:
+			return false
+		}
+	}
+	return true
+}
+
+// changesInLoop reports whether v is computed anew in each iteration of the loop of a call.
+func changesInLoop(call *ssa.Call, v ssa.Value) bool {
+	loop := innermost(call.Block())
+	i, ok := v.(ssa.Instruction)
+	if loop == nil || !ok || !loop.has[i.Block()] {
+		return false
+	}
+	switch v := v.(type) {
+	case *ssa.MakeInterface:
+		return changesInLoop(call, v.X)
+	case *ssa.ChangeInterface:
+		return changesInLoop(call, v.X)
+	}
+	return true
+}
+
+// continuesLoop reports whether the loop of a call continues after the call has succeeded.
+func continuesLoop(call *ssa.Call) bool {
+	loop, err := innermost(call.Block()), errorOf(call)
+	if loop == nil || err == nil {
+		return loop != nil
+	}
+	for b := range loop.has {
+		branch, ok := b.Instrs[len(b.Instrs)-1].(*ssa.If)
+		if !ok {
+			continue
+		}
+		for k, next := range b.Succs {
+			v, isNil, known := outcome(branch.Cond, k == 0)
+			if v == err && known && isNil && !loop.has[next] {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// kept reports whether the pointer v is used for anything but calls of its methods.
+func kept(v ssa.Value) bool {
+	for _, r := range referrers(v) {
+		c, ok := r.(ssa.CallInstruction)
+		if _, isGo := r.(*ssa.Go); !ok || isGo || len(c.Common().Args) == 0 || c.Common().Args[0] != v {
+			return true
+		}
+		if f, _ := callee(c.Common()); f == nil || f.Signature().Recv() == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// result returns the first result of a call, or nil if it is not used.
+func result(call *ssa.Call) ssa.Value {
+	if _, tuple := call.Type().(*types.Tuple); tuple {
+		return extract(call, 0)
+	}
+	return call
+}
+
+// give notes that the caller owns the target of pointer v from now on.
+func (a *flow) give(s states, call *ssa.Call, v ssa.Value) {
+	l := loc{root: v}
+	a.leak(l, s[l], s[l].acquired)
+	if a.aliased(v) {
+		delete(s, l)
+		return
+	}
+	st := state{acquired: call.Pos()}
+	if decideLater(&st, errorOf(call), empty, owned); buffered(v.Type()) {
+		st.bits = empty // until the first read or write
+	}
+	s[l] = st
+}
+
+// buffered reports whether t is a type that takes a block when it is first used.
+func buffered(t types.Type) bool {
+	name := typeName(t)
+	return name == "millrace.Reader" || name == "millrace.Writer"
+}
+
+// firstUse notes that a Reader or Writer takes a block. A Writer that has failed holds no block.
+func (a *flow) firstUse(s states, l loc, call *ssa.Call) {
+	if l.root == nil || !buffered(l.root.Type()) {
+		return
+	}
+	st, ok := s[l]
+	if !ok || st.bits != empty && st.bits != owned {
+		return
+	}
+	st.bits = owned
+	if call != nil && typeName(l.root.Type()) == "millrace.Writer" && errorOf(call) != nil {
+		decideLater(&st, errorOf(call), empty, owned)
+	}
+	s[l] = st
+}
+
+// fill notes that l has got memory.
+func (a *flow) fill(s states, l loc, pos token.Pos, err ssa.Value) {
+	st, ok := s[l]
+	if !ok || st.bits&unknown != 0 {
+		return
+	}
+	if !l.local() {
+		delete(s, l)
+		return
+	}
+	a.expire(s, l, pos, true)
+	if st.bits == owned {
+		return
+	}
+	before := st.bits
+	if before&pending != 0 {
+		a.set(s, l, unknown)
+		return
+	}
+	st.acquired = pos
+	decideLater(&st, err, before, owned)
+	s[l] = st
+}
+
+// expire notes that slices of l may not be used any more: the peeked slices, or all slices.
+func (a *flow) expire(s states, l loc, pos token.Pos, peeked bool) {
+	for other, o := range s {
+		if o.bits&(valid|stale) != 0 && o.link == l && (o.peeked || !peeked) {
+			o.bits, o.ended = stale, pos
+			s[other] = o
+		}
+	}
+}
+
+// otherCall handles a call of a function that is not in the table.
+func (a *flow) otherCall(s states, call *ssa.Call) {
+	c := &call.Call
+	fn := c.StaticCallee()
+	if m, ok := c.Value.(*ssa.MakeClosure); ok {
+		fn = m.Fn.(*ssa.Function)
+		for i, b := range m.Bindings {
+			a.argument(s, fn, fn.FreeVars[i], b, call.Pos())
+		}
+	}
+	f, _ := callee(c)
+	if !quiet(f) {
+		unshare(s)
+	}
+	if failsTest(f) {
+		for l, st := range s { // leaks of a failed test do not matter
+			if st.bits&(owned|pending) != 0 {
+				delete(s, l)
+			}
+		}
+	}
+	for i, arg := range c.Args {
+		if i == 0 && f != nil && nameOf(f) != "" && f.Signature().Recv() != nil {
+			continue // a method such as Len
+		}
+		if fn != nil && len(fn.Blocks) > 0 && i < len(fn.Params) {
+			a.argument(s, fn, fn.Params[i], arg, call.Pos())
+		} else {
+			a.handOn(s, arg)
+		}
+	}
+	if f == nil || f.Pkg() == nil || !standard(f.Pkg().Path()) {
+		for l, st := range s { // other code may change fields
+			if _, global := l.root.(*ssa.Global); (global || l.path != "") && !st.shared {
+				delete(s, l)
+			}
+		}
+	}
+	if v := result(call); v != nil && ownerPointer(v.Type()) && fn != nil && a.makes(fn, 0) {
+		a.give(s, call, v)
+	}
+}
+
+// makes reports whether each result of fn is nil or comes from a function that gives ownership.
+func (a *flow) makes(fn *ssa.Function, depth int) bool {
+	gives := false
+	if len(fn.Blocks) == 0 || depth > 3 {
+		return false
+	}
+	for _, b := range fn.Blocks {
+		r, ok := b.Instrs[len(b.Instrs)-1].(*ssa.Return)
+		if !ok || len(r.Results) == 0 {
+			continue
+		}
+		v := stored(r.Results[0])
+		if isNil(v) {
+			continue
+		}
+		if e, ok := v.(*ssa.Extract); ok && e.Index == 0 {
+			v = e.Tuple
+		}
+		call, ok := v.(*ssa.Call)
+		if !ok {
+			return false
+		}
+		for _, u := range referrers(result(call)) {
+			if s, ok := u.(*ssa.Store); ok && s.Val == result(call) && !locate(s.Addr).local() {
+				return false // it has another owner
+			}
+		}
+		if rule, _ := ruleOf(&call.Call); rule == nil || !rule.gives {
+			inner := call.Call.StaticCallee()
+			if inner == nil || !a.makes(inner, depth+1) {
+				return false
+			}
+		}
+		gives = true
+	}
+	return gives
+}
+
+// argument handles an argument or captured variable v of a call of fn. Inside fn, it is param.
+func (a *flow) argument(s states, fn *ssa.Function, param, v ssa.Value, pos token.Pos) {
+	l := locate(v)
+	st, ok := s[l]
+	if !ok || st.bits&(valid|stale) != 0 {
+		return
+	}
+	a.sharedUse(s, v, pos)
+	ifOwned, ifEmpty := a.after(fn, param, owned), a.after(fn, param, empty)
+	switch {
+	case ifOwned == owned && ifEmpty == empty:
+		if usesBytes(fn, param) {
+			a.use(s, l, pos, "use")
+		}
+	case st.bits == owned && ifOwned == released:
+		a.release(s, l, pos)
+	case st.bits == owned && ifOwned == taken:
+		a.set(s, l, taken)
+		st := s[l]
+		st.ended = pos
+		s[l] = st
+	case st.bits == owned && ifOwned == owned:
+	case st.bits == empty && ifEmpty == owned:
+		a.fill(s, l, pos, nil)
+	default:
+		a.set(s, l, unknown)
+	}
+}
+
+// usesBytes reports whether fn calls a method that uses the bytes of v.
+func usesBytes(fn *ssa.Function, v ssa.Value) bool {
+	for _, r := range referrers(v) {
+		if call, ok := r.(ssa.CallInstruction); ok {
+			if rule, args := ruleOf(call.Common()); rule != nil && rule.uses && args[0] == v {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// dropped reports a call that returns an owner, if the caller does not use the result.
+func (a *flow) dropped(call *ssa.Call) {
+	if !a.reporting {
+		return
+	}
+	if f, _ := callee(&call.Call); f != nil && f.Name() == "Take" {
+		return // the frame may be empty
+	}
+	if err := errorOf(call); err != nil && err != ssa.Value(call) && len(referrers(err)) > 0 {
+		return // the program expects an error
+	}
+	r, _ := ruleOf(&call.Call)
+	results := call.Call.Signature().Results()
+	for n := range results.Len() {
+		t := results.At(n).Type()
+		if !ownerValue(t) && !(ownerPointer(t) && r != nil && r.gives) {
+			continue
+		}
+		v := ssa.Value(call)
+		if results.Len() > 1 {
+			v = extract(call, n)
+		}
+		if v == nil || len(referrers(v)) == 0 {
+			a.reportf(call.Pos(), "the %s that this call returns is not released", typeName(t))
+		}
+	}
+}

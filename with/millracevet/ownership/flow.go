@@ -1,0 +1,469 @@
+package ownership
+
+import (
+	"go/constant"
+	"go/token"
+	"go/types"
+	"maps"
+	"slices"
+
+	"golang.org/x/tools/go/ssa"
+)
+
+// bits is a set of possible states of an owner, or of a slice that an owner has lent.
+type bits uint16
+
+const (
+	empty    bits = 1 << iota // nothing to release
+	owned                     // must be released or handed on
+	pending                   // the error of a call decides; see state.by
+	released                  //
+	taken                     // empty, because a call took ownership
+	sent                      // a copy was sent on a channel
+	copied                    // a copy is in another variable
+	unknown                   // nothing is reported
+	valid                     // a slice that may be used
+	stale                     // a slice that may not be used any more
+)
+
+type state struct {
+	bits     bits
+	by       ssa.Value // if pending: the error or boolean that decides
+	choice   int       // if pending and by is a select statement: the case that sends
+	onError  bits      // if pending: the bits if by is not nil, or false
+	onOK     bits      // if pending: the bits if by is nil, or true
+	acquired token.Pos // the call that gave the memory
+	ended    token.Pos // the call that released or took the memory
+	link     loc       // of a slice: its owner. Of a copy: the original
+	peeked   bool      // the slice is valid only until the next read
+
+	deferred     bool // a deferred call may release it
+	deferRelease bool // a deferred call releases it
+	shared       bool // another goroutine uses it
+	sharedAt     token.Pos
+}
+
+// states has no entry for an owner in an unknown state.
+type states map[loc]state
+
+type flow struct {
+	*checker
+	fn        *ssa.Function
+	in        map[*ssa.BasicBlock]states
+	ended     map[loc]bool // owners that some call may release or take
+	live      map[ssa.Value]map[*ssa.BasicBlock]bool
+	reporting bool
+	derived   map[ssa.Value][]ssa.Value // from a value to the lent slices that it is part of
+}
+
+func newFlow(c *checker, fn *ssa.Function) *flow {
+	a := &flow{
+		checker: c, fn: fn,
+		live:    map[ssa.Value]map[*ssa.BasicBlock]bool{},
+		ended:   map[loc]bool{},
+		derived: map[ssa.Value][]ssa.Value{},
+	}
+	for _, b := range fn.Blocks {
+		for _, i := range b.Instrs {
+			if call, ok := i.(*ssa.Call); ok {
+				if v := lentBy(call); v != nil {
+					a.derive(v, v)
+				}
+			}
+		}
+	}
+	return a
+}
+
+// lentBy returns the slice that a call lends, or nil.
+func lentBy(call *ssa.Call) ssa.Value {
+	r, _ := ruleOf(&call.Call)
+	if r == nil || !r.lends && !r.peeks {
+		return nil
+	}
+	if call.Call.Signature().Results().Len() == 1 {
+		return call
+	}
+	return extract(call, 0)
+}
+
+func (a *flow) derive(v, from ssa.Value) {
+	a.derived[v] = append(a.derived[v], from)
+	for _, r := range referrers(v) {
+		switch r := r.(type) {
+		case *ssa.Slice:
+			a.derive(r, from)
+		case *ssa.ChangeType:
+			a.derive(r, from)
+		case *ssa.Call:
+			f, _ := callee(&r.Call)
+			if f == nil || f.Pkg() == nil || r.Call.Args[0] != v ||
+				!aliases[f.Pkg().Path()+"."+f.Name()] {
+				continue
+			}
+			if _, tuple := r.Type().(*types.Tuple); !tuple {
+				a.derive(r, from)
+			}
+			for _, e := range referrers(r) {
+				if e, ok := e.(*ssa.Extract); ok && !isBool(e.Type()) {
+					a.derive(e, from)
+				}
+			}
+		}
+	}
+}
+
+func isBool(t types.Type) bool {
+	b, ok := t.Underlying().(*types.Basic)
+	return ok && b.Info()&types.IsBoolean != 0
+}
+
+// solve computes the states at the start of each block.
+func (a *flow) solve(entry states) {
+	a.in = map[*ssa.BasicBlock]states{a.fn.Blocks[0]: entry}
+	if entry == nil {
+		a.in[a.fn.Blocks[0]] = states{}
+	}
+	work := []*ssa.BasicBlock{a.fn.Blocks[0]}
+	visits := map[*ssa.BasicBlock]int{}
+	for len(work) > 0 {
+		b := work[0]
+		work = work[1:]
+		if visits[b]++; visits[b] > 50 {
+			continue
+		}
+		out := a.out(b)
+		for k, next := range b.Succs {
+			if impossible(b, k) {
+				continue
+			}
+			s := a.edge(b, k, maps.Clone(out))
+			old, seen := a.in[next]
+			if seen {
+				s = join(old, s)
+			}
+			if !seen || !maps.Equal(old, s) {
+				a.in[next] = s
+				if !slices.Contains(work, next) {
+					work = append(work, next)
+				}
+			}
+		}
+	}
+}
+
+func join(x, y states) states {
+	out := states{}
+	for l, p := range x {
+		q, ok := y[l]
+		if !ok {
+			q = state{bits: unknown}
+		}
+		out[l] = joinState(p, q)
+	}
+	for l, q := range y {
+		if _, ok := x[l]; !ok {
+			out[l] = joinState(q, state{bits: unknown})
+		}
+	}
+	maps.DeleteFunc(out, func(_ loc, s state) bool { return s.bits&unknown != 0 && !s.shared })
+	return out
+}
+
+func joinState(p, q state) state {
+	out := p
+	out.bits |= q.bits
+	if q.bits&pending != 0 {
+		if p.bits&pending != 0 && p.by != q.by {
+			out.bits |= unknown
+		}
+		out.by, out.onError, out.onOK = q.by, p.onError|q.onError, p.onOK|q.onOK
+		if p.bits&pending == 0 {
+			out.onError, out.onOK = q.onError, q.onOK
+		}
+	}
+	out.acquired = max(p.acquired, q.acquired)
+	out.ended = max(p.ended, q.ended)
+	out.sharedAt = max(p.sharedAt, q.sharedAt)
+	if p.link != q.link {
+		out.link = loc{}
+	}
+	out.deferred = p.deferred || q.deferred
+	out.deferRelease = p.deferRelease && q.deferRelease
+	out.shared = p.shared || q.shared
+	return out
+}
+
+func (a *flow) out(b *ssa.BasicBlock) states {
+	s := maps.Clone(a.in[b])
+	for _, i := range b.Instrs {
+		a.transfer(s, i)
+	}
+	return s
+}
+
+func (a *flow) report() {
+	a.reporting = true
+	for _, b := range a.fn.Blocks {
+		if a.in[b] == nil {
+			continue
+		}
+		out := a.out(b)
+		for k := range b.Succs {
+			if !impossible(b, k) {
+				a.edge(b, k, maps.Clone(out))
+			}
+		}
+	}
+	a.reporting = false
+}
+
+// impossible reports whether block b never continues with successor k, as in for range 4 {}.
+func impossible(b *ssa.BasicBlock, k int) bool {
+	branch, ok := b.Instrs[len(b.Instrs)-1].(*ssa.If)
+	if !ok {
+		return false
+	}
+	cond, ok := branch.Cond.(*ssa.BinOp)
+	if !ok {
+		return false
+	}
+	x, ok1 := cond.X.(*ssa.Const)
+	y, ok2 := cond.Y.(*ssa.Const)
+	if !ok1 || !ok2 || x.Value == nil || y.Value == nil {
+		return false
+	}
+	return constant.Compare(x.Value, cond.Op, y.Value) != (k == 0)
+}
+
+// edge returns the states after the end of block b if it continues with successor k.
+func (a *flow) edge(b *ssa.BasicBlock, k int, s states) states {
+	next := b.Succs[k]
+	branch, isIf := b.Instrs[len(b.Instrs)-1].(*ssa.If)
+	for l, st := range s {
+		if isIf {
+			st = a.decide(l, st, branch.Cond, k == 0)
+		}
+		s[l] = st
+		if l.definedIn() != nil && st.bits&pending == 0 && !a.liveAt(l.root, next) {
+			if !panics(next) {
+				a.leak(l, st, firstPos(next, b))
+			}
+			delete(s, l)
+		}
+	}
+	return s
+}
+
+// panics reports whether block b ends with a panic, with a call that does not return, or with a
+// failed test.
+func panics(b *ssa.BasicBlock) bool {
+	for _, i := range b.Instrs {
+		if call, ok := i.(*ssa.Call); ok {
+			if f, _ := callee(&call.Call); failsTest(f) {
+				return true
+			}
+		}
+	}
+	_, returns := b.Instrs[len(b.Instrs)-1].(*ssa.Return)
+	return len(b.Succs) == 0 && !returns
+}
+
+// firstPos returns the position of the return statement of block b, or of its first instruction.
+func firstPos(b, before *ssa.BasicBlock) token.Pos {
+	if r, ok := b.Instrs[len(b.Instrs)-1].(*ssa.Return); ok && r.Pos().IsValid() {
+		return r.Pos()
+	}
+	for _, i := range slices.Concat(b.Instrs, before.Instrs) {
+		if i.Pos().IsValid() {
+			return i.Pos()
+		}
+	}
+	return token.NoPos
+}
+
+// liveAt reports whether v may be used after the start of block b, before it is made again.
+func (a *flow) liveAt(v ssa.Value, b *ssa.BasicBlock) bool {
+	live, ok := a.live[v]
+	if !ok {
+		live = map[*ssa.BasicBlock]bool{}
+		a.live[v] = live
+		def := loc{root: v}.definedIn()
+		var mark func(b *ssa.BasicBlock)
+		mark = func(b *ssa.BasicBlock) {
+			if b != def && !live[b] {
+				live[b] = true
+				for _, p := range b.Preds {
+					mark(p)
+				}
+			}
+		}
+		for _, r := range referrers(v) {
+			mark(r.Block())
+		}
+	}
+	return live[b]
+}
+
+// decide returns the state of l in the branch in which cond is yes.
+func (a *flow) decide(l loc, st state, cond ssa.Value, yes bool) state {
+	if st.bits&pending != 0 {
+		v, ok, known := outcome(cond, yes)
+		if choice, of, isChoice := selected(cond); isChoice {
+			v, ok, known = of, yes && choice == st.choice, yes || choice == st.choice
+		}
+		switch {
+		case v == st.by && known && ok:
+			st.bits = st.bits&^pending | st.onOK
+		case v == st.by && known:
+			st.bits = st.bits&^pending | st.onError
+		case v == st.by:
+		case isVariable(v):
+			st.bits = unknown
+		}
+		return st
+	}
+	if zero, ok := emptyTest(l, cond, yes); ok && zero {
+		st.bits = empty
+		return st
+	}
+	// A condition may depend on the same event as the state. If l was released in one branch
+	// only, a later branch may release it.
+	if st.bits&owned != 0 && st.bits != owned && a.ended[l] {
+		st.bits |= unknown
+	}
+	return st
+}
+
+// outcome finds the error that cond tests, or the boolean that cond is. If known is true,
+// cond == yes means that the error is nil (ok) or is not nil.
+func outcome(cond ssa.Value, yes bool) (v ssa.Value, ok, known bool) {
+	switch c := cond.(type) {
+	case *ssa.UnOp:
+		if c.Op == token.NOT {
+			return outcome(c.X, !yes)
+		}
+	case *ssa.BinOp:
+		if c.Op != token.EQL && c.Op != token.NEQ || !isError(c.X.Type()) {
+			break
+		}
+		equal := yes == (c.Op == token.EQL)
+		x, y := c.X, c.Y
+		if isNil(x) {
+			x, y = y, x
+		}
+		if isNil(y) {
+			return stored(x), equal, true
+		}
+		return stored(x), false, equal // equal to an error such as io.EOF
+	case *ssa.Call:
+		for _, arg := range c.Call.Args {
+			if isError(arg.Type()) { // errors.Is and the like
+				return stored(arg), false, yes
+			}
+		}
+	}
+	return cond, yes, true
+}
+
+// selected reports whether cond compares the number of the case that a select statement has chosen.
+func selected(cond ssa.Value) (choice int, of ssa.Value, ok bool) {
+	b, ok := cond.(*ssa.BinOp)
+	if !ok || b.Op != token.EQL {
+		return 0, nil, false
+	}
+	e, ok1 := b.X.(*ssa.Extract)
+	c, ok2 := b.Y.(*ssa.Const)
+	if !ok1 || !ok2 || e.Index != 0 || c.Value == nil {
+		return 0, nil, false
+	}
+	s, ok := e.Tuple.(*ssa.Select)
+	return int(c.Int64()), s, ok
+}
+
+func isNil(v ssa.Value) bool {
+	c, ok := v.(*ssa.Const)
+	return ok && c.IsNil()
+}
+
+// isVariable reports whether v may have been assigned in several places.
+func isVariable(v ssa.Value) bool {
+	switch v := v.(type) {
+	case *ssa.Phi, *ssa.Parameter, *ssa.FreeVar:
+		return true
+	case *ssa.UnOp:
+		return v.Op == token.MUL
+	}
+	return false
+}
+
+// emptyTest reports whether cond compares the length of l with 0, and whether it is 0 if cond is
+// yes.
+func emptyTest(l loc, cond ssa.Value, yes bool) (zero, ok bool) {
+	b, isBin := cond.(*ssa.BinOp)
+	if !isBin {
+		return false, false
+	}
+	call, isCall := b.X.(*ssa.Call)
+	n, isConst := b.Y.(*ssa.Const)
+	if !isCall || !isConst || n.Value == nil || n.Value.Kind() != constant.Int || n.Int64() != 0 {
+		return false, false
+	}
+	f, _ := callee(&call.Call)
+	if f == nil || len(call.Call.Args) != 1 || locate(call.Call.Args[0]) != l ||
+		f.Name() != "Len" && f.Name() != "Pieces" {
+		return false, false
+	}
+	switch b.Op {
+	case token.EQL, token.LEQ:
+		return yes, true
+	case token.NEQ, token.GTR:
+		return !yes, true
+	}
+	return false, false
+}
+
+// leak reports l if it is not released when its life ends.
+func (a *flow) leak(l loc, st state, end token.Pos) {
+	if !a.reporting || !l.local() || st.deferred || st.bits&owned == 0 ||
+		st.bits&(unknown|pending|valid|stale) != 0 || !st.acquired.IsValid() || a.leaked[st.acquired] {
+		return
+	}
+	if _, variable := l.root.(*ssa.Alloc); !variable && !ownerPointer(l.root.Type()) &&
+		!ownerValue(l.root.Type()) {
+		return // a *Chain that belongs to the function that returned it
+	}
+	a.leaked[st.acquired] = true // one path is enough
+	verb := "released"
+	if f := releaseOf(l); f != "Release" {
+		verb = "ended with " + f
+	} else if typeName(l.root.Type()) == "millrace.Writer" {
+		verb = "flushed or released"
+	}
+	if end.IsValid() && a.line(end) != a.line(st.acquired) {
+		a.reportf(st.acquired, "%s is not %s on the path that ends at line %d", l, verb,
+			a.line(end))
+	} else {
+		a.reportf(st.acquired, "%s is not %s", l, verb)
+	}
+}
+
+func releaseOf(l loc) string {
+	switch typeName(l.root.Type()) {
+	case "millrace.Body", "broadcast.Cursor", "redisbuf.Conn", "redisbuf.ReaderAt":
+		return "Close"
+	case "broadcast.Watcher":
+		return "Stop"
+	}
+	return "Release"
+}
+
+// aliased reports whether another value may be the same pointer as v.
+func (a *flow) aliased(v ssa.Value) bool {
+	for _, r := range referrers(v) {
+		if _, ok := r.(*ssa.Phi); ok {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,519 @@
+package ownership
+
+import (
+	"go/token"
+	"go/types"
+
+	"golang.org/x/tools/go/ssa"
+)
+
+// staleOperands reports the use of a slice after its life.
+func (a *flow) staleOperands(s states, i ssa.Instruction) {
+	if !a.reporting {
+		return
+	}
+	switch i := i.(type) {
+	case *ssa.Call:
+		if b, ok := i.Call.Value.(*ssa.Builtin); ok && (b.Name() == "len" || b.Name() == "cap") {
+			return
+		}
+	case *ssa.IndexAddr, *ssa.Convert, *ssa.Return, *ssa.Send, *ssa.MapUpdate:
+	default:
+		return
+	}
+	for _, op := range i.Operands(nil) {
+		for _, lent := range a.derived[*op] {
+			if st := s[loc{root: lent}]; st.bits == stale {
+				what := "slice"
+				if _, ok := lent.Type().Underlying().(*types.Slice); !ok {
+					what = "reader"
+				}
+				pos := i.Pos()
+				if !pos.IsValid() {
+					pos = (*op).Pos()
+				}
+				a.reportf(pos, "use of a %s that is valid only until the call at line %d", what,
+					a.line(st.ended))
+			}
+		}
+	}
+}
+
+// returnLent reports a returned slice if a deferred call releases its memory.
+func (a *flow) returnLent(s states, r *ssa.Return) {
+	if !a.reporting {
+		return
+	}
+	for _, v := range r.Results {
+		for _, lent := range a.derived[stored(v)] {
+			owner := s[loc{root: lent}].link
+			if owner.local() && s[owner].deferRelease {
+				a.reportf(r.Pos(), "a slice of %s is returned, but the deferred %s ends its life",
+					owner, releaseOf(owner))
+			}
+		}
+	}
+}
+
+// keptSlices reports slices that are stored where they outlive the memory.
+func (a *flow) keptSlices() {
+	for _, b := range a.fn.Blocks {
+		for _, i := range b.Instrs {
+			call, ok := i.(*ssa.Call)
+			if !ok {
+				continue
+			}
+			if p := lentParam(call); p != nil {
+				w := keeper{a: a, f: p.Parent(), callback: true, seen: map[ssa.Value]bool{}}
+				w.follow(p, false)
+			}
+			v := lentBy(call)
+			if v == nil {
+				continue
+			}
+			r, args := ruleOf(&call.Call)
+			if _, isSlice := v.Type().Underlying().(*types.Slice); !isSlice {
+				continue
+			}
+			w := keeper{a: a, f: a.fn, call: call, owner: locate(args[0]), peeked: r.peeks,
+				seen: map[ssa.Value]bool{}}
+			w.follow(v, false)
+		}
+	}
+}
+
+// lentParam returns the parameter of a function of this package to which a call lends slices, or
+// nil.
+func lentParam(call *ssa.Call) ssa.Value {
+	literal := func(v ssa.Value) ssa.Value { // the parameter
+		var f *ssa.Function
+		switch v := v.(type) {
+		case *ssa.MakeClosure:
+			f = v.Fn.(*ssa.Function)
+			if method, ok := bound(v); ok {
+				f = f.Prog.FuncValue(method)
+			}
+		case *ssa.Function:
+			f = v
+		}
+		if f == nil || len(f.Blocks) == 0 {
+			return nil
+		}
+		if f.Signature.Recv() != nil {
+			return f.Params[1]
+		}
+		return f.Params[0]
+	}
+	if r, args := ruleOf(&call.Call); r != nil && len(r.calls) > 0 && r.calls[0] < len(args) {
+		return literal(args[r.calls[0]])
+	}
+	if seq, ok := call.Call.Value.(*ssa.Call); ok && len(call.Call.Args) == 1 {
+		if r, _ := ruleOf(&seq.Call); r != nil && r.yields {
+			return literal(call.Call.Args[0])
+		}
+	}
+	return nil
+}
+
+// A keeper follows a lent slice to the places where it is stored.
+type keeper struct {
+	a        *flow
+	f        *ssa.Function
+	call     *ssa.Call // that lends the slice
+	owner    loc
+	peeked   bool // the slice is valid until the next read
+	callback bool // the slice is valid until f returns
+	seen     map[ssa.Value]bool
+}
+
+func (k *keeper) report(pos token.Pos, how string) {
+	switch {
+	case k.callback:
+		k.a.reportf(pos, "a slice that is valid only during this call is %s; copy its bytes", how)
+	case k.peeked:
+		k.a.reportf(pos, "a slice that is valid only until the next read is %s; copy its bytes", how)
+	default:
+		k.a.reportf(pos, "a slice of %s, which this function releases, is %s; copy its bytes", k.owner,
+			how)
+	}
+}
+
+// follow visits the uses of v. If container is true, v is a slice that has the lent slice as an
+// element.
+func (k *keeper) follow(v ssa.Value, container bool) {
+	if k.seen[v] {
+		return
+	}
+	k.seen[v] = true
+	for _, r := range referrers(v) {
+		switch r := r.(type) {
+		case *ssa.Slice, *ssa.ChangeType:
+			k.follow(r.(ssa.Value), container)
+		case *ssa.Call:
+			k.passed(r, v, container)
+		case *ssa.Phi:
+			if container && k.outlivesIteration(r) && k.ends(r) {
+				k.report(v.Pos(), "appended to a slice that is kept")
+			} else if container {
+				k.follow(r, true)
+			}
+		case *ssa.Store:
+			if r.Val == v {
+				k.stored(r, container)
+			}
+		case *ssa.MapUpdate:
+			if r.Value == v && (k.far(locate(r.Map)) || k.made(r.Map)) && k.ends(r) {
+				k.report(r.Pos(), "stored in a map")
+			}
+		case *ssa.Send:
+			if r.X == v && k.ends(r) {
+				k.report(r.Pos(), "sent on a channel")
+			}
+		case *ssa.Go:
+			if k.ends(r) && !k.joined(r) {
+				k.report(r.Pos(), "passed to a goroutine")
+			}
+		}
+	}
+}
+
+func (k *keeper) passed(call *ssa.Call, v ssa.Value, container bool) {
+	b, ok := call.Call.Value.(*ssa.Builtin)
+	if ok {
+		if b.Name() != "append" || len(call.Call.Args) != 2 {
+			return
+		}
+		if container && call.Call.Args[1] == v || container && call.Call.Args[0] == v {
+			k.follow(call, true)
+		}
+		return
+	}
+	f, _ := callee(&call.Call)
+	if f == nil || f.Pkg() == nil || !aliases[f.Pkg().Path()+"."+f.Name()] || container {
+		return
+	}
+	k.follow(call, isSliceOfSlices(call.Type()))
+	for _, e := range referrers(call) {
+		if e, ok := e.(*ssa.Extract); ok && !isBool(e.Type()) {
+			k.follow(e, false)
+		}
+	}
+}
+
+func isSliceOfSlices(t types.Type) bool {
+	s, ok := t.Underlying().(*types.Slice)
+	if ok {
+		_, ok = s.Elem().Underlying().(*types.Slice)
+	}
+	return ok
+}
+
+func (k *keeper) stored(s *ssa.Store, container bool) {
+	switch addr := s.Addr.(type) {
+	case *ssa.Global:
+		if k.ends(s) {
+			k.report(s.Pos(), "stored in a package variable")
+		}
+	case *ssa.FreeVar:
+		if k.callback && readElsewhere(k.f, addr) {
+			k.report(s.Pos(), "stored outside of it")
+		}
+	case *ssa.FieldAddr:
+		if k.inLiteral(addr.X) {
+			return
+		}
+		l := locate(addr)
+		if _, ok := l.root.(*ssa.Alloc); ok && !k.callback && !escapes(l.root) {
+			return
+		}
+		if root := k.owner.root; root != nil && root == l.root {
+			return // an object that has its own Reader
+		}
+		if k.callback && l.root.Parent() == k.f {
+			if _, ok := l.root.(*ssa.Alloc); ok {
+				return
+			}
+		}
+		if k.ends(s) {
+			k.report(s.Pos(), "stored in a field")
+		}
+	case *ssa.IndexAddr:
+		if k.inLiteral(addr) {
+			return
+		}
+		if (k.far(locate(addr.X)) || k.made(addr.X)) && k.ends(s) {
+			k.report(s.Pos(), "stored in a slice")
+		}
+	case *ssa.Alloc:
+		if container && k.call != nil && k.outlivesIteration(addr) && k.ends(s) {
+			k.report(s.Pos(), "appended to a slice that is kept")
+			return
+		}
+		for _, r := range referrers(addr) { // a variable that a function literal captures
+			m, ok := r.(*ssa.MakeClosure)
+			if !ok {
+				continue
+			}
+			for _, u := range referrers(m) {
+				_, concurrent := u.(*ssa.Go)
+				if c, ok := u.(*ssa.Call); ok {
+					f, _ := callee(&c.Call)
+					concurrent = f != nil && starts[f.Name()]
+				}
+				if !concurrent {
+					k.follow(m, true)
+				} else if k.ends(u) && !k.joined(u) {
+					k.report(s.Pos(), "used in a goroutine")
+				}
+			}
+		}
+	}
+}
+
+// inLiteral follows the value that addr is a part of, if it is a composite literal or the list of
+// the arguments of append. Otherwise it returns false.
+func (k *keeper) inLiteral(addr ssa.Value) bool {
+	switch addr := addr.(type) {
+	case *ssa.FieldAddr:
+		return k.inLiteral(addr.X)
+	case *ssa.IndexAddr:
+		array, ok := addr.X.(*ssa.Alloc)
+		if !ok || array.Comment != "varargs" && array.Comment != "slicelit" {
+			return false
+		}
+		for _, r := range referrers(array) { // the slice of the array
+			if r, ok := r.(*ssa.Slice); ok {
+				k.follow(r, true)
+			}
+		}
+		return true
+	case *ssa.Alloc:
+		if addr.Comment == "complit" && addr.Heap {
+			k.follow(addr, true)
+			return true
+		}
+		t := addr.Type().(*types.Pointer).Elem().Underlying()
+		if _, ok := t.(*types.Struct); !ok || escapes(addr) {
+			return false
+		}
+		for _, r := range referrers(addr) {
+			if u, ok := r.(*ssa.UnOp); ok {
+				k.follow(u, true)
+			}
+		}
+		return true
+	}
+	return false
+}
+
+// escapes reports whether the target of pointer v is used outside of its function.
+func escapes(v ssa.Value) bool {
+	for _, r := range referrers(v) {
+		switch r := r.(type) {
+		case *ssa.FieldAddr, *ssa.UnOp, *ssa.IndexAddr:
+		case *ssa.Store:
+			if r.Val == v {
+				return true
+			}
+		default:
+			return true
+		}
+	}
+	return false
+}
+
+// far reports whether l is not a variable of the function: it belongs to the caller, or to the
+// enclosing function.
+func (k *keeper) far(l loc) bool {
+	switch l.root.(type) {
+	case *ssa.Parameter, *ssa.Global:
+		return l.root != k.owner.root
+	case *ssa.FreeVar:
+		return k.callback
+	}
+	return false
+}
+
+// made reports whether a map or slice was made before the loop in which the slice is lent.
+func (k *keeper) made(v ssa.Value) bool {
+	i, ok := v.(ssa.Instruction)
+	return ok && k.call != nil && k.outlivesIteration(i)
+}
+
+// outlivesIteration reports whether i belongs to an outer block of the loop in which the slice is
+// lent, or to the start of the loop.
+func (k *keeper) outlivesIteration(i ssa.Instruction) bool {
+	if k.call == nil {
+		return false
+	}
+	loop := innermost(k.call.Block())
+	if loop == nil {
+		return false
+	}
+	if _, ok := i.(*ssa.Phi); ok {
+		return i.Block() == loop.head || !loop.has[i.Block()]
+	}
+	return !loop.has[i.Block()]
+}
+
+// ends reports whether the life of the slice ends before the function returns: at the next read, or
+// because the function releases its owner after instruction i or with a deferred call.
+func (k *keeper) ends(i ssa.Instruction) bool {
+	if k.callback || k.peeked {
+		return true
+	}
+	if _, ok := k.owner.root.(*ssa.Alloc); !ok || k.owner.path != "" {
+		return false
+	}
+	for _, r := range referrers(k.owner.root) {
+		if u, ok := r.(*ssa.UnOp); ok && ownerValue(u.Type()) {
+			return false // the owner is kept as well
+		}
+	}
+	for _, r := range referrers(k.owner.root) {
+		c, ok := r.(ssa.CallInstruction)
+		if !ok {
+			continue
+		}
+		rule, args := ruleOf(c.Common())
+		if rule == nil || !rule.releases && !rule.sends || args[0] != k.owner.root {
+			continue
+		}
+		if _, deferred := r.(*ssa.Defer); deferred {
+			return k.call == nil || innermost(k.call.Block()) == nil ||
+				!isPhi(i)
+		}
+		if comesAfter(i, r) {
+			return true
+		}
+	}
+	return false
+}
+
+func isPhi(i ssa.Instruction) bool {
+	_, ok := i.(*ssa.Phi)
+	return ok
+}
+
+// comesAfter reports whether instruction j may be executed after i, without a new iteration of the
+// loop in which i is.
+func comesAfter(i, j ssa.Instruction) bool {
+	if isPhi(i) {
+		return true // at the start of the loop in which j is
+	}
+	if i.Block() == j.Block() {
+		for _, x := range i.Block().Instrs {
+			if x == i {
+				return true
+			}
+			if x == j {
+				return false
+			}
+		}
+	}
+	seen := map[*ssa.BasicBlock]bool{}
+	var visit func(b *ssa.BasicBlock) bool
+	visit = func(b *ssa.BasicBlock) bool {
+		for _, next := range b.Succs {
+			if seen[next] || next.Dominates(b) {
+				continue
+			}
+			seen[next] = true
+			if next == j.Block() || visit(next) {
+				return true
+			}
+		}
+		return false
+	}
+	return visit(i.Block())
+}
+
+// joined reports whether the function waits for goroutines after g, in the same iteration.
+func (k *keeper) joined(g ssa.Instruction) bool {
+	for _, b := range g.Parent().Blocks {
+		for _, i := range b.Instrs {
+			wait := false
+			switch i := i.(type) {
+			case *ssa.Select:
+				wait = true
+			case *ssa.UnOp:
+				wait = i.Op == token.ARROW
+			case *ssa.Call:
+				f, _ := callee(&i.Call)
+				wait = f != nil && waits[f.Name()]
+			}
+			if wait && comesAfter(g, i) && innermost(i.Block()) == innermost(g.Block()) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// readElsewhere reports whether the variable that fn has captured as v is read outside of fn.
+func readElsewhere(fn *ssa.Function, v *ssa.FreeVar) bool {
+	for i, fv := range fn.FreeVars {
+		if fv != v {
+			continue
+		}
+		for _, b := range fn.Parent().Blocks {
+			for _, instr := range b.Instrs {
+				m, ok := instr.(*ssa.MakeClosure)
+				if !ok || m.Fn != fn {
+					continue
+				}
+				outer := m.Bindings[i]
+				if _, ok := outer.(*ssa.FreeVar); ok {
+					return true
+				}
+				for _, r := range referrers(outer) {
+					switch r := r.(type) {
+					case *ssa.UnOp:
+						return true
+					case *ssa.MakeClosure:
+						if r != m {
+							return true
+						}
+					}
+				}
+			}
+		}
+	}
+	return false
+}
+
+type loop struct {
+	head *ssa.BasicBlock
+	has  map[*ssa.BasicBlock]bool
+}
+
+// innermost returns the smallest loop that has block b, or nil.
+func innermost(b *ssa.BasicBlock) *loop {
+	var best *loop
+	for _, head := range b.Parent().Blocks {
+		if !head.Dominates(b) {
+			continue
+		}
+		has := map[*ssa.BasicBlock]bool{head: true}
+		var add func(x *ssa.BasicBlock)
+		add = func(x *ssa.BasicBlock) {
+			if !has[x] {
+				has[x] = true
+				for _, p := range x.Preds {
+					add(p)
+				}
+			}
+		}
+		cycle := false
+		for _, p := range head.Preds {
+			if head.Dominates(p) {
+				cycle = true
+				add(p)
+			}
+		}
+		if cycle && has[b] && (best == nil || len(has) < len(best.has)) {
+			best = &loop{head, has}
+		}
+	}
+	return best
+}

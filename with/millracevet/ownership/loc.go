@@ -1,0 +1,198 @@
+package ownership
+
+import (
+	"fmt"
+	"go/token"
+	"go/types"
+
+	"golang.org/x/tools/go/ssa"
+)
+
+// A loc names an owner: a variable, a field or the target of a pointer. root is the instruction or
+// parameter that makes the variable or the pointer, and path leads from there through fields (.2),
+// elements ([0]) and pointers (*).
+type loc struct {
+	root ssa.Value
+	path string
+}
+
+// locate returns the loc that the pointer v points to.
+func locate(v ssa.Value) loc {
+	switch v := v.(type) {
+	case *ssa.FieldAddr:
+		l := locate(v.X)
+		return loc{l.root, fmt.Sprintf("%s.%d", l.path, v.Field)}
+	case *ssa.UnOp:
+		if v.Op == token.MUL {
+			switch v.X.(type) {
+			case *ssa.FieldAddr, *ssa.Alloc, *ssa.FreeVar, *ssa.Global:
+				l := locate(v.X)
+				return loc{l.root, l.path + "*"}
+			}
+		}
+	case *ssa.IndexAddr:
+		if i, ok := v.Index.(*ssa.Const); ok {
+			l := locate(v.X)
+			return loc{l.root, fmt.Sprintf("%s[%d]", l.path, i.Int64())}
+		}
+	case *ssa.ChangeType:
+		return locate(v.X)
+	}
+	return loc{root: v}
+}
+
+// local reports whether l is a variable of the function, or the target of a pointer that the
+// function has got from a call.
+func (l loc) local() bool {
+	switch l.root.(type) {
+	case *ssa.Alloc, *ssa.Call, *ssa.Extract:
+		return l.path == ""
+	}
+	return false
+}
+
+// String returns a name for messages.
+func (l loc) String() string {
+	switch v := l.root.(type) {
+	case *ssa.Alloc:
+		unnamed := v.Comment == "" || v.Comment == "new" || v.Comment == "complit"
+		if (l.path == "" || l.path == "*") && !unnamed {
+			return v.Comment
+		}
+	case *ssa.Parameter, *ssa.FreeVar, *ssa.Global:
+		if l.path == "" || l.path == "*" {
+			return v.Name()
+		}
+	}
+	t := l.root.Type()
+	if p, ok := t.Underlying().(*types.Pointer); ok && l.path == "" {
+		t = p.Elem()
+	}
+	if name := typeName(t); l.path == "" && name != "" {
+		return "the " + name
+	}
+	return "it"
+}
+
+// definedIn returns the block that makes l, or nil for parameters and the like.
+func (l loc) definedIn() *ssa.BasicBlock {
+	if i, ok := l.root.(ssa.Instruction); ok {
+		return i.Block()
+	}
+	return nil
+}
+
+// referrers returns the instructions that use v, without debug information.
+func referrers(v ssa.Value) []ssa.Instruction {
+	var out []ssa.Instruction
+	if v.Referrers() != nil {
+		for _, r := range *v.Referrers() {
+			if _, debug := r.(*ssa.DebugRef); !debug {
+				out = append(out, r)
+			}
+		}
+	}
+	return out
+}
+
+// callee returns the function that a call names, or nil. For a call of a method value it also
+// returns the receiver.
+func callee(c *ssa.CallCommon) (f *types.Func, recv ssa.Value) {
+	if c.IsInvoke() {
+		return c.Method, c.Value
+	}
+	if m, ok := c.Value.(*ssa.MakeClosure); ok {
+		if f, ok := bound(m); ok {
+			return f, m.Bindings[0]
+		}
+		return nil, nil
+	}
+	if fn := c.StaticCallee(); fn != nil {
+		if o := fn.Origin(); o != nil {
+			fn = o
+		}
+		f, _ := fn.Object().(*types.Func)
+		return f, nil
+	}
+	return nil, nil
+}
+
+// bound returns the method of a method value, such as r.Release.
+func bound(m *ssa.MakeClosure) (*types.Func, bool) {
+	fn := m.Fn.(*ssa.Function)
+	if fn.Synthetic == "" || len(m.Bindings) != 1 || fn.Object() == nil {
+		return nil, false
+	}
+	f, ok := fn.Object().(*types.Func)
+	return f, ok
+}
+
+// ruleOf returns the rule of a call, or nil, and the arguments with the receiver first.
+func ruleOf(c *ssa.CallCommon) (*rule, []ssa.Value) {
+	f, recv := callee(c)
+	if f == nil {
+		return nil, nil
+	}
+	args := c.Args
+	if recv != nil {
+		args = append([]ssa.Value{recv}, args...)
+	} else if f.Signature().Recv() == nil {
+		args = append([]ssa.Value{nil}, args...)
+	}
+	return rules[nameOf(f)], args
+}
+
+// errorOf returns the error that a call returns, or nil.
+func errorOf(call *ssa.Call) ssa.Value {
+	results := call.Call.Signature().Results()
+	n := results.Len()
+	if n == 0 || !isError(results.At(n-1).Type()) {
+		return nil
+	}
+	if n == 1 {
+		return call
+	}
+	return extract(call, n-1)
+}
+
+// ignoresError reports whether a call returns an error that the program does not look at.
+func ignoresError(call *ssa.Call) bool {
+	results := call.Call.Signature().Results()
+	n := results.Len()
+	if n == 0 || !isError(results.At(n-1).Type()) {
+		return false
+	}
+	err := errorOf(call)
+	return err == nil || len(referrers(err)) == 0
+}
+
+func isError(t types.Type) bool { return types.Identical(t, types.Universe.Lookup("error").Type()) }
+
+// extract returns the result i of a tuple, or nil if it is not used.
+func extract(tuple ssa.Value, i int) ssa.Value {
+	for _, r := range referrers(tuple) {
+		if e, ok := r.(*ssa.Extract); ok && e.Index == i {
+			return e
+		}
+	}
+	return nil
+}
+
+// stored returns the value that a load reads, if a store to the same variable comes before it in
+// the same block. For any other value it returns v.
+func stored(v ssa.Value) ssa.Value {
+	load, ok := v.(*ssa.UnOp)
+	if !ok || load.Op != token.MUL {
+		return v
+	}
+	var last ssa.Value = v
+	for _, i := range load.Block().Instrs {
+		if i == ssa.Instruction(load) {
+			break
+		}
+		if s, ok := i.(*ssa.Store); ok && s.Addr == load.X {
+			last = s.Val
+		}
+	}
+	return last
+}
