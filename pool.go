@@ -126,7 +126,7 @@ func IdleLimit(bytes int64) PoolOption {
 }
 
 // Poison makes the Pool overwrite each block that returns to it with the byte 0xDB. The Pool then
-// never lends that block again, so a slice that was kept too long shows the same garbage from then
+// never lends that block again, so a slice that was kept after the release reads as 0xDB from then
 // on. Poison overrides [IdleLimit]. It is for tests: every Get allocates a block.
 //
 // A program built with -tags invariants overwrites the blocks of every Pool.

@@ -13,22 +13,22 @@ import (
 	"github.com/millrace-io/millrace/chunk"
 )
 
-// A counter counts the bytes of a response.
-type counter struct {
+// A statusWriter remembers the status of a response.
+type statusWriter struct {
 	http.ResponseWriter
 	status int
 }
 
-func (c *counter) Unwrap() http.ResponseWriter { return c.ResponseWriter }
+func (c *statusWriter) Unwrap() http.ResponseWriter { return c.ResponseWriter }
 
-func (c *counter) WriteHeader(status int) {
+func (c *statusWriter) WriteHeader(status int) {
 	c.status = status
 	c.ResponseWriter.WriteHeader(status)
 }
 
 func logged(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		c, start := &counter{w, http.StatusOK}, time.Now()
+		c, start := &statusWriter{w, http.StatusOK}, time.Now()
 		next.ServeHTTP(c, r)
 		log.Println(r.Method, r.URL.Path, c.status, time.Since(start))
 	})

@@ -41,7 +41,7 @@ func (h *handler) Handle(_ context.Context, r slog.Record) error {
 	b.WriteByte('\n')
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	_, err := h.w.Write(b.Bytes())
+	_, err := b.WriteTo(h.w) // h.w.Write(b.Bytes()) would move b to the heap
 	return err
 }
 

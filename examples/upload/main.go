@@ -9,6 +9,7 @@ import (
 	"io"
 	"log"
 	"net/http"
+	"net/url"
 	"os"
 
 	"github.com/millrace-io/millrace"
@@ -23,10 +24,8 @@ func main() {
 		for n := 1; ; n++ {
 			part, err := spool.Next(r.Context(), body)
 			if err == io.EOF {
-				fmt.Fprintf(w, "%d parts\n", n-1)
 				return
-			}
-			if err == nil {
+			} else if err == nil {
 				err = send(r, n, part)
 			}
 			if err != nil {
@@ -41,12 +40,13 @@ func main() {
 // send sends part n of an upload, with up to three attempts.
 func send(r *http.Request, n int, part *millrace.Body) error {
 	defer part.Close()
-	url := fmt.Sprintf("%s/%s.%d", os.Args[1], r.PathValue("name"), n)
+	to := fmt.Sprintf("%s/%s.%d", os.Args[1], url.PathEscape(r.PathValue("name")), n)
 	for range 3 { // each attempt has its own Body, which the Transport closes
-		req, err := http.NewRequestWithContext(r.Context(), "PUT", url, part.Clone())
+		req, err := http.NewRequestWithContext(r.Context(), "PUT", to, nil)
 		if err != nil {
 			return err
 		}
+		req.Body = part.Clone()
 		req.ContentLength = int64(part.Len())
 		if resp, err := http.DefaultClient.Do(req); err == nil {
 			resp.Body.Close()

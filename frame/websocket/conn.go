@@ -321,7 +321,8 @@ func (c *Conn) Write(t Type, payload *millrace.Chain) error {
 }
 
 // WriteFrames sends messages that [AppendMessage] has encoded: over TCP with one system call, over
-// TLS as [millrace.Chain.WriteTo] does. It takes ownership of frames, even if it returns an error, and leaves frames empty.
+// TLS as [millrace.Chain.WriteTo] does. It takes ownership of frames, even if it returns an error,
+// and leaves frames empty.
 func (c *Conn) WriteFrames(frames *millrace.Chain) error {
 	defer frames.Release()
 	c.mu.Lock()

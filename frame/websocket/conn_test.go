@@ -535,3 +535,26 @@ func FuzzNext(f *testing.F) {
 		}
 	})
 }
+
+func TestAppendMessagePanics(t *testing.T) {
+	for name, f := range map[string]func(c *millrace.Chain){
+		"a Chain to itself":    func(c *millrace.Chain) { websocket.AppendMessage(c, websocket.Text, c) },
+		"the type of a close":  func(c *millrace.Chain) { websocket.AppendMessage(new(millrace.Chain), 8, c) },
+		"a type from the wire": func(c *millrace.Chain) { websocket.AppendMessage(new(millrace.Chain), 0, c) },
+	} {
+		for _, size := range []int{5, 5000} {
+			var c millrace.Chain
+			c.AppendCopy(make([]byte, size))
+			if !panics(func() { f(&c) }) || c.Len() != size {
+				t.Errorf("%s, %d bytes: no panic, or %d bytes are left", name, size, c.Len())
+			}
+			c.Release()
+		}
+	}
+}
+
+func panics(f func()) (p bool) {
+	defer func() { p = recover() != nil }()
+	f()
+	return false
+}

@@ -2,6 +2,7 @@ package websocket
 
 import (
 	"encoding/binary"
+	"fmt"
 
 	"github.com/millrace-io/millrace"
 )
@@ -22,7 +23,8 @@ const (
 	// maxControl is the maximum payload of a control frame (section 5.5).
 	maxControl = 125
 
-	// minHeader and maxHeader are the sizes of the shortest and the longest header of a client.
+	// minHeader is the size of a client's shortest header. maxHeader is the size of the longest
+	// header in either direction.
 	minHeader = 6
 	maxHeader = 14
 )
@@ -85,20 +87,26 @@ func appendHeader(dst []byte, opcode byte, length int) []byte {
 	return binary.BigEndian.AppendUint64(append(dst, 127), uint64(length))
 }
 
-// copyMost is the size in bytes of the largest payload that AppendMessage copies. Short messages
-// then share blocks. For 1 KiB, the copy costs less than a block for the header alone.
-const copyMost = 2 << 10
+// maxCopy is the size in bytes of the largest payload that AppendMessage copies. Short messages
+// then share blocks. Sending one piece also costs less than sending two.
+const maxCopy = 2 << 10
 
 // AppendMessage appends a message to dst: a header, and the payload. It takes ownership of payload
 // and leaves it empty. It copies a payload of up to 2 KiB, and adds a longer one by reference.
 // [Conn.WriteFrames] sends dst.
 //
-// AppendMessage does not check that a Text payload is UTF-8. A client closes the connection if it
-// is not.
+// AppendMessage panics if dst is payload, or if t is neither Text nor Binary. It does not check
+// that a Text payload is UTF-8. A client closes the connection if it is not.
 func AppendMessage(dst *millrace.Chain, t Type, payload *millrace.Chain) {
-	var buf [maxHeader + copyMost]byte
+	if dst == payload {
+		panic("websocket: AppendMessage of a Chain to itself")
+	}
+	if t != Text && t != Binary {
+		panic(fmt.Sprintf("websocket: AppendMessage of type %d", t))
+	}
+	var buf [maxHeader + maxCopy]byte
 	frame := appendHeader(buf[:0], byte(t), payload.Len())
-	if payload.Len() > copyMost {
+	if payload.Len() > maxCopy {
 		dst.AppendCopy(frame)
 		dst.Merge(payload)
 		return

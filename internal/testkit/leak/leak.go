@@ -69,8 +69,11 @@ func Outstanding(p *millrace.Pool, want millrace.PoolStats) string {
 	if p == millrace.DefaultPool() {
 		name = "millrace.DefaultPool()"
 	}
-	fmt.Fprintf(&b, "leak: %s has %d bytes in use (%d blocks), want %d\n", name, s.InUse,
-		s.InUseBlocks, want.InUse)
+	blocks := ""
+	if s.InUseBlocks > 0 { // an account does not count its blocks
+		blocks = fmt.Sprintf(" (%d blocks)", s.InUseBlocks)
+	}
+	fmt.Fprintf(&b, "leak: %s has %d bytes in use%s, want %d\n", name, s.InUse, blocks, want.InUse)
 	if s.Lost != want.Lost {
 		fmt.Fprintf(&b, "leak: %s has lost %d blocks that were never released\n", name,
 			s.Lost-want.Lost)
