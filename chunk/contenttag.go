@@ -9,14 +9,19 @@ import (
 )
 
 const (
-	mostTagged = 16 << 20 // largest file with a tag of its content, in bytes
-	mostTags   = 1 << 12  // number of tags that a contentTags keeps
+	maxTaggedSize = 16 << 20 // largest file with a tag of its content, in bytes
+	maxTags       = 1 << 12  // number of tags that a contentTags keeps
 )
 
-// contentTags makes entity tags for files without a modification time, and keeps them by file name.
+// contentTags makes entity tags for files without a modification time, and keeps up to maxTags.
 type contentTags struct {
 	mu   sync.Mutex
-	tags map[string]string
+	tags map[taggedFile]string
+}
+
+type taggedFile struct {
+	name string
+	size int64
 }
 
 // isUnset reports whether t is the zero time or the Unix epoch. net/http sends no Last-Modified
@@ -26,27 +31,31 @@ func isUnset(t time.Time) bool { return t.IsZero() || t.Equal(time.Unix(0, 0)) }
 // tag returns the tag of the named file. If the tag is not known, it reads the file, whose position
 // is 0 before and after the call. tag returns "" if the file is too large or cannot be read.
 func (c *contentTags) tag(name string, file io.ReadSeeker, size int64) string {
-	if size > mostTagged {
+	if size > maxTaggedSize {
 		return ""
 	}
+	key := taggedFile{name, size}
 	c.mu.Lock()
-	tag, ok := c.tags[name]
+	tag, ok := c.tags[key]
 	c.mu.Unlock()
 	if ok {
 		return tag
 	}
 	hash := sha256.New()
 	copying := copying{ctx: context.Background()}
-	err := copying.copyThroughMemory(hash, io.LimitReader(file, mostTagged))
+	err := copying.copyThroughMemory(hash, io.LimitReader(file, maxTaggedSize))
 	if _, seekErr := file.Seek(0, io.SeekStart); err != nil || seekErr != nil {
 		return ""
 	}
 	tag = quoteTag(hash.Sum(nil))
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.tags) >= mostTags {
-		clear(c.tags)
+	if len(c.tags) >= maxTags {
+		for old := range c.tags {
+			delete(c.tags, old)
+			break
+		}
 	}
-	c.tags[name] = tag
+	c.tags[key] = tag
 	return tag
 }

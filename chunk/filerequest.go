@@ -57,6 +57,8 @@ func (f *servedFile) Seek(offset int64, whence int) (int64, error) {
 		if f.atEnd = whence == io.SeekEnd; f.atEnd {
 			return f.size, nil
 		}
+		// http.ServeContent may learn the size of an unseekable file, but must not seek to a range.
+		_, f.moved = f.file.(unseekable)
 		return 0, nil
 	}
 	f.moved, f.atEnd = true, false
@@ -139,6 +141,9 @@ func (x *fileRequest) serveContent(name string) {
 // etag returns the entity tag of the file, or "".
 func (x *fileRequest) etag(name string) string {
 	if _, ok := x.file.file.(*os.File); !ok && isUnset(x.info.ModTime()) {
+		if _, ok := x.file.file.(unseekable); ok {
+			return "" // making the tag reads the file, and seeks back to its start
+		}
 		x.file.moved = true // http.ServeContent shall notice if Seek has failed
 		return x.h.tags.tag(name+x.form.ext, x.file.file, x.info.Size())
 	}

@@ -13,17 +13,23 @@ import (
 var (
 	errDirectory = errors.New("chunk: is a directory")
 	errSpecial   = fmt.Errorf("chunk: not served: %w", fs.ErrPermission)
-	errNoSeek    = errors.New("chunk: the file has no Seek method")
+	errNoSeek    = errors.New("io.File missing Seek method") // net/http sends the same text
 )
 
 // A fileRoot is the file system of the served files.
 type fileRoot struct{ fs.FS }
 
-// A contentFile is an open regular file.
+// A contentFile is an open regular file. If the file has no Seek method, it is an unseekable.
 type contentFile interface {
 	fs.File
 	io.Seeker
 }
+
+// An unseekable is a file without a Seek method.
+type unseekable struct{ fs.File }
+
+// Seek returns an error.
+func (unseekable) Seek(offset int64, whence int) (int64, error) { return 0, errNoSeek }
 
 // open opens a regular file. The caller closes it. If name is a directory, the error is
 // errDirectory.
@@ -47,15 +53,14 @@ func (d fileRoot) open(name string) (contentFile, fs.FileInfo, error) {
 	if err == nil {
 		err = checkRegular(info)
 	}
-	c, ok := f.(contentFile)
-	if err == nil && !ok {
-		err = errNoSeek
-	}
 	if err != nil {
 		_ = f.Close()
 		return nil, nil, err
 	}
-	return c, info, nil
+	if c, ok := f.(contentFile); ok {
+		return c, info, nil
+	}
+	return unseekable{f}, info, nil
 }
 
 // A rootFS is the directory of an os.Root as an fs.FS. No name or link leads out of it.
@@ -137,7 +142,8 @@ func standardError(err error) error {
 // statusOf returns the HTTP status for err, an error from opening a file.
 func statusOf(err error) int {
 	switch {
-	case errors.Is(err, fs.ErrNotExist), err == errDirectory:
+	case errors.Is(err, fs.ErrNotExist), err == errDirectory,
+		errors.Is(err, fs.ErrInvalid): // no file can have such a name
 		return http.StatusNotFound
 	case errors.Is(err, fs.ErrPermission):
 		return http.StatusForbidden

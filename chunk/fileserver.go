@@ -110,7 +110,8 @@ func FileServer(root *os.Root, opts ...FileOption) *FileHandler {
 // FileServerFS returns a handler for the files in fsys, such as an embed.FS. It borrows fsys. The
 // differences from [FileServer] are:
 //
-//   - fsys decides how to follow symbolic links, and whether to open pipes and devices.
+//   - fsys decides how to follow symbolic links. If fsys has no Stat method (see fs.StatFS), pipes
+//     and devices are opened before they are refused.
 //   - The kernel sends only files that are an *os.File, such as those of os.DirFS. All other files
 //     are copied through memory. DropBehind has no effect on them.
 //   - The ETag of a file is made of its size and modification time, or as with FileServer if the
@@ -118,15 +119,17 @@ func FileServer(root *os.Root, opts ...FileOption) *FileHandler {
 //     embed.FS, the ETag is made of the content. The handler reads a file of up to 16 MiB for this
 //     purpose when it is first requested, and keeps the ETags of 4,096 files. Such a file must not
 //     change. A larger file has no ETag.
-//   - An error of fsys that is neither fs.ErrNotExist nor fs.ErrPermission is answered with status
-//     500.
+//   - An error of fsys that is none of fs.ErrNotExist, fs.ErrInvalid and fs.ErrPermission is
+//     answered with status 500.
 //
-// As with http.FileServerFS, files must have a Seek method, and otherwise get status 500. The files
-// of a zip.Reader have none.
+// As with http.FileServerFS, a file without a Seek method, such as one of a zip.Reader, is only
+// sent as a whole. A request for one range of the file gets status 416, and the response to a
+// request for several ranges breaks off. If neither the extension of the file name nor a header
+// gives the Content-Type, the status is 500. Without a modification time, such a file has no ETag.
 func FileServerFS(fsys fs.FS, opts ...FileOption) *FileHandler {
 	h := &FileHandler{root: fileRoot{fsys}, listing: true,
 		dropper: dropper{sending: make(map[fileVersion]int)},
-		tags:    contentTags{tags: make(map[string]string)}}
+		tags:    contentTags{tags: make(map[taggedFile]string)}}
 	h.standard = http.FileServerFS(openedFiles{h.root})
 	for _, opt := range opts {
 		opt(h)
@@ -179,7 +182,8 @@ func (h *FileHandler) serveDirectory(x *fileRequest, name string) {
 	case statusOf(err) == http.StatusInternalServerError:
 		x.fail(err) // a list would show files that an index.html should hide
 	case !h.listing && h.isDir(name):
-		x.failText(http.StatusForbidden, "403 Forbidden: the directory has no index.html, and lists of files are off")
+		x.failText(http.StatusForbidden,
+			"403 Forbidden: the directory has no index.html, and lists of files are off")
 	default:
 		h.standard.ServeHTTP(x, x.r)
 	}

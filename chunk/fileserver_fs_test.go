@@ -76,8 +76,16 @@ func TestFileServerFSTags(t *testing.T) {
 			t.Errorf("%s: tags %s and %s", c.what, c.a, c.b)
 		}
 	}
-	m := mapOf(map[string]string{"a.js": "plain", "a.js.gz": "GZIP"}, time.Time{})
-	files := chunk.FileServerFS(m, chunk.Precompressed())
+	// A file of another size is another version.
+	m := mapOf(old, time.Time{})
+	files := chunk.FileServerFS(m)
+	before := ask(files, "/a").Header().Get("ETag")
+	m["a"] = &fstest.MapFile{Data: []byte("longer"), Mode: 0o644}
+	if w := ask(files, "/a"); w.Body.String() != "longer" || w.Header().Get("ETag") == before {
+		t.Errorf("%q has the tag of another version", w.Body)
+	}
+	m = mapOf(map[string]string{"a.js": "plain", "a.js.gz": "GZIP"}, time.Time{})
+	files = chunk.FileServerFS(m, chunk.Precompressed())
 	r := get("/a.js", "")
 	r.Header.Set("Accept-Encoding", "gzip")
 	w := serveTo(files, r)
@@ -103,7 +111,8 @@ func (f noSeekFS) Open(name string) (fs.File, error) {
 }
 
 func TestFileServerFSErrors(t *testing.T) {
-	m := mapOf(map[string]string{"a": "one", "dir/b": "two"}, modified)
+	content := map[string]string{"a": "one", "dir/b": "two", "c.txt": "three"}
+	m, untimed := mapOf(content, modified), mapOf(content, time.Time{})
 	for _, c := range []struct {
 		fsys fs.FS
 		path string
@@ -113,7 +122,13 @@ func TestFileServerFSErrors(t *testing.T) {
 		{brokenFS{fs.ErrPermission}, "/a", 403},
 		{brokenFS{errors.New("the store is down")}, "/a", 500},
 		{brokenFS{errors.New("the store is down")}, "/dir/", 500},
-		{noSeekFS{m}, "/a", 500},
+		{noSeekFS{m}, "/a", 500}, // the type is unknown
+		{noSeekFS{m}, "/c.txt", 200},
+		{noSeekFS{untimed}, "/c.txt", 200},
+		{brokenFS{fs.ErrInvalid}, "/a", 404},
+		{brokenFS{fs.ErrInvalid}, "/a/", 404},
+		{os.DirFS(t.TempDir()), "/a%00b", 404},
+		{os.DirFS(t.TempDir()), "/%ff", 404},
 		{noSeekFS{m}, "/nothing", 404},
 		{m, "/dir", 301},
 		{m, "/dir/", 200},
@@ -212,7 +227,7 @@ func TestFileServerFSReadsOnceForTheTag(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if n := files.Tags(); n > 4096 {
+	if n := files.Tags(); n != 4096 {
 		t.Errorf("%d tags are kept", n)
 	}
 }

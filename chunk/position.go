@@ -22,8 +22,10 @@ var errOtherFile = errors.New("chunk: the file is not the one of the Position")
 // stored as JSON. The zero Position is the start of the current file.
 //
 // A Position identifies the file by its first bytes, not by its name or inode, so the file is found
-// after a rotation and in a copy. The files of a log must differ within their first KiB, as lines
-// with timestamps do.
+// after a rotation and in a copy. The files of a log must differ within their first KiB and before
+// every stored Position, as lines with timestamps do. If the files begin with the same header line,
+// do not store a Position within or directly after the header. OpenTail describes what happens
+// otherwise.
 type Position struct {
 	Offset int64  // in the file, in bytes
 	Head   int    // number of the first bytes of the file that Sum covers, at most 1024
@@ -67,21 +69,32 @@ func openRegular(name string) (*os.File, []byte, error) {
 	if !info.Mode().IsRegular() {
 		return nil, nil, notRegular
 	}
-	file, err := os.Open(name)
+	// With nonblock, OpenFile returns at once if the name refers to a pipe now.
+	file, err := os.OpenFile(name, os.O_RDONLY|nonblock, 0)
 	if err != nil {
 		return nil, nil, err
 	}
-	head := make([]byte, headLen)
-	n, err := file.ReadAt(head, 0)
-	if err == nil || err == io.EOF {
-		info, err = file.Stat()
-	}
-	if err == nil && info.Size() < int64(n) {
-		err = notRegular // the kernel generates the file, as those in /proc
-	}
+	head, err := readHead(file, notRegular)
 	if err != nil {
 		_ = file.Close()
 		return nil, nil, err
 	}
-	return file, head[:n], nil
+	return file, head, nil
+}
+
+// readHead returns the first bytes of a file. If the file is not regular, the error is notRegular.
+func readHead(file *os.File, notRegular error) ([]byte, error) {
+	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() {
+		return nil, cmp.Or(err, notRegular)
+	}
+	head := make([]byte, headLen)
+	n, err := file.ReadAt(head, 0)
+	if err != nil && err != io.EOF {
+		return nil, err
+	}
+	info, err := file.Stat()
+	if err == nil && info.Size() < int64(n) {
+		err = notRegular // the kernel generates the file, as those in /proc
+	}
+	return head[:n], err
 }

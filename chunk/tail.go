@@ -38,13 +38,14 @@ var errTruncated = errors.New("chunk: the file has been truncated")
 //
 // If the name refers to another file than before, the log has been rotated. Read first returns the
 // rest of the old file, and waits until the new file has a byte and one more [PollInterval] has
-// passed. Then it continues at the start of the new file. Every byte is returned once if these
+// passed. Then it continues at the start of the new file. No byte is lost or repeated if these
 // conditions hold:
 //
 //   - The writer does not write to the old file later than one PollInterval after the first byte of
 //     the new file.
 //   - Between two calls of Read, and within one PollInterval, the log is rotated at most once. The
-//     option [Rotated] removes this condition.
+//     option [Rotated] removes this condition, if the modification times of the files differ. The
+//     file system's clock may have ticks of several milliseconds, or of one or two seconds.
 //
 // If the old file ends within a record, the record continues with the first bytes of the new file.
 // If the name does not exist, Read continues to wait for bytes in the old file. The name may be a
@@ -57,6 +58,11 @@ var errTruncated = errors.New("chunk: the file has been truncated")
 // the start of the file. With [Rotated], it first returns the rest of the copy. Without Rotated,
 // bytes that Read has not returned before the truncation are lost. Bytes that the writer appends
 // between the copy and the truncation are lost in any case.
+//
+// Read does not notice the truncation if, within one PollInterval, the file grows again to at least
+// the bytes that Read has returned, and begins with the same bytes, up to the first KiB. For
+// example, Read has returned only a header line that each file begins with. The bytes before the
+// truncation are then lost.
 //
 // # Systems
 //
@@ -127,14 +133,21 @@ func Rotated(pattern string) TailOption {
 // If the file is not the one of the Position, OpenTail searches the [Rotated] files. If it does not
 // find the file, for example because it has been deleted or truncated, the error is
 // [ErrNoPosition]. The program then decides whether to begin with the zero Position.
+//
+// Several files match a Position if they begin with the same bytes, for example with the same
+// header line, and the Position was stored directly after these bytes. OpenTail then continues in
+// the matching file with the oldest modification time. So bytes may be repeated, but are not lost.
+// Without Rotated, OpenTail knows only the current file, and bytes of older files are lost.
 func OpenTail(name string, from Position, opts ...TailOption) (*Tail, error) {
 	t := &Tail{name: name, poll: defaultPoll, wake: make(chan struct{}, 1)}
 	for _, opt := range opts {
 		opt(t)
 	}
 	file, head, err := openAt(name, from)
-	if err == errOtherFile || from != (Position{}) && errors.Is(err, fs.ErrNotExist) {
-		file, head, err = t.findRotated(from)
+	switch {
+	case err == nil && 0 < from.Head && from.Head < headLen, // an older file may also match
+		err == errOtherFile, from != (Position{}) && errors.Is(err, fs.ErrNotExist):
+		file, head, err = t.findRotated(from, file, head)
 	}
 	switch {
 	case err == nil:
@@ -228,8 +241,10 @@ func (t *Tail) readFile(p []byte) (int, error) {
 	// Check after the read, so that the bytes are not those of a file that has grown again.
 	if info, err := t.file.Stat(); err != nil {
 		return 0, err
-	} else if info.Size() < at+int64(n) || !t.hasHead(head) {
+	} else if info.Size() < at+int64(n) {
 		return 0, errTruncated
+	} else if err := t.checkHead(head); err != nil {
+		return 0, err
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -248,7 +263,7 @@ func (t *Tail) look() error {
 	}
 	named, err := os.Stat(t.name)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return t.tolerate(err)
+		return t.ignoreBriefly(err)
 	}
 	var current os.FileInfo
 	if t.file != nil {
@@ -257,10 +272,10 @@ func (t *Tail) look() error {
 		}
 	}
 	if named == nil && t.pattern == "" || os.SameFile(named, current) {
-		return t.tolerate(nil)
+		return t.ignoreBriefly(nil)
 	}
 	next, head, err := t.openNext(current, named)
-	if err := t.tolerate(err); err != nil || next == nil {
+	if err := t.ignoreBriefly(err); err != nil || next == nil {
 		return err
 	}
 	if t.file == nil {
@@ -276,8 +291,9 @@ func (t *Tail) look() error {
 	return nil
 }
 
-// tolerate returns err if opening the next file has failed for openGrace.
-func (t *Tail) tolerate(err error) error {
+// ignoreBriefly returns nil until opening the next file has failed for openGrace. Then it returns
+// err.
+func (t *Tail) ignoreBriefly(err error) error {
 	switch {
 	case err == nil || errors.Is(err, fs.ErrNotExist):
 		t.failing = time.Time{}
@@ -295,7 +311,7 @@ func (t *Tail) tolerate(err error) error {
 // of the old content, restart continues in the copy instead, and look finds the named file later.
 func (t *Tail) restart() error {
 	head, at := t.current()
-	if file, head, err := t.findRotated(newPosition(at, head)); err == nil {
+	if file, head, err := t.findRotated(newPosition(at, head), nil, nil); err == nil {
 		return t.moveTo(file, tailPart{offset: at, head: head})
 	}
 	return t.moveTo(t.file, tailPart{})
@@ -360,20 +376,47 @@ func (t *Tail) rotated() []string {
 	return names
 }
 
-// findRotated opens the rotated file of a Position, and returns its first bytes.
-func (t *Tail) findRotated(p Position) (*os.File, []byte, error) {
+// findRotated opens the oldest file that matches a Position, and returns its first bytes. It
+// searches the rotated files, and found, which also matches, or is nil. It takes ownership of
+// found.
+func (t *Tail) findRotated(p Position, found *os.File, foundHead []byte) (*os.File, []byte, error) {
 	for _, name := range t.rotated() {
-		if file, head, err := openAt(name, p); err == nil {
-			return file, head, nil
+		file, head, err := openAt(name, p)
+		if err != nil {
+			continue
 		}
+		if found != nil && !isOlder(file, found) {
+			_ = file.Close()
+			continue
+		}
+		if found != nil {
+			_ = found.Close()
+		}
+		found, foundHead = file, head
 	}
-	return nil, nil, fmt.Errorf("%w: %s", ErrNoPosition, t.name)
+	if found == nil {
+		return nil, nil, fmt.Errorf("%w: %s", ErrNoPosition, t.name)
+	}
+	return found, foundHead, nil
 }
 
-// hasHead reports whether the current file begins with head.
-func (t *Tail) hasHead(head []byte) bool {
-	n, _ := t.file.ReadAt(t.headBuf[:len(head)], 0)
-	return bytes.Equal(t.headBuf[:n], head)
+// isOlder reports whether the file a was modified before the file b.
+func isOlder(a, b *os.File) bool {
+	ia, errA := a.Stat()
+	ib, errB := b.Stat()
+	return errA == nil && errB == nil && ia.ModTime().Before(ib.ModTime())
+}
+
+// checkHead returns errTruncated if the current file does not begin with head.
+func (t *Tail) checkHead(head []byte) error {
+	n, err := t.file.ReadAt(t.headBuf[:len(head)], 0)
+	switch {
+	case err != nil && err != io.EOF:
+		return err
+	case !bytes.Equal(t.headBuf[:n], head):
+		return errTruncated
+	}
+	return nil
 }
 
 // Position returns the place in the log directly after the first n bytes that Read has returned, so

@@ -467,6 +467,41 @@ func TestTailCatchesUp(t *testing.T) {
 	}
 }
 
+// If all files begin with the same header line and a Position is directly after the header, the
+// Tail continues in the oldest file that matches. So it may repeat lines, but loses none.
+func TestOpenTailAfterACommonHeader(t *testing.T) {
+	const header = "#Fields: date time s-ip cs-method\n"
+	inBubble(t, func(t *testing.T, d logDir) {
+		d.write("log", header)
+		tail := d.open(chunk.Position{}, d.rotated())
+		_, err := io.ReadFull(tail, make([]byte, len(header)))
+		must(t, err)
+		p := tail.Position(int64(len(header)))
+		must(t, tail.Close())
+		want := ""
+		for _, lines := range []string{"A\nB\n", "C\n"} {
+			d.write("log", lines)
+			want += lines + header
+			d.shift()
+			d.rename("log", "log.1")
+			d.write("log", header)
+		}
+		d.write("log", "D\n")
+		tail = d.open(p, d.rotated())
+		f := follow(tail)
+		if got := f.all(10 * poll); got != want+"D\n" {
+			t.Errorf("%q, want %q", got, want+"D\n")
+		}
+		p = tail.Position(int64(len(want) + 2)) // the files differ before this Position
+		must(t, tail.Close())
+		d.write("log", "E\n")
+		f = follow(d.open(p, d.rotated()))
+		if got := f.all(10 * poll); got != "E\n" {
+			t.Errorf("after the restart: %q", got)
+		}
+	})
+}
+
 // TestTailAgainstOracle rotates, truncates and restarts at random. Every line must arrive exactly
 // once, in order. Every fourth round is without Rotated: only by renaming, without restarts, and
 // the reader has read everything before each rotation.
