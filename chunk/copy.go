@@ -53,13 +53,16 @@ var errBadCount = errors.New("chunk: the writer returned an invalid count")
 //
 // If a wrapper must see the body, it needs a ReadFrom method or no Unwrap method. Copy also sends
 // the body through the wrapper if the wrapper seems to encode it. The signs are a Content-Encoding,
-// a Vary: Accept-Encoding or a changed Content-Length in the header.
+// a Vary: Accept-Encoding or a changed Content-Length in the header. A wrapper that writes its
+// status only with the first bytes of the body must not have an Unwrap method, because the status
+// would be lost.
 //
 // # Content-Length
 //
 // If the response has no Content-Length and src is a regular file or memory, Copy sets
 // Content-Length to the length of src, because the kernel moves only bodies with a Content-Length.
-// To write more after src, write the header first.
+// To write other bytes too, call WriteHeader, or set the Content-Length of the whole body, before
+// Copy.
 //
 // If src is longer than the Content-Length, Copy stops at that length and returns
 // http.ErrContentLength. If src is a file and shorter, the error is io.ErrUnexpectedEOF. Copy does

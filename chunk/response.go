@@ -60,8 +60,11 @@ type bodyReader interface {
 // that the handler has set. If w changes one of them, unwrapBody returns nil, because w may change
 // the body as well. If w fails to write the header, unwrapBody also returns nil.
 func unwrapBody(w http.ResponseWriter, head bodyHead) io.ReaderFrom {
+	if direct, ok := w.(io.ReaderFrom); ok {
+		return direct
+	}
 	inner, ok := unwrapTo[bodyReader](w)
-	if !ok || http.ResponseWriter(inner) != w && !passHeader(w, inner, head) {
+	if !ok || !passHeader(w, inner, head) {
 		return nil
 	}
 	return inner

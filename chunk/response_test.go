@@ -9,6 +9,8 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
@@ -422,4 +424,55 @@ func cancelledResponse(t *testing.T, data []byte, declared bool) (raw []byte, re
 		raw, _ = io.ReadAll(conn)
 	}
 	return raw, report
+}
+
+// An uncomparable response is a middleware's struct value with a map.
+type uncomparable struct {
+	http.ResponseWriter
+	_ map[string]string
+}
+
+func (u uncomparable) Unwrap() http.ResponseWriter { return u.ResponseWriter }
+
+type uncomparableReaderFrom struct{ uncomparable }
+
+func (u uncomparableReaderFrom) ReadFrom(r io.Reader) (int64, error) {
+	return u.ResponseWriter.(io.ReaderFrom).ReadFrom(r)
+}
+
+// A middleware's response may have a type that cannot be compared.
+func TestCopyToAnUncomparableResponse(t *testing.T) {
+	data := someBytes(100_000)
+	name := filepath.Join(t.TempDir(), "data")
+	if err := os.WriteFile(name, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, wrap := range []func(u uncomparable) http.ResponseWriter{
+		func(u uncomparable) http.ResponseWriter { return u },
+		func(u uncomparable) http.ResponseWriter { return uncomparableReaderFrom{u} },
+	} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			f, err := os.Open(name)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer f.Close()
+			w = wrap(uncomparable{ResponseWriter: w})
+			if _, err := chunk.Copy(r.Context(), w, f); err != nil {
+				t.Error(err)
+			}
+		}))
+		resp, err := server.Client().Get(server.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if err != nil || !bytes.Equal(got, data) {
+			t.Errorf("%d bytes, %v", len(got), err)
+		}
+		server.Client().CloseIdleConnections()
+		server.Close()
+	}
 }

@@ -47,11 +47,14 @@ func (c *Client) doObserved(ctx context.Context, cmd command) (err error) {
 	info := cmd.info()
 	c.observe(ctx, CallInfo{Op: cmd.op(), Keys: []string{info.key}}, func(r *CallResult) {
 		k := call{client: c, ctx: ctx, cmd: info}
-		err = k.run(cmd)
-		*r = CallResult{Err: err, Bytes: moved(cmd, err), Retries: k.tries}
-		if k.node != nil {
-			r.Addr = k.node.addr()
-		}
+		defer func() { // even if the call panics
+			r.Bytes, r.Retries = moved(cmd, r.Err), k.tries
+			if k.node != nil {
+				r.Addr = k.node.addr()
+			}
+		}()
+		r.Err = k.run(cmd)
+		err = r.Err
 	})
 	return err
 }
@@ -59,20 +62,22 @@ func (c *Client) doObserved(ctx context.Context, cmd command) (err error) {
 // execObserved executes the calls of p like exec, and calls the functions of OnCall.
 func (p *Pipeline) execObserved(ctx context.Context, keys []string) (err error) {
 	p.c.observe(ctx, CallInfo{Op: "PIPELINE", Keys: keys}, func(r *CallResult) {
-		groups, first := p.exec(ctx)
-		err = first
-		r.Err = first
-		for _, g := range groups {
-			r.Retries += g.retries
-		}
-		for _, call := range p.results {
-			if call.cmd != nil {
-				r.Bytes += moved(call.cmd, call.err)
+		groups := p.groups(ctx)
+		defer func() { // even if the call panics
+			for _, g := range groups {
+				r.Retries += g.retries
 			}
-		}
-		if len(groups) == 1 {
-			r.Addr = groups[0].node.addr()
-		}
+			for _, call := range p.results {
+				if call.cmd != nil {
+					r.Bytes += moved(call.cmd, call.err)
+				}
+			}
+			if len(groups) == 1 {
+				r.Addr = groups[0].node.addr()
+			}
+		}()
+		r.Err = p.exec(ctx, groups)
+		err = r.Err
 	})
 	return err
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"reflect"
 	"slices"
 	"strings"
@@ -280,4 +281,32 @@ func TestOnCallReportsTheServer(t *testing.T) {
 			}
 		}
 	})
+}
+
+// OnCall reports the server of a call that panics.
+func TestOnCallReportsTheServerOfAPanic(t *testing.T) {
+	var l callLog
+	c, rdb := shared(t, l.option())
+	o := *rdb.Options()
+	o.Dialer = func(context.Context, string, string) (net.Conn, error) { panic("Dialer") }
+	undialed, _ := clientOf(t, &o, l.option())
+	ctx := bounded(t)
+	must(t, rdb.Set(ctx, "panic/call", randomValue(300_000), 0).Err())
+	for name, f := range map[string]func(){
+		"writer": func() { _, _ = c.GetTo(ctx, "panic/call", &panicking{}) },
+		"Dialer": func() { _, _ = undialed.GetToBuffer(ctx, "panic/call", nil) },
+		"Dialer of a Pipeline": func() {
+			p := undialed.Pipeline()
+			p.GetToBuffer("panic/call", nil)
+			_ = p.Exec(ctx)
+		},
+	} {
+		if !panics(f) {
+			t.Errorf("%s does not panic", name)
+		}
+		_, r := l.take(t)
+		if r.Err != errPanicked || r.Addr != o.Addr || r.Retries != 0 {
+			t.Errorf("%s: %+v", name, r)
+		}
+	}
 }

@@ -39,7 +39,8 @@ type Client struct {
 //     client from NewFailoverClusterClient selects its database in OnConnect, so it must use
 //     database 0.
 //   - The Client does not read from replicas.
-//   - A call ends at its context's deadline even without ContextTimeoutEnabled.
+//   - A call ends at its context's deadline even without ContextTimeoutEnabled. See SetFrom and
+//     GetTo for a reader or writer that blocks.
 //   - Only a Client for a cluster follows MOVED and ASK.
 //
 // While there are connections to a Sentinel's master, the Client checks every second whether the

@@ -58,7 +58,12 @@ type watcher struct {
 
 	mu      sync.Mutex
 	calling <-chan struct{} // ctx.Done() during a call, and nil between calls
+	dst     writeWaker      // the caller's writer, while the call may write to it; otherwise nil
 	fired   bool            // the watcher has ended the connection's reads and writes
+}
+
+type writeWaker interface {
+	SetWriteDeadline(t time.Time) error
 }
 
 // begin starts to watch the context of a call. If the context has already ended, begin returns its
@@ -115,13 +120,43 @@ func (w *watcher) stop() {
 	}
 }
 
+// guard makes the end of the context also end a blocked Write of dst, until unguard is called. dst
+// may be nil. If the context has already ended, guard has no effect, and returns the context's
+// error.
+func (w *watcher) guard(dst writeWaker) error {
+	w.mu.Lock()
+	if !w.fired {
+		w.dst = dst
+	}
+	w.mu.Unlock()
+	err := w.err()
+	if err != nil {
+		w.unguard(false)
+	}
+	return err
+}
+
+// unguard undoes guard. If fire has set a write deadline, unguard removes it, unless keep is true.
+func (w *watcher) unguard(keep bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.fired && w.dst != nil && !keep {
+		_ = w.dst.SetWriteDeadline(time.Time{})
+	}
+	w.dst = nil
+}
+
 // fire is called when a context has ended. If the current call uses the context, fire ends the
-// connection's reads and writes. ctxDone is the context's Done channel.
+// connection's reads and writes, and the writes to the caller's writer. ctxDone is the context's
+// Done channel.
 func (w *watcher) fire(ctxDone <-chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.calling == ctxDone {
-		_ = w.conn.SetDeadline(longAgo)
 		w.fired = true
+		_ = w.conn.SetDeadline(longAgo)
+		if w.dst != nil {
+			_ = w.dst.SetWriteDeadline(longAgo) // fails if w.dst does not support deadlines
+		}
 	}
 }

@@ -30,14 +30,19 @@ const (
 //
 // The server sends the length of the value first. If w is an http.ResponseWriter without a
 // Content-Length, GetTo sets the Content-Length before it writes the first byte, unless there is an
-// option [OnLength]. To write more after the value, write the header first. If the value is longer
-// than the Content-Length that the handler has set, GetTo writes nothing, and the error wraps
-// http.ErrContentLength.
+// option [OnLength]. To write other bytes too, call WriteHeader, or set the Content-Length of the
+// whole body, before GetTo.
+//
+// If the value is longer than the Content-Length that the handler has set, GetTo writes nothing,
+// and the error wraps http.ErrContentLength. GetTo does not count bytes that were written to the
+// response before.
 //
 // An http.ResponseWriter without the method ReadFrom may be a middleware's wrapper. GetTo calls its
 // method Unwrap() http.ResponseWriter to find the inner response, as chunk.Copy does. The wrapper
 // then writes the header, but does not see the body, unless a Content-Encoding or a
-// Vary: Accept-Encoding in the header shows that it may encode the body.
+// Vary: Accept-Encoding in the header shows that it may encode the body. A wrapper that writes its
+// status only with the first bytes of the body must not have Unwrap, because the status would be
+// lost.
 //
 // The call is not retried after it has written to w. If it then fails, w has received a part of the
 // value. An HTTP handler should then panic with http.ErrAbortHandler, so that its client sees that
@@ -45,6 +50,12 @@ const (
 //
 // While w blocks, GetTo reads nothing from the server, and the server keeps the rest of the value
 // in its memory.
+//
+// When ctx ends, GetTo ends a blocked Write with a deadline in the past. It calls SetWriteDeadline
+// on w (for a response, as http.ResponseController does). If w does not have the method, GetTo
+// returns after the current Write. Before GetTo returns, it removes the deadline that it has set,
+// so the caller must set a new one. On an incomplete response the deadline stays, so that the
+// connection is not used again.
 func (c *Client) GetTo(ctx context.Context, key string, w io.Writer, opts ...GetToOption) (n int64,
 	err error) {
 	cmd := newGetTo(wholeOf(key), w, opts)
@@ -55,7 +66,8 @@ func (c *Client) GetTo(ctx context.Context, key string, w io.Writer, opts ...Get
 
 // GetRangeTo writes n bytes of the value of key to w, starting at offset off. It writes fewer bytes
 // if the value ends earlier. It returns the number of bytes written. A key that does not exist is
-// treated as an empty value.
+// treated as an empty value, so GetRangeTo calls the function of [OnLength] with 0. (GetTo does not
+// call the function if there is no such key.)
 //
 // GetRangeTo does not set a Content-Length, because several ranges may form one body. Otherwise it
 // behaves like GetTo.
@@ -86,8 +98,9 @@ type GetToOption struct{ onLength func(n int64) error }
 // If f returns an error, the call writes nothing, and returns a *WriterError that wraps the error
 // of f.
 //
-// f is called at most once, and the call is not retried after that. If there is no such key, or if
-// the server replies with an error, f is not called.
+// f is called at most once, and the call is not retried after that. If the server replies with an
+// error, f is not called. If there is no such key, GetTo does not call f, and GetRangeTo calls f
+// with 0.
 //
 // The call keeps its connection while f runs, so f must not use the same Client.
 func OnLength(f func(n int64) error) GetToOption { return GetToOption{onLength: f} }
@@ -119,6 +132,12 @@ func (g *getToCmd) read(c *conn) error {
 		return err
 	}
 	g.used = true
+	dst, isResponse := writeWakerOf(g.w)
+	if err := c.watcher.guard(dst); err != nil {
+		return err
+	}
+	complete := false
+	defer func() { c.watcher.unguard(isResponse && !complete) }() // even if w panics
 	if err := g.start(c, size); err != nil {
 		return c.refuse(size, err)
 	}
@@ -136,7 +155,20 @@ func (g *getToCmd) read(c *conn) error {
 			return err
 		}
 	}
-	return c.readEnd()
+	err = c.readEnd()
+	complete = err == nil
+	return err
+}
+
+// writeWakerOf returns the method that ends a blocked Write of w, or nil if there is none.
+func writeWakerOf(w io.Writer) (dst writeWaker, isResponse bool) {
+	if w, ok := w.(http.ResponseWriter); ok {
+		// An http.ResponseController would unwrap a wrapper that wraps itself forever.
+		dst, _ = unwrapTo[writeWaker](w)
+		return dst, true
+	}
+	dst, _ = w.(writeWaker)
+	return dst, false
 }
 
 func (g *getToCmd) weight(estimate int64) int64 {
@@ -215,12 +247,14 @@ func (g *getToCmd) splice(c *conn, w io.ReaderFrom, remaining int64) (int64, err
 	if err := c.readDeadline.clear(); err != nil {
 		return 0, err
 	}
-	src := &io.LimitedReader{R: c.net, N: min(remaining, int64(there))}
+	asked := min(remaining, int64(there))
+	src := &io.LimitedReader{R: c.net, N: asked}
 	n, err := w.ReadFrom(src)
-	g.n += n
-	if err == nil && src.N > 0 {
+	if err == nil && (n != asked || src.N > 0) {
 		err = io.ErrShortWrite
 	}
+	n = min(max(n, 0), asked-src.N)
+	g.n += n
 	if err != nil {
 		c.broken = true // the number of bytes read from the connection is unknown
 		if ctxErr := c.watcher.err(); ctxErr != nil {

@@ -131,8 +131,7 @@ func (p *Pipeline) Exec(ctx context.Context) error {
 			return p.execObserved(ctx, keys)
 		}
 	}
-	_, err := p.exec(ctx)
-	return err
+	return p.exec(ctx, p.groups(ctx))
 }
 
 // keys returns the keys of the calls, except refused calls.
@@ -145,8 +144,8 @@ func (p *Pipeline) keys() (keys []string) {
 	return keys
 }
 
-func (p *Pipeline) exec(ctx context.Context) (groups []*group, first error) {
-	groups = p.groups(ctx)
+// exec executes the calls, and returns the first error. groups are the calls, grouped by server.
+func (p *Pipeline) exec(ctx context.Context, groups []*group) (first error) {
 	p.run(ctx, groups)
 	for _, r := range p.results {
 		r.done = true
@@ -159,7 +158,7 @@ func (p *Pipeline) exec(ctx context.Context) (groups []*group, first error) {
 			first = r.err
 		}
 	}
-	return groups, first
+	return first
 }
 
 // groups returns the calls, grouped by server. A call that has no server gets an error.

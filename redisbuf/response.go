@@ -40,6 +40,26 @@ func exceeds(h http.Header, size int64) bool {
 // itself.
 const maxWrappers = 32
 
+// unwrapTo unwraps w until it finds a response of type T, which may be w itself.
+func unwrapTo[T any](w http.ResponseWriter) (found T, ok bool) {
+	for range maxWrappers {
+		if found, ok := w.(T); ok {
+			return found, true
+		}
+		u, ok := w.(interface{ Unwrap() http.ResponseWriter })
+		if !ok {
+			break
+		}
+		w = u.Unwrap()
+	}
+	return found, false
+}
+
+type bodyReader interface {
+	http.ResponseWriter
+	io.ReaderFrom
+}
+
 // unwrap returns the writer for the body of a response: w itself if it has the method ReadFrom, or
 // else the first response with ReadFrom that w wraps. Such a wrapper is usually a middleware's, and
 // the kernel cannot move bytes through its Write.
@@ -49,21 +69,11 @@ const maxWrappers = 32
 func unwrap(w http.ResponseWriter) io.Writer {
 	h := w.Header()
 	length := h.Get("Content-Length")
-	if length == "" || encodes(h) {
+	if _, direct := w.(io.ReaderFrom); direct || length == "" || encodes(h) {
 		return w
 	}
-	inner := w
-	for range maxWrappers {
-		if _, ok := inner.(io.ReaderFrom); ok {
-			break
-		}
-		u, ok := inner.(interface{ Unwrap() http.ResponseWriter })
-		if !ok {
-			return w
-		}
-		inner = u.Unwrap()
-	}
-	if _, ok := inner.(io.ReaderFrom); !ok || inner == w {
+	inner, ok := unwrapTo[bodyReader](w)
+	if !ok {
 		return w
 	}
 	if _, err := w.Write(nil); err != nil { // many wrappers write the header with the first Write

@@ -10,6 +10,7 @@ import (
 	"log"
 	"net/http"
 	"os"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -17,6 +18,9 @@ import (
 )
 
 func main() {
+	if len(os.Args) != 2 {
+		log.Fatal("usage: sidecar ADDRESS")
+	}
 	c, err := redisbuf.New(redis.NewClient(&redis.Options{Addr: os.Args[1]}))
 	if err != nil {
 		log.Fatal(err)
@@ -38,15 +42,15 @@ func main() {
 			http.Error(w, "a Content-Length is required", http.StatusLengthRequired)
 			return
 		}
-		var broken *redisbuf.ReaderError
 		switch err := c.SetFrom(r.Context(), r.PathValue("key"), r.Body, r.ContentLength); {
 		case err == nil:
 			w.WriteHeader(http.StatusNoContent)
-		case errors.As(err, &broken): // the client has not sent the whole value; the key is unchanged
+		case errors.As(err, new(*redisbuf.ReaderError)): // a part of the value; the key is unchanged
 			http.Error(w, err.Error(), http.StatusBadRequest)
 		default:
 			http.Error(w, err.Error(), http.StatusBadGateway)
 		}
 	})
-	log.Fatal(http.ListenAndServe("localhost:8081", nil))
+	server := http.Server{Addr: "localhost:8081", WriteTimeout: time.Minute}
+	log.Fatal(server.ListenAndServe())
 }
