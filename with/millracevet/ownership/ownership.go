@@ -38,7 +38,7 @@ func run(pass *analysis.Pass) (any, error) {
 		return nil, nil
 	}
 	c := &checker{pass: pass, reported: map[string]bool{}, leaked: map[token.Pos]bool{},
-		summaries: map[question]bits{}}
+		summaries: map[question]bits{}, partResults: map[paramOf]map[int]bool{}}
 	for _, fn := range pass.ResultOf[buildssa.Analyzer].(*buildssa.SSA).SrcFuncs {
 		if file := pass.Fset.Position(fn.Pos()).Filename; tests || !strings.HasSuffix(file, "_test.go") {
 			c.check(fn)
@@ -62,6 +62,8 @@ type checker struct {
 	reported  map[string]bool
 	leaked    map[token.Pos]bool
 	summaries map[question]bits // 0 while the answer is being computed
+
+	partResults map[paramOf]map[int]bool
 }
 
 // A question asks for the state of a parameter or captured variable at the end of fn if its state

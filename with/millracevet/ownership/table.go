@@ -209,7 +209,8 @@ millrace.Writer stackbuf.Buffer`)
 // aliases are functions of the standard library that return parts of their first argument.
 var aliases = fields(`bytes.TrimSpace bytes.Trim bytes.TrimLeft bytes.TrimRight bytes.TrimPrefix
 bytes.TrimSuffix bytes.TrimFunc bytes.Fields bytes.Split bytes.SplitN bytes.Cut bytes.CutPrefix
-bytes.CutSuffix`)
+bytes.CutSuffix bytes.SplitAfter bytes.SplitAfterN bytes.FieldsFunc bytes.Lines bytes.SplitSeq
+bytes.SplitAfterSeq bytes.FieldsSeq bytes.FieldsFuncSeq slices.Clip`)
 
 func fields(s string) map[string]bool {
 	set := map[string]bool{}

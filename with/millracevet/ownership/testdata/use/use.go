@@ -1,6 +1,7 @@
 package use
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 
@@ -15,7 +16,7 @@ type message struct {
 
 func field(m *message) []byte {
 	m.ref.Release()
-	return m.ref.Bytes() // want `Bytes of it after its release at line 17`
+	return m.ref.Bytes() // want `Bytes of it after its release at line 18`
 }
 
 func twice(c millrace.Chain) {
@@ -196,4 +197,28 @@ func sentInLoop(c millrace.Chain, ws []io.Writer) {
 			fmt.Println(err)
 		}
 	}
+}
+
+func partAfterRead(r *millrace.Reader) (string, error) {
+	line, err := r.ReadSlice('\n')
+	if err != nil {
+		return "", err
+	}
+	key, f := line[4:9], bytes.Fields(line)
+	var c millrace.Chain
+	defer c.Release()
+	if err := r.ReadChain(&c, len(f[1])); err != nil {
+		return "", err
+	}
+	return string(key) + // want `use of a slice that is valid only until the call at line`
+		string(f[0]), nil // want `use of a slice that is valid only until the call at line`
+}
+
+type pair struct{ name, value []byte }
+
+func parse(p []byte) *pair { return &pair{p[:2], p[2:]} }
+
+func returnedPart(ref millrace.Ref) *pair {
+	defer ref.Release()
+	return parse(ref.Bytes()) // want `a slice of ref is returned, but the deferred Release ends its life`
 }
