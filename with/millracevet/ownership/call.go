@@ -3,6 +3,7 @@ package ownership
 import (
 	"go/token"
 	"go/types"
+	"strings"
 
 	"golang.org/x/tools/go/ssa"
 )
@@ -312,6 +313,9 @@ func (a *flow) otherCall(s states, call *ssa.Call) {
 	}
 	for i, arg := range c.Args {
 		if i == 0 && f != nil && nameOf(f) != "" && f.Signature().Recv() != nil {
+			if st := s[locate(arg)]; a.reporting && f.Name() == "Len" && st.bits == taken && a.counts(call) {
+				a.reportf(call.Pos(), "Len of %s is 0 since the call at line %d", locate(arg), a.line(st.ended))
+			}
 			continue // a method such as Len
 		}
 		if fn != nil && len(fn.Blocks) > 0 && i < len(fn.Params) {
@@ -330,6 +334,18 @@ func (a *flow) otherCall(s states, call *ssa.Call) {
 	if v := result(call); v != nil && ownerPointer(v.Type()) && fn != nil && a.makes(fn, 0) {
 		a.give(s, call, v)
 	}
+}
+
+// counts reports whether the result of a call is used for more than a comparison. A test may print
+// a length that must be 0.
+func (a *flow) counts(call *ssa.Call) bool {
+	for _, r := range referrers(call) {
+		b, ok := r.(*ssa.BinOp)
+		if !ok || b.Op != token.EQL && b.Op != token.NEQ && b.Op != token.GTR && b.Op != token.LSS {
+			return !strings.HasSuffix(a.pass.Fset.Position(call.Pos()).Filename, "_test.go")
+		}
+	}
+	return false
 }
 
 // makes reports whether each result of fn is nil or comes from a function that gives ownership.

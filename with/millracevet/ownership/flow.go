@@ -440,7 +440,7 @@ func (a *flow) leak(l loc, st state, end token.Pos) {
 
 func releaseOf(l loc) string {
 	switch typeName(l.root.Type()) {
-	case "millrace.Body", "broadcast.Cursor", "redisbuf.Conn", "redisbuf.ReaderAt":
+	case "millrace.Body", "broadcast.Cursor", "chunk.Tail", "redisbuf.Conn", "redisbuf.ReaderAt":
 		return "Close"
 	case "broadcast.Watcher":
 		return "Stop"

@@ -1,6 +1,7 @@
 package ownership
 
 import (
+	"cmp"
 	"go/token"
 	"go/types"
 
@@ -27,16 +28,18 @@ func (a *flow) staleOperands(s states, i ssa.Instruction) {
 		}
 		for _, lent := range a.derived[*op] {
 			if st := s[loc{root: lent}]; st.bits == stale {
-				what := "slice"
-				if _, ok := lent.Type().Underlying().(*types.Slice); !ok {
-					what = "reader"
+				what := cmp.Or(a.variableName(*op), a.variableName(lent))
+				if what == "" {
+					what = "a slice that"
+				} else {
+					what += ", which"
 				}
 				pos := i.Pos()
 				if !pos.IsValid() {
 					pos = (*op).Pos()
 				}
-				a.reportf(pos, "use of a %s that is valid only until the call at line %d", what,
-					a.line(st.ended))
+				a.reportf(pos, "use of %s is valid only until the call at line %d; copy its bytes or read it again",
+					what, a.line(st.ended))
 			}
 		}
 	}

@@ -9,6 +9,7 @@ package ownership
 
 import (
 	"fmt"
+	"go/ast"
 	"go/token"
 	"go/types"
 	"strings"
@@ -64,6 +65,7 @@ type checker struct {
 	summaries map[question]bits // 0 while the answer is being computed
 
 	partResults map[paramOf]map[int]bool
+	names       map[token.Pos][]ast.Expr // see variableName
 }
 
 // A question asks for the state of a parameter or captured variable at the end of fn if its state
@@ -93,6 +95,7 @@ func (c *checker) check(fn *ssa.Function) {
 	a.solve(nil) // again, because a.ended is known now
 	a.report()
 	a.keptSlices()
+	a.heldUntilExec()
 }
 
 // after returns the possible states of v, a parameter or captured variable of fn that is or points

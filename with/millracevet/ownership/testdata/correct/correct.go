@@ -512,3 +512,16 @@ func previous(r *millrace.Reader) (n int) {
 		last = append(last[:0], line...)
 	}
 }
+
+func lengthAfterCall(c *millrace.Chain, w *millrace.Writer) error {
+	n := c.Len()
+	if err := w.WriteChain(c); err != nil {
+		return err
+	}
+	if c.Len() != 0 {
+		panic("not empty")
+	}
+	c.AppendCopy([]byte("text"))
+	println(n, c.Len())
+	return nil
+}
