@@ -163,7 +163,9 @@ func (k *keeper) follow(v ssa.Value, container bool) {
 		case *ssa.Call:
 			k.passed(r, v, container)
 		case *ssa.Phi:
-			if container && k.outlivesIteration(r) && k.ends(r) {
+			if container && emptied(r) {
+				continue
+			} else if container && k.outlivesIteration(r) && k.ends(r) {
 				k.report(v.Pos(), "appended to a slice that is kept")
 			} else {
 				k.follow(r, container)
@@ -189,6 +191,20 @@ func (k *keeper) follow(v ssa.Value, container bool) {
 			}
 		}
 	}
+}
+
+// emptied reports whether the slice v is only used as v[:0].
+func emptied(v ssa.Value) bool {
+	for _, r := range referrers(v) {
+		s, ok := r.(*ssa.Slice)
+		if !ok || s.High == nil {
+			return false
+		}
+		if n, ok := s.High.(*ssa.Const); !ok || n.Int64() != 0 {
+			return false
+		}
+	}
+	return true
 }
 
 func (k *keeper) followParts(r ssa.Instruction, v ssa.Value) {

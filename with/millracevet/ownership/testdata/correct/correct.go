@@ -525,3 +525,18 @@ func lengthAfterCall(c *millrace.Chain, w *millrace.Writer) error {
 	println(n, c.Len())
 	return nil
 }
+
+func sliceUsedAgain(r *millrace.Reader, handle func([][]byte)) error {
+	var words [][]byte
+	for {
+		line, err := r.ReadSlice('\n')
+		if err != nil {
+			return err
+		}
+		words = words[:0]
+		for _, word := range bytes.Fields(line) {
+			words = append(words, word)
+		}
+		handle(words)
+	}
+}
