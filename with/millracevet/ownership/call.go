@@ -313,8 +313,8 @@ func (a *flow) otherCall(s states, call *ssa.Call) {
 	}
 	for i, arg := range c.Args {
 		if i == 0 && f != nil && nameOf(f) != "" && f.Signature().Recv() != nil {
-			if st := s[locate(arg)]; a.reporting && f.Name() == "Len" && st.bits == taken && a.counts(call) {
-				a.reportf(call.Pos(), "Len of %s is 0 since the call at line %d", locate(arg), a.line(st.ended))
+			if f.Name() == "Len" && a.reporting {
+				a.lengthOfTaken(s, locate(arg), call)
 			}
 			continue // a method such as Len
 		}
@@ -336,16 +336,24 @@ func (a *flow) otherCall(s states, call *ssa.Call) {
 	}
 }
 
-// counts reports whether the result of a call is used for more than a comparison. A test may print
-// a length that must be 0.
-func (a *flow) counts(call *ssa.Call) bool {
+// lengthOfTaken reports a call of Len for an owner that is empty, because a call took its bytes.
+// The program may compare the length, and a test may print it.
+func (a *flow) lengthOfTaken(s states, l loc, call *ssa.Call) {
+	st := s[l]
+	test := strings.HasSuffix(a.pass.Fset.Position(call.Pos()).Filename, "_test.go")
+	if st.bits == taken && !test && !onlyCompared(call) {
+		a.reportf(call.Pos(), "Len of %s is 0 since the call at line %d", l, a.line(st.ended))
+	}
+}
+
+func onlyCompared(call *ssa.Call) bool {
 	for _, r := range referrers(call) {
 		b, ok := r.(*ssa.BinOp)
 		if !ok || b.Op != token.EQL && b.Op != token.NEQ && b.Op != token.GTR && b.Op != token.LSS {
-			return !strings.HasSuffix(a.pass.Fset.Position(call.Pos()).Filename, "_test.go")
+			return false
 		}
 	}
-	return false
+	return true
 }
 
 // makes reports whether each result of fn is nil or comes from a function that gives ownership.

@@ -38,8 +38,8 @@ func (a *flow) staleOperands(s states, i ssa.Instruction) {
 				if !pos.IsValid() {
 					pos = (*op).Pos()
 				}
-				a.reportf(pos, "use of %s is valid only until the call at line %d; copy its bytes or read it again",
-					what, a.line(st.ended))
+				a.reportf(pos, "use of %s is valid only until the call at line %d; copy its bytes or "+
+					"read it again", what, a.line(st.ended))
 			}
 		}
 	}

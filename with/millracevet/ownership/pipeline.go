@@ -35,8 +35,8 @@ func (a *flow) heldArgument(call *ssa.Call, pipeline loc, arg ssa.Value) {
 					if memory.root != nil && typeName(memory.root.Type()) != "" {
 						what = memory.String()
 					}
-					a.reportf(end.Pos(), "%s ends the life of %s, which the Pipeline uses until the Exec at line %d",
-						f.Name(), what, a.line(exec.Pos()))
+					a.reportf(end.Pos(), "%s ends the life of %s, which the Pipeline uses until the Exec "+
+						"at line %d", f.Name(), what, a.line(exec.Pos()))
 				}
 				return ends(i, pipeline)
 			})
