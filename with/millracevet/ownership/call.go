@@ -3,6 +3,7 @@ package ownership
 import (
 	"go/token"
 	"go/types"
+	"strings"
 
 	"golang.org/x/tools/go/ssa"
 )
@@ -312,6 +313,9 @@ func (a *flow) otherCall(s states, call *ssa.Call) {
 	}
 	for i, arg := range c.Args {
 		if i == 0 && f != nil && nameOf(f) != "" && f.Signature().Recv() != nil {
+			if f.Name() == "Len" && a.reporting {
+				a.lengthOfTaken(s, locate(arg), call)
+			}
 			continue // a method such as Len
 		}
 		if fn != nil && len(fn.Blocks) > 0 && i < len(fn.Params) {
@@ -330,6 +334,26 @@ func (a *flow) otherCall(s states, call *ssa.Call) {
 	if v := result(call); v != nil && ownerPointer(v.Type()) && fn != nil && a.makes(fn, 0) {
 		a.give(s, call, v)
 	}
+}
+
+// lengthOfTaken reports a call of Len for an owner that is empty, because a call took its bytes.
+// The program may compare the length, and a test may print it.
+func (a *flow) lengthOfTaken(s states, l loc, call *ssa.Call) {
+	st := s[l]
+	test := strings.HasSuffix(a.pass.Fset.Position(call.Pos()).Filename, "_test.go")
+	if st.bits == taken && !test && !onlyCompared(call) {
+		a.reportf(call.Pos(), "Len of %s is 0 since the call at line %d", l, a.line(st.ended))
+	}
+}
+
+func onlyCompared(call *ssa.Call) bool {
+	for _, r := range referrers(call) {
+		b, ok := r.(*ssa.BinOp)
+		if !ok || b.Op != token.EQL && b.Op != token.NEQ && b.Op != token.GTR && b.Op != token.LSS {
+			return false
+		}
+	}
+	return true
 }
 
 // makes reports whether each result of fn is nil or comes from a function that gives ownership.

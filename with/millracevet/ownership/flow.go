@@ -3,7 +3,6 @@ package ownership
 import (
 	"go/constant"
 	"go/token"
-	"go/types"
 	"maps"
 	"slices"
 
@@ -88,34 +87,15 @@ func lentBy(call *ssa.Call) ssa.Value {
 }
 
 func (a *flow) derive(v, from ssa.Value) {
+	if slices.Contains(a.derived[v], from) {
+		return
+	}
 	a.derived[v] = append(a.derived[v], from)
 	for _, r := range referrers(v) {
-		switch r := r.(type) {
-		case *ssa.Slice:
-			a.derive(r, from)
-		case *ssa.ChangeType:
-			a.derive(r, from)
-		case *ssa.Call:
-			f, _ := callee(&r.Call)
-			if f == nil || f.Pkg() == nil || r.Call.Args[0] != v ||
-				!aliases[f.Pkg().Path()+"."+f.Name()] {
-				continue
-			}
-			if _, tuple := r.Type().(*types.Tuple); !tuple {
-				a.derive(r, from)
-			}
-			for _, e := range referrers(r) {
-				if e, ok := e.(*ssa.Extract); ok && !isBool(e.Type()) {
-					a.derive(e, from)
-				}
-			}
+		for _, p := range a.parts(r, v) {
+			a.derive(p, from)
 		}
 	}
-}
-
-func isBool(t types.Type) bool {
-	b, ok := t.Underlying().(*types.Basic)
-	return ok && b.Info()&types.IsBoolean != 0
 }
 
 // solve computes the states at the start of each block.
@@ -298,6 +278,16 @@ func (a *flow) liveAt(v ssa.Value, b *ssa.BasicBlock) bool {
 				}
 			}
 		}
+		for part, from := range a.derived {
+			if !slices.Contains(from, v) {
+				continue
+			}
+			for _, r := range referrers(part) {
+				if r.Parent() == a.fn {
+					mark(r.Block())
+				}
+			}
+		}
 		for _, r := range referrers(v) {
 			mark(r.Block())
 		}
@@ -450,7 +440,7 @@ func (a *flow) leak(l loc, st state, end token.Pos) {
 
 func releaseOf(l loc) string {
 	switch typeName(l.root.Type()) {
-	case "millrace.Body", "broadcast.Cursor", "redisbuf.Conn", "redisbuf.ReaderAt":
+	case "millrace.Body", "broadcast.Cursor", "chunk.Tail", "redisbuf.Conn", "redisbuf.ReaderAt":
 		return "Close"
 	case "broadcast.Watcher":
 		return "Stop"

@@ -1,6 +1,7 @@
 package ownership
 
 import (
+	"cmp"
 	"go/token"
 	"go/types"
 
@@ -22,18 +23,23 @@ func (a *flow) staleOperands(s states, i ssa.Instruction) {
 		return
 	}
 	for _, op := range i.Operands(nil) {
+		if *op == nil || isContainer((*op).Type()) && typeName((*op).Type()) == "" {
+			continue // the slices in it may have been replaced
+		}
 		for _, lent := range a.derived[*op] {
 			if st := s[loc{root: lent}]; st.bits == stale {
-				what := "slice"
-				if _, ok := lent.Type().Underlying().(*types.Slice); !ok {
-					what = "reader"
+				what := cmp.Or(a.variableName(*op), a.variableName(lent))
+				if what == "" {
+					what = "a slice that"
+				} else {
+					what += ", which"
 				}
 				pos := i.Pos()
 				if !pos.IsValid() {
 					pos = (*op).Pos()
 				}
-				a.reportf(pos, "use of a %s that is valid only until the call at line %d", what,
-					a.line(st.ended))
+				a.reportf(pos, "use of %s is valid only until the call at line %d; copy its bytes or "+
+					"read it again", what, a.line(st.ended))
 			}
 		}
 	}
@@ -85,34 +91,37 @@ func (a *flow) keptSlices() {
 // lentParam returns the parameter of a function of this package to which a call lends slices, or
 // nil.
 func lentParam(call *ssa.Call) ssa.Value {
-	literal := func(v ssa.Value) ssa.Value { // the parameter
-		var f *ssa.Function
-		switch v := v.(type) {
-		case *ssa.MakeClosure:
-			f = v.Fn.(*ssa.Function)
-			if method, ok := bound(v); ok {
-				f = f.Prog.FuncValue(method)
-			}
-		case *ssa.Function:
-			f = v
-		}
-		if f == nil || len(f.Blocks) == 0 {
-			return nil
-		}
-		if f.Signature.Recv() != nil {
-			return f.Params[1]
-		}
-		return f.Params[0]
-	}
 	if r, args := ruleOf(&call.Call); r != nil && len(r.calls) > 0 && r.calls[0] < len(args) {
-		return literal(args[r.calls[0]])
+		return firstParam(args[r.calls[0]])
 	}
 	if seq, ok := call.Call.Value.(*ssa.Call); ok && len(call.Call.Args) == 1 {
 		if r, _ := ruleOf(&seq.Call); r != nil && r.yields {
-			return literal(call.Call.Args[0])
+			return firstParam(call.Call.Args[0])
 		}
 	}
 	return nil
+}
+
+// firstParam returns the first parameter of a function literal, function or method value of this
+// package, or nil.
+func firstParam(v ssa.Value) ssa.Value {
+	var f *ssa.Function
+	switch v := v.(type) {
+	case *ssa.MakeClosure:
+		f = v.Fn.(*ssa.Function)
+		if method, ok := bound(v); ok {
+			f = f.Prog.FuncValue(method)
+		}
+	case *ssa.Function:
+		f = v
+	}
+	if f == nil || len(f.Blocks) == 0 {
+		return nil
+	}
+	if f.Signature.Recv() != nil {
+		return f.Params[1]
+	}
+	return f.Params[0]
 }
 
 // A keeper follows a lent slice to the places where it is stored.
@@ -149,17 +158,24 @@ func (k *keeper) follow(v ssa.Value, container bool) {
 		switch r := r.(type) {
 		case *ssa.Slice, *ssa.ChangeType:
 			k.follow(r.(ssa.Value), container)
+		case *ssa.Field, *ssa.IndexAddr:
+			k.followParts(r, v)
 		case *ssa.Call:
 			k.passed(r, v, container)
 		case *ssa.Phi:
-			if container && k.outlivesIteration(r) && k.ends(r) {
+			if container && emptied(r) {
+				continue
+			} else if container && k.outlivesIteration(r) && k.ends(r) {
 				k.report(v.Pos(), "appended to a slice that is kept")
-			} else if container {
-				k.follow(r, true)
+			} else {
+				k.follow(r, container)
 			}
 		case *ssa.Store:
 			if r.Val == v {
 				k.stored(r, container)
+				if _, variable := r.Addr.(*ssa.Alloc); variable {
+					k.followParts(r, v)
+				}
 			}
 		case *ssa.MapUpdate:
 			if r.Value == v && (k.far(locate(r.Map)) || k.made(r.Map)) && k.ends(r) {
@@ -177,6 +193,26 @@ func (k *keeper) follow(v ssa.Value, container bool) {
 	}
 }
 
+// emptied reports whether the slice v is only used as v[:0].
+func emptied(v ssa.Value) bool {
+	for _, r := range referrers(v) {
+		s, ok := r.(*ssa.Slice)
+		if !ok || s.High == nil {
+			return false
+		}
+		if n, ok := s.High.(*ssa.Const); !ok || n.Int64() != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+func (k *keeper) followParts(r ssa.Instruction, v ssa.Value) {
+	for _, p := range k.a.parts(r, v) {
+		k.follow(p, isContainer(p.Type()))
+	}
+}
+
 func (k *keeper) passed(call *ssa.Call, v ssa.Value, container bool) {
 	b, ok := call.Call.Value.(*ssa.Builtin)
 	if ok {
@@ -188,16 +224,7 @@ func (k *keeper) passed(call *ssa.Call, v ssa.Value, container bool) {
 		}
 		return
 	}
-	f, _ := callee(&call.Call)
-	if f == nil || f.Pkg() == nil || !aliases[f.Pkg().Path()+"."+f.Name()] || container {
-		return
-	}
-	k.follow(call, isSliceOfSlices(call.Type()))
-	for _, e := range referrers(call) {
-		if e, ok := e.(*ssa.Extract); ok && !isBool(e.Type()) {
-			k.follow(e, false)
-		}
-	}
+	k.followParts(call, v)
 }
 
 func isSliceOfSlices(t types.Type) bool {
@@ -215,7 +242,8 @@ func (k *keeper) stored(s *ssa.Store, container bool) {
 			k.report(s.Pos(), "stored in a package variable")
 		}
 	case *ssa.FreeVar:
-		if k.callback && readElsewhere(k.f, addr) {
+		v, ok := k.variable(addr).(*ssa.FreeVar)
+		if ok && k.callback && readElsewhere(k.f, v) {
 			k.report(s.Pos(), "stored outside of it")
 		}
 	case *ssa.FieldAddr:
@@ -223,7 +251,8 @@ func (k *keeper) stored(s *ssa.Store, container bool) {
 			return
 		}
 		l := locate(addr)
-		if _, ok := l.root.(*ssa.Alloc); ok && !k.callback && !escapes(l.root) {
+		l.root = k.variable(l.root)
+		if _, ok := l.root.(*ssa.Alloc); ok && (s.Parent() != k.f || !k.callback && !escapes(l.root)) {
 			return
 		}
 		if root := k.owner.root; root != nil && root == l.root {
@@ -325,6 +354,7 @@ func escapes(v ssa.Value) bool {
 // far reports whether l is not a variable of the function: it belongs to the caller, or to the
 // enclosing function.
 func (k *keeper) far(l loc) bool {
+	l.root = k.variable(l.root)
 	switch l.root.(type) {
 	case *ssa.Parameter, *ssa.Global:
 		return l.root != k.owner.root
@@ -332,6 +362,27 @@ func (k *keeper) far(l loc) bool {
 		return k.callback
 	}
 	return false
+}
+
+// variable returns the variable or captured variable of k.f that v is in a loop body of k.f.
+func (k *keeper) variable(v ssa.Value) ssa.Value {
+	fv, ok := v.(*ssa.FreeVar)
+	if !ok || fv.Parent() == k.f {
+		return v
+	}
+	for i, other := range fv.Parent().FreeVars {
+		if other != fv || fv.Parent().Parent() == nil {
+			continue
+		}
+		for _, b := range fv.Parent().Parent().Blocks {
+			for _, instr := range b.Instrs {
+				if m, ok := instr.(*ssa.MakeClosure); ok && m.Fn == fv.Parent() {
+					return k.variable(m.Bindings[i])
+				}
+			}
+		}
+	}
+	return v
 }
 
 // made reports whether a map or slice was made before the loop in which the slice is lent.
@@ -343,7 +394,7 @@ func (k *keeper) made(v ssa.Value) bool {
 // outlivesIteration reports whether i belongs to an outer block of the loop in which the slice is
 // lent, or to the start of the loop.
 func (k *keeper) outlivesIteration(i ssa.Instruction) bool {
-	if k.call == nil {
+	if k.call == nil || i.Parent() != k.call.Parent() {
 		return false
 	}
 	loop := innermost(k.call.Block())
@@ -428,24 +479,35 @@ func comesAfter(i, j ssa.Instruction) bool {
 	return visit(i.Block())
 }
 
-// joined reports whether the function waits for goroutines after g, in the same iteration.
+// joined reports whether the function waits for goroutines after g, in the same iteration. If g is
+// in the body of a loop over an iterator, the wait may be anywhere in the enclosing function.
 func (k *keeper) joined(g ssa.Instruction) bool {
-	for _, b := range g.Parent().Blocks {
-		for _, i := range b.Instrs {
-			wait := false
-			switch i := i.(type) {
-			case *ssa.Select:
-				wait = true
-			case *ssa.UnOp:
-				wait = i.Op == token.ARROW
-			case *ssa.Call:
-				f, _ := callee(&i.Call)
-				wait = f != nil && waits[f.Name()]
-			}
-			if wait && comesAfter(g, i) && innermost(i.Block()) == innermost(g.Block()) {
-				return true
+	for f := g.Parent(); f != nil; f = f.Parent() {
+		for _, b := range f.Blocks {
+			for _, i := range b.Instrs {
+				if waiting(i) && (f != g.Parent() ||
+					comesAfter(g, i) && innermost(i.Block()) == innermost(g.Block())) {
+					return true
+				}
 			}
 		}
+		if f == k.f {
+			break
+		}
+	}
+	return false
+}
+
+// waiting reports whether i waits for another goroutine.
+func waiting(i ssa.Instruction) bool {
+	switch i := i.(type) {
+	case *ssa.Select:
+		return true
+	case *ssa.UnOp:
+		return i.Op == token.ARROW
+	case *ssa.Call:
+		f, _ := callee(&i.Call)
+		return f != nil && waits[f.Name()]
 	}
 	return false
 }

@@ -9,6 +9,7 @@ package ownership
 
 import (
 	"fmt"
+	"go/ast"
 	"go/token"
 	"go/types"
 	"strings"
@@ -38,7 +39,7 @@ func run(pass *analysis.Pass) (any, error) {
 		return nil, nil
 	}
 	c := &checker{pass: pass, reported: map[string]bool{}, leaked: map[token.Pos]bool{},
-		summaries: map[question]bits{}}
+		summaries: map[question]bits{}, partResults: map[paramOf]map[int]bool{}}
 	for _, fn := range pass.ResultOf[buildssa.Analyzer].(*buildssa.SSA).SrcFuncs {
 		if file := pass.Fset.Position(fn.Pos()).Filename; tests || !strings.HasSuffix(file, "_test.go") {
 			c.check(fn)
@@ -62,6 +63,9 @@ type checker struct {
 	reported  map[string]bool
 	leaked    map[token.Pos]bool
 	summaries map[question]bits // 0 while the answer is being computed
+
+	partResults map[paramOf]map[int]bool
+	names       map[token.Pos][]ast.Expr // see variableName
 }
 
 // A question asks for the state of a parameter or captured variable at the end of fn if its state
@@ -91,6 +95,7 @@ func (c *checker) check(fn *ssa.Function) {
 	a.solve(nil) // again, because a.ended is known now
 	a.report()
 	a.keptSlices()
+	a.heldUntilExec()
 }
 
 // after returns the possible states of v, a parameter or captured variable of fn that is or points

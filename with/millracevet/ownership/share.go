@@ -33,7 +33,9 @@ func (a *flow) share(s states, v ssa.Value, pos token.Pos) {
 	if !known {
 		st.bits = unknown
 	}
-	if st.shared && a.reporting {
+	if st.shared && st.sharedAt == pos && a.reporting {
+		a.reportf(pos, "two goroutines use %s at the same time: the loop starts both here", l)
+	} else if st.shared && a.reporting {
 		a.reportf(pos, "two goroutines use %s at the same time: this one and the one started at line %d",
 			l, a.line(st.sharedAt))
 	}

@@ -17,6 +17,7 @@ import (
 //	fills(n)   argument n owns more bytes afterwards; after an error it is unchanged
 //	adds(n)    argument n owns more bytes afterwards, even after an error
 //	borrows(n) uses argument n until the call returns
+//	keeps(n)   uses argument n until the Exec of the receiver
 //	drains(n)  argument n may be empty afterwards
 //	sends      empties the receiver; after an error the receiver keeps the rest
 //	drops      ends the life of the slices that the receiver has lent
@@ -139,6 +140,8 @@ stackbuf  Buffer.WriteString      reads
 chunk     Reader.Next             gives uses
 chunk     Reader.Chunks           yields uses
 chunk     Reader.Close            releases
+chunk     OpenTail                gives
+chunk     Tail.Close              releases
 
 frame     NewDecoder              borrows(1)
 frame     NewVarDecoder           borrows(1)
@@ -168,7 +171,11 @@ redisbuf  Client.ReaderAt         gives
 redisbuf  Client.GetChain         fills(3)
 redisbuf  Client.SetChain         borrows(3)
 redisbuf  Pipeline.GetChain       drains(2)
-redisbuf  Pipeline.SetChain       borrows(2)
+redisbuf  Pipeline.SetChain       borrows(2) keeps(2)
+redisbuf  Pipeline.SetFromBuffer  keeps(2)
+redisbuf  Pipeline.GetToBuffer    keeps(2)
+redisbuf  Pipeline.GetRangeToBuffer keeps(3)
+redisbuf  Pipeline.Exec
 redisbuf  Conn.Close              releases
 redisbuf  ReaderAt.Close          releases
 redisbuf  ReaderAt.Read           uses
@@ -200,7 +207,8 @@ rtmp      ServerConn.Next         drains(1)
 var owners = fields(`
 millrace.Ref millrace.Draft millrace.Chain millrace.Slab arena.Slice
 *millrace.Reader *millrace.Writer *millrace.Body
-*broadcast.Cursor *broadcast.Watcher *redisbuf.Conn *redisbuf.ReaderAt`)
+*broadcast.Cursor *broadcast.Watcher *redisbuf.Conn *redisbuf.ReaderAt
+*chunk.Tail`)
 
 // singles are the types that only one goroutine at a time may use.
 var singles = fields(`millrace.Chain millrace.Ref millrace.Draft millrace.Slab millrace.Reader
@@ -209,7 +217,8 @@ millrace.Writer stackbuf.Buffer`)
 // aliases are functions of the standard library that return parts of their first argument.
 var aliases = fields(`bytes.TrimSpace bytes.Trim bytes.TrimLeft bytes.TrimRight bytes.TrimPrefix
 bytes.TrimSuffix bytes.TrimFunc bytes.Fields bytes.Split bytes.SplitN bytes.Cut bytes.CutPrefix
-bytes.CutSuffix`)
+bytes.CutSuffix bytes.SplitAfter bytes.SplitAfterN bytes.FieldsFunc bytes.Lines bytes.SplitSeq
+bytes.SplitAfterSeq bytes.FieldsSeq bytes.FieldsFuncSeq slices.Clip`)
 
 func fields(s string) map[string]bool {
 	set := map[string]bool{}
@@ -222,7 +231,7 @@ func fields(s string) map[string]bool {
 // A rule is a line of the table. Each list has numbers of arguments.
 type rule struct {
 	gives, releases, uses, sends, renews, lends, peeks, reads, yields, drops, flushes bool
-	takes, fills, adds, borrows, drains, calls                                        []int
+	takes, fills, adds, borrows, keeps, drains, calls                                 []int
 }
 
 // libraryPackages maps import paths to the names in the table.
@@ -258,7 +267,7 @@ func parse() map[string]*rule {
 			"sends": &r.sends, "renews": &r.renews, "lends": &r.lends, "peeks": &r.peeks,
 			"reads": &r.reads, "yields": &r.yields, "drops": &r.drops, "flushes": &r.flushes}
 		lists := map[string]*[]int{"takes": &r.takes, "fills": &r.fills, "adds": &r.adds,
-			"borrows": &r.borrows, "drains": &r.drains, "calls": &r.calls}
+			"borrows": &r.borrows, "keeps": &r.keeps, "drains": &r.drains, "calls": &r.calls}
 		for _, word := range words[2:] {
 			name, arg, found := strings.Cut(strings.TrimSuffix(word, ")"), "(")
 			if !found {

@@ -49,7 +49,7 @@ func TestTable(t *testing.T) {
 			t.Errorf("the library has no %s", name)
 			continue
 		}
-		for _, list := range [][]int{r.takes, r.fills, r.adds, r.borrows, r.drains, r.calls} {
+		for _, list := range [][]int{r.takes, r.fills, r.adds, r.borrows, r.keeps, r.drains, r.calls} {
 			for _, n := range list {
 				if n > f.Signature().Params().Len() {
 					t.Errorf("%s has no argument %d", name, n)

@@ -425,3 +425,118 @@ func stack(refs *[]millrace.Ref, r *millrace.Reader) error {
 	*refs = append(*refs, ref)
 	return nil
 }
+
+type field struct{ name, value []byte }
+
+func parse(line []byte) (f field) {
+	f.name, f.value, _ = bytes.Cut(line, []byte(":"))
+	return f
+}
+
+func parsedAndCopied(r *millrace.Reader) (all []field, names [][]byte, err error) {
+	for {
+		line, err := r.ReadSlice('\n')
+		if err != nil {
+			return all, names, err
+		}
+		f := parse(line)
+		f.name, f.value = bytes.Clone(f.name), bytes.Clone(f.value)
+		all = append(all, f)
+		words := bytes.Fields(line)
+		for i := range words {
+			words[i] = bytes.Clone(words[i])
+		}
+		names = append(names, words...)
+	}
+}
+
+func linesOfChunk(ctx context.Context, r *chunk.Reader, handle func([][]byte)) error {
+	for p, err := range r.Chunks(ctx) {
+		if err != nil {
+			return err
+		}
+		var all [][]byte
+		var last field
+		for line := range bytes.Lines(p) {
+			all = append(all, line)
+			last.value = line
+		}
+		handle(append(all, last.value))
+	}
+	return nil
+}
+
+func linesOfSlice(r *millrace.Reader, handle func([][]byte)) error {
+	for {
+		p, err := r.ReadSlice('\n')
+		if err != nil {
+			return err
+		}
+		var all [][]byte
+		byName := map[string][]byte{}
+		for word := range bytes.FieldsSeq(p) {
+			all = append(all, word)
+			byName[string(word)] = word
+		}
+		handle(append(all, byName["host"]))
+	}
+}
+
+func skipComments(r *millrace.Reader) (string, error) {
+	line, err := r.ReadSlice('\n')
+	for err == nil && line[0] == '#' {
+		line, err = r.ReadSlice('\n')
+	}
+	if err != nil {
+		return "", err
+	}
+	if len(line) > 100 {
+		line = bytes.Clone(line)
+		if _, err := r.ReadByte(); err != nil {
+			return "", err
+		}
+	}
+	return string(line), nil
+}
+
+func previous(r *millrace.Reader) (n int) {
+	var last []byte
+	for {
+		line, err := r.ReadSlice('\n')
+		if err != nil {
+			return n
+		}
+		if bytes.Equal(line, last) {
+			n++
+		}
+		last = append(last[:0], line...)
+	}
+}
+
+func lengthAfterCall(c *millrace.Chain, w *millrace.Writer) error {
+	n := c.Len()
+	if err := w.WriteChain(c); err != nil {
+		return err
+	}
+	if c.Len() != 0 {
+		panic("not empty")
+	}
+	c.AppendCopy([]byte("text"))
+	println(n, c.Len())
+	return nil
+}
+
+func sliceUsedAgain(r *millrace.Reader, handle func([][]byte)) error {
+	var words [][]byte
+	for {
+		line, err := r.ReadSlice('\n')
+		if err != nil {
+			return err
+		}
+		words = words[:0]
+		for _, word := range bytes.Fields(line) {
+			words = append(words, word)
+		}
+		handle(words)
+	}
+}

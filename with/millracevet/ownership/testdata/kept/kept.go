@@ -187,3 +187,62 @@ func functions(ctx context.Context, r *chunk.Reader, jobs chan<- func() int) err
 	}
 	return nil
 }
+
+func (i *index) split(p []byte) {
+	for len(p) > 0 {
+		var line []byte
+		line, p, _ = bytes.Cut(p, []byte("\n"))
+		if v := bytes.TrimSpace(line); len(v) > 0 {
+			i.keys = append(i.keys, v) // want `a slice that is valid only during this call is stored in a field`
+		}
+	}
+}
+
+func splitMethod(r *millrace.Reader, i *index) error { return r.ReadRange(10, i.split) }
+
+func carried(r *millrace.Reader, i *index) error {
+	return r.ReadRange(10, func(p []byte) {
+		for len(p) > 4 {
+			i.keys = append(i.keys, p[:4]) // want `a slice that is valid only during this call is stored in a field`
+			p = p[4:]
+		}
+	})
+}
+
+func elements(r *millrace.Reader, i *index, byKey map[string][]byte) error {
+	line, err := r.ReadSlice('\n')
+	if err != nil {
+		return err
+	}
+	f := bytes.Fields(line)
+	i.first = f[0] // want `a slice that is valid only until the next read is stored in a field`
+	for _, key := range f[1:] {
+		byKey[string(key)] = key // want `a slice that is valid only until the next read is stored in a map`
+	}
+	return nil
+}
+
+func parse(line []byte) (item, bool) {
+	f := bytes.Fields(line)
+	if len(f) < 2 {
+		return item{}, false
+	}
+	return item{name: f[0], value: f[1]}, true
+}
+
+func head(p []byte) []byte { return p[:2] }
+
+func helpers(ctx context.Context, r *chunk.Reader) (all []item, heads [][]byte, err error) {
+	for p, err := range r.Chunks(ctx) {
+		if err != nil {
+			return nil, nil, err
+		}
+		for line := range bytes.Lines(p) {
+			if i, ok := parse(line); ok && len(i.name) > 0 {
+				all = append(all, i) // want `a slice that is valid only during this call is stored outside of it`
+			}
+		}
+		heads = append(heads, head(p)) // want `a slice that is valid only during this call is stored outside of it`
+	}
+	return all, heads, nil
+}

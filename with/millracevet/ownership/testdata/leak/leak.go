@@ -247,3 +247,20 @@ func decoder(conn io.Reader) (n int, err error) {
 	_, err = d.Next(&c)
 	return c.Len(), err
 }
+
+func tail(p []byte) (int, error) {
+	t, err := chunk.OpenTail("access.log", chunk.Position{}) // want `the chunk.Tail is not ended with Close on the path`
+	if err != nil {
+		return 0, err
+	}
+	return t.Read(p)
+}
+
+func closedTail(p []byte) (int, error) {
+	t, err := chunk.OpenTail("access.log", chunk.Position{})
+	if err != nil {
+		return 0, err
+	}
+	defer t.Close()
+	return t.Read(p)
+}

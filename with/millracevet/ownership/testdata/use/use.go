@@ -1,6 +1,7 @@
 package use
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 
@@ -15,7 +16,7 @@ type message struct {
 
 func field(m *message) []byte {
 	m.ref.Release()
-	return m.ref.Bytes() // want `Bytes of it after its release at line 17`
+	return m.ref.Bytes() // want `Bytes of it after its release at line 18`
 }
 
 func twice(c millrace.Chain) {
@@ -42,15 +43,15 @@ func slice(p *millrace.Pool) {
 	r := d.Freeze(1)
 	b := r.Bytes()
 	r.Release()
-	fmt.Println(b[0])      // want `use of a slice that is valid only until the call at line`
-	fmt.Println(string(b)) // want `use of a slice that is valid only until the call at line`
+	fmt.Println(b[0])      // want `valid only until the call at line`
+	fmt.Println(string(b)) // want `valid only until the call at line`
 }
 
 func draft(p *millrace.Pool) millrace.Ref {
 	d := p.Get(10)
 	b := d.Bytes()
 	r := d.Freeze(10)
-	b[0] = 1 // want `use of a slice that is valid only until the call at line`
+	b[0] = 1 // want `valid only until the call at line`
 	return r
 }
 
@@ -97,14 +98,14 @@ func nextRead(r *millrace.Reader) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return string(name) + string(value), nil // want `use of a slice that is valid only until the call at line`
+	return string(name) + string(value), nil // want `valid only until the call at line`
 }
 
 func reader(c millrace.Chain) (byte, error) {
 	v := c.Reader()
 	c.Release()
 	p := make([]byte, 1)
-	_, err := v.Read(p) // want `use of a reader that is valid only until the call at line`
+	_, err := v.Read(p) // want `valid only until the call at line`
 	return p[0], err
 }
 
@@ -143,13 +144,13 @@ func arenaSlice(p *arena.Pool) {
 	s := p.Take()
 	b := s.Bytes()
 	s.Release()
-	fmt.Println(string(b)) // want `use of a slice that is valid only until the call at line`
+	fmt.Println(string(b)) // want `valid only until the call at line`
 }
 
 func arenaWritable(p *arena.Pool) millrace.Ref {
 	head := p.Writable(4)
 	p.Write([]byte("text"))
-	head[0] = 4 // want `use of a slice that is valid only until the call at line`
+	head[0] = 4 // want `valid only until the call at line`
 	return millrace.Ref{}
 }
 
@@ -176,13 +177,13 @@ func takenInLoop(conns []*millrace.Writer, c millrace.Chain) {
 func discarded(c *millrace.Chain) {
 	b := c.Bytes()
 	c.Discard(10)
-	fmt.Println(string(b)) // want `use of a slice that is valid only until the call at line`
+	fmt.Println(string(b)) // want `valid only until the call at line`
 }
 
 func promoted(s *arena.Slice) {
 	b := s.Bytes()
 	s.Promote()
-	fmt.Println(string(b)) // want `use of a slice that is valid only until the call at line`
+	fmt.Println(string(b)) // want `valid only until the call at line`
 }
 
 func element(refs []millrace.Ref) []byte {
@@ -196,4 +197,33 @@ func sentInLoop(c millrace.Chain, ws []io.Writer) {
 			fmt.Println(err)
 		}
 	}
+}
+
+func partAfterRead(r *millrace.Reader) (string, error) {
+	line, err := r.ReadSlice('\n')
+	if err != nil {
+		return "", err
+	}
+	key, f := line[4:9], bytes.Fields(line)
+	var c millrace.Chain
+	defer c.Release()
+	if err := r.ReadChain(&c, len(f[1])); err != nil {
+		return "", err
+	}
+	return string(key) + // want `valid only until the call at line`
+		string(f[0]), nil // want `valid only until the call at line`
+}
+
+type pair struct{ name, value []byte }
+
+func parse(p []byte) *pair { return &pair{p[:2], p[2:]} }
+
+func returnedPart(ref millrace.Ref) *pair {
+	defer ref.Release()
+	return parse(ref.Bytes()) // want `a slice of ref is returned, but the deferred Release ends its life`
+}
+
+func counted(c *millrace.Chain, w *millrace.Writer) (n int, err error) {
+	err = w.WriteChain(c)
+	return c.Len(), err // want `Len of c is 0 since the call at line`
 }

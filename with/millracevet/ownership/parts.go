@@ -1,0 +1,194 @@
+package ownership
+
+import (
+	"go/types"
+
+	"golang.org/x/tools/go/ssa"
+)
+
+// parts returns the values that instruction r makes from v and that share the memory of v: a part
+// of v, an element, a struct with v as a field, or the result of a function.
+func (c *checker) parts(r ssa.Instruction, v ssa.Value) []ssa.Value {
+	switch r := r.(type) {
+	case *ssa.Slice:
+		return []ssa.Value{r}
+	case *ssa.ChangeType:
+		return []ssa.Value{r}
+	case *ssa.Phi:
+		return []ssa.Value{r}
+	case *ssa.Field:
+		if holds(r.Type()) {
+			return []ssa.Value{r}
+		}
+	case *ssa.IndexAddr:
+		if isSliceOfSlices(v.Type()) && !changed(v) {
+			return loads(r)
+		}
+	case *ssa.Store:
+		if r.Val == v {
+			return partOfStruct(r)
+		}
+	case *ssa.Call:
+		if len(r.Call.Args) == 1 && r.Call.Value == v { // a loop over an iterator
+			if p := firstParam(r.Call.Args[0]); p != nil {
+				return []ssa.Value{p}
+			}
+		}
+		return c.results(r, v)
+	}
+	return nil
+}
+
+// partOfStruct returns the values of the struct variable that s changes, if nothing else does.
+func partOfStruct(s *ssa.Store) []ssa.Value {
+	addr, field := s.Addr, -1
+	if f, ok := addr.(*ssa.FieldAddr); ok {
+		addr, field = f.X, f.Field
+	}
+	alloc, ok := addr.(*ssa.Alloc)
+	if !ok {
+		return nil
+	}
+	if _, ok := alloc.Type().(*types.Pointer).Elem().Underlying().(*types.Struct); !ok {
+		return nil
+	}
+	var out []ssa.Value
+	if alloc.Heap && alloc.Comment == "complit" {
+		out = append(out, alloc)
+	} else if escapes(alloc) {
+		return nil
+	}
+	for _, r := range referrers(alloc) {
+		f, ok := r.(*ssa.FieldAddr)
+		if !ok || field >= 0 && f.Field != field || !holds(f.Type().(*types.Pointer).Elem()) {
+			continue
+		}
+		for _, u := range referrers(f) {
+			if other, ok := u.(*ssa.Store); ok && other != s {
+				return nil // perhaps a copy
+			}
+		}
+		out = append(out, loads(f)...)
+	}
+	return append(out, loads(alloc)...)
+}
+
+// results returns the results of a call that share the memory of argument v.
+func (c *checker) results(call *ssa.Call, v ssa.Value) (out []ssa.Value) {
+	fn := call.Call.StaticCallee()
+	if fn == nil {
+		return nil
+	}
+	f, _ := fn.Object().(*types.Func)
+	alias := f != nil && f.Pkg() != nil && aliases[f.Pkg().Path()+"."+f.Name()]
+	for n, arg := range call.Call.Args {
+		if arg != v || alias && n > 0 {
+			continue
+		}
+		shared := func(i int) bool { return alias || c.returnsPart(fn, n)[i] }
+		if isSliceOfSlices(call.Type()) && changed(call) {
+			continue
+		}
+		if _, tuple := call.Type().(*types.Tuple); !tuple && holds(call.Type()) && shared(0) {
+			out = append(out, call)
+		}
+		for _, r := range referrers(call) {
+			if e, ok := r.(*ssa.Extract); ok && holds(e.Type()) && shared(e.Index) {
+				out = append(out, e)
+			}
+		}
+	}
+	return out
+}
+
+type paramOf struct {
+	fn *ssa.Function
+	n  int
+}
+
+// returnsPart returns the numbers of the results of fn that share the memory of parameter n.
+func (c *checker) returnsPart(fn *ssa.Function, n int) map[int]bool {
+	key := paramOf{fn, n}
+	if known, ok := c.partResults[key]; ok {
+		return known
+	}
+	results := map[int]bool{}
+	c.partResults[key] = results
+	if len(fn.Blocks) == 0 || n >= len(fn.Params) {
+		return results
+	}
+	seen := map[ssa.Value]bool{}
+	var follow func(v ssa.Value)
+	follow = func(v ssa.Value) {
+		if seen[v] {
+			return
+		}
+		seen[v] = true
+		for _, r := range referrers(v) {
+			if ret, ok := r.(*ssa.Return); ok && ret.Parent() == fn {
+				for i, result := range ret.Results {
+					results[i] = results[i] || result == v
+				}
+			}
+			for _, p := range c.parts(r, v) {
+				follow(p)
+			}
+		}
+	}
+	if holds(fn.Params[n].Type()) {
+		follow(fn.Params[n])
+	}
+	return results
+}
+
+// changed reports whether the elements of the slice of slices v may be replaced.
+func changed(v ssa.Value) bool {
+	for _, r := range referrers(v) {
+		switch r := r.(type) {
+		case *ssa.IndexAddr:
+			for _, u := range referrers(r) {
+				if _, ok := u.(*ssa.UnOp); !ok {
+					return true
+				}
+			}
+		case *ssa.Call:
+			if _, ok := r.Call.Value.(*ssa.Builtin); !ok {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// holds reports whether a value of type t may share the memory of a slice.
+func holds(t types.Type) bool {
+	switch u := t.Underlying().(type) {
+	case *types.Slice, *types.Signature:
+		return true
+	case *types.Pointer:
+		s, ok := u.Elem().Underlying().(*types.Struct)
+		return ok && holds(s)
+	case *types.Struct:
+		for f := range u.Fields() {
+			if _, ok := f.Type().Underlying().(*types.Slice); ok {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// isContainer reports whether t is a type that has slices as elements or fields.
+func isContainer(t types.Type) bool {
+	s, ok := t.Underlying().(*types.Slice)
+	return !ok && holds(t) || ok && isSliceOfSlices(s)
+}
+
+func loads(addr ssa.Value) (out []ssa.Value) {
+	for _, r := range referrers(addr) {
+		if u, ok := r.(*ssa.UnOp); ok {
+			out = append(out, u)
+		}
+	}
+	return out
+}
