@@ -301,6 +301,7 @@ func TestOpenTailErrors(t *testing.T) {
 	_, err := io.ReadFull(tail, make([]byte, 8))
 	must(t, err)
 	p := tail.Position(4)
+	must(t, tail.Close())
 	for _, c := range []struct {
 		what, name string
 		from       chunk.Position
@@ -334,6 +335,7 @@ func TestOpenTailErrors(t *testing.T) {
 		if err != nil || string(got) != "two\n" {
 			t.Errorf("%+v: %q, %v", from, got, err)
 		}
+		must(t, tail.Close())
 	}
 }
 
