@@ -136,11 +136,16 @@ func (w *watcher) guard(dst writeWaker) error {
 	return err
 }
 
-// unguard undoes guard. If fire has set a write deadline, unguard removes it, unless keep is true.
+// unguard undoes guard. If the context has ended and keep is true, a write deadline in the past
+// stays. Otherwise, unguard removes the deadline that fire has set.
 func (w *watcher) unguard(keep bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.fired && w.dst != nil && !keep {
+	switch {
+	case w.dst == nil:
+	case keep && w.err() != nil: // the call may end before fire runs
+		_ = w.dst.SetWriteDeadline(longAgo)
+	case w.fired && !keep:
 		_ = w.dst.SetWriteDeadline(time.Time{})
 	}
 	w.dst = nil
