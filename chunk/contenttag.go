@@ -28,8 +28,8 @@ type taggedFile struct {
 // for these times.
 func isUnset(t time.Time) bool { return t.IsZero() || t.Equal(time.Unix(0, 0)) }
 
-// tag returns the tag of the named file. If the tag is not known, it reads the file, whose position
-// is 0 before and after the call. tag returns "" if the file is too large or cannot be read.
+// tag returns the tag of the named file. If the tag is not known, it reads the file from the start,
+// and seeks back to the start. tag returns "" if the file is too large or cannot be read.
 func (c *contentTags) tag(name string, file io.ReadSeeker, size int64) string {
 	if size > maxTaggedSize {
 		return ""

@@ -112,8 +112,8 @@ func FileServer(root *os.Root, opts ...FileOption) *FileHandler {
 //
 //   - fsys decides how to follow symbolic links. If fsys has no Stat method (see fs.StatFS), pipes
 //     and devices are opened before they are refused.
-//   - The kernel sends only files that are an *os.File, such as those of os.DirFS. All other files
-//     are copied through memory. DropBehind has no effect on them.
+//   - The kernel sends a file only if it is an *os.File, as with os.DirFS. All other files are
+//     copied through memory. DropBehind has no effect on them.
 //   - The ETag of a file is made of its size and modification time, or as with FileServer if the
 //     file is an *os.File on Linux. If the file has no modification time, like all files of an
 //     embed.FS, the ETag is made of the content. The handler reads a file of up to 16 MiB for this

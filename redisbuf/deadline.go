@@ -59,6 +59,7 @@ type watcher struct {
 	mu      sync.Mutex
 	calling <-chan struct{} // ctx.Done() during a call, and nil between calls
 	dst     writeWaker      // the caller's writer, while the call may write to it; otherwise nil
+	waking  chan struct{}   // closed when fire has set the deadline of dst; nil if it does not
 	fired   bool            // the watcher has ended the connection's reads and writes
 }
 
@@ -140,15 +141,19 @@ func (w *watcher) guard(dst writeWaker) error {
 // stays. Otherwise, unguard removes the deadline that fire has set.
 func (w *watcher) unguard(keep bool) {
 	w.mu.Lock()
-	defer w.mu.Unlock()
-	switch {
-	case w.dst == nil:
-	case keep && w.err() != nil: // the call may end before fire runs
-		_ = w.dst.SetWriteDeadline(longAgo)
-	case w.fired && !keep:
-		_ = w.dst.SetWriteDeadline(time.Time{})
+	dst, waking := w.dst, w.waking
+	w.dst, w.waking = nil, nil
+	w.mu.Unlock()
+	if waking != nil {
+		<-waking
 	}
-	w.dst = nil
+	switch {
+	case dst == nil:
+	case keep && w.err() != nil: // the call may end before fire runs
+		_ = dst.SetWriteDeadline(longAgo)
+	case waking != nil && !keep:
+		_ = dst.SetWriteDeadline(time.Time{})
+	}
 }
 
 // fire is called when a context has ended. If the current call uses the context, fire ends the
@@ -156,12 +161,20 @@ func (w *watcher) unguard(keep bool) {
 // Done channel.
 func (w *watcher) fire(ctxDone <-chan struct{}) {
 	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.calling == ctxDone {
-		w.fired = true
-		_ = w.conn.SetDeadline(longAgo)
-		if w.dst != nil {
-			_ = w.dst.SetWriteDeadline(longAgo) // fails if w.dst does not support deadlines
-		}
+	if w.calling != ctxDone {
+		w.mu.Unlock()
+		return
 	}
+	w.fired = true
+	_ = w.conn.SetDeadline(longAgo)
+	dst := w.dst
+	if dst == nil {
+		w.mu.Unlock()
+		return
+	}
+	waking := make(chan struct{})
+	w.waking = waking
+	w.mu.Unlock()
+	_ = dst.SetWriteDeadline(longAgo) // without the mutex, because dst is the caller's
+	close(waking)
 }
