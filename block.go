@@ -46,8 +46,8 @@ type block struct {
 	_    [cacheLine - 56]byte // keeps the counts of two blocks on different cache lines
 }
 
-// A blockInfo outlives its block. After the garbage collector has freed the block, the method
-// collected uses it to tell a block that the Pool dropped from a block that was never released.
+// A blockInfo outlives its block. After the garbage collector has freed the block, the blockInfo
+// shows whether the Pool had dropped the block, or the block was never released (see collected).
 type blockInfo struct {
 	pool    weak.Pointer[Pool] // weak, because a Pool and its idle blocks may be freed together
 	class   int8
@@ -61,8 +61,9 @@ const (
 	// allocator aligns objects of this size to cache lines.
 	cacheLine = 64
 
-	// stock is the number of shares of a newly lent block. Its owner holds all of them. When a
-	// Draft or Ref has only one share left, it adds another stock shares.
+	// stock is the number of shares of a newly lent block. The block's owner holds all of them. A
+	// Draft or Ref that has only one share left adds this number of shares again before it gives a
+	// share away.
 	stock = 256
 
 	// countLimit is the number of shares at which the program panics. It is half the range of the
@@ -77,14 +78,15 @@ const oversize = -1
 func generation(state uint64) uint32 { return uint32(state >> 32) }
 func count(state uint64) uint32      { return uint32(state) }
 
-// lend prepares an unused block for a new owner, and returns the block's generation. The owner
-// holds stock shares.
+// lend prepares an unused block for a new owner, and returns the block's generation. The new owner
+// holds all shares of the block.
 func (b *block) lend() uint32 {
 	b.used = 0
 	return generation(b.state.Load())
 }
 
-// newBlock allocates a block for p. The caller must call lend before the block is used.
+// newBlock allocates a block for the Pool p. The caller must call the block's lend method before it
+// uses the block.
 func newBlock(p *Pool, class int8, size int) *block {
 	f := &blockInfo{pool: weak.Make(p), class: class, size: int64(size)}
 	b := &block{buf: make([]byte, size), pool: p, class: class, info: f}
@@ -93,7 +95,8 @@ func newBlock(p *Pool, class int8, size int) *block {
 	return b
 }
 
-// collected counts a block as lost, if the garbage collector has freed it while it was lent.
+// collected is called after the garbage collector has freed a block. If the block was still lent,
+// the Pool counts it as lost.
 func (f *blockInfo) collected() {
 	p := f.pool.Value()
 	if p == nil || f.dropped.Load() {
@@ -115,24 +118,24 @@ func (f *blockInfo) collected() {
 // may be correct, because the mistake may be in other code.
 const invariantsHint = "; build with -tags invariants to see where it was taken and released"
 
-// check panics if the block's generation is no longer gen, because the block has returned to its
-// Pool.
+// check panics if the block's generation is no longer gen. The block has then returned to its Pool.
 func (b *block) check(gen uint32) {
 	if generation(b.state.Load()) != gen {
 		panic("millrace: use of a share after its block went back to the pool" + invariantsHint)
 	}
 }
 
-// buy adds n shares. The caller must already hold a share. buy panics if the count reaches
-// countLimit.
+// buy increases the count by n shares. The caller must already hold a share. The method panics if
+// the count reaches countLimit.
 func (b *block) buy(n uint32) {
 	if count(b.state.Add(uint64(n))) >= countLimit {
 		panic("millrace: more than 2147483648 shares of one block")
 	}
 }
 
-// rejoin adds n shares for a caller that holds none. It returns false if the block has returned to
-// its Pool, so that its generation is no longer gen.
+// rejoin increases the count by n shares for a caller that holds no shares. If the block's
+// generation is no longer gen, the block has returned to its Pool. The method then changes nothing
+// and returns false.
 func (b *block) rejoin(gen, n uint32) bool {
 	for {
 		s := b.state.Load()
@@ -158,16 +161,17 @@ func (b *block) endsAt(off uint32) bool { return atomic.LoadUint32(&b.used) == o
 // sole reports whether the block has no shares except the caller's n shares.
 func (b *block) sole(n uint32) bool { return count(b.state.Load()) == n }
 
-// fill overwrites released memory, so that a late use of a slice shows obvious garbage.
+// fill overwrites released memory with the byte 0xDB. Code that wrongly still uses the memory then
+// finds obvious garbage.
 func fill(p []byte) {
 	for i := range p {
 		p[i] = 0xDB
 	}
 }
 
-// release gives up n shares. The last release returns the block to its Pool. release panics if the
-// block's generation is no longer gen, or if the block has fewer than n shares. In both cases, a
-// share was released twice.
+// release gives up n of the caller's shares. The last release returns the block to its Pool. The
+// method panics if the block's generation is no longer gen, or if the block has fewer than n
+// shares. In both cases, a share was released twice.
 func (b *block) release(gen, n uint32) {
 	s := b.state.Load()
 	if generation(s) != gen {

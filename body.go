@@ -8,13 +8,13 @@ import (
 	"sync/atomic"
 )
 
-// A Body reads the bytes of a Chain as the body of a request. It has its own share of the bytes,
-// and releases it in Close. It implements io.ReadSeekCloser, io.ReaderAt and io.WriterTo, as HTTP
-// clients and S3 libraries expect.
+// A Body reads the bytes of a Chain as the body of a request. A Body has its own share of the
+// bytes, and Close releases that share. A Body implements io.ReadSeekCloser, io.ReaderAt and
+// io.WriterTo, as HTTP clients and S3 libraries expect.
 //
-// The Transport of net/http may read a request body after Do has returned, for example if the
-// server has answered early, and closes the body when it has finished. A Body therefore stays valid
-// until Close, even if the Chain is released.
+// The net/http Transport may still read a request body after Do has returned, for example if the
+// server answered early. The Transport closes the body when it has finished. A Body therefore stays
+// valid until Close, even if the Chain is released earlier.
 //
 // All methods may be called on any goroutine, and Close may be called during any of them. After
 // Close, the other methods return an error that wraps [fs.ErrClosed].
@@ -28,9 +28,9 @@ type Body struct {
 	place  *place // nil if the Body does not belong to a Spool
 }
 
-// A place is the place of a part in its Spool. All Bodies of the part share it.
+// A place is the slot that one part occupies in its Spool. All Bodies of the part share the place.
 type place struct {
-	users atomic.Int32 // open Bodies, and running calls of WriteTo
+	users atomic.Int32 // open Bodies, and running calls to WriteTo
 	spool *Spool
 }
 
@@ -40,7 +40,7 @@ func (p *place) add() {
 	}
 }
 
-// done removes a user. The last user frees the place.
+// done removes a user of the place. After the last user, the slot in the Spool is free again.
 func (p *place) done() {
 	if p != nil && p.users.Add(-1) == 0 {
 		<-p.spool.slots
@@ -49,9 +49,9 @@ func (p *place) done() {
 
 // Body returns a Body of all bytes of c. It borrows c: the Body shares the bytes, and c keeps them.
 //
-// Three fields of an [net/http.Request] let redirects and retries send the bytes again, for as long
-// as c is not released. Set them after http.NewRequest, because nothing closes the Body if
-// NewRequest fails:
+// If three fields of a [net/http.Request] are set as follows, redirects and retries can send the
+// bytes again until c is released. Set the fields only after http.NewRequest has succeeded, because
+// nothing closes a Body if NewRequest fails:
 //
 //	req.Body = c.Body()
 //	req.ContentLength = int64(c.Len())
@@ -65,7 +65,7 @@ func (c *Chain) Body() *Body {
 
 // Clone returns another Body of all bytes of b, positioned at the first byte. A retry needs a
 // Clone, because the Transport may still read the Body of the earlier attempt. A Clone of a closed
-// Body is closed.
+// Body is closed. The caller must close each Clone, unless a Transport does.
 func (b *Body) Clone() *Body {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -81,7 +81,8 @@ func (b *Body) Clone() *Body {
 // Len returns the length of the whole Body in bytes, even after reads and after Close.
 func (b *Body) Len() int { return b.size }
 
-// lock locks b for the operation op. If b is closed, it returns an error and does not lock b.
+// lock acquires b.mu. If b is closed, it releases b.mu again and returns an error that names the
+// operation op.
 func (b *Body) lock(op string) error {
 	b.mu.Lock()
 	if b.closed {

@@ -17,7 +17,7 @@ const appendBlock = 1 << 10
 
 // A Chain is a queue of Refs that reads as one sequence of bytes. It joins two consecutive Refs
 // into one piece if they are contiguous in one block. Packets that arrived one after the other
-// therefore often make only a few pieces.
+// therefore often form only a few pieces.
 //
 // The zero Chain is empty and ready to use.
 //
@@ -62,7 +62,7 @@ func (c *Chain) Len() int { return c.size }
 // slice for each piece.
 func (c *Chain) Pieces() int { return len(c.pieces()) }
 
-// Append adds r's bytes at the end. It takes ownership of *r, which is left empty.
+// Append adds r's bytes at the end of c. It takes ownership of *r, which is left empty.
 func (c *Chain) Append(r *Ref) {
 	if !r.check() {
 		return
@@ -75,8 +75,8 @@ func (c *Chain) Append(r *Ref) {
 	*r = Ref{}
 }
 
-// push adds a Ref that is valid and not empty. It takes the Ref by value, because reading a Ref
-// that was just written to memory can stall the processor.
+// push adds a Ref at the end of c. The Ref must be valid and not empty. The method takes the Ref by
+// value, because reading a Ref that was just written to memory can stall the processor.
 func (c *Chain) push(r Ref) {
 	c.released.clear()
 	c.size += int(r.n)
@@ -136,7 +136,7 @@ func (c *Chain) pop() Ref {
 	return r
 }
 
-// rewind prepares an emptied Chain for its next use. The caller has already cleared the Refs.
+// rewind prepares an emptied Chain for its next use. The caller must already have cleared the Refs.
 func (c *Chain) rewind() {
 	c.head, c.tail = 0, 0
 	if cap(c.many) > keepPieces {
@@ -147,11 +147,12 @@ func (c *Chain) rewind() {
 	}
 }
 
-// AppendCopy adds a copy of p at the end. It borrows p.
+// AppendCopy adds a copy of p at the end of c. It borrows p.
 //
 // If nothing else uses the block of c's last piece, the copy first fills the free memory after that
-// piece. The rest goes into a new block of [DefaultPool], of at least 512 bytes. To collect many
-// short messages, copy them into one Chain. A Chain for each of them would need a block for each.
+// piece. The rest goes into a new block of [DefaultPool], of at least 1 KiB. To collect many short
+// messages, copy them into one Chain. If each message had its own Chain, each would also need its
+// own block.
 func (c *Chain) AppendCopy(p []byte) {
 	if len(p) == 0 {
 		return
@@ -167,16 +168,16 @@ func (c *Chain) AppendCopy(p []byte) {
 	c.push(d.Freeze(copy(d.Bytes(), p)))
 }
 
-// Write appends a copy of p, as [Chain.AppendCopy] does, and returns len(p) and nil. It makes a
-// Chain an io.Writer, for [fmt.Fprintf] and encoders. For many small writes to a connection, a
-// [Writer] costs less.
+// Write appends a copy of p, as [Chain.AppendCopy] does, and returns len(p) and nil. Because of
+// this method, a Chain is an io.Writer, and can be used with [fmt.Fprintf] and encoders. For many
+// small writes to a connection, a [Writer] costs less.
 func (c *Chain) Write(p []byte) (int, error) {
 	c.AppendCopy(p)
 	return len(p), nil
 }
 
 // room returns the last piece and the free memory after it. The caller may write to this memory.
-// room returns nil if c is empty, or if anything else uses the block of the last piece.
+// Both results are nil if c is empty, or if anything else uses the block of the last piece.
 func (c *Chain) room() (last *Ref, room []byte) {
 	pieces := c.pieces()
 	if len(pieces) == 0 {
@@ -190,16 +191,16 @@ func (c *Chain) room() (last *Ref, room []byte) {
 	return nil, nil
 }
 
-// extend makes the last piece n bytes longer. The caller has already written the bytes to the
-// memory that c.room() returned.
+// extend makes the last piece n bytes longer. The caller must already have written the bytes to the
+// memory that c.room() returned with the last piece.
 func (c *Chain) extend(last *Ref, n int) {
 	last.blk.used += uint32(n)
 	last.n += uint32(n)
 	c.size += n
 }
 
-// Merge adds all of src at the end. It takes ownership of src's bytes and leaves src empty. It
-// panics when src is c.
+// Merge moves all bytes of src to the end of c. The Chain c takes ownership of the bytes, and src
+// is left empty. Merge panics if src is c.
 func (c *Chain) Merge(src *Chain) {
 	if src == c {
 		panic("millrace: Merge of a Chain into itself")
@@ -221,7 +222,7 @@ func (c *Chain) Merge(src *Chain) {
 	src.rewind()
 }
 
-// CutTo moves the first n bytes to the end of dst, which takes ownership of them. It copies
+// CutTo moves the first n bytes of c to the end of dst, which takes ownership of them. It copies
 // nothing. CutTo panics if dst is c or if c has fewer than n bytes.
 func (c *Chain) CutTo(dst *Chain, n int) {
 	c.inRange("CutTo", 0, n)
@@ -245,8 +246,9 @@ func (c *Chain) CutTo(dst *Chain, n int) {
 	}
 }
 
-// SliceTo adds the bytes [from, to) of c at the end of dst, without copying them. dst owns the
-// added references to the memory and must release them. c keeps its bytes.
+// SliceTo adds the bytes [from, to) of c at the end of dst, without copying them. The added
+// references to the memory belong to dst, and are released when dst is released. The Chain c keeps
+// its bytes.
 //
 // SliceTo panics if dst is c or if the range is not within c.
 func (c *Chain) SliceTo(dst *Chain, from, to int) {
@@ -270,11 +272,13 @@ func (c *Chain) SliceTo(dst *Chain, from, to int) {
 	}
 }
 
-// CloneTo adds all bytes of c at the end of dst, without copying them. dst owns the added
-// references to the memory and must release them. c keeps its bytes. CloneTo panics if dst is c.
+// CloneTo adds all bytes of c at the end of dst, without copying them. The added references to the
+// memory belong to dst, and are released when dst is released. The Chain c keeps its bytes. CloneTo
+// panics if dst is c.
 func (c *Chain) CloneTo(dst *Chain) { c.SliceTo(dst, 0, c.size) }
 
-// Discard releases the first n bytes. It panics when c has fewer.
+// Discard removes the first n bytes from c and releases them. It panics if c has fewer than n
+// bytes.
 func (c *Chain) Discard(n int) {
 	c.inRange("Discard", 0, n)
 	for n > 0 {
@@ -308,9 +312,9 @@ func (c *Chain) Release() {
 	c.rewind()
 }
 
-// find returns the piece that contains the given offset of c, and the offset within that piece. It
-// requires 0 ≤ offset < c.size. find searches from the nearer end of c, because most callers read
-// near one end.
+// find returns the index of the piece that contains the byte at an offset of c, and the offset of
+// that byte within the piece. It requires 0 ≤ offset < c.size. The search begins at the nearer end
+// of c, because most callers read near one end.
 func (c *Chain) find(offset int) (piece, off int) {
 	pieces := c.pieces()
 	if offset < c.size/2 {

@@ -12,8 +12,8 @@ import (
 // maxVector is the maximum number of pieces in one writev: IOV_MAX on Linux and macOS.
 const maxVector = 1024
 
-// The sizes of the blocks that ReadFrom fills. The first block is small, because the source may be
-// small. Each next block is twice as large, up to readFromMost.
+// The sizes of the blocks that ReadFrom fills. The first block is small, because the source may
+// have only a few bytes. Each next block is twice as large, up to readFromMost.
 const (
 	readFromFirst = 4 << 10
 	readFromMost  = 64 << 10
@@ -28,7 +28,7 @@ const (
 	joinMost  = 16 << 10
 )
 
-// All yields the pieces in order. Each is valid until c next changes or is released.
+// All yields the pieces in order. Each slice is valid until c next changes or is released.
 func (c *Chain) All() iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		c.released.check()
@@ -45,14 +45,15 @@ func (c *Chain) All() iter.Seq[[]byte] {
 // of bytes copied. It borrows p and consumes nothing.
 func (c *Chain) CopyTo(p []byte) int { return c.copyAt(p, 0) }
 
-// AppendTo appends a copy of all bytes to p, and returns the extended slice. It consumes nothing.
+// AppendTo appends a copy of all bytes of c to p, and returns the extended slice. It consumes
+// nothing.
 func (c *Chain) AppendTo(p []byte) []byte {
 	p = slices.Grow(p, c.size)
 	n := len(p)
 	return p[:n+c.CopyTo(p[n:n+c.size])]
 }
 
-// copyAt is like CopyTo, but begins at the given offset in c. It requires 0 ≤ offset ≤ c.size.
+// copyAt is like CopyTo, but begins at an offset in c. It requires 0 ≤ offset ≤ c.size.
 func (c *Chain) copyAt(p []byte, offset int) int {
 	c.released.check()
 	if offset == c.size || len(p) == 0 {
@@ -62,7 +63,7 @@ func (c *Chain) copyAt(p []byte, offset int) int {
 	return c.copyFrom(p, i, off)
 }
 
-// copyFrom is like CopyTo, but begins in piece i, at the given offset in that piece.
+// copyFrom is like CopyTo, but begins at an offset within piece i.
 func (c *Chain) copyFrom(p []byte, i, offset int) (n int) {
 	pieces := c.pieces()
 	for ; i < len(pieces) && n < len(p); i++ {
@@ -73,7 +74,7 @@ func (c *Chain) copyFrom(p []byte, i, offset int) (n int) {
 }
 
 // Bytes returns all of c as one slice, which is valid until c next changes or is released. If c has
-// more than one piece, Bytes first copies the pieces into one block, which replaces them. A later
+// more than one piece, Bytes first copies them into one block, which replaces the pieces. A later
 // call then copies nothing.
 func (c *Chain) Bytes() []byte {
 	c.released.check()
@@ -90,13 +91,13 @@ func (c *Chain) Bytes() []byte {
 	return c.pieces()[0].Bytes()
 }
 
-// ReadFrom appends the bytes of src until io.EOF, and returns their number. It borrows src. Bytes
-// that arrived before an error stay in c. To limit the bytes of a source that may not end, wrap it
-// in an io.LimitedReader.
+// ReadFrom reads src until io.EOF, and appends the bytes to c. It returns the number of bytes read.
+// It borrows src. Bytes that arrived before an error stay in c. If src may never end, wrap it in an
+// io.LimitedReader.
 //
-// If src is a [*Reader], ReadFrom takes over its blocks without copying. Otherwise it reads into
-// the free memory after the last piece, if nothing else uses that piece's block, and then into
-// blocks of [DefaultPool].
+// If src is a [*Reader], ReadFrom takes over the Reader's blocks without copying. Otherwise
+// ReadFrom reads into the free memory after the last piece, if nothing else uses that piece's
+// block, and then into blocks of [DefaultPool].
 func (c *Chain) ReadFrom(src io.Reader) (int64, error) {
 	if r, ok := src.(*Reader); ok {
 		return r.drainTo(c)
@@ -148,9 +149,9 @@ func fillBlock(src io.Reader, p []byte) (n int, err error) {
 	return n, err
 }
 
-// WriteTo writes c to w and releases the bytes that w has written. It returns the number of bytes
-// written. After an error, c holds exactly the unwritten bytes, so that a second WriteTo sends no
-// byte twice. w must not keep the bytes after its Write returns.
+// WriteTo writes the bytes of c to w, and releases the bytes that w has accepted. It returns the
+// number of bytes written. After an error, c holds exactly the unwritten bytes, so that a second
+// WriteTo sends no byte twice. w must not keep the bytes after its Write returns.
 //
 // The number of writes depends on w:
 //
@@ -202,7 +203,7 @@ func (c *Chain) writePieces(w io.Writer, minLen int) (total int64, err error) {
 	return total, err
 }
 
-// A vector holds the slices that one writev sends. It is reused for later calls of writev.
+// A vector holds the slices that one writev sends.
 type vector struct {
 	all  [][]byte    // all slices; its memory is reused
 	rest net.Buffers // the unsent slices; Buffers.WriteTo removes the sent ones
@@ -225,7 +226,7 @@ func (c *Chain) writeVector(conn io.Writer) (total int64, err error) {
 		c.Discard(int(n))
 		total += n
 	}
-	// Put is not deferred, because a panic over a released share leaves slices in v, and the next
+	// Put is not deferred. If a released share causes a panic, slices are left in v, and the next
 	// user of v would send them.
 	vectors.Put(v)
 	return total, err

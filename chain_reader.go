@@ -7,17 +7,17 @@ import (
 )
 
 // A ChainReader reads a Chain without consuming it. It borrows the Chain, which must not change or
-// be released meanwhile. It implements io.Reader, io.ReaderAt, io.Seeker and io.WriterTo. Several
-// goroutines may call ReadAt at once.
+// be released while the ChainReader is used. A ChainReader implements io.Reader, io.ReaderAt,
+// io.Seeker and io.WriterTo. Several goroutines may call ReadAt at once.
 type ChainReader struct {
-	// Invariants: 0 ≤ at, and 0 ≤ start ≤ at unless piece is unknown.
+	// Invariants: 0 ≤ at, and 0 ≤ start ≤ at unless piece == unknown.
 
 	c  *Chain
 	at int64 // offset of the next byte to read
-	// piece is the index of the piece with the next byte, or of an earlier piece. The search for
-	// the next byte begins there. If piece is unknown, the search covers the whole Chain.
+	// piece is the index of the piece that contains the next byte, or of an earlier piece. Read
+	// searches for the next byte from this piece on, or in the whole Chain if piece == unknown.
 	piece int
-	start int64 // offset of the piece in c
+	start int64 // offset in c at which that piece begins
 }
 
 // unknown is the piece index of a ChainReader after a Seek. The next Read then searches for the
@@ -71,8 +71,8 @@ func (v *ChainReader) WriteTo(w io.Writer) (int64, error) {
 	return n, err
 }
 
-// ReadAt copies the bytes from offset off into p. If the Chain ends before p is full, it returns
-// io.EOF.
+// ReadAt copies bytes of the Chain into p, beginning at the offset off. If the Chain ends before p
+// is full, it returns io.EOF.
 func (v *ChainReader) ReadAt(p []byte, off int64) (int, error) {
 	if off < 0 {
 		return 0, errors.New("millrace: ReadAt at a negative offset")

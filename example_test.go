@@ -182,11 +182,12 @@ func ExampleChain_Body() {
 	var c millrace.Chain
 	defer c.Release()
 	c.AppendCopy([]byte("a received message"))
-	req, err := http.NewRequest("PUT", server.URL, c.Body())
+	req, err := http.NewRequest("PUT", server.URL, nil)
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
+	req.Body = c.Body()
 	req.ContentLength = int64(c.Len())
 	req.GetBody = func() (io.ReadCloser, error) { return c.Body(), nil } // redirects, retries
 	resp, err := http.DefaultClient.Do(req)

@@ -36,14 +36,15 @@ var records = struct {
 }{open: map[uint64]*record{}, closed: map[uint64]*record{}}
 
 const (
-	// maxClosed limits the records of released Drafts and Refs. Their stack traces use up to about
-	// 2 MB. Without a limit, a soak test would report the growing memory as a leak.
+	// maxClosed is the maximum number of records of released Drafts and Refs. The stack traces of
+	// this many records use up to about 2 MB. Without a limit, a soak test would report the growing
+	// memory as a leak.
 	maxClosed  = 1 << 12
 	stackDepth = 24
 )
 
 // open records the creation of a Draft or Ref in block b, and sets t.id. The recorded stack omits
-// open and its 1+skip nearest callers.
+// this method and its 1+skip nearest callers.
 func (t *token) open(b *block, skip int) {
 	pcs := make([]uintptr, stackDepth)
 	pcs = pcs[:runtime.Callers(skip+3, pcs)]
@@ -54,8 +55,8 @@ func (t *token) open(b *block, skip int) {
 	records.open[t.id] = &record{pool: b.pool, bytes: len(b.buf), taken: pcs}
 }
 
-// close marks the token's Draft or Ref as released. If it was already released, close panics with
-// the stacks of both releases.
+// close marks the token's Draft or Ref as released. If the Draft or Ref was already released, the
+// method panics with the stacks of both releases.
 func (t *token) close() {
 	pcs := make([]uintptr, stackDepth)
 	pcs = pcs[:runtime.Callers(2, pcs)]
@@ -105,7 +106,7 @@ func (r *released) check() {
 }
 
 // history returns the stack traces of the creation and the release of a Draft or Ref, for a panic
-// message. The caller holds records.mu.
+// message. The caller must hold records.mu.
 func history(id uint64) string {
 	l := records.closed[id]
 	if l == nil {
@@ -126,7 +127,6 @@ func stack(pcs []uintptr) string {
 	}
 }
 
-// poison overwrites released memory, so that a late use of a slice shows obvious garbage.
 func poison(p []byte) { fill(p) }
 
 func leaks(p *Pool) []string {

@@ -19,35 +19,36 @@ const (
 	// large compared with the block.
 	minClassBits = 9
 	// The largest size class has blocks of 1 MiB. The Pool does not keep larger blocks for reuse.
-	// That would save little, because it costs more to fill such a block than to allocate it.
+	// Reuse would save little, because it costs more to fill such a block than to allocate it.
 	maxClassBits = 20
 	numClasses   = maxClassBits - minClassBits + 1
 
 	// defaultIdleLimit is the default of IdleLimit. It is enough for the 64 KiB blocks of a
-	// thousand connections. A machine with a thousand connections has far more memory.
+	// thousand connections. A machine that serves a thousand connections has far more memory.
 	defaultIdleLimit = 64 << 20
 
-	// A trim drops the blocks that have been idle since the previous trim. trimEvery is the minimum
-	// time between two trims after garbage collections. The runtime may collect a hundred times a
-	// second, but traffic often comes in bursts that are seconds apart (a segment of a stream, a
-	// poll). A block that stays idle for longer than trimEvery is probably not needed.
+	// trimEvery is the minimum time between two trims that follow garbage collections. A trim drops
+	// the blocks that have been idle since the previous trim. The runtime may collect garbage a
+	// hundred times a second, but traffic often comes in bursts that are seconds apart (a segment
+	// of a stream, a poll). A trim after every collection would drop blocks that the next burst
+	// needs.
 	trimEvery = 10 * time.Second
 
-	// A Pool at its idle limit does not keep released blocks. It may trim after it has dropped
-	// minTrimBytes or more. A trim for every dropped block would cost too much, because a trim
-	// costs as much as allocating a few small blocks.
+	// A Pool at its idle limit drops released blocks. It may trim when it has dropped at least
+	// minTrimBytes since the last trim. A trim costs as much as allocating a few small blocks, so a
+	// trim for every dropped block would cost too much.
 	minTrimBytes = 1 << 20
 )
 
 var defaultPool = NewPool()
 
-// DefaultPool returns the Pool that this package and its users use when the caller gives no other
-// Pool. It has the default [IdleLimit].
+// DefaultPool returns the Pool that this package, and packages built on it, use if the caller
+// chooses no other Pool. It has the default [IdleLimit].
 func DefaultPool() *Pool { return defaultPool }
 
 // A Pool lends blocks of memory in size classes, the powers of two from 512 bytes to 1 MiB. A
-// larger block is allocated on the heap and counted. A block is not cleared before it is lent
-// again.
+// larger block is allocated on the heap for each loan, and the Pool only counts it. A block is not
+// cleared before it is lent again.
 //
 // A Pool keeps idle blocks for reuse, up to [IdleLimit]. From time to time it trims: it drops the
 // blocks that have been idle since the last trim. A trim happens in three cases:
@@ -81,8 +82,8 @@ type Pool struct {
 	large heapBlocks
 }
 
-// heapBlocks counts the blocks in use that are above the largest size class. Such a block is not
-// kept for reuse after its release.
+// heapBlocks counts the blocks in use that are larger than the largest size class. The Pool does
+// not keep such a block for reuse after its release.
 type heapBlocks struct {
 	mu          sync.Mutex
 	out         int64
@@ -93,18 +94,18 @@ type heapBlocks struct {
 // class holds the idle blocks of one size. The block that was released last is lent first, because
 // it is still in the processor's cache.
 //
-// Invariants, under mu:
+// Invariants while mu is not held:
 //
 //	0 ≤ low ≤ len(free)
 //	0 ≤ out ≤ peak
 type class struct {
 	mu    sync.Mutex
 	free  []*block
-	low   int // the lowest number of idle blocks since the last trim
+	low   int // lowest number of idle blocks since the last trim
 	out   int // number of blocks lent
 	peak  int
 	taken uint64
-	fresh uint64   // number of taken blocks that were allocated
+	fresh uint64   // number of taken blocks that had to be allocated
 	_     [64]byte // two classes are on different cache lines
 }
 
@@ -113,8 +114,8 @@ type class struct {
 type PoolOption func(*Pool)
 
 // IdleLimit limits the bytes of the idle blocks that the Pool keeps. If a released block would
-// exceed the limit, the Pool drops the block, and the garbage collector frees it. A limit of 0
-// keeps nothing. The default is 64 MiB.
+// exceed the limit, the Pool drops the block, and the garbage collector frees it. With a limit of
+// 0, the Pool keeps no idle blocks. The default is 64 MiB.
 //
 // If the memory in use often falls and rises again by more than the limit, the Pool must allocate
 // many blocks anew. A higher limit avoids that.
@@ -126,8 +127,8 @@ func IdleLimit(bytes int64) PoolOption {
 }
 
 // Poison makes the Pool overwrite each block that returns to it with the byte 0xDB. The Pool then
-// never lends that block again, so a slice that was kept after the release reads as 0xDB from then
-// on. Poison overrides [IdleLimit]. It is for tests: every Get allocates a block.
+// never lends that block again, so every byte of a slice that was kept after the release is 0xDB
+// from then on. Poison overrides [IdleLimit]. It is for tests: every Get allocates a block.
 //
 // A program built with -tags invariants overwrites the blocks of every Pool.
 func Poison() PoolOption {
@@ -150,8 +151,8 @@ func NewPool(opts ...PoolOption) *Pool {
 // Account returns a Pool that takes its blocks from p and counts them separately, for example to
 // measure the memory of one connection.
 //
-// Released blocks return to p. Until then, they count in both Pools. An account keeps no idle
-// blocks. Account panics if p is itself an account.
+// Released blocks return to p. Until its release, a block counts in both Pools. An account keeps no
+// idle blocks. Account panics if p is itself an account.
 func (p *Pool) Account() *Pool {
 	if p.parent != nil {
 		panic("millrace: an account of an account")
@@ -226,7 +227,6 @@ func (p *Pool) put(b *block) {
 	}
 }
 
-// drop leaves b to the garbage collector.
 func (p *Pool) drop(b *block) {
 	b.info.dropped.Store(true)
 	if p.poisons {
@@ -239,8 +239,8 @@ func (p *Pool) drop(b *block) {
 // limit, countDropped trims the Pool.
 //
 // A trim keeps blocks that were in use since the previous trim. If the program stops using a block
-// size, the second trim drops the blocks of that size. More frequent trims would also drop blocks
-// of sizes that are needed only now and then.
+// size, the second trim after that drops the blocks of that size. More frequent trims would also
+// drop blocks of sizes that are needed only now and then.
 func (p *Pool) countDropped(size int64) {
 	threshold := max(p.idleLimit/4, minTrimBytes)
 	if p.refused.Add(size) < threshold || !p.trimming.TryLock() {
@@ -263,7 +263,6 @@ func (h *heapBlocks) count(blocks, bytes int64) {
 	}
 }
 
-// take returns the idle block that was released last, or nil.
 func (c *class) take() *block {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -294,15 +293,14 @@ func (c *class) put(b *block, keep bool) {
 	c.mu.Unlock()
 }
 
-// forget decrements c.out after the garbage collector has freed a lent block.
 func (c *class) forget() {
 	c.mu.Lock()
 	c.out--
 	c.mu.Unlock()
 }
 
-// drop removes the n blocks that have been idle the longest, or all blocks if there are fewer. It
-// returns the number of removed blocks. The caller holds c.mu.
+// drop removes the n blocks that have been idle the longest, or all idle blocks if there are fewer.
+// It returns the number of removed blocks. The caller must hold c.mu.
 func (c *class) drop(n int) int {
 	n = min(n, len(c.free))
 	if n == 0 {
@@ -321,8 +319,8 @@ func (c *class) drop(n int) int {
 	return n
 }
 
-// trimUnneeded drops the blocks that have been idle since the last trim. It does nothing if that
-// trim was less than trimEvery ago.
+// trimUnneeded drops the blocks that have been idle since the last trim. It does nothing if the
+// last trim was less than trimEvery ago.
 func (p *Pool) trimUnneeded(now time.Time) {
 	p.trimming.Lock()
 	defer p.trimming.Unlock()
@@ -342,7 +340,7 @@ func (p *Pool) Trim() {
 	}
 }
 
-// dropUnneeded drops the blocks that have been idle since the last trim. The caller holds
+// dropUnneeded drops the blocks that have been idle since the last trim. The caller must hold
 // p.trimming.
 func (p *Pool) dropUnneeded(now time.Time) {
 	p.lastTrim = now
@@ -361,8 +359,8 @@ func (p *Pool) dropUnneeded(now time.Time) {
 // as p is reachable.
 //
 // It uses a finalizer, not a timer. A timer would not free memory any earlier, because only a
-// collection frees dropped blocks. Unlike a timer, a finalizer costs an idle program nothing, and
-// is independent of testing/synctest.
+// garbage collection frees dropped blocks. Unlike a timer, a finalizer costs an idle program
+// nothing, and testing/synctest does not affect it.
 func trimAfterGC(p *Pool) {
 	type sentinel struct{ pool weak.Pointer[Pool] }
 	var rearm func(s *sentinel)
@@ -380,7 +378,7 @@ func trimAfterGC(p *Pool) {
 }
 
 // nearMemoryLimit reports whether the program uses more than three quarters of the runtime's memory
-// limit (GOMEMLIMIT). From there on, idle blocks make the garbage collector run more often.
+// limit (GOMEMLIMIT). Above this threshold, idle blocks make the garbage collector run more often.
 func nearMemoryLimit() bool {
 	limit := debug.SetMemoryLimit(-1) // a negative limit changes nothing
 	if limit == math.MaxInt64 {
@@ -401,13 +399,13 @@ type PoolStats struct {
 	HighWater   int64  // sum, over all size classes, of the most bytes lent at once
 	Taken       uint64 // blocks lent since NewPool
 	Reused      uint64 // blocks of Taken that had been idle
-	Oversize    uint64 // blocks of Taken that were above the largest size class
+	Oversize    uint64 // blocks of Taken that were larger than the largest size class
 	Lost        uint64 // blocks of Taken that were garbage-collected without a release
 }
 
-// Stats returns a snapshot. The figures are exact if no other call is running. If p is an account
-// (see [Pool.Account]), Stats sets only InUse, Taken, Lost and HighWater. HighWater is then the
-// largest InUse so far.
+// Stats returns a snapshot. The figures are exact if no other call to the Pool is running. If p is
+// an account (see [Pool.Account]), Stats sets only InUse, Taken, Lost and HighWater. HighWater is
+// then the largest InUse so far.
 func (p *Pool) Stats() PoolStats {
 	if p.parent != nil {
 		return PoolStats{InUse: p.out.Load(), HighWater: p.peak.Load(), Taken: p.taken.Load(),

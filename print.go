@@ -6,8 +6,8 @@ import (
 	"log/slog"
 )
 
-// The forms of Chains and Refs in text and logs. They have the length and not the bytes, because
-// the bytes may be many, or secret.
+// The forms of Chains and Refs in text and logs. They show only the length, because the bytes may
+// be secret, and there may be too many.
 
 var errJSON = errors.New("millrace: a Chain or Ref has no JSON form: encode the result of Bytes")
 
@@ -19,7 +19,8 @@ func (c Chain) LogValue() slog.Value {
 	return slog.GroupValue(slog.Int("len", c.size), slog.Int("pieces", c.Pieces()))
 }
 
-// MarshalJSON returns an error, because encoding/json would otherwise encode every Chain as {}.
+// MarshalJSON always returns an error. Without this method, encoding/json would encode every Chain
+// as {}.
 func (c Chain) MarshalJSON() ([]byte, error) { return nil, errJSON }
 
 // String returns the number of bytes, such as "120 bytes".
@@ -28,5 +29,6 @@ func (r Ref) String() string { return fmt.Sprintf("%d bytes", r.n) }
 // LogValue returns a group with the number of bytes (len).
 func (r Ref) LogValue() slog.Value { return slog.GroupValue(slog.Int("len", int(r.n))) }
 
-// MarshalJSON returns an error, because encoding/json would otherwise encode every Ref as {}.
+// MarshalJSON always returns an error. Without this method, encoding/json would encode every Ref as
+// {}.
 func (r Ref) MarshalJSON() ([]byte, error) { return nil, errJSON }

@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// defaultSize is the same as the default buffer size of package bufio. Peek and ReadSlice of a
-	// Reader therefore return as many bytes as in bufio.
+	// defaultSize is the same as the default buffer size of package bufio. Peek and ReadSlice can
+	// therefore return as many bytes as with a bufio.Reader.
 	defaultSize = 4096
 
 	// minSize is the minimum buffer size of bufio.NewReaderSize.
@@ -31,11 +31,12 @@ const (
 	// would hold too much memory for a slow stream.
 	keptReads = 16
 
-	// A Reader or Chain.ReadFrom takes a new block if the rest of its block is in use, and fewer
-	// than minTail bytes are free at the end.
+	// If part of a block is in use elsewhere, a Reader, or Chain.ReadFrom, reads into the free end
+	// of the block only if the end has at least minTail bytes. Otherwise it takes a new block.
 	minTail = 512
 
-	// readerStock is the number of shares that a Reader adds to its block when it has few left.
+	// readerStock is the number of shares of its block that a Reader adds when it has few shares
+	// left.
 	readerStock = 1 << 16
 
 	// pieceStock is the number of shares that a Reader gives to each Ref. The Ref can then be
@@ -64,11 +65,11 @@ var (
 //
 // Over a *net.TCPConn or a stream *net.UnixConn, a Reader holds no block while it waits for data.
 // It waits until the socket is readable and only then takes a block. Over a source with a method
-// NetConn() net.Conn, such as a *tls.Conn, it waits with a read of one byte and takes a block after
-// that. Deadlines keep working.
+// NetConn() net.Conn, such as a *tls.Conn, a Reader waits in a read of a single byte, and takes a
+// block after that read. Deadlines keep working.
 //
 // Blocks come from a [Pool]. A Reader chooses their size according to the traffic, from 4 KiB to 64
-// KiB. A block has room for about eight reads of the source, or for sixteen if the caller keeps
+// KiB. A block has room for about eight reads of average size, or for sixteen if the caller keeps
 // bytes in Chains or Refs. If the caller requested a Reader of a smaller or larger size, the blocks
 // may be smaller or larger, too.
 //
@@ -97,7 +98,7 @@ type Reader struct {
 
 	blk    *block
 	gen    uint32 // generation of blk
-	stock  uint32 // number of the Reader's shares of blk; it always keeps one
+	stock  uint32 // number of the Reader's shares of blk
 	base   uint32
 	lent   bool // blk may be in use outside the Reader
 	window bool // buf is part of a Ref that the Reader did not fill: buf[w:] must not be written
@@ -112,11 +113,11 @@ type Reader struct {
 	arrived int    // bytes that src has returned since want was last set
 	reads   uint32 // number of reads that returned the arrived bytes
 
-	// wrapped is set if src wraps a connection, as a *tls.Conn does. The Reader then waits for one
-	// byte without a block. After that byte it sets probed and uses a block, because more bytes
-	// usually follow at once.
+	// wrapped is set if src wraps a connection, as a *tls.Conn does. The Reader then holds no block
+	// while it waits for a single byte. When the byte has arrived, the Reader sets probed and uses
+	// a block, because more bytes usually follow at once.
 	wrapped, probed bool
-	first           [1]byte // buffer for that byte
+	first           [1]byte // buffer for that single byte
 
 	src  io.Reader
 	sock *socket // src, if the Reader can wait for it without a block; else nil
@@ -131,17 +132,17 @@ type supply struct {
 	next  func(*Chain) error // appends more bytes to the Chain; nil for a Reader over an io.Reader
 }
 
-// NewReader returns a Reader of src. Its Peek and ReadSlice can return up to 4096 bytes. It borrows
-// src until the Reader is released or reset; the caller closes src.
+// NewReader returns a Reader of src whose Peek and ReadSlice can return up to 4096 bytes. The
+// Reader borrows src until it is released or reset. The caller must close src.
 func NewReader(src io.Reader) *Reader { return NewReaderSize(src, defaultSize) }
 
 // NewReaderSize returns a Reader of src whose Peek, ReadSlice and ReadLine can return up to size
-// bytes. The minimum size is 16. The memory that the Reader uses depends on the traffic. If src is
-// a Reader with at least that size, NewReaderSize returns src.
+// bytes. The minimum size is 16. The memory that the Reader uses depends on the traffic (see
+// [Reader]). If src is a Reader with at least that size, NewReaderSize returns src.
 func NewReaderSize(src io.Reader, size int) *Reader { return defaultPool.NewReader(src, size) }
 
-// NewReader returns a Reader of src that takes its blocks from p. size is as in [NewReaderSize], so
-// the minimum is 16, as with bufio.NewReaderSize. If src is a Reader with at least that size,
+// NewReader returns a Reader of src that takes its blocks from p. The argument size has the same
+// meaning as in [NewReaderSize], and the minimum is 16. If src is a Reader with at least that size,
 // NewReader returns src, which keeps its own Pool.
 func (p *Pool) NewReader(src io.Reader, size int) *Reader {
 	if r, ok := src.(*Reader); ok && r.size >= size {
@@ -160,8 +161,8 @@ func (b *Reader) SetPool(p *Pool) { b.pool = p }
 // io.Reader. The bytes may come from a channel, another Reader or a decoder.
 //
 // The function next must add at least one byte to dst or return an error. The Reader owns dst, and
-// dst is empty at the call. If next adds bytes and returns an error, the Reader first returns the
-// bytes, and then the error.
+// dst is empty when next is called. If next adds bytes and returns an error, the Reader first
+// returns the bytes, and then the error.
 //
 // The Reader lends the bytes without copying them. Only Peek, ReadSlice and the integer methods may
 // copy, because they need contiguous bytes, and the bytes may lie in several pieces of dst.
@@ -180,7 +181,7 @@ func (b *Reader) start(src io.Reader) {
 	b.arrived, b.reads = 0, 0
 }
 
-// Size returns the number of bytes that Peek can always look ahead. More may be buffered.
+// Size returns the number of bytes that Peek can always look ahead. More bytes may be buffered.
 func (b *Reader) Size() int { return b.size }
 
 // Buffered returns the number of bytes that can be read without waiting. Peek(Buffered()) always
@@ -272,8 +273,9 @@ func (b *Reader) ReadRange(n int, yield func([]byte)) error {
 	return nil
 }
 
-// spoil overwrites p, a slice that is no longer valid, so that tests detect a later use of it. It
-// does nothing without -tags invariants, or if the block may be in use outside the Reader.
+// spoil overwrites p, a slice that is no longer valid, so that tests detect code that still uses p.
+// The method does nothing without -tags invariants, or if the block may be in use outside the
+// Reader.
 func (b *Reader) spoil(p []byte) {
 	if !b.window && !b.lent {
 		poison(p)
@@ -303,8 +305,9 @@ func (b *Reader) ReadChain(dst *Chain, n int) error {
 	return midway(err, n-left)
 }
 
-// readPart is like ReadChain, but at the end of the source it moves fewer than n bytes without an
-// error. dst must be empty.
+// readPart is like ReadChain, but if the source ends after fewer than n bytes, it moves these bytes
+// and returns no error. If there are no bytes at all, it returns io.EOF. The Chain dst must be
+// empty.
 func (b *Reader) readPart(dst *Chain, n int) error {
 	b.lastByte, b.lastRuneSize = -1, -1
 	left, err := b.giveRange(dst, n)
@@ -333,16 +336,17 @@ func (b *Reader) giveRange(dst *Chain, n int) (left int, err error) {
 	return 0, nil
 }
 
-// ReadChainDelim moves the bytes up to and including the first delim to the end of dst, which then
-// owns them. It does not copy. The bytes may be more than [Reader.Size], but not more than limit.
+// ReadChainDelim moves the bytes up to and including the first delimiter delim to the end of dst,
+// which then owns them. It does not copy. The number of bytes may exceed [Reader.Size], but not
+// limit.
 //
 // If ReadChainDelim returns an error, dst is unchanged, and all bytes that have arrived stay
 // buffered for a later call. The errors are:
 //
-//   - *DelimError: the limit was reached before a delim.
+//   - *DelimError: the next limit bytes do not contain the delimiter.
 //   - io.EOF: the source ended, and no bytes were left.
-//   - io.ErrUnexpectedEOF: the source ended after some bytes, without a delim. To get these bytes,
-//     call ReadChain(dst, r.Buffered()).
+//   - io.ErrUnexpectedEOF: the source ended after some bytes, and none of them was the delimiter.
+//     To get these bytes, call b.ReadChain(dst, b.Buffered()).
 //   - Any other error of the source.
 func (b *Reader) ReadChainDelim(dst *Chain, delim byte, limit int) error {
 	b.lastByte, b.lastRuneSize = -1, -1
@@ -361,7 +365,7 @@ func (b *Reader) ReadChainDelim(dst *Chain, delim byte, limit int) error {
 		}
 		if got+len(p) >= limit {
 			if got > 0 {
-				b.give(dst, b.w-b.r) // so that all of them can be put back in order
+				b.give(dst, b.w-b.r) // takeBack requires that buf is empty
 				b.takeBack(dst, before)
 			}
 			return &DelimError{delim, limit}
@@ -392,10 +396,11 @@ func (b *Reader) takeBack(dst *Chain, n int) {
 }
 
 // ReadRef moves the next n bytes to a Ref, which the caller owns and releases. The bytes of a Ref
-// are contiguous. If the bytes are in two blocks, ReadRef copies them to one block, like Peek.
+// are contiguous. If the bytes are in several blocks, ReadRef copies them to one block, as Peek
+// does.
 //
 // If ReadRef returns an error, it consumes nothing. If n is above [Reader.Size], the error is
-// bufio.ErrBufferFull. Other errors are as for [Reader.ReadChain].
+// bufio.ErrBufferFull. The other errors are the same as for [Reader.ReadChain].
 func (b *Reader) ReadRef(n int) (Ref, error) {
 	b.lastByte, b.lastRuneSize = -1, -1
 	switch {
@@ -496,7 +501,8 @@ func blockSize(n int) int {
 	return n
 }
 
-// retire returns the block to the Pool and drops its buffered bytes.
+// retire gives up the Reader's shares of its block, and drops the bytes that are buffered in the
+// block.
 func (b *Reader) retire() {
 	if b.blk == nil {
 		return
@@ -532,7 +538,8 @@ func (b *Reader) take(n int) {
 // measure records a read of n bytes. After every b.want bytes, it sets b.want to a block size with
 // room for several reads of average size.
 //
-// The size at most doubles each time. It shrinks only if the reads need less than half of it.
+// The block size at most doubles each time. It shrinks only if the reads need less than half of the
+// current size.
 func (b *Reader) measure(n int) {
 	b.arrived += n
 	b.reads++

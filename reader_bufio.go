@@ -13,9 +13,10 @@ import (
 
 var errNegativeWrite = errors.New("millrace: writer returned an impossible count from Write")
 
-// Peek returns the next n bytes without consuming them. They are valid until the next read, Reset
-// or Release. If Peek returns fewer than n bytes, the error says why. The error is
-// bufio.ErrBufferFull if n is above [Reader.Size] and fewer than n bytes are buffered.
+// Peek returns the next n bytes without consuming them. The slice is valid until the next call that
+// reads, peeks or discards, Reset or Release. If Peek returns fewer than n bytes, the error says
+// why. The error is bufio.ErrBufferFull if n is above [Reader.Size] and fewer than n bytes are
+// buffered.
 func (b *Reader) Peek(n int) ([]byte, error) {
 	if n < 0 {
 		return nil, bufio.ErrNegativeCount
@@ -135,9 +136,9 @@ func (b *Reader) UnreadByte() error {
 	return nil
 }
 
-// prepend puts c before the buffered bytes. UnreadByte needs it if the buffer does not contain c.
-// This happens if Read has read c directly into the caller's memory, or if the Reader has returned
-// the block that contained c.
+// prepend puts the byte c before the buffered bytes. UnreadByte calls prepend if the buffer does
+// not contain c. This happens if Read has read c directly into the caller's memory, or if the
+// Reader has returned the block that contained c.
 func (b *Reader) prepend(c byte) {
 	d := b.pool.Get(1 + b.w - b.r)
 	p := d.Bytes()
@@ -177,10 +178,10 @@ func (b *Reader) UnreadRune() error {
 	return nil
 }
 
-// ReadSlice reads until delim, inclusive, and returns the bytes without copying them. They are
-// valid until the next read, Reset or Release. If an error comes before delim, ReadSlice returns
-// all buffered bytes and the error. If there is no delim in the first [Reader.Size] bytes, the
-// error is bufio.ErrBufferFull.
+// ReadSlice reads up to and including the first delimiter delim, and returns the bytes without
+// copying them. The slice is valid until the next read, Reset or Release. If an error comes before
+// the delimiter, ReadSlice returns all buffered bytes and the error. If the next [Reader.Size]
+// bytes do not contain the delimiter, the error is bufio.ErrBufferFull.
 func (b *Reader) ReadSlice(delim byte) (line []byte, err error) {
 	for searched := 0; ; {
 		end := min(b.w, b.r+b.size)
@@ -221,7 +222,7 @@ func (b *Reader) ReadLine() (line []byte, isPrefix bool, err error) {
 	if err == bufio.ErrBufferFull {
 		// The line may be empty if the source itself has returned bufio.ErrBufferFull.
 		if last := len(line) - 1; last >= 0 && line[last] == '\r' {
-			b.r-- // the '\r' may belong to a "\r\n" that straddles the limit
+			b.r-- // the '\r' may belong to a "\r\n" that continues beyond the limit
 			line = line[:last]
 		}
 		return line, true, nil
@@ -238,8 +239,9 @@ func (b *Reader) ReadLine() (line []byte, isPrefix bool, err error) {
 	return line, false, nil
 }
 
-// ReadBytes reads until delim, inclusive, and returns a copy that the caller owns. If an error
-// comes before delim, it returns the bytes read so far and the error.
+// ReadBytes reads up to and including the first delimiter delim, and returns a copy of the bytes,
+// which the caller owns. If an error comes before the delimiter, ReadBytes returns the bytes read
+// so far and the error.
 func (b *Reader) ReadBytes(delim byte) ([]byte, error) {
 	var all []byte
 	for {
@@ -254,8 +256,9 @@ func (b *Reader) ReadBytes(delim byte) ([]byte, error) {
 	}
 }
 
-// ReadString reads until delim, inclusive, and returns the bytes as a string. If an error comes
-// before delim, it returns the bytes read so far and the error.
+// ReadString reads up to and including the first delimiter delim, and returns the bytes as a
+// string. If an error comes before the delimiter, ReadString returns the bytes read so far and the
+// error.
 func (b *Reader) ReadString(delim byte) (string, error) {
 	part, err := b.ReadSlice(delim)
 	if err != bufio.ErrBufferFull {
@@ -275,8 +278,8 @@ func (b *Reader) ReadString(delim byte) (string, error) {
 // bytes after its Write returns.
 //
 // If the source has a method WriteTo, the Reader calls it for the rest of the source. Otherwise, if
-// w has a method ReadFrom, the Reader calls that method. With these methods, the kernel can move
-// the bytes.
+// w has a method ReadFrom, the Reader calls that method. These methods may let the kernel move the
+// bytes without copying them to the program.
 func (b *Reader) WriteTo(w io.Writer) (n int64, err error) {
 	b.lastByte, b.lastRuneSize = -1, -1
 	for {
@@ -306,7 +309,7 @@ func (b *Reader) WriteTo(w io.Writer) (n int64, err error) {
 				return n + m, err
 			}
 		}
-		b.probed = true // a write of a single byte would cost more than a block
+		b.probed = true // use a block for the next read: writing a single byte would cost more
 		if err := b.fill(); err != nil {
 			b.err = err
 		}

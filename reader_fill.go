@@ -2,8 +2,8 @@ package millrace
 
 import "io"
 
-// fill makes at least one byte available or returns an error. It must be called only if no bytes
-// are buffered. It may overwrite or release the bytes that were already read, unless they are also
+// fill puts at least one byte into the buffer or returns an error. It must be called only if
+// buf[r:w] is empty. It may overwrite or release bytes that were already read, unless they are also
 // in use outside the Reader.
 func (b *Reader) fill() error {
 	for range maxEmptyReads {
@@ -21,12 +21,12 @@ func (b *Reader) fill() error {
 	return io.ErrNoProgress
 }
 
-// fillRange makes at least one byte available, or returns the error. It must be called only if
-// fewer than n bytes are buffered.
+// fillRange ensures that buf[r:w] has at least one byte, or returns an error. It must be called
+// only if buf[r:w] has fewer than n bytes.
 //
 // Usually fillRange waits only for the first byte. If the Reader reads only from an io.Reader that
 // is not a socket, and the current block has room for n bytes, fillRange reads until n bytes are
-// buffered. It stops early at an error or an empty read.
+// buffered. It stops early after an error, or after a read that returns no bytes.
 func (b *Reader) fillRange(n int) error {
 	if b.r == b.w {
 		if err := b.fill(); err != nil {
@@ -46,8 +46,9 @@ func (b *Reader) fillRange(n int) error {
 	return nil
 }
 
-// fillOnce reads from the source once. It must be called only if no bytes are buffered. Afterwards
-// bytes are buffered, or b.err is set, or the source returned neither bytes nor an error.
+// fillOnce fills the empty buffer with bytes that have already arrived, or else reads from the
+// source once. It must be called only if buf[r:w] is empty. Afterwards buf[r:w] has bytes, or b.err
+// is set, or the source has returned neither bytes nor an error.
 func (b *Reader) fillOnce() {
 	switch {
 	case b.behind():
@@ -64,7 +65,7 @@ func (b *Reader) fillOnce() {
 }
 
 // advance releases the Reader's block. It then removes the first piece from b.more.ahead and uses
-// it as the buffer.
+// that piece as the buffer.
 func (b *Reader) advance() {
 	b.retire()
 	r := b.more.ahead.pop()
@@ -114,8 +115,8 @@ func (b *Reader) readInto(p []byte) {
 	b.received(n, len(p), err)
 }
 
-// received records the results of a read into buf[w:w+size]. It panics if n is negative or above
-// size.
+// received records the results n and err of a read into buf[w:w+size]. It panics if n is negative
+// or above size.
 func (b *Reader) received(n, size int, err error) {
 	if n < 0 || n > size {
 		panic(errBadCount)
@@ -130,14 +131,15 @@ func (b *Reader) received(n, size int, err error) {
 // makeRoom returns memory for the next read. It must be called only if no bytes are buffered.
 //
 // If only the Reader uses its block, makeRoom returns the whole block. If a Chain or Ref also uses
-// the block, makeRoom returns the free end. It takes another block if the Reader has none, if the
-// size no longer suits the traffic, or if the free end is too short or must not be written.
+// the block, makeRoom returns the block's free end. It takes another block if the Reader has no
+// block, if the block's size no longer suits the traffic, or if the free end is too short or must
+// not be written.
 func (b *Reader) makeRoom() []byte {
 	if b.parked {
 		b.rejoin()
 	}
 	if b.lent && !b.window && b.blk.sole(b.stock) {
-		b.lent = false // the others have released all their shares
+		b.lent = false // all Chains and Refs have released their shares
 	}
 	switch {
 	case b.blk == nil:
@@ -158,7 +160,7 @@ func (b *Reader) makeRoom() []byte {
 // source.
 //
 // If a Chain or Ref also uses the block, the Reader remembers the block. If the block is still in
-// use after the wait, the Reader reads into its free end instead of taking another block.
+// use after the wait, the Reader reads into the block's free end instead of taking another block.
 func (b *Reader) park() {
 	if b.blk == nil || b.parked {
 		return
@@ -167,14 +169,14 @@ func (b *Reader) park() {
 		b.retire()
 		return
 	}
-	b.blk.setUsed(len(b.buf)) // until then, holders of shares must not append to their bytes
+	b.blk.setUsed(len(b.buf)) // during the wait, no holder of shares may append bytes to the block
 	b.parked = true
 	b.token.close()
 	b.blk.release(b.gen, b.stock)
 }
 
-// rejoin takes back the block that park released. If the block has returned to its Pool meanwhile,
-// rejoin sets b.blk to nil.
+// rejoin takes new shares of the block that park released. If the block has returned to its Pool
+// meanwhile, rejoin sets b.blk to nil.
 func (b *Reader) rejoin() {
 	if !b.blk.rejoin(b.gen, stock) {
 		b.retire()
@@ -185,8 +187,8 @@ func (b *Reader) rejoin() {
 	b.token.open(b.blk, 1)
 }
 
-// extend appends at least one byte to the buffered bytes in buf, or sets b.err. It is called
-// repeatedly until n contiguous bytes are buffered.
+// extend appends at least one byte to the buffered bytes in buf, or sets b.err. The caller repeats
+// the call until n contiguous bytes are buffered.
 //
 // It requires b.w-b.r < n. It also requires that b.err is nil or b.behind() is true.
 func (b *Reader) extend(n int) {
@@ -221,8 +223,8 @@ func (b *Reader) extendOnce(n int) {
 	b.readInto(b.buf[b.w:])
 }
 
-// ensure buffers n contiguous bytes. If it returns an error, the buffered bytes stay. n must be at
-// most b.size.
+// ensure reads until buf[r:w] has at least n bytes, which are then contiguous. If it returns an
+// error, the bytes that have arrived stay buffered. It requires n ≤ b.size.
 func (b *Reader) ensure(n int) error {
 	for b.w-b.r < n {
 		if b.err != nil && !b.behind() {

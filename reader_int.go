@@ -8,9 +8,9 @@ import (
 
 var errVarintOverflow = errors.New("millrace: varint overflows 64 bits")
 
-// ReadBE reads a big-endian unsigned integer of n bytes, 1 to 8. If it returns an error, it
-// consumes nothing. The error is io.EOF if the source ended before the first byte, and
-// io.ErrUnexpectedEOF if it ended after that. If n is not 1 to 8, the error names n.
+// ReadBE reads a big-endian unsigned integer of n bytes. It returns an error if n is not from 1 to
+// 8. The error is io.EOF if the source ended before the first byte, and io.ErrUnexpectedEOF if the
+// source ended within the integer. If ReadBE returns an error, it consumes nothing.
 func (b *Reader) ReadBE(n int) (uint64, error) {
 	p, err := b.fixed(n)
 	var v uint64
@@ -20,9 +20,9 @@ func (b *Reader) ReadBE(n int) (uint64, error) {
 	return v, err
 }
 
-// ReadLE reads a little-endian unsigned integer of n bytes, 1 to 8. If it returns an error, it
-// consumes nothing. The error is io.EOF if the source ended before the first byte, and
-// io.ErrUnexpectedEOF if it ended after that. If n is not 1 to 8, the error names n.
+// ReadLE reads a little-endian unsigned integer of n bytes. It returns an error if n is not from 1
+// to 8. The error is io.EOF if the source ended before the first byte, and io.ErrUnexpectedEOF if
+// the source ended within the integer. If ReadLE returns an error, it consumes nothing.
 func (b *Reader) ReadLE(n int) (uint64, error) {
 	p, err := b.fixed(n)
 	var v uint64
@@ -32,8 +32,8 @@ func (b *Reader) ReadLE(n int) (uint64, error) {
 	return v, err
 }
 
-// fixed reads an integer of n bytes, and returns its bytes. If n is not from 1 to 8, fixed returns
-// an error.
+// fixed reads the n bytes of an integer and returns them. It returns an error if n is not from 1 to
+// 8.
 func (b *Reader) fixed(n int) ([]byte, error) {
 	if n < 1 || n > 8 {
 		return nil, fmt.Errorf("millrace: integer of %d bytes; it has 1 to 8", n)
@@ -51,24 +51,24 @@ func (b *Reader) fixed(n int) ([]byte, error) {
 }
 
 // ReadUvarint reads an unsigned integer in the encoding of [binary.Uvarint]: seven bits per byte,
-// the lowest first. It returns an error and consumes nothing if the encoding has more than 64 bits,
-// or if the source ends within it.
+// the lowest first. It returns an error and consumes nothing if the integer has more than 64 bits,
+// if the encoding has more than ten bytes, or if the source ends within the encoding.
 //
 // If the integer is the length of a message, a deadline may pass after ReadUvarint has consumed the
 // length, but before the whole message has arrived. To try again later, the caller must keep the
-// length. Alternatively, it can Peek at the length, and then read the length and the message with
-// one ReadChain.
+// length. Alternatively, the caller can Peek at the length, and then read the length and the
+// message with one ReadChain.
 func (b *Reader) ReadUvarint() (uint64, error) {
 	v, _, err := b.ReadULEB128()
 	return v, err
 }
 
 // ReadULEB128 reads an unsigned integer in the LEB128 encoding of DWARF, WebAssembly and AV1, and
-// returns the length of the encoding in bytes. AV1 and WebAssembly each limit this length, because
-// an encoding may be longer than necessary.
+// returns the length of the encoding in bytes. The caller may need this length because an encoding
+// may be longer than necessary, and AV1 and WebAssembly each set a maximum length.
 //
-// ReadULEB128 returns an error and consumes nothing if the encoding has more than 64 bits, or if
-// the source ends within it.
+// ReadULEB128 returns an error and consumes nothing if the integer has more than 64 bits, if the
+// encoding has more than ten bytes, or if the source ends within the encoding.
 func (b *Reader) ReadULEB128() (v uint64, size int, err error) {
 	b.lastRuneSize = -1
 	for size = 1; ; size++ {

@@ -17,7 +17,7 @@ type socket struct {
 	raw  syscall.RawConn
 	try  func(fd uintptr) bool // the method tryRead, stored so that a read allocates nothing
 
-	room, n int // size of the buffer and result of the last read, in bytes
+	room, n int // last read: size of the memory, and number of bytes read
 	err     error
 }
 
@@ -46,7 +46,8 @@ func newSocket(b *Reader, src io.Reader) *socket {
 	return s
 }
 
-// receive waits until the socket is readable and then reads once. The caller has nothing buffered.
+// receive waits until the socket is readable and then reads once. It must be called only if no
+// bytes are buffered.
 func (s *socket) receive() {
 	s.n, s.room, s.err = 0, 0, nil
 	err := s.raw.Read(s.try)
@@ -59,7 +60,7 @@ func (s *socket) receive() {
 }
 
 // tryRead reads from the descriptor. The runtime calls it. If tryRead returns false, the runtime
-// waits until the descriptor is readable and calls it again.
+// waits until the descriptor is readable and calls tryRead again.
 func (s *socket) tryRead(fd uintptr) bool {
 	p := s.b.makeRoom()
 	for {

@@ -50,7 +50,7 @@ func (d *Draft) Cut(n int) Ref {
 }
 
 // Freeze returns the first n bytes as a Ref that the caller owns and releases, and leaves d empty.
-// The bytes become read-only. Freeze panics when n is out of range or d is empty.
+// The bytes become read-only. Freeze panics if n is out of range or d is empty.
 func (d *Draft) Freeze(n int) Ref {
 	d.inRange("Freeze", n)
 	d.token.close()
@@ -61,7 +61,6 @@ func (d *Draft) Freeze(n int) Ref {
 	return r
 }
 
-// inRange panics if d has fewer than n bytes. The message names the calling method.
 func (d *Draft) inRange(method string, n int) {
 	d.token.check()
 	if d.blk == nil {
@@ -74,7 +73,7 @@ func (d *Draft) inRange(method string, n int) {
 }
 
 // Release gives up the memory that is left in d, and leaves d empty. The block returns to its Pool
-// when all Refs to the block are released, too. Releasing an empty Draft does nothing.
+// when all Refs to the block have been released as well. Releasing an empty Draft does nothing.
 func (d *Draft) Release() {
 	if d.blk == nil {
 		return
@@ -86,14 +85,14 @@ func (d *Draft) Release() {
 	blk.release(l.gen, l.shares)
 }
 
-// A Ref is one read-only share of part of a block. It has one owner, who calls Release once or
-// passes it on. The zero Ref is empty, and releasing it does nothing.
+// A Ref is one read-only share of part of a block. A Ref has one owner, who either calls Release
+// once or passes the Ref on. The zero Ref is empty, and releasing it does nothing.
 //
-// A Ref is a value of 24 bytes; after a copy, only the copy may be used. Only its owner may call
-// its methods, on one goroutine at a time. Other shares of the same block are independent of it and
-// may be used on any goroutine.
+// A Ref is a value of 24 bytes; after a copy, only the copy may be used. Only the owner may call
+// the methods of a Ref, on one goroutine at a time. Other shares of the same block are independent
+// of the Ref, and may be used on any goroutine.
 type Ref struct {
-	// Invariants, unless it is empty:
+	// Invariants, unless the Ref is empty:
 	//
 	//	off + n ≤ len(blk.buf)
 	//	1 ≤ shares ≤ count(blk.state)
@@ -105,9 +104,9 @@ type Ref struct {
 }
 
 // A loan is the right to use a block, and a span is a range of the block's bytes. They are separate
-// types so that the compiler keeps a Ref in registers. It does so only if a struct, and each struct
-// in it, has at most four fields. Appending a Ref that is not in registers to a Chain would cost
-// ten times as much.
+// types so that the compiler keeps a Ref in registers. The compiler does so only if a struct, and
+// each struct in it, has at most four fields. If a Ref were not in registers, appending it to a
+// Chain would cost ten times as much.
 type (
 	loan struct {
 		gen    uint32 // generation of the block
@@ -190,8 +189,7 @@ func (r *Ref) share(off, n uint32) Ref {
 	return s
 }
 
-// cut removes the first n bytes from r and returns them as a separate Ref. n must be more than 0
-// and less than the length of r.
+// cut removes the first n bytes from r and returns them as a separate Ref. It requires 0 < n < r.n.
 func (r *Ref) cut(n uint32) Ref {
 	s := r.share(0, n)
 	r.off += n
@@ -209,7 +207,7 @@ func (r *Ref) Release() {
 	}
 	r.token.close()
 	blk, gen, shares := r.blk, r.gen, r.shares
-	*r = Ref{token: r.token} // the token says that the Ref was released
+	*r = Ref{token: r.token} // the token shows that the Ref was released
 	blk.release(gen, shares)
 }
 

@@ -1,18 +1,20 @@
 package millrace
 
 // slabBlock is the size of the blocks that a Slab fills, in bytes. A copy that is longer than a
-// quarter of it gets its own block, so that at most a quarter of a block is left unused.
+// quarter of slabBlock gets its own block. A Slab therefore leaves at most a quarter of a shared
+// block unused.
 const slabBlock = 4 << 10
 
-// A Slab copies small pieces of memory into shared blocks. Use it to keep a few small messages of a
-// stream. Without a copy, a message from [Reader.ReadChain] or [Reader.ReadRef] keeps its whole
-// block of up to 64 KiB in use. If the program keeps most messages, ReadChain costs less.
+// A Slab copies small pieces of memory into shared blocks. Use a Slab if the program keeps only a
+// few small messages of a stream. Without a copy, a message from [Reader.ReadChain] or
+// [Reader.ReadRef] keeps its whole block of up to 64 KiB in use. If the program keeps most
+// messages, ReadChain without copies costs less.
 //
 // A block of 4 KiB returns to its Pool when all copies in it are released. Use separate Slabs for
 // copies with very different lifetimes.
 //
-// The zero Slab uses [DefaultPool]. A Slab is for one goroutine at a time; the Refs may be used on
-// any goroutine.
+// The zero Slab uses [DefaultPool]. Only one goroutine at a time may use a Slab. The Refs that it
+// returns may be used on any goroutine.
 type Slab struct {
 	pool  *Pool
 	draft Draft // the rest of the current block

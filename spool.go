@@ -15,8 +15,9 @@ type Spool struct {
 	slots chan struct{} // one value for each part in memory
 }
 
-// NewSpool returns a Spool of parts of up to size bytes. At most maxParts parts are in memory at
-// the same time, for all streams together. NewSpool panics if size or maxParts is not positive.
+// NewSpool returns a Spool that makes parts of up to size bytes. At most maxParts parts are in
+// memory at the same time, for all streams together. NewSpool panics if size or maxParts is not
+// positive.
 func NewSpool(size, maxParts int) *Spool {
 	if size <= 0 || maxParts <= 0 {
 		panic(fmt.Sprintf("millrace: NewSpool(%d, %d): both numbers are positive", size, maxParts))
@@ -29,11 +30,11 @@ func NewSpool(size, maxParts int) *Spool {
 // Body and all its Clones are closed.
 //
 // Next first waits until src has a byte. If the maximum number of parts is in memory, Next then
-// waits until a part is closed or ctx ends. A deadline of the source that was set before Next also
-// runs during this wait.
+// waits until a part is closed or ctx ends. If the caller has set a deadline on the source, the
+// deadline keeps running during this wait.
 //
-// At the end of the stream, and for an empty stream, Next returns io.EOF. After any other error, the bytes that have arrived
-// stay in src for the next call.
+// At the end of the stream, and for an empty stream, Next returns io.EOF. After any other error,
+// the bytes that have arrived stay in src for the next call.
 func (s *Spool) Next(ctx context.Context, src *Reader) (*Body, error) {
 	if _, err := src.Peek(1); err != nil {
 		return nil, err

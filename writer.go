@@ -13,8 +13,8 @@ var errWriterReleased = errors.New("millrace: Writer used after Release")
 // replace bufio.NewWriter without other changes. It adds [Writer.WriteChain], which sends a [Chain]
 // and copies it only if it is short.
 //
-// The Writer takes a block of memory from its [Pool] at the first byte, and returns the block in
-// [Writer.Flush]. An idle connection therefore holds no buffer for its Writer.
+// The Writer takes a block of memory from its [Pool] when it gets the first byte, and returns the
+// block in [Writer.Flush]. An idle connection therefore holds no buffer for its Writer.
 //
 // A Flush to a *net.TCPConn or *net.UnixConn sends buffered bytes and Chains with one writev. For
 // other destinations see [Chain.WriteTo].
@@ -23,8 +23,8 @@ var errWriterReleased = errors.New("millrace: Writer used after Release")
 // and Flush return the same error, until Reset. The Writer then holds no memory, because it can
 // never send the remaining bytes.
 //
-// A Writer is for one goroutine at a time. A Writer that is dropped with unsent bytes must be
-// released (see [Writer.Release]).
+// A Writer is for one goroutine at a time. A Writer that still has unsent bytes when it is no
+// longer needed must be released (see [Writer.Release]).
 type Writer struct {
 	// Invariants:
 	//
@@ -48,17 +48,17 @@ type Writer struct {
 // chainPool holds empty Chains for Writer.queue, so that an idle Writer does not hold a Chain.
 var chainPool = sync.Pool{New: func() any { return new(Chain) }}
 
-// NewWriter returns a Writer to dst that buffers up to 4096 bytes. It borrows dst until the Writer
-// is released or reset; the caller closes dst.
+// NewWriter returns a Writer to dst that buffers up to 4096 bytes. The Writer borrows dst until it
+// is released or reset. The caller must close dst.
 func NewWriter(dst io.Writer) *Writer { return NewWriterSize(dst, defaultSize) }
 
 // NewWriterSize returns a Writer to dst that buffers up to size bytes, or 4096 if size is not
 // positive. If dst is a Writer with at least that size, NewWriterSize returns dst.
 func NewWriterSize(dst io.Writer, size int) *Writer { return defaultPool.NewWriter(dst, size) }
 
-// NewWriter returns a Writer to dst that takes its blocks from p. The argument size is as in
-// [NewWriterSize]. If dst is a Writer with at least that size, NewWriter returns dst, which keeps
-// its own Pool.
+// NewWriter returns a Writer to dst that takes its blocks from p. The argument size has the same
+// meaning as in [NewWriterSize]. If dst is a Writer with at least that size, NewWriter returns dst,
+// which keeps its own Pool.
 func (p *Pool) NewWriter(dst io.Writer, size int) *Writer {
 	if w, ok := dst.(*Writer); ok && w.size >= size {
 		return w
@@ -146,7 +146,8 @@ func (w *Writer) send(p []byte) (int, error) {
 }
 
 // checkCount checks the results n and err of a write of size bytes. It returns err, or
-// io.ErrShortWrite if the write was short without an error. It panics if n is impossible.
+// io.ErrShortWrite if the write was short without an error. It panics if n is negative or above
+// size.
 func checkCount(n, size int, err error) error {
 	if n < 0 || n > size {
 		panic(errNegativeWrite)

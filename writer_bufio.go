@@ -16,9 +16,9 @@ func (w *Writer) Buffered() int { return w.queued() + w.n }
 // Available returns the number of bytes that fit into the buffer.
 func (w *Writer) Available() int { return w.size - w.Buffered() }
 
-// AvailableBuffer returns an empty slice with a capacity of [Writer.Available] bytes. Append to it
-// and pass it to Write, which then copies nothing. The slice is valid until the next call of a
-// method of w. The Writer holds memory for the slice until Flush.
+// AvailableBuffer returns an empty slice with a capacity of [Writer.Available] bytes. Append to the
+// slice and pass the result to Write, which then copies nothing. The slice is valid until the next
+// method call on w. The Writer holds memory for the slice until Flush.
 func (w *Writer) AvailableBuffer() []byte {
 	if w.reserve(); w.buf == nil {
 		return nil
@@ -27,8 +27,8 @@ func (w *Writer) AvailableBuffer() []byte {
 }
 
 // Write writes the bytes of p, which it borrows. It returns the number of bytes accepted. If the
-// number is less than len(p), the error says why. If nothing is buffered and p does not fit, p is
-// written to the destination directly.
+// number is less than len(p), the error says why. If nothing is buffered and p does not fit into
+// the buffer, Write passes p to the destination directly.
 func (w *Writer) Write(p []byte) (n int, err error) {
 	if len(p) < len(w.buf)-w.n {
 		w.n += copy(w.buf[w.n:], p)
@@ -52,8 +52,7 @@ func (w *Writer) Write(p []byte) (n int, err error) {
 	return n + buffer(w, p), nil
 }
 
-// buffer copies bytes from the start of p to the block, until the block is full or p ends, and
-// returns the number of bytes copied.
+// buffer appends as many bytes of p to w's block as fit, and returns the number of bytes appended.
 func buffer[T string | []byte](w *Writer, p T) int {
 	w.reserve()
 	n := copy(w.buf[w.n:], p)
@@ -61,8 +60,8 @@ func buffer[T string | []byte](w *Writer, p T) int {
 	return n
 }
 
-// WriteString writes the bytes of s, like Write. If nothing is buffered and s does not fit,
-// WriteString calls the destination's WriteString method, if there is one.
+// WriteString writes the bytes of s, like Write. If nothing is buffered and s does not fit into the
+// buffer, WriteString calls the destination's WriteString method, if there is one.
 func (w *Writer) WriteString(s string) (n int, err error) {
 	if len(s) < len(w.buf)-w.n {
 		w.n += copy(w.buf[w.n:], s)
@@ -120,9 +119,9 @@ func (w *Writer) WriteRune(r rune) (size int, err error) {
 	return w.Write(p[:utf8.EncodeRune(p[:], r)])
 }
 
-// ReadFrom writes the bytes of src until io.EOF, and returns their number. It borrows src. If
-// nothing is buffered and the destination has a method ReadFrom, as a *net.TCPConn has, ReadFrom
-// calls that method.
+// ReadFrom reads src until io.EOF, and writes the bytes. It returns the number of bytes read. It
+// borrows src. If nothing is buffered and the destination has a method ReadFrom, as a *net.TCPConn
+// has, ReadFrom calls that method.
 func (w *Writer) ReadFrom(src io.Reader) (total int64, err error) {
 	direct, ok := w.dst.(io.ReaderFrom)
 	for empty := 0; err == nil; {

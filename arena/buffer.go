@@ -12,11 +12,11 @@ import (
 var ErrFull = errors.New("arena: no room for the frame, and the Pool has NoHeap")
 
 // A Buffer assembles one frame at a time and returns it as a Slice. A frame is contiguous, even if
-// it is written in several steps. *[Pool] and *[Heap] are Buffers. A Buffer belongs to one
-// goroutine at a time. The Slices that it returns may be used on any goroutine.
+// it is written in several steps. *[Pool] and *[Heap] are Buffers. Only one goroutine at a time may
+// use a Buffer. The Slices that it returns may be used on any goroutine.
 //
 // The byte slices that Writable and Data return are the frame's memory. They are valid until the
-// next call of Writable, Write, Seal, Truncate or Take, because the Buffer may move a frame that
+// next call to Writable, Write, Seal, Truncate or Take. The Buffer may move a frame when the frame
 // grows.
 type Buffer interface {
 	// Writable makes the frame n bytes longer and returns those bytes. Their content is undefined.
@@ -26,32 +26,32 @@ type Buffer interface {
 	// Take returns the frame that has been written, as a Slice that the caller owns and releases.
 	// The next write begins a new frame. If nothing was written, the Slice is empty.
 	Take() Slice
-	// Data returns the first n bytes of the frame, or all of it if there are fewer.
+	// Data returns the first n bytes of the frame, or the whole frame if it is shorter.
 	Data(n int) []byte
 	// Len returns the length of the frame in bytes.
 	Len() int
-	// Truncate shortens the frame to n bytes. It panics if the frame is shorter.
+	// Truncate shortens the frame to n bytes. It panics if the frame is shorter than n bytes.
 	Truncate(n int)
-	// SetStart sets the position at which Seal and Open begin. The first i bytes of the frame, such
-	// as a header, are not encrypted. The position in a new frame is 0. SetStart panics if the
-	// frame is shorter than i.
+	// SetStart makes Seal and Open begin at byte i of the frame, so that the first i bytes, such as
+	// a header, are not encrypted. In a new frame, Seal and Open begin at byte 0. SetStart panics
+	// if the frame is shorter than i bytes.
 	SetStart(i int)
 	// Seal encrypts the frame in place, from the position that SetStart sets, and appends the
-	// AEAD's tag. It borrows nonce and additionalData, which may be bytes of the frame before that
+	// AEAD's tag. It borrows nonce and additionalData, which may lie in the frame before that
 	// position.
 	//
-	// Seal needs room for at least 16 bytes of tag, even if the tag is shorter. If there is no
-	// room, it returns ErrFull and does not change the frame.
+	// Seal needs room for a tag of at least 16 bytes, even if the AEAD's tag is shorter. If there
+	// is no room, Seal returns ErrFull and does not change the frame.
 	Seal(aead cipher.AEAD, nonce, additionalData []byte) error
 	// Open decrypts the frame in place, from the position that SetStart sets, and removes the
-	// AEAD's tag. It borrows nonce and additionalData, which may be bytes of the frame before that
-	// position. If the AEAD returns an error, Open returns it and truncates the frame to that
-	// position.
+	// AEAD's tag. It borrows nonce and additionalData, which may lie in the frame before that
+	// position. If the AEAD returns an error, Open returns the error and truncates the frame to
+	// that position.
 	Open(aead cipher.AEAD, nonce, additionalData []byte) error
 	// Droppable reports whether all Slices in the Buffer's memory have been released.
 	Droppable() bool
-	// Write appends a copy of p to the frame. It borrows p, which may be bytes of the frame. If
-	// there is no room, it writes nothing and returns ErrFull.
+	// Write appends a copy of p to the frame. It borrows p, which may lie in the frame. If there is
+	// no room, Write appends nothing and returns ErrFull.
 	io.Writer
 }
 
@@ -76,14 +76,14 @@ type frame struct {
 // Len returns the length of the frame in bytes.
 func (f *frame) Len() int { return f.end - f.begin }
 
-// Data returns the first n bytes of the frame, or all of it if there are fewer. They are valid
-// until the next call of Writable, Write, Seal, Truncate or Take.
+// Data returns the first n bytes of the frame, or the whole frame if it is shorter. The bytes are
+// valid until the next call to Writable, Write, Seal, Truncate or Take.
 func (f *frame) Data(n int) []byte {
 	end := f.begin + min(n, f.Len())
 	return f.mem[f.begin:end:end]
 }
 
-// Truncate shortens the frame to n bytes. It panics if the frame is shorter.
+// Truncate shortens the frame to n bytes. It panics if the frame is shorter than n bytes.
 func (f *frame) Truncate(n int) {
 	if n < 0 || n > f.Len() {
 		panic(fmt.Sprintf("arena: Truncate(%d) of a frame of %d bytes", n, f.Len()))
@@ -92,9 +92,9 @@ func (f *frame) Truncate(n int) {
 	f.start = min(f.start, n)
 }
 
-// SetStart sets the position at which Seal and Open begin. The first i bytes of the frame, such as
-// a header, are not encrypted. The position in a new frame is 0. SetStart panics if the frame is
-// shorter than i.
+// SetStart makes Seal and Open begin at byte i of the frame, so that the first i bytes, such as a
+// header, are not encrypted. In a new frame, Seal and Open begin at byte 0. SetStart panics if the
+// frame is shorter than i bytes.
 func (f *frame) SetStart(i int) {
 	if i < 0 || i > f.Len() {
 		panic(fmt.Sprintf("arena: SetStart(%d) in a frame of %d bytes", i, f.Len()))
@@ -106,8 +106,8 @@ func (f *frame) SetStart(i int) {
 func (f *frame) body() []byte { return f.mem[f.begin+f.start : f.end : f.limit] }
 
 // Open decrypts the frame in place, from the position that SetStart sets, and removes the AEAD's
-// tag. It borrows nonce and additionalData, which may be bytes of the frame before that position.
-// If the AEAD returns an error, Open returns it and truncates the frame to that position.
+// tag. It borrows nonce and additionalData, which may lie in the frame before that position. If the
+// AEAD returns an error, Open returns the error and truncates the frame to that position.
 func (f *frame) Open(aead cipher.AEAD, nonce, additionalData []byte) error {
 	body := f.body()
 	plain, err := aead.Open(body[:0], nonce, body, additionalData)
@@ -115,8 +115,9 @@ func (f *frame) Open(aead cipher.AEAD, nonce, additionalData []byte) error {
 	return err
 }
 
-// seal implements Seal. The frame must end with sealRoom(aead) unused bytes. seal removes them,
-// even if the AEAD panics, and appends the tag in their place.
+// seal encrypts the frame as Seal does. The caller must have made the frame longer by
+// sealRoom(aead) bytes. The method removes these bytes before it calls the AEAD, so that they do
+// not stay in the frame if the AEAD panics. It then appends the tag in their place.
 func (f *frame) seal(aead cipher.AEAD, nonce, additionalData []byte) {
 	f.end -= sealRoom(aead)
 	plain := f.body()
@@ -124,7 +125,8 @@ func (f *frame) seal(aead cipher.AEAD, nonce, additionalData []byte) {
 }
 
 // minTagRoom is the minimum room for a tag, in bytes. AES-GCM may write 16 bytes, even if its tag
-// is shorter (golang/go#80288). In a Pool without this room, it could overwrite the next frame.
+// is shorter (golang/go#80288). Without this room, AES-GCM could overwrite the next frame in a
+// Pool.
 const minTagRoom = 16
 
 func sealRoom(aead cipher.AEAD) int {

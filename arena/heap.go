@@ -12,8 +12,8 @@ type Heap struct {
 	frame
 }
 
-// Writable makes the frame n bytes longer and returns those bytes, which are never nil. The slice
-// is valid until the next call of Writable, Write, Seal, Truncate or Take.
+// Writable makes the frame n bytes longer and returns those bytes as a slice that is never nil. The
+// slice is valid until the next call to Writable, Write, Seal, Truncate or Take.
 func (h *Heap) Writable(n int) []byte {
 	if uint(n) > uint(h.limit-h.end) {
 		h.grow(n)
@@ -37,13 +37,13 @@ func (f *frame) grow(n int) {
 	f.mem, f.begin, f.end, f.limit = mem, 0, f.Len(), len(mem)
 }
 
-// Write appends a copy of p to the frame. It borrows p, which may be bytes of the frame, and
-// returns len(p) and nil.
+// Write appends a copy of p to the frame. It borrows p, which may lie in the frame. It returns
+// len(p) and nil.
 func (h *Heap) Write(p []byte) (int, error) { return copy(h.Writable(len(p)), p), nil }
 
 // Seal encrypts the frame in place, from the position that SetStart sets, and appends the AEAD's
-// tag. It borrows nonce and additionalData, which may be bytes of the frame before that position.
-// It always returns nil.
+// tag. It borrows nonce and additionalData, which may lie in the frame before that position. It
+// always returns nil.
 func (h *Heap) Seal(aead cipher.AEAD, nonce, additionalData []byte) error {
 	h.Writable(sealRoom(aead))
 	h.seal(aead, nonce, additionalData)

@@ -2,7 +2,6 @@
 
 package arena
 
-// invariants enables checks that are too slow for production.
 const invariants = false
 
 func poison([]byte) {}

@@ -2,10 +2,10 @@
 
 package arena
 
-// invariants enables checks that are too slow for production.
 const invariants = true
 
-// poison overwrites released memory, so that a late use shows obvious garbage.
+// poison overwrites released memory. Code that wrongly still uses the memory then finds obvious
+// garbage.
 func poison(p []byte) {
 	for i := range p {
 		p[i] = 0xdb

@@ -7,8 +7,8 @@ import "fmt"
 type Mode uint8
 
 const (
-	Back  Mode = iota // in the Pool's memory, after all frames that are not released
-	Front             // in the Pool's memory, before a frame that is not released
+	Back  Mode = iota // in the Pool's memory, after all unreleased frames
+	Front             // in the Pool's memory, before an unreleased frame
 	Alloc             // on the heap
 
 	modes // number of modes
@@ -31,11 +31,12 @@ type Stats struct {
 	// Spills counts the frames that outgrew the Pool's memory and were moved to the heap.
 	Spills uint64
 
-	// Slots is the number of slots. SlotsInUse is the number of Slices in the Pool's memory that
-	// have not been released. Each needs one slot.
+	// Slots is the number of slots of the Pool (see the option Slots). SlotsInUse is the number of
+	// Slices in the Pool's memory that have not been released. Each of these Slices uses one slot.
 	SlotsInUse, Slots int
 
-	// LongestHeld shows how long the oldest unreleased frame has been held: the number of frames
-	// that Take has returned after it, modulo 2³². It is 0 if all frames have been released.
+	// LongestHeld shows how long the oldest unreleased frame in the Pool's memory has been held. It
+	// is the number of frames that Take has returned after that frame, modulo 2³². If all frames
+	// have been released, it is 0.
 	LongestHeld uint64
 }

@@ -15,7 +15,7 @@ const defaultSlots = 8
 // A Pool is a Buffer that keeps its frames in memory that NewPool allocates once. Frames never
 // overlap, and each is contiguous.
 //
-// A Pool belongs to one goroutine at a time. The [Slice] that Take returns may be used on any
+// Only one goroutine at a time may use a Pool. The [Slice] that Take returns may be used on any
 // goroutine.
 //
 // The Pool looks for memory when a frame gets its first byte:
@@ -26,7 +26,7 @@ const defaultSlots = 8
 //     frame on the heap. With [NoHeap], the call fails instead.
 //   - If a frame outgrows its gap, the Pool moves the frame to another gap or to the heap.
 //
-// [Pool.Mode] says where the frame is.
+// [Pool.Mode] returns the place of the current frame.
 //
 // A Pool needs no Close. The garbage collector frees its memory when neither the Pool nor its
 // Slices are reachable.
@@ -37,8 +37,8 @@ type Pool struct {
 	// edge marks the place where the ring of slots begins and ends. It holds no frame and is never
 	// released.
 	edge slot
-	// prev is the slot directly before the current frame. Between two frames, it is the slot of the
-	// last frame.
+	// prev is the slot directly before the current frame. If there is no current frame, prev is the
+	// slot after which the next search for memory begins.
 	prev *slot
 	free *slot // slots that are not in the ring, linked by next
 	mode Mode
@@ -62,9 +62,10 @@ type Pool struct {
 // Option changes how a Pool works. Options panic if a value is out of range.
 type Option func(*Pool)
 
-// Slots sets the maximum number of unreleased Slices in the Pool's memory. It is at least 1, and 8
-// by default. A slot takes 64 bytes. Choose more slots than the usual number of unreleased Slices,
-// because the Pool checks every slot for each new frame when all are in use.
+// Slots sets the maximum number of unreleased Slices in the Pool's memory. Each of them uses a slot
+// of 64 bytes. The number of slots must be at least 1, and is 8 by default. Choose more slots than
+// the usual number of unreleased Slices. While all slots are in use, the Pool checks every slot for
+// each new frame.
 func Slots(n int) Option {
 	if n < 1 {
 		panic(fmt.Sprintf("arena: Slots(%d): at least 1", n))
@@ -86,8 +87,8 @@ func PromoteAfter(d time.Duration) Option {
 	return func(p *Pool) { p.promoteAfter = d }
 }
 
-// NewPool returns a Pool with capacity bytes of memory, which must be less than 4 GiB. It panics if
-// capacity is out of range.
+// NewPool returns a Pool with a memory of capacity bytes. It panics if capacity is negative or is
+// at least 4 GiB.
 func NewPool(capacity int, opts ...Option) *Pool {
 	if uint64(capacity) > math.MaxUint32 {
 		panic(fmt.Sprintf("arena: NewPool(%d): capacity is from 0 to %d bytes", capacity,
@@ -113,13 +114,13 @@ func NewPool(capacity int, opts ...Option) *Pool {
 func (p *Pool) Mode() Mode { return p.mode }
 
 // placed reports whether the current frame has memory. A new frame gets its memory at the first
-// call of Writable, Write or Seal that needs at least one byte.
+// call to Writable, Write or Seal that needs at least one byte.
 func (p *Pool) placed() bool { return p.begin < p.limit }
 
 func (p *Pool) allocated() bool { return p.mode == Alloc && p.placed() }
 
 // Writable makes the frame n bytes longer and returns those bytes. Their content is undefined. They
-// are valid until the next call of Writable, Write, Seal, Truncate or Take. If there is no room and
+// are valid until the next call to Writable, Write, Seal, Truncate or Take. If there is no room and
 // the Pool has the option [NoHeap], Writable returns nil and does not change the frame.
 func (p *Pool) Writable(n int) []byte {
 	if uint(n) > uint(p.limit-p.end) && !p.place(n) {
@@ -145,7 +146,7 @@ func (p *Pool) place(n int) bool {
 			p.unlink(p.prev)
 		}
 	}
-	for p.edge.prev.released() { // otherwise, a frame after only released slots would be Front
+	for p.edge.prev.released() { // a frame before only released slots must be Back
 		p.unlink(p.edge.prev)
 	}
 	if n <= len(p.memory) && p.findGap(p.Len()+n) {
@@ -261,8 +262,8 @@ func (p *Pool) abandon() {
 	}
 }
 
-// Write appends a copy of b to the frame. It borrows b, which may be bytes of the frame. If there
-// is no room, Write appends nothing and returns ErrFull.
+// Write appends a copy of b to the frame. It borrows b, which may lie in the frame. If there is no
+// room, Write appends nothing and returns ErrFull.
 func (p *Pool) Write(b []byte) (int, error) {
 	b = p.protect(b, len(b))
 	to := p.Writable(len(b))
@@ -273,10 +274,10 @@ func (p *Pool) Write(b []byte) (int, error) {
 }
 
 // Seal encrypts the frame in place, from the position that SetStart sets, and appends the AEAD's
-// tag. It borrows nonce and additionalData, which may be bytes of the frame before that position.
+// tag. It borrows nonce and additionalData, which may lie in the frame before that position.
 //
-// Seal needs room for at least 16 bytes of tag, even if the tag is shorter. If there is no room, it
-// returns ErrFull and does not change the frame.
+// Seal needs room for a tag of at least 16 bytes, even if the AEAD's tag is shorter. If there is no
+// room, Seal returns ErrFull and does not change the frame.
 func (p *Pool) Seal(aead cipher.AEAD, nonce, additionalData []byte) error {
 	room := sealRoom(aead)
 	nonce, additionalData = p.protect(nonce, room), p.protect(additionalData, room)
@@ -287,8 +288,8 @@ func (p *Pool) Seal(aead cipher.AEAD, nonce, additionalData []byte) error {
 	return nil
 }
 
-// protect copies b if the frame may have to move in the Pool's memory to grow by n bytes. The move
-// could overwrite b, which may be bytes of the frame. Otherwise protect returns b itself.
+// protect returns a copy of b if the frame may have to move within the Pool's memory to grow by n
+// bytes. The move could overwrite b if b lies in the frame. Otherwise protect returns b itself.
 func (p *Pool) protect(b []byte, n int) []byte {
 	if p.placed() && p.mode != Alloc && n > p.limit-p.end {
 		return bytes.Clone(b)
@@ -296,10 +297,10 @@ func (p *Pool) protect(b []byte, n int) []byte {
 	return b
 }
 
-// Truncate shortens the frame to n bytes. It panics if the frame is shorter than n.
+// Truncate shortens the frame to n bytes. It panics if the frame is shorter than n bytes.
 //
-// If the frame is on the heap, Truncate(0) also drops its memory. The next write then looks for
-// room in the Pool's memory again.
+// If the frame is on the heap, Truncate(0) also drops the frame's memory. The next write then looks
+// for room in the Pool's memory again.
 func (p *Pool) Truncate(n int) {
 	p.frame.Truncate(n)
 	if n == 0 && p.allocated() {

@@ -20,7 +20,7 @@ type Slice struct {
 
 	// Invariants, unless the Slice is empty:
 	//
-	//	slot.state = gen until it is released, and never again
+	//	slot.state = gen until the Slice is released, and never again
 	//	len(slot.data) > 0
 }
 
@@ -37,7 +37,7 @@ type slot struct {
 	data  []byte
 
 	from       uint32 // offset of the frame in the Pool's memory
-	taken      uint32 // number of frames that Take returned before
+	taken      uint32 // number of frames that Take returned before this frame
 	prev, next *slot  // prev is undefined in the list of free slots
 
 	// Invariants of a slot in the ring, unless the slot is the edge or next is the edge:
@@ -91,9 +91,9 @@ func (s *Slice) Release() {
 }
 
 // Promote moves the frame from its Pool's memory to the heap, with one copy, and reports whether it
-// did. The Pool can then use the memory again, even if the Slice is kept for long. Promote does
-// nothing if the frame is already on the heap, or is younger than [PromoteAfter]. The caller still
-// owns s. Byte slices that Bytes returned earlier become invalid.
+// did so. The Pool can then use the frame's old memory again, even if the Slice is kept for long.
+// Promote does nothing if the frame is already on the heap, or is younger than [PromoteAfter]. The
+// caller still owns s. Byte slices that Bytes returned before the move become invalid.
 func (s *Slice) Promote() bool {
 	data := s.Bytes()
 	if len(data) == 0 || s.slot.due > 0 && time.Now().UnixNano() < s.slot.due {

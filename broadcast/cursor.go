@@ -11,9 +11,9 @@ import (
 
 // A Cursor is the position of one reader in a Ring.
 //
-// Next and Take may be called from one goroutine at a time, the reader's. Lag and Close may be
-// called from any goroutine. Next waits for frames. A reader that also waits for other events uses
-// Take and a [Watcher] instead.
+// Only one goroutine at a time, the reader, may call Next and Take. Any goroutine may call Lag and
+// Close. Next waits for frames. A reader that also waits for other events uses Take and a [Watcher]
+// instead.
 //
 // # When a cursor is behind
 //
@@ -24,8 +24,8 @@ import (
 //
 // If a cursor's next frame was evicted, or was refused by Publish, the cursor moves to the newest
 // keyframe after that frame. If there is no later keyframe yet, the cursor waits for one, and Take
-// adds nothing. The first batch after the wait reports the loss. If the stream has keyframes only
-// at its start, the wait ends only with Close.
+// adds nothing. The first batch after the wait reports the loss. If no later keyframe is published,
+// the wait ends only when the ring or the cursor is closed.
 type Cursor struct {
 	ring *Ring
 	opts cursorOptions
@@ -37,16 +37,16 @@ type Cursor struct {
 
 	// ring.mu guards the other fields.
 
-	news *Watcher // the same as wait, for Close
+	news *Watcher // the same Watcher as wait; Close uses it
 
-	next int64 // next frame to return, or the first lost frame
-	off  int64 // offset of the first byte of frame next in ring.log
+	next int64 // number of the next frame to return, or of the first lost frame
+	off  int64 // offset in ring.log at which that frame begins
 
 	joining  bool // the cursor waits for its first keyframe
-	starting bool // the cursor starts or has moved: the next frame comes after its preamble
-	// The preamble of the first batch, for a cursor with the option FromHead. The cursor holds a
-	// reference to it until the first batch is taken, the cursor skips to a keyframe or the cursor
-	// is closed.
+	starting bool // the cursor starts or has moved: its next batch begins with a preamble
+	// headPreamble is the preamble of the first batch, for a cursor with the option FromHead. The
+	// cursor holds a reference to it until the first batch is taken, the cursor skips to a keyframe
+	// or the cursor is closed.
 	headPreamble *preamble
 	given        uint64 // id of the last preamble that was returned
 
@@ -57,7 +57,7 @@ type Cursor struct {
 	index  int // index in ring.cursors
 }
 
-// A Batch describes the frames that one call of Next or Take appended to the caller's chain.
+// A Batch describes the frames that one call to Next or Take appended to the caller's chain.
 type Batch struct {
 	Frames int // number of whole frames
 	Bytes  int // number of bytes added to the chain
@@ -71,9 +71,9 @@ type Batch struct {
 	// information about every frame, use [BatchFrames](1).
 	Info any
 
-	// More reports whether the next call of Next returns without waiting, because there are more
-	// frames or the stream has ended. If it has ended, the next call returns io.EOF, so send what
-	// you have collected first.
+	// More reports whether the next call to Next returns without waiting, because there are more
+	// frames or the stream has ended. After the last batch of the stream, the next call returns
+	// io.EOF. A reader that collects batches must send them before it stops at io.EOF.
 	More bool
 
 	// Missed is the loss directly before the frames of this batch. If the batch has no frames,
@@ -81,7 +81,8 @@ type Batch struct {
 	Missed Missed
 }
 
-// Cursor returns a new cursor. Its owner ends it with Close.
+// Cursor returns a new cursor. The caller must call [Cursor.Close] when the cursor is no longer
+// needed.
 //
 // By default, the cursor starts at the newest keyframe, and its first batch begins with the
 // preamble of that keyframe (see [Ring.SetPreamble]). The cursor waits for the next keyframe if
@@ -119,9 +120,9 @@ func (r *Ring) Cursor(opts ...CursorOption) *Cursor {
 	return c
 }
 
-// canRead reports whether Take can return a frame with a number below limit. If c waits for a
-// keyframe or has lost its next frame, Take begins with the newest keyframe. Otherwise it begins
-// with frame c.next. r.mu is held.
+// canRead reports whether Take can return a frame whose number is below the argument limit. If c
+// waits for a keyframe or has lost its next frame, Take begins with the newest keyframe. Otherwise
+// it begins with frame c.next. The caller must hold r.mu.
 func (c *Cursor) canRead(limit int64) bool {
 	r := c.ring
 	if c.joining || c.stuck() != NotMissed {
@@ -130,8 +131,8 @@ func (c *Cursor) canRead(limit int64) bool {
 	return c.next < limit
 }
 
-// stuck returns Evicted or Refused if c can never take its next frame, and otherwise NotMissed.
-// r.mu is held.
+// stuck returns Evicted or Refused if c can never take its next frame, and otherwise NotMissed. The
+// caller must hold r.mu.
 func (c *Cursor) stuck() Reason {
 	l := &c.ring.frames
 	switch {
@@ -143,12 +144,12 @@ func (c *Cursor) stuck() Reason {
 	return NotMissed
 }
 
-// behind reports whether the newest keyframe is after c's next frame. c can then move forward to
-// it. r.mu is held.
+// behind reports whether the newest keyframe is after c's next frame. If so, c can move forward to
+// that keyframe. The caller must hold r.mu.
 func (c *Cursor) behind() bool { return c.ring.keyOK && c.ring.key > c.next }
 
 // late returns LagBytes, LagFrames or LagTime if c exceeds MaxLagBytes, MaxLagFrames or MaxLagTime,
-// and otherwise NotMissed. The ring must still contain c's next frame. r.mu is held.
+// and otherwise NotMissed. The ring must still contain c's next frame. The caller must hold r.mu.
 func (c *Cursor) late(now int64) Reason {
 	r, o := c.ring, &c.opts
 	switch {
@@ -163,8 +164,8 @@ func (c *Cursor) late(now int64) Reason {
 }
 
 // advance moves c to the newest keyframe if c waits for its first keyframe, has lost its next
-// frame, or exceeds its allowance. If there is no keyframe to move to, c stays where it is. r.mu is
-// held.
+// frame, or exceeds its allowance. If there is no keyframe to move to, c stays where it is. The
+// caller must hold r.mu.
 func (c *Cursor) advance(now int64) {
 	r := c.ring
 	if c.joining {
@@ -191,14 +192,14 @@ func (c *Cursor) advance(now int64) {
 	c.headPreamble = nil
 }
 
-// begin makes c start at the newest keyframe. r.keyOK must be set. r.mu is held.
+// begin makes c start at the newest keyframe. r.keyOK must be set. The caller must hold r.mu.
 func (c *Cursor) begin() {
 	c.joining, c.starting = false, true
 	c.moveTo(c.ring.key, c.ring.frames.begin(c.ring.key))
 }
 
-// lose moves c to frame n, and counts the frames before it as lost. off is the offset of frame n in
-// the ring's log. r.mu is held.
+// lose moves c forward to frame n, which is at offset off in the ring's log. It counts the frames
+// that c skips as lost. The caller must hold r.mu.
 func (c *Cursor) lose(n, off int64, reason Reason) {
 	c.note(reason)
 	frames, bytes := n-c.next, off-c.off
@@ -208,9 +209,9 @@ func (c *Cursor) lose(n, off int64, reason Reason) {
 	c.moveTo(n, off)
 }
 
-// note records that c has lost its next frame for the given reason. If c still has an earlier loss
-// to report, note does nothing. The ring must still contain the frame's record, which has the time
-// of publication. r.mu is held.
+// note records why c has lost its next frame. If c still has an earlier loss to report, the method
+// does nothing. The ring must still contain the frame's record, which has the time of publication.
+// The caller must hold r.mu.
 func (c *Cursor) note(reason Reason) {
 	if c.missed.Why == NotMissed {
 		c.missed.Why = reason
@@ -218,16 +219,16 @@ func (c *Cursor) note(reason Reason) {
 	}
 }
 
-// moveTo moves c to frame n, which is at offset off in the ring's log. r.mu is held.
+// moveTo moves c to frame n, which is at offset off in the ring's log. The caller must hold r.mu.
 func (c *Cursor) moveTo(n, off int64) {
 	c.next, c.off = n, off
 	c.ring.lowest = min(c.ring.lowest, n)
 }
 
 // Take appends the next frames to dst, up to the batch limits, without copying them. It appends
-// only whole frames, and at least one if there is any. dst owns the added references to the frames,
-// and releases them when it is released or sent. Take never waits. If there is nothing new, it
-// returns the zero Batch.
+// only whole frames, and at least one if there is any. The added references to the frames belong to
+// dst, and are released when dst is released or sent. Take never waits for frames. If there is
+// nothing new, it returns the zero Batch.
 //
 // On a closed ring, Take returns io.EOF after the last frame. On a closed cursor, it returns
 // ErrClosed. If Take returns an error, dst is unchanged.
@@ -272,7 +273,7 @@ func (c *Cursor) Take(dst *millrace.Chain) (b Batch, err error) {
 // call, and after a Batch with More set, Next returns available frames without waiting for a
 // signal.
 //
-// If ctx ends first, Next returns ctx.Err(). At the end of the stream, Next may return a Batch
+// If ctx is done first, Next returns ctx.Err(). At the end of the stream, Next may return a Batch
 // without frames, to report lost frames in Missed.
 func (c *Cursor) Next(ctx context.Context, dst *millrace.Chain) (Batch, error) {
 	if c.wait == nil {
@@ -308,10 +309,12 @@ func (c *Cursor) watch() *Watcher {
 	return w
 }
 
-// drained reports whether c has taken everything that it can take from a closed ring. r.mu is held.
+// drained reports whether c has taken everything that it can take from a closed ring. The caller
+// must hold r.mu.
 func (c *Cursor) drained() bool { return c.joining || c.next == c.ring.frames.head }
 
-// give adds the next batch of frames to dst. c's next frame must be readable. r.mu is held.
+// give adds the next batch of frames to dst. c's next frame must be readable. The caller must hold
+// r.mu.
 func (c *Cursor) give(dst *millrace.Chain) (b Batch) {
 	r := c.ring
 	pre := c.headPreamble
@@ -341,7 +344,8 @@ func (c *Cursor) give(dst *millrace.Chain) (b Batch) {
 
 // fit chooses the frames of the next batch, and returns the number of the first frame that is not
 // in the batch. The batch begins with c's next frame, even if that frame alone exceeds the batch
-// limits. maxPieces limits the pieces of memory in the batch. r.mu is held.
+// limits. It has at most maxPieces pieces of memory, unless its first frame has more. The caller
+// must hold r.mu.
 func (c *Cursor) fit(maxPieces int) int64 {
 	l := &c.ring.frames
 	begin := l.at(c.next).firstPiece
@@ -360,7 +364,7 @@ func (c *Cursor) fit(maxPieces int) int64 {
 type Lag struct {
 	Bytes  int64
 	Frames int
-	Time   time.Duration // age of the oldest frame that was not taken, even if it was lost
+	Time   time.Duration // age of the oldest frame that was neither taken nor reported as lost
 }
 
 // Lag returns how far the reader is behind the newest frame. The lag includes lost frames until
@@ -387,7 +391,7 @@ func (c *Cursor) Lag() Lag {
 	return lag
 }
 
-// Close ends the cursor. Later calls of Next and Take fail, and a waiting Next fails at once.
+// Close closes the cursor. Later calls to Next and Take fail, and a waiting Next fails at once.
 // Frames that were taken stay valid. Close may be called from any goroutine, and more than once.
 func (c *Cursor) Close() {
 	if news := c.end(); news != nil {
@@ -396,8 +400,8 @@ func (c *Cursor) Close() {
 	}
 }
 
-// end closes c and returns the Watcher on which Next may be waiting. The caller must stop the
-// Watcher and signal it. If Next was never called or c was already closed, end returns nil.
+// end marks c as closed, and returns the Watcher on which Next may be waiting. The caller must stop
+// the Watcher and signal it. If Next was never called or c was already closed, the result is nil.
 func (c *Cursor) end() (news *Watcher) {
 	r := c.ring
 	r.mu.Lock()

@@ -17,9 +17,9 @@
 // stream's preamble, set with [Ring.SetPreamble]. If the frames of a stream are independent of each
 // other, the publisher marks every frame as a keyframe.
 //
-// A reader that is behind by more than its allowance moves forward to the newest keyframe. Its next
-// batch says how much it missed and why (see [Missed]), and begins with a keyframe. A reader never
-// gets part of a GOP without the keyframe.
+// A reader that is behind by more than its allowance moves forward to the newest keyframe. The
+// reader's next batch begins with a keyframe, and says how much the reader missed and why (see
+// [Missed]). A reader never gets part of a GOP without the keyframe.
 //
 // Publish and SetPreamble take ownership of their chains, even when they return an error.
 // [Cursor.Take] appends frames to a chain that the caller owns. The frames stay valid until the

@@ -13,11 +13,11 @@ const segmentPieces = 4
 // A segment is a part of a byteLog. Its Chain holds consecutive bytes of the stream.
 type segment struct {
 	chain      millrace.Chain
-	start, end int64 // log offsets of the chain's first byte and end
+	start, end int64 // the chain has the log's bytes [start, end)
 }
 
-// A byteLog keeps the bytes of all frames in a Ring. An offset in the log counts from the start of
-// the stream.
+// A byteLog keeps the bytes of all frames in a Ring. Offsets in the log count from the start of the
+// stream.
 //
 // The bytes are in a queue of segments, each with a small Chain. With one long Chain, finding a
 // byte in the middle would be slow.
@@ -50,16 +50,16 @@ func (l *byteLog) at(i int) **segment {
 	return &l.queue[i]
 }
 
-// append moves p's bytes to the end of the log. The caller must have made room. The bytes are then
-// in the pieces [first, end) of the log. If p's bytes directly follow the log's last byte in
-// memory, they usually extend the log's last piece.
+// append moves p's bytes to the end of the log. The caller must have made room for them in the
+// ring. The results say that the bytes are now in the pieces [first, end) of the log. If p's bytes
+// directly follow the log's last byte in memory, they usually extend the log's last piece.
 func (l *byteLog) append(p *millrace.Chain) (first, end uint32) {
 	if p.Len() == 0 {
 		return l.emptyRange()
 	}
 	if p.Pieces() > segmentPieces {
-		// The frame goes into several segments. Call bytesOf first, because it panics if the
-		// frame's owner has released p. Nothing has been appended then.
+		// The frame goes into several segments. If the publisher has wrongly released p, bytesOf
+		// panics. It must do so now, before anything is appended.
 		bytesOf(p, p.Pieces())
 	}
 	first = l.pieces
@@ -134,7 +134,7 @@ func (l *byteLog) take() *segment {
 }
 
 // share appends the log's bytes at the offsets [from, to) to dst, without copying them. The log
-// must still keep these bytes. dst owns the added references.
+// must still keep these bytes. The added references belong to dst.
 func (l *byteLog) share(dst *millrace.Chain, from, to int64) {
 	if from == to {
 		return
@@ -149,9 +149,9 @@ func (l *byteLog) share(dst *millrace.Chain, from, to int64) {
 	}
 }
 
-// drop releases the bytes before offset. It panics if a publisher has wrongly released a chain that
-// it had published. After the panic, the log can still be used, without the segment that held the
-// chain.
+// drop releases the log's bytes before an offset. It panics if a publisher has wrongly released a
+// chain that it had published. After the panic, the log can still be used, without the segment that
+// held the chain.
 func (l *byteLog) drop(offset int64) {
 	for l.count > 0 {
 		s := l.queue[l.first]

@@ -12,9 +12,9 @@ const (
 	// streams reach the maximum number of bytes (MaxBytes) first.
 	//
 	// The limit is larger than the usual number of frames from one keyframe to the next. An extreme
-	// case is a still image, as video with one frame a second. By default, x264 makes every 250th
-	// frame a keyframe, so a keyframe comes every 250 seconds. In that time there are 250 video
-	// frames and about 12,000 audio frames (4 MB).
+	// case is a still image that is sent as video with one frame a second. By default, x264 makes
+	// every 250th frame a keyframe, so a keyframe comes every 250 seconds. In that time there are
+	// 250 video frames and about 12,000 audio frames (4 MB).
 	defaultMaxFrames = 16384
 	// The number of contiguous pieces of memory in a ring is limited. MaxBytes allows one piece for
 	// every pieceBytes bytes. Usually a ring has fewer pieces, because they are larger.
@@ -23,21 +23,21 @@ const (
 	// keeps the list of pieces below 12 MiB, even if MaxBytes is huge.
 	maxBytePieces = 1 << 18
 
-	// maxRoom is the maximum of MaxFrames. A ring with that many frames needs 640 MiB for the
+	// maxRoom is the maximum value of MaxFrames. A ring with that many frames needs 640 MiB for the
 	// records of its frames, and 740 MiB for the list of its pieces of memory.
 	maxRoom = 1 << 24
 
 	// defaultLagTime is the default of MaxLagTime. A short network problem, such as a lost packet
-	// or a change of the Wi-Fi access point, delays a viewer for less than this time. It is also
-	// longer than several GOPs of a usual stream (2 to 4 seconds each).
+	// or a change of the Wi-Fi access point, delays a viewer for less than this time. This time is
+	// also longer than several GOPs of a usual stream (2 to 4 seconds each).
 	defaultLagTime = 10 * time.Second
 
 	// defaultBatchBytes is about as much as a socket buffer takes at a time. The rest of a larger
 	// batch would only wait in user space.
 	defaultBatchBytes = 256 << 10
-	// defaultBatchPieces is the maximum number of pieces of memory in a batch. With
-	// defaultBatchBytes, it matters only for pieces below 4 KiB. A writev accepts many more pieces
-	// (1024 on Linux and macOS).
+	// defaultBatchPieces is the maximum number of pieces of memory in a batch. A batch of
+	// defaultBatchBytes has more pieces only if they are shorter than 4 KiB on average. A writev
+	// accepts many more pieces (1024 on Linux and macOS).
 	defaultBatchPieces = 64
 )
 
@@ -66,8 +66,8 @@ func MaxBytes(n int64) Option {
 //
 // The ring also limits the number of contiguous pieces of memory that hold the frames (see
 // [millrace.Chain.Pieces]). Frames that follow each other in one block usually form one piece. The
-// limit is the larger of two numbers: MaxFrames, and MaxBytes/1024. The second number is at most
-// 262,144.
+// limit for pieces is the larger of two numbers: MaxFrames, and MaxBytes/1024. The second number is
+// at most 262,144.
 //
 // For each frame, the ring needs 40 bytes of memory, and 16 bytes more if frames have a Frame.Info.
 // For each piece, it needs 46 bytes. With the default limits, that is up to 1.4 MB. This memory
@@ -78,10 +78,10 @@ func MaxFrames(n int) Option {
 	return func(o *options) { o.maxFrames = n }
 }
 
-// Latency is the longest time that a published frame may wait before the ring signals its watchers.
-// Frames that are published in that time share one signal, so that a reader can send them with one
-// write. The default is 0: every Publish signals the watchers. A publisher that has no more frames
-// for now calls [Ring.Flush].
+// Latency sets the longest time between the publication of a frame and the signal to the ring's
+// watchers. Frames that are published within that time share one signal, so that a reader can send
+// them with one write. The default is 0: every Publish signals the watchers. A publisher that has
+// no more frames for now calls [Ring.Flush].
 func Latency(d time.Duration) Option {
 	atLeast("Latency", int64(d), 0)
 	return func(o *options) { o.latency = d }
@@ -113,7 +113,7 @@ type cursorOptions struct {
 // cursor's first batch begins with the preamble that the ring had when [Ring.Cursor] was called
 // (see [Ring.SetPreamble]).
 //
-// Without FromHead, a cursor starts at the newest keyframe, or at the next one if the ring has
+// Without FromHead, a cursor starts at the newest keyframe, or at the next keyframe if the ring has
 // none.
 func FromHead() CursorOption {
 	return func(o *cursorOptions) { o.from = fromHead }
@@ -156,8 +156,8 @@ func MaxLagTime(d time.Duration) CursorOption {
 // frame is longer, the batch contains only that frame. The preamble (see [Ring.SetPreamble]) does
 // not count.
 //
-// A batch is also limited to 64 contiguous pieces of memory (see [millrace.Chain.Pieces]), unless
-// its first frame has more.
+// A batch also has at most 64 contiguous pieces of memory (see [millrace.Chain.Pieces]), unless its
+// first frame alone has more.
 func BatchBytes(n int) CursorOption {
 	atLeast("BatchBytes", int64(n), 1)
 	return func(o *cursorOptions) { o.batchBytes = int64(n) }

@@ -3,7 +3,7 @@ package broadcast
 import "github.com/millrace-io/millrace"
 
 // A preamble is the data that a reader needs before a keyframe. Its memory is released when the
-// last reference to the preamble is dropped. References are held by:
+// last reference to the preamble is dropped. These hold references:
 //
 //   - the ring, while the preamble is current
 //   - the record of each keyframe that was published with the preamble
@@ -17,7 +17,7 @@ type preamble struct {
 	refs  int
 }
 
-// hold adds a reference. p may be nil.
+// hold adds a reference to p, which may be nil, and returns p.
 func (p *preamble) hold() *preamble {
 	if p != nil {
 		p.refs++
@@ -25,7 +25,7 @@ func (p *preamble) hold() *preamble {
 	return p
 }
 
-// drop removes a reference. The last drop releases the chain. p may be nil.
+// drop removes a reference to p, which may be nil. After the last reference, it releases the chain.
 func (p *preamble) drop() {
 	if p == nil {
 		return

@@ -36,7 +36,7 @@ const (
 //     ends. No frame has a negative length.
 type records struct {
 	recs       []record
-	infos      []any // Infos of the frames, in the same order; nil until a frame has one
+	infos      []any // Infos of the frames, in the same order; nil until a frame has an Info
 	limit      int
 	tail, head int64
 	start      int64 // log offset of the first byte of frame tail
@@ -95,8 +95,6 @@ func (l *records) info(n int64) any {
 	return l.infos[n&int64(len(l.infos)-1)]
 }
 
-// setInfo stores the publisher's information about frame n (Frame.Info). The frame must be in the
-// ring.
 func (l *records) setInfo(n int64, info any) {
 	if l.infos == nil {
 		if info == nil {

@@ -7,15 +7,15 @@ import (
 	"github.com/millrace-io/millrace"
 )
 
-// Frame describes a published chain.
+// A Frame describes a chain that is passed to [Ring.Publish].
 type Frame struct {
 	// Key marks a frame at which a reader may start. If the frames of a stream are independent of
 	// each other, every frame has Key set.
 	Key bool
 
 	// Info is the publisher's information about the frame, or nil. A reader that takes frames one
-	// by one gets it as Batch.Info and need not parse the frame. The readers share it, so it must
-	// not be changed after Publish.
+	// by one gets Info as Batch.Info and need not parse the frame. The readers share Info, so it
+	// must not be changed after Publish.
 	Info any
 }
 
@@ -26,11 +26,11 @@ type Frame struct {
 //
 // The ring keeps the newest keyframe and all frames after it for new cursors. It also keeps the
 // frames that a cursor has not taken, as long as the cursor does not lag too much (see [Cursor]).
-// In any case it keeps at most MaxBytes and MaxFrames.
+// It never keeps more than MaxBytes and MaxFrames allow.
 type Ring struct {
 	// mu guards all fields except opts and epoch, which never change, and watchers, which has its
-	// own mutex. It is held only for short operations, and never during a wait, a send or a signal
-	// to the watchers.
+	// own mutex. While a goroutine holds mu, it does only short operations, and never waits, sends
+	// data or signals the watchers.
 	mu sync.Mutex
 
 	opts  options
@@ -43,10 +43,10 @@ type Ring struct {
 	log      byteLog
 	key      int64     // number of the newest keyframe, if keyOK
 	keyOK    bool      // the ring keeps a keyframe and all frames after it
-	preamble *preamble // the current preamble; nil for none
+	preamble *preamble // the current preamble, or nil
 	preID    uint64    // number of preambles so far
-	cursors  []*Cursor // each cursor at its index
-	lowest   int64     // no cursor is at a kept frame before this one; see evict
+	cursors  []*Cursor // cursors[c.index] is c
+	lowest   int64     // no cursor's next frame is a kept frame before this one; see evict
 	closed   bool
 	closedAt int64
 
@@ -54,7 +54,7 @@ type Ring struct {
 	stats Stats
 }
 
-// New returns an empty Ring. Its owner ends it with Close.
+// New returns an empty Ring. The publisher calls [Ring.Close] at the end of the stream.
 func New(opts ...Option) *Ring {
 	r := &Ring{
 		opts: options{
@@ -79,8 +79,8 @@ func New(opts ...Option) *Ring {
 }
 
 // now returns the time since the ring was created, in nanoseconds. After Close, it always returns
-// the time of Close. A slow reader therefore does not exceed MaxLagTime while it takes the last
-// frames. r.mu is held.
+// the time of Close. The time in which a slow reader takes the last frames therefore does not count
+// as lag. The caller must hold r.mu.
 func (r *Ring) now() int64 {
 	if r.closed {
 		return r.closedAt
@@ -96,9 +96,10 @@ func (r *Ring) now() int64 {
 // keeps more frames than ever before (see [MaxFrames]).
 //
 // If the ring is closed, the error is ErrClosed. If the frame would not fit even into an empty
-// ring, the error is a *FrameTooLargeError, and the ring stays usable. Because the frame is
-// missing, readers cannot use the rest of its GOP: they get the frames before it, and then continue
-// at the next keyframe. There, Batch.Missed reports the loss with the Reason Refused.
+// ring, the error is a *FrameTooLargeError, and the ring stays usable. Without the refused frame,
+// readers cannot use the rest of its GOP. They get the frames before the refused frame, and then
+// continue at the next keyframe. The batch that begins with this keyframe reports the loss in
+// Batch.Missed, with the Reason Refused.
 func (r *Ring) Publish(p *millrace.Chain, f Frame) error {
 	defer p.Release()
 	announce, err := r.publish(p, f)
@@ -146,7 +147,8 @@ func (r *Ring) publish(p *millrace.Chain, f Frame) (announce bool, err error) {
 	return announce, nil
 }
 
-// refuse adds a record without bytes in place of a frame that is too large. r.mu is held.
+// refuse adds a record without bytes in place of a frame that is too large. The caller must hold
+// r.mu.
 func (r *Ring) refuse(now int64) {
 	r.makeRoom(0, 0)
 	rec := record{end: r.log.end, at: now, kind: hole}
@@ -157,7 +159,7 @@ func (r *Ring) refuse(now int64) {
 }
 
 // cutGroup makes new cursors wait for the next keyframe, because the newest GOP (keyframe and
-// frames after it) is incomplete. r.mu is held.
+// frames after it) is incomplete. The caller must hold r.mu.
 func (r *Ring) cutGroup() {
 	if r.keyOK {
 		r.keyOK = false
@@ -166,7 +168,7 @@ func (r *Ring) cutGroup() {
 }
 
 // makeRoom evicts the oldest frames until the ring has room for a frame with the given size in
-// bytes and number of pieces. r.mu is held.
+// bytes and number of pieces. The caller must hold r.mu.
 func (r *Ring) makeRoom(size int64, pieces int) {
 	evicted := false
 	for r.frames.full() || r.kept()+size > r.opts.maxBytes ||
@@ -183,7 +185,7 @@ func (r *Ring) makeRoom(size int64, pieces int) {
 }
 
 // evict removes the record of the oldest frame, and records the loss in each cursor that would take
-// the frame next. The caller drops the frame's bytes from r.log. r.mu is held.
+// the frame next. The caller must hold r.mu, and must then drop the frame's bytes from r.log.
 func (r *Ring) evict() {
 	if n := r.frames.tail; n >= r.lowest { // otherwise, no cursor is at frame n
 		r.lowest = r.frames.head
@@ -221,11 +223,11 @@ func (r *Ring) Evict(age time.Duration, dropNewest bool) (bytes int64) {
 	return before - r.kept()
 }
 
-// kept returns the number of bytes in the kept frames. r.mu is held.
+// kept returns the total length of the kept frames in bytes. The caller must hold r.mu.
 func (r *Ring) kept() int64 { return r.log.end - r.frames.start }
 
-// keptPieces returns the number of contiguous pieces of memory that contain the kept frames. r.mu
-// is held.
+// keptPieces returns the number of contiguous pieces of memory that contain the kept frames. The
+// caller must hold r.mu.
 func (r *Ring) keptPieces() int {
 	if r.frames.count() == 0 {
 		return 0
@@ -233,8 +235,8 @@ func (r *Ring) keptPieces() int {
 	return int(r.log.pieces - r.frames.at(r.frames.tail).firstPiece)
 }
 
-// forget removes the record of the oldest frame. The caller drops the frame's bytes from r.log.
-// r.mu is held.
+// forget removes the record of the oldest frame. The caller must hold r.mu, and must then drop the
+// frame's bytes from r.log.
 func (r *Ring) forget() {
 	rec := r.frames.pop()
 	rec.pre.drop()
@@ -242,7 +244,7 @@ func (r *Ring) forget() {
 
 // trim advances all cursors (see Cursor.advance), and then drops the oldest frames that no cursor
 // will take. While the ring is open, trim keeps the newest keyframe and all frames after it for new
-// cursors. r.mu is held.
+// cursors. The caller must hold r.mu.
 func (r *Ring) trim(now int64) {
 	need := r.frames.head
 	if r.keyOK && !r.closed {
@@ -264,14 +266,14 @@ func (r *Ring) trim(now int64) {
 }
 
 // SetPreamble sets the preamble: the data that a reader needs before a keyframe, such as the codec
-// configuration. It applies to keyframes that are published later. Earlier keyframes keep their
-// preamble. If p is empty, later keyframes have no preamble.
+// configuration. The new preamble applies to keyframes that are published later. Earlier keyframes
+// keep their preamble. If p is empty, later keyframes have no preamble.
 //
 // SetPreamble takes ownership of p, which is left empty. On a closed ring, it only releases p.
 //
 // A reader gets the preamble when its cursor starts, and when its cursor moves forward to a
-// keyframe (see [Cursor]). Other readers do not get it. If they need the data as well, also publish
-// it as a frame.
+// keyframe (see [Cursor]). Other readers do not get the preamble. If they need the data as well,
+// publish the data as a frame, too.
 func (r *Ring) SetPreamble(p *millrace.Chain) {
 	var pre *preamble
 	if p.Len() > 0 {
@@ -292,8 +294,8 @@ func (r *Ring) SetPreamble(p *millrace.Chain) {
 	r.preamble = pre
 }
 
-// Close ends the stream and signals every Watcher. After Close, Publish fails. Readers get the
-// remaining frames, and then io.EOF. Batches that readers have already taken stay valid.
+// Close marks the end of the stream and signals every Watcher. After Close, Publish fails. Readers
+// get the remaining frames, and then io.EOF. Batches that readers have already taken stay valid.
 //
 // The ring releases its memory when every cursor has taken the remaining frames or was closed.
 //

@@ -6,8 +6,8 @@ type Stats struct {
 	Frames int
 	Bytes  int64
 
-	// Start reports whether a new cursor can start at once. The ring must be open, and must keep
-	// the newest keyframe and all frames after it.
+	// Start reports whether a new cursor can start at once. Start is true if the ring is open, and
+	// keeps the newest keyframe and all frames after it.
 	Start bool
 
 	// Info is the publisher's information about the newest frame (Frame.Info). If the ring keeps no
@@ -28,14 +28,15 @@ type Stats struct {
 	GroupsCut uint64
 
 	// Lost counts, by Reason, the frames that cursors have skipped. To skip frames, a cursor moves
-	// to the newest keyframe or, in a closed ring, to the end. Moves is the number of these moves.
+	// to the newest keyframe or, in a closed ring, to the end. Moves counts these moves.
 	//
 	// A cursor moves if its next frame is not in the ring, or if it exceeds its allowance
 	// (MaxLagBytes, MaxLagFrames or MaxLagTime). Usually, it moves when its reader calls Take. If
 	// the reader does not call Take, the cursor moves when a keyframe is published or the ring is
 	// closed.
 	//
-	// A move is counted when it happens. The reader's next batch reports it as Batch.Missed.
+	// A move is counted when it happens. The reader's next batch reports the lost frames as
+	// Batch.Missed.
 	Lost [reasons]struct{ Moves, Frames, Bytes uint64 }
 }
 

@@ -15,7 +15,7 @@ type Watcher struct {
 	index int // index in ring.watchers.list; stopped after Stop
 }
 
-// stopped is the value of a Watcher's index field after Stop. The Watcher is then no longer in the
+// stopped is the value of a Watcher's index field after Stop, when the Watcher is no longer in the
 // ring's list.
 const stopped = -1
 
@@ -23,7 +23,7 @@ const stopped = -1
 // the goroutines that a signal wakes.
 type watchers struct {
 	mu   sync.Mutex
-	list []*Watcher // each Watcher at its index
+	list []*Watcher // list[w.index] is w
 }
 
 // signal signals each Watcher. The caller must not hold Ring.mu.
@@ -42,9 +42,9 @@ func (w *Watcher) signal() {
 	}
 }
 
-// Watch returns a new Watcher. Its owner ends it with Stop. The Watcher's channel C signals only
-// frames that are published after Watch, so call Take on each cursor before you first wait for C.
-// If the ring is closed, C has a signal at once.
+// Watch returns a new Watcher. The caller must call [Watcher.Stop] when the Watcher is no longer
+// needed. The Watcher's channel C signals only frames that are published after Watch, so call Take
+// on each cursor before the first receive from C. If the ring is closed, C has a signal at once.
 func (r *Ring) Watch() *Watcher {
 	ch := make(chan struct{}, 1)
 	w := &Watcher{C: ch, c: ch, ring: r}
@@ -59,8 +59,9 @@ func (r *Ring) Watch() *Watcher {
 	return w
 }
 
-// Stop ends the Watcher: its channel C gets no more signals. A signal that was sent before Stop may
-// still be in C. Stop may be called from any goroutine, and more than once.
+// Stop removes the Watcher from the ring, so that its channel C gets no more signals. A signal that
+// was sent before Stop may still be in C. Stop may be called from any goroutine, and more than
+// once.
 func (w *Watcher) Stop() {
 	s := &w.ring.watchers
 	s.mu.Lock()
@@ -76,8 +77,8 @@ func (w *Watcher) Stop() {
 	w.index = stopped
 }
 
-// announceSoon is called for a new frame. It reports whether the caller must signal the Watchers
-// now. Otherwise the timer signals them later. r.mu is held.
+// announceSoon is called after a frame is added. It reports whether the caller must signal the
+// Watchers now. If not, the timer signals the Watchers later. The caller must hold r.mu.
 func (r *Ring) announceSoon(now int64) bool {
 	if r.opts.latency == 0 {
 		return true
@@ -89,8 +90,8 @@ func (r *Ring) announceSoon(now int64) bool {
 	return false
 }
 
-// announce reports whether the timer was going to signal the Watchers later. If so, announce stops
-// the timer, and the caller must signal the Watchers instead. r.mu is held.
+// announce stops the timer if it was going to signal the Watchers. It then returns true, and the
+// caller must signal the Watchers instead. The caller must hold r.mu.
 func (r *Ring) announce() bool {
 	if r.due == 0 {
 		return false
@@ -114,7 +115,7 @@ func (r *Ring) Flush() {
 func (r *Ring) expire() {
 	r.mu.Lock()
 	// Flush or Close may have signalled the watchers already, and a later frame may have started
-	// the timer again. Then the time of the next signal (r.due) is 0 or in the future.
+	// the timer again. In these cases, r.due (the time of the next signal) is 0 or in the future.
 	late := r.due != 0 && r.now() >= r.due && r.announce()
 	r.mu.Unlock()
 	if late {

@@ -14,10 +14,10 @@ const identity = "identity" // no encoding
 // acceptNames.
 type acceptance struct {
 	absent  bool                      // the request has no Accept-Encoding header
-	weights [len(acceptNames)]float64 // by index in acceptNames; below 0 if not named
+	weights [len(acceptNames)]float64 // by index in acceptNames; negative if not in the headers
 }
 
-const others = "*" // the name for all encodings that the headers do not name
+const others = "*" // in the headers, this stands for all encodings without an entry of their own
 
 var acceptNames = [...]string{"br", "zstd", "gzip", identity, others}
 
@@ -49,8 +49,8 @@ func acceptIndex(name string) int {
 	})
 }
 
-// parseWeight parses the parameters of an element of Accept-Encoding, such as "q=0.5". Without
-// parameters, the weight is 1. If they are invalid, parseWeight returns false.
+// parseWeight parses the parameters of an element of Accept-Encoding, such as "q=0.5". If there are
+// no parameters, the weight is 1. If the parameters are invalid, parseWeight returns false.
 func parseWeight(params string) (float64, bool) {
 	params = textproto.TrimString(params)
 	if params == "" {
@@ -64,8 +64,8 @@ func parseWeight(params string) (float64, bool) {
 	return w, err == nil && w >= 0 && w <= 1 && !math.IsNaN(w)
 }
 
-// weight returns the client's weight for an encoding, or 0 if the client does not accept the
-// encoding. name must be in acceptNames.
+// weight returns the weight that the client gives to the named encoding, or 0 if the client does
+// not accept the encoding. The name must be in acceptNames.
 func (h acceptance) weight(name string) float64 {
 	for _, n := range [...]string{name, others} {
 		if w := h.weights[acceptIndex(n)]; w >= 0 {
@@ -73,15 +73,15 @@ func (h acceptance) weight(name string) float64 {
 		}
 	}
 	if name == identity {
-		// identity is acceptable if the client does not refuse it, but every named encoding is
-		// better.
+		// If the headers do not mention an unencoded response, the client accepts it, but prefers
+		// every encoding that the headers name.
 		return math.SmallestNonzeroFloat64
 	}
 	return 0
 }
 
 // AcceptsEncoding reports whether a client accepts a response in the given encoding: "br", "zstd"
-// or "gzip". values are the values of the request's Accept-Encoding headers.
+// or "gzip". The slice values has the values of the request's Accept-Encoding headers.
 //
 // If the client prefers an unencoded response, AcceptsEncoding returns false. If there is no
 // Accept-Encoding header, it also returns false, although RFC 9110 then allows every encoding.

@@ -9,11 +9,12 @@ import (
 )
 
 const (
-	maxTaggedSize = 16 << 20 // largest file with a tag of its content, in bytes
-	maxTags       = 1 << 12  // number of tags that a contentTags keeps
+	maxTaggedSize = 16 << 20 // largest file that gets a tag, in bytes
+	maxTags       = 1 << 12
 )
 
-// contentTags makes entity tags for files without a modification time, and keeps up to maxTags.
+// A contentTags makes entity tags for files without a modification time, from the content of the
+// files. It keeps up to maxTags tags.
 type contentTags struct {
 	mu   sync.Mutex
 	tags map[taggedFile]string
@@ -24,12 +25,13 @@ type taggedFile struct {
 	size int64
 }
 
-// isUnset reports whether t is the zero time or the Unix epoch. net/http sends no Last-Modified
-// for these times.
+// isUnset reports whether t is the zero time or the Unix epoch. net/http sends no Last-Modified for
+// these times.
 func isUnset(t time.Time) bool { return t.IsZero() || t.Equal(time.Unix(0, 0)) }
 
-// tag returns the tag of the named file. If the tag is not known, it reads the file from the start,
-// and seeks back to the start. tag returns "" if the file is too large or cannot be read.
+// tag returns the entity tag of the file with the given name and size. It returns "" if the file is
+// too large or cannot be read. If c does not have the tag yet, tag reads the file, which must be at
+// its start, and seeks back to the start.
 func (c *contentTags) tag(name string, file io.ReadSeeker, size int64) string {
 	if size > maxTaggedSize {
 		return ""

@@ -20,13 +20,13 @@ import (
 )
 
 const (
-	// copyBlock is the size of reads and writes if the kernel cannot move the bytes. For a block of
-	// this size, a system call costs less than copying the bytes. The block also stays in the
-	// processor's caches between its read and its write.
+	// copyBlock is the size in bytes of each read and write if the kernel cannot move the bytes.
+	// For a block of this size, a system call costs less than copying the bytes. The block also
+	// stays in the processor's caches between its read and its write.
 	copyBlock = 32 << 10
 
 	// fileStep is the number of bytes that Copy copies from file to file between two checks of its
-	// context. If the bytes are in the page cache, copying them takes a few milliseconds.
+	// context. If the bytes are in the page cache, a step takes a few milliseconds.
 	fileStep = 16 << 20
 
 	// kernelSplices reports whether the standard library uses splice for connections and
@@ -42,14 +42,14 @@ var errBadCount = errors.New("chunk: the writer returned an invalid count")
 // The kernel moves the bytes wherever io.Copy lets it: from a file or a connection to a TCP
 // connection, from a file or a TCP connection to a Unix socket, and from a file or a connection to
 // a file. If the kernel cannot move the bytes, Copy uses the WriteTo of src or the ReadFrom of dst,
-// or copies through a pooled block.
+// or copies the bytes through a block of pooled memory.
 //
 // # Middleware
 //
-// If dst is an http.ResponseWriter without ReadFrom, it may be a middleware's wrapper. Copy calls
-// the wrapper's method Unwrap() http.ResponseWriter to find the inner response, which has ReadFrom.
-// The wrapper writes the header. Then the kernel sends the body through the inner response, so the
-// wrapper does not see the body.
+// If dst is an http.ResponseWriter without ReadFrom, it may be a wrapper that a middleware has
+// made. Copy then calls the wrapper's method Unwrap() http.ResponseWriter to find an inner response
+// with ReadFrom. The wrapper writes the header. Then the kernel sends the body through the inner
+// response, so the wrapper does not see the body.
 //
 // If a wrapper must see the body, it needs a ReadFrom method or no Unwrap method. Copy also sends
 // the body through the wrapper if the wrapper seems to encode it. The signs are a Content-Encoding,
@@ -65,8 +65,8 @@ var errBadCount = errors.New("chunk: the writer returned an invalid count")
 // Copy.
 //
 // If src is longer than the Content-Length, Copy stops at that length and returns
-// http.ErrContentLength. If src is a file and shorter, the error is io.ErrUnexpectedEOF. Copy does
-// not count bytes that were written to the response before.
+// http.ErrContentLength. If src is a file that is shorter, the error is io.ErrUnexpectedEOF. Copy
+// does not count bytes that were written to the response before.
 //
 // # The end of ctx
 //
@@ -76,13 +76,13 @@ var errBadCount = errors.New("chunk: the writer returned an invalid count")
 // current Read or Write.
 //
 // Copy sets no deadlines before ctx ends. Before it returns, it removes the deadlines that it has
-// set, so the caller must set its own again. On an incomplete response the deadline stays, so that
-// the connection is not used again.
+// set, so the caller must set its own deadlines again. If a response is incomplete, however, its
+// write deadline stays, so that net/http does not use the connection for another response.
 //
 // # Errors
 //
-// After an error, a file src is positioned directly after the bytes that dst has accepted. From any
-// other src, Copy may have read more bytes than dst has accepted.
+// After an error, if src is a file, its position is directly after the bytes that dst has accepted.
+// From any other src, Copy may have read more bytes than dst has accepted.
 func Copy(ctx context.Context, dst io.Writer, src io.Reader) (Report, error) {
 	if err := ctx.Err(); err != nil {
 		return Report{}, err
@@ -108,11 +108,11 @@ func Copy(ctx context.Context, dst io.Writer, src io.Reader) (Report, error) {
 	return c.report, err
 }
 
-// copying is the state of one call of Copy.
+// A copying holds the state of one call to Copy.
 type copying struct {
 	ctx    context.Context
 	report Report
-	file   *os.File // src, or the Reader that src limits, if it is an *os.File; else nil
+	file   *os.File // the *os.File that src is or limits; nil for other sources
 	waits  interruption
 }
 
@@ -145,17 +145,16 @@ func (c *copying) toWriter(dst io.Writer, src io.Reader) error {
 	return c.copyThroughMemory(dst, src)
 }
 
-// kernelCounter returns &c.report.Sendfile or &c.report.Splice if the kernel moves the bytes in
-// io.Copy(dst, src), and nil otherwise.
+// kernelCounter returns the counter for the bytes of io.Copy(dst, src), &c.report.Sendfile or
+// &c.report.Splice, if the kernel moves these bytes. Otherwise it returns nil.
 //
-// If src is a regular file and dst is a TCP connection or a file, kernelCounter also returns nil.
-// For these, toWriter does not use io.Copy.
+// If src is a regular file and dst is a TCP connection or a file, kernelCounter also returns nil,
+// because toWriter copies between these types without io.Copy.
 func (c *copying) kernelCounter(dst io.Writer, src io.Reader) *int64 {
 	inner, limit := unlimited(src)
 	_, toUnix := dst.(*net.UnixConn)
 	// io.Copy needs the method WriteTo of src to let the kernel send to a Unix socket. An
-	// io.LimitedReader does not have this method, so the kernel cannot send then. If src is not an
-	// io.LimitedReader, limit is math.MaxInt64.
+	// io.LimitedReader does not have this method. For all other sources, limit is math.MaxInt64.
 	toUnix = toUnix && limit == math.MaxInt64
 	switch src := inner.(type) {
 	case *os.File:
@@ -213,8 +212,8 @@ func isSeekable(f *os.File) bool {
 	return err == nil
 }
 
-// unlimited returns the Reader inside an io.LimitedReader, and the number of bytes that may still
-// be read. For any other src, it returns src and math.MaxInt64.
+// unlimited returns the Reader inside src and the number of bytes that may still be read from it,
+// if src is an io.LimitedReader. Otherwise it returns src and math.MaxInt64.
 func unlimited(src io.Reader) (io.Reader, int64) {
 	if l, ok := src.(*io.LimitedReader); ok {
 		return l.R, max(l.N, 0)
@@ -243,8 +242,8 @@ func (f *countedFile) SyscallConn() (syscall.RawConn, error) {
 	return file.SyscallConn()
 }
 
-// sendFile sends c.file to rf, from the current position. src is c.file, or an io.LimitedReader
-// that limits it.
+// sendFile sends c.file to rf, from the current position of the file. The argument src must be
+// c.file, or an io.LimitedReader that contains it.
 func (c *copying) sendFile(rf io.ReaderFrom, src io.Reader) error {
 	counted := countedFile{file: c.file}
 	limited := io.LimitedReader{R: &counted, N: math.MaxInt64}
@@ -263,7 +262,8 @@ func (c *copying) sendFile(rf io.ReaderFrom, src io.Reader) error {
 	return err
 }
 
-// fileToFile copies in steps, because neither a context nor a deadline ends copy_file_range.
+// fileToFile copies c.file to dst. It copies in steps and checks the context before each step,
+// because nothing can interrupt copy_file_range.
 func (c *copying) fileToFile(dst *os.File, src io.Reader) error {
 	_, left := unlimited(src)
 	for left > 0 {
@@ -278,8 +278,8 @@ func (c *copying) fileToFile(dst *os.File, src io.Reader) error {
 			l.N -= n
 		}
 		left -= n
-		// Here, the standard library has copied the bytes without copy_file_range, and has read
-		// more bytes than it wrote.
+		// If the standard library did not use copy_file_range, it may have read more bytes than it
+		// wrote.
 		if read := asked - step.N; err != nil && read > n {
 			_, _ = c.file.Seek(n-read, io.SeekCurrent)
 		}
@@ -316,7 +316,8 @@ func (c *copying) copyThroughMemory(dst io.Writer, src io.Reader) error {
 	}
 }
 
-// unread moves the position of a file back by n bytes that dst did not accept.
+// unread moves the position of c.file back by n bytes that dst did not accept, so that the caller
+// can read them again.
 func (c *copying) unread(src io.Reader, n int64) {
 	if c.file == nil {
 		return
@@ -391,7 +392,7 @@ func (c *copying) toResponse(w http.ResponseWriter, src io.Reader) error {
 	return nil
 }
 
-// tooLong returns http.ErrContentLength if src has another byte. It ignores an error of src,
+// tooLong returns http.ErrContentLength if src has another byte. It ignores an error from src,
 // because the response is complete.
 func (c *copying) tooLong(src io.Reader) error {
 	var p [1]byte
@@ -408,7 +409,7 @@ func canSplice(src io.Reader) bool {
 	return kernelSplices && (isTCP || isStream(src))
 }
 
-// sizeOf returns the number of bytes of src, or 0 if it is not known.
+// sizeOf returns the number of bytes that src still has, or 0 if the number is unknown.
 func sizeOf(src io.Reader) int64 {
 	switch s := src.(type) {
 	case *bytes.Reader:
@@ -442,7 +443,7 @@ type interruption struct {
 	src        waker      // may be nil
 	dst        writeWaker // may be nil
 	isResponse bool
-	unhook     func() bool // nil if src and dst have no deadlines
+	unhook     func() bool // cancels interrupt; nil if neither src nor dst supports deadlines
 
 	mu   sync.Mutex
 	over bool // Copy has returned; guarded by mu
@@ -454,7 +455,7 @@ func (c *copying) watchContext(dst io.Writer, src io.Reader) {
 	i.src = wakerOf(src)
 	switch dst := dst.(type) {
 	case http.ResponseWriter:
-		// An http.ResponseController would unwrap a wrapper that wraps itself forever.
+		// Do not use an http.ResponseController: it would never return if a wrapper wraps itself.
 		i.dst, _ = unwrapTo[writeWaker](dst)
 		i.isResponse = true
 	case writeWaker:
@@ -488,8 +489,8 @@ func (i *interruption) setDeadlines(read, write time.Time) {
 
 // stop undoes watchContext, and removes the deadlines that interrupt has set.
 //
-// If the copy is not complete, however, a response keeps its write deadline. Otherwise net/http
-// could end the body as if it were complete.
+// If the copy is not complete and dst is a response, the write deadline stays. Without this
+// deadline, net/http could end the body as if it were complete.
 func (i *interruption) stop(complete bool) {
 	if i.unhook == nil || i.unhook() {
 		return

@@ -2,8 +2,8 @@ package chunk
 
 import "bytes"
 
-// A Cutter finds the ends of records in a stream. A [Reader] cuts its chunks there. [Lines] and
-// [JSON] return Cutters, and a [CutFunc] is one.
+// A Cutter finds the ends of records in a stream. A [Reader] cuts its chunks at these ends. [Lines]
+// and [JSON] return Cutters, and a [CutFunc] is a Cutter.
 //
 // One Cutter may serve any number of Readers at a time, because each Reader stores the state of the
 // search itself.
@@ -16,27 +16,27 @@ type Cutter interface {
 	// If the length is not known, cut returns 0. If no record can begin like w.data, cut returns a
 	// negative number.
 	//
-	// cut sets w.seen to the number of bytes that it need not see again, and w.state to the state
-	// for its next call. If it returns a length up to len(w.data), the Reader removes that many
-	// bytes before it calls cut again. cut borrows w.
+	// cut sets w.seen to the number of bytes that it need not search again, and w.state to the
+	// state for its next call. If cut returns a length up to len(w.data), the Reader removes that
+	// many bytes before it calls cut again. cut borrows w.
 	cut(w *scan) int
 
-	// whole reports whether the last record in w.data is complete, although cut has not found its
-	// end. The Reader calls whole when the source has ended and cut has seen all of w.data. whole
-	// borrows w.
+	// whole reports whether the last record in w.data is complete, although cut has not found the
+	// end of this record. The Reader calls whole when the source has ended and cut has seen all of
+	// w.data. whole borrows w.
 	whole(w *scan) bool
 }
 
 // A scan is the input of a Cutter: the bytes that have arrived and are not in a chunk yet, and the
 // state of the search for record ends.
 //
-// Invariant: 0 ≤ seen ≤ len(data). (The first seen bytes of data have been searched.)
+// Invariant: 0 ≤ seen ≤ len(data). The Cutter has already searched data[:seen].
 type scan struct {
 	// The bytes that are not in a chunk yet. They begin with the start of a record. The methods of
 	// a Cutter must not change them, or keep them after they return.
 	data []byte
-	seen int // number of bytes that the last cut need not see again
-	// A number that the Cutter may store from one call of cut to the next. It is 0 at the start of
+	seen int // number of bytes of data that cut need not search again
+	// A number that the Cutter may store from one call to cut to the next. It is 0 at the start of
 	// the stream.
 	state int
 	limit int // maximum number of bytes in a chunk, unless a record is longer
@@ -60,9 +60,9 @@ type scan struct {
 //		return 4 + int(binary.BigEndian.Uint32(data))
 //	})
 //
-// The Reader calls the function once for each record. If the last record is incomplete, it calls
-// the function again, from the record's start, when more bytes have arrived. If the source ends
-// within a record, the Reader returns an error.
+// The Reader calls the function once for each record. If the last record is incomplete, the Reader
+// calls the function again for this record when more bytes have arrived. If the source ends within
+// a record, the Reader returns an error.
 //
 // The function is called on one goroutine at a time, but not always the same one. It borrows data
 // and must not call the Reader.

@@ -16,8 +16,8 @@ const (
 )
 
 // A dropper removes sent bytes of files from the page cache, for responses with the option
-// DropBehind. While two or more of these responses send the same file, the dropper removes nothing
-// of the file, because another response may still need the bytes.
+// DropBehind. While two or more of these responses send the same file, the dropper does not remove
+// any of its bytes, because another response may still need them.
 type dropper struct {
 	mu      sync.Mutex
 	sending map[fileVersion]int // number of responses with DropBehind that send the file

@@ -36,7 +36,7 @@ type fileRequest struct {
 }
 
 // A servedFile is a file for http.ServeContent, which seeks to the end of the file and back to its
-// start to learn the size. For a servedFile, these two calls of Seek need no system call.
+// start to learn the size. For a servedFile, these two calls to Seek need no system call.
 //
 // Invariant: if !moved, the file's position is 0.
 type servedFile struct {
@@ -57,7 +57,8 @@ func (f *servedFile) Seek(offset int64, whence int) (int64, error) {
 		if f.atEnd = whence == io.SeekEnd; f.atEnd {
 			return f.size, nil
 		}
-		// http.ServeContent may learn the size of an unseekable file, but must not seek to a range.
+		// http.ServeContent may learn the size of an unseekable file. If it then seeks to a range,
+		// Seek must fail.
 		_, f.moved = f.file.(unseekable)
 		return 0, nil
 	}
@@ -81,7 +82,8 @@ func (f *servedFile) SyscallConn() (syscall.RawConn, error) {
 	return f.countedFile.SyscallConn()
 }
 
-// serve answers with the named file. If it returns an error, it has not answered.
+// serve sends the named file as the response. If serve returns an error, it has not begun the
+// response.
 func (x *fileRequest) serve(name string) error {
 	f, info, err := x.h.root.open(name)
 	if err != nil {
@@ -117,8 +119,8 @@ func (x *fileRequest) contentType(name string) string {
 	}
 	var p [sniffLen]byte
 	x.file.moved = true
-	n, _ := io.ReadFull(x.file.file, p[:]) // after an error, the type is text/plain
-	_, _ = x.file.Seek(0, io.SeekStart)    // http.ServeContent notices an error
+	n, _ := io.ReadFull(x.file.file, p[:]) // if no byte can be read, the type is text/plain
+	_, _ = x.file.Seek(0, io.SeekStart)    // if this fails, http.ServeContent fails too
 	return http.DetectContentType(p[:n])
 }
 
@@ -138,20 +140,19 @@ func (x *fileRequest) serveContent(name string) {
 	}
 }
 
-// etag returns the entity tag of the file, or "".
 func (x *fileRequest) etag(name string) string {
 	if _, ok := x.file.file.(*os.File); !ok && isUnset(x.info.ModTime()) {
 		if _, ok := x.file.file.(unseekable); ok {
-			return "" // making the tag reads the file, and seeks back to its start
+			return "" // after the content is read for the tag, Seek cannot return to the start
 		}
-		x.file.moved = true // http.ServeContent shall notice if Seek has failed
+		x.file.moved = true // if the method tag cannot seek back, http.ServeContent must notice
 		return x.h.tags.tag(name+x.form.ext, x.file.file, x.info.Size())
 	}
 	return versionOf(x.info).etag()
 }
 
-// clientSeesLength reports whether the client has received the right Content-Length, so that it
-// sees when bytes are missing.
+// clientSeesLength reports whether the client has received the right Content-Length, and therefore
+// notices if bytes are missing.
 func (x *fileRequest) clientSeesLength() bool {
 	return x.r.ProtoMajor == 1 && x.head.length != "" && headOf(x.Header()) == x.head
 }
@@ -162,8 +163,8 @@ func (x *fileRequest) clientSeesLength() bool {
 func (x *fileRequest) WriteHeader(status int) {
 	if x.status == 0 {
 		x.status = status
-		// Set the Content-Length here, because net/http sets none for an encoded response. It does
-		// not know whether a middleware will encode the bytes and change their number.
+		// Set the Content-Length here, because net/http sets none for an encoded response. net/http
+		// does not know whether a middleware will encode the bytes and change their number.
 		if status == http.StatusOK && x.form.name != "" {
 			x.Header().Set("Content-Length", strconv.FormatInt(x.info.Size(), 10))
 		}
@@ -181,8 +182,8 @@ func (x *fileRequest) Write(p []byte) (int, error) {
 }
 
 // ReadFrom sends the response body: the file, one range of it, or several ranges of it. net/http
-// passes this body as an io.LimitedReader. If src has another type, ReadFrom copies it with the
-// method Write.
+// passes this body as an io.LimitedReader. If src has another type, ReadFrom copies the bytes with
+// the method Write.
 func (x *fileRequest) ReadFrom(src io.Reader) (int64, error) {
 	body, ok := src.(*io.LimitedReader)
 	if !ok {
@@ -193,7 +194,8 @@ func (x *fileRequest) ReadFrom(src io.Reader) (int64, error) {
 	if err == nil && x.report.Bytes < total {
 		err = io.ErrUnexpectedEOF
 	}
-	// This is not an early end: a middleware may have changed the status to 204.
+	// After http.ErrBodyNotAllowed, the body is not broken: a middleware may have changed the
+	// status to 204, which has no body.
 	x.broken = err != nil && !errors.Is(err, http.ErrBodyNotAllowed)
 	return x.report.Bytes, err
 }
@@ -242,8 +244,8 @@ func (x *fileRequest) sendAndDrop(rf io.ReaderFrom, f *os.File, body *io.Limited
 	return nil
 }
 
-// destination returns the writer for the file's bytes. This is usually the response of net/http,
-// whose ReadFrom lets the kernel send the file. If a middleware does not allow that, destination
+// destination returns the writer for the file's bytes. This is usually the response of net/http.
+// Its ReadFrom lets the kernel send the file. If a middleware does not allow that, destination
 // returns a copiedBody.
 func (x *fileRequest) destination() io.ReaderFrom {
 	if rf, ok := x.ResponseWriter.(io.ReaderFrom); ok {

@@ -19,20 +19,20 @@ var (
 // A fileRoot is the file system of the served files.
 type fileRoot struct{ fs.FS }
 
-// A contentFile is an open regular file. If the file has no Seek method, it is an unseekable.
+// A contentFile is an open regular file. If the file has no Seek method, an unseekable wraps it.
 type contentFile interface {
 	fs.File
 	io.Seeker
 }
 
-// An unseekable is a file without a Seek method.
+// An unseekable wraps a file without a Seek method, to implement contentFile.
 type unseekable struct{ fs.File }
 
-// Seek returns an error.
+// Seek always returns errNoSeek.
 func (unseekable) Seek(offset int64, whence int) (int64, error) { return 0, errNoSeek }
 
-// open opens a regular file. The caller closes it. If name is a directory, the error is
-// errDirectory.
+// open opens a regular file, which the caller closes. If the name belongs to a directory, the error
+// is errDirectory.
 func (d fileRoot) open(name string) (contentFile, fs.FileInfo, error) {
 	// Check before opening: opening a pipe wakes the process that waits to write to it, and opening
 	// a device may have any effect.
@@ -63,10 +63,11 @@ func (d fileRoot) open(name string) (contentFile, fs.FileInfo, error) {
 	return unseekable{f}, info, nil
 }
 
-// A rootFS is the directory of an os.Root as an fs.FS. No name or link leads out of it.
+// A rootFS is an fs.FS of the files in an os.Root. No name or link leads out of the root's
+// directory.
 type rootFS struct{ *os.Root }
 
-// Open opens a file. It does not wait for the writer of a pipe.
+// Open opens a file. If the file is a pipe, Open does not wait for a writer.
 func (r rootFS) Open(name string) (fs.File, error) {
 	f, err := r.Root.OpenFile(name, os.O_RDONLY|nonblock, 0)
 	if err != nil {
@@ -81,8 +82,8 @@ func (r rootFS) Stat(name string) (fs.FileInfo, error) {
 	return info, rootError(err)
 }
 
-// rootError returns fs.ErrNotExist if err is the error of an os.Root for a name that leads out of
-// it. Otherwise it returns err.
+// rootError returns fs.ErrNotExist if err is the error that an os.Root returns for a name that
+// leads out of its directory. Otherwise rootError returns err.
 func rootError(err error) error {
 	if err == nil || statusOfSyscall(err) != 0 || errors.Is(err, fs.ErrClosed) {
 		return err
@@ -100,8 +101,8 @@ func checkRegular(info os.FileInfo) error {
 	return nil
 }
 
-// openedFiles is an fs.FS of the regular files and directories of a fileRoot. An http.FileServer
-// uses it to redirect requests and to list directories.
+// An openedFiles is an fs.FS of the regular files and directories in a fileRoot. A FileHandler
+// passes it to http.FileServerFS, which redirects requests and lists directories.
 type openedFiles struct{ fileRoot }
 
 // Open opens a regular file or a directory.
@@ -139,7 +140,6 @@ func standardError(err error) error {
 	return err
 }
 
-// statusOf returns the HTTP status for err, an error from opening a file.
 func statusOf(err error) int {
 	switch {
 	case errors.Is(err, fs.ErrNotExist), err == errDirectory,

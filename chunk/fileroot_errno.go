@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// statusOfSyscall returns the HTTP status of the answer when a system call for opening a file
-// fails. It returns 0 if err is not the error of a system call.
+// statusOfSyscall returns the HTTP status for a request, if err says that a system call to open the
+// file has failed. Otherwise it returns 0.
 func statusOfSyscall(err error) int {
 	var errno syscall.Errno
 	if !errors.As(err, &errno) {

@@ -6,9 +6,9 @@ import (
 	"syscall"
 )
 
-// statusOfSyscall returns the HTTP status of the answer when a system call for opening a file
-// fails. It returns 0 if err is not the error of a system call. Plan 9 describes errors in words
-// only.
+// statusOfSyscall returns the HTTP status for a request, if err says that a system call to open the
+// file has failed. Otherwise it returns 0. The status is always 404, because Plan 9 has no error
+// numbers.
 func statusOfSyscall(err error) int {
 	var text syscall.ErrorString
 	if !errors.As(err, &text) {

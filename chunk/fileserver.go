@@ -14,18 +14,19 @@ import (
 // A FileHandler serves the files under a directory or in a file system. [FileServer] and
 // [FileServerFS] return one.
 //
-// It serves requests like http.FileServer, with the same conditions, ranges, redirects and lists.
-// The differences are:
+// A FileHandler serves requests like http.FileServer, with the same conditional requests, ranges,
+// redirects and lists of directories. The differences are:
 //
-//   - The handler does not follow a symbolic link out of the root (see os.Root). The status is then
-//     404. A request for an impossible file name also gets 404, for example if the name is too
-//     long.
-//   - The handler does not open pipes, sockets and devices. The status is then 403.
-//   - Each file has a strong ETag, made of its size, times of change, device and inode. Two
-//     versions of a file have the same tag only if they have the same size and one overwrote the
-//     other within the same tick of the file system's clock (4 ms on older kernels). Copies on two
-//     machines have different tags. If the header already has an ETag, the handler keeps it. A nil
-//     value in the header's map prevents the ETag.
+//   - The handler does not follow a symbolic link out of the root (see os.Root). It answers such a
+//     request with status 404. A request for an impossible file name, for example a name that is
+//     too long, also gets 404.
+//   - The handler does not open pipes, sockets and devices. It answers a request for one with
+//     status 403.
+//   - Each file has a strong ETag, made of the file's size, modification time, change time, device
+//     and inode. Two versions of a file have the same tag only if they have the same size and one
+//     overwrote the other within the same tick of the file system's clock (4 ms on older kernels).
+//     Copies on two machines have different tags. If the response header already has an ETag, the
+//     handler keeps it. If the header maps "Etag" to nil, the response has no ETag.
 //   - The handler sends the file with sendfile even if middleware wraps the response, as long as
 //     the middleware has Unwrap and no ReadFrom (see [Copy]). Such a middleware does not see the
 //     body.
@@ -33,8 +34,8 @@ import (
 //     HTTP/2 stream. It does not do so if the Content-Length shows the client that bytes are
 //     missing.
 //
-// To replace a file, rename a new one over it. If a file is written while it is being sent, clients
-// may get a mixture of old and new bytes.
+// To replace a file, rename a new file over the old one. If a file is written while it is being
+// sent, clients may get a mixture of old and new bytes.
 //
 // All methods may be called from any goroutine.
 type FileHandler struct {
@@ -57,32 +58,34 @@ type FileHandler struct {
 type FileOption func(*FileHandler)
 
 // Listing sets whether the handler lists the files of a directory without an index.html. The
-// default is true, as with http.FileServer. If it is false, the status for such a directory is 403.
+// default is true, as with http.FileServer. With Listing(false), a request for such a directory
+// gets status 403.
 func Listing(on bool) FileOption {
 	return func(h *FileHandler) { h.listing = on }
 }
 
-// Precompressed makes the handler serve name.br, name.zst or name.gz instead of name to a client
-// that accepts the encoding. The Content-Type describes the decoded file.
+// Precompressed makes the handler serve an encoded version of a file, if there is one and the
+// client accepts the encoding. For the file a.js, the encoded versions are a.js.br, a.js.zst and
+// a.js.gz. The Content-Type describes the decoded file.
 //
-// If the client accepts several encodings, it gets the one with the highest weight. If their
-// weights are equal, the order is br, zstd, gzip. If the client refuses name (identity;q=0) and
-// accepts no encoded file, the status is 406. The handler ignores an encoded file that is older
-// than name, in whole seconds.
+// If the client accepts several encodings, it gets the one with the highest weight. If the weights
+// are equal, the order is br, zstd, gzip. If the client refuses the original file (identity;q=0)
+// and accepts none of the encoded versions, the status is 406. The handler ignores an encoded
+// version that is older than the original. The comparison ignores fractions of a second.
 //
-// Precompressed is off by default, because name.gz could be a different file. If you use
-// Precompressed, do not set an ETag in a middleware: all encodings of a name would have the same
+// Precompressed is off by default, because a.js.gz could be a different file. If you use
+// Precompressed, do not set an ETag in a middleware: all versions of a file would have the same
 // ETag, and clients could not tell them apart.
 func Precompressed() FileOption {
 	return func(h *FileHandler) { h.precompressed = true }
 }
 
-// DropBehind keeps responses of at least this many bytes from filling the page cache. It works on
-// Linux only. It is off by default.
+// DropBehind keeps large responses from filling the page cache: responses that send at least the
+// given number of bytes of a file. DropBehind works on Linux only. It is off by default.
 //
 // While the handler sends a file, it drops the sent part of the file from the page cache
 // (posix_fadvise), in steps of 8 MiB. It drops nothing while two or more responses with DropBehind
-// send the same file. The last bytes may stay in the cache, because the socket still uses them.
+// send the same file. The last bytes may stay in the cache, because the socket may still use them.
 func DropBehind(bytes int64) FileOption {
 	if bytes < 1 {
 		panic(fmt.Sprintf("chunk: DropBehind(%d) is below 1", bytes))
@@ -92,8 +95,8 @@ func DropBehind(bytes int64) FileOption {
 
 // OnServed makes the handler call f after each request, on the request's goroutine. The handler
 // calls f even if a panic has aborted the response. The Report counts only bytes of files, not
-// headers, lists and error messages. If a response has several ranges, the separators between them
-// count as well.
+// those of headers, lists of directories and error messages. If a response has several ranges, the
+// separators between them count as well.
 func OnServed(f func(r *http.Request, sent Report, status int)) FileOption {
 	if f == nil {
 		panic("chunk: OnServed(nil)")
@@ -114,16 +117,16 @@ func FileServer(root *os.Root, opts ...FileOption) *FileHandler {
 //     and devices are opened before they are refused.
 //   - The kernel sends a file only if it is an *os.File, as with os.DirFS. All other files are
 //     copied through memory. DropBehind has no effect on them.
-//   - The ETag of a file is made of its size and modification time, or as with FileServer if the
-//     file is an *os.File on Linux. If the file has no modification time, like all files of an
-//     embed.FS, the ETag is made of the content. The handler reads a file of up to 16 MiB for this
-//     purpose when it is first requested, and keeps the ETags of 4,096 files. Such a file must not
-//     change. A larger file has no ETag.
-//   - An error of fsys that is none of fs.ErrNotExist, fs.ErrInvalid and fs.ErrPermission is
-//     answered with status 500.
+//   - On Linux, an *os.File has an ETag as with FileServer. Any other file has an ETag that is made
+//     of its size and modification time. If there is no modification time, as in an embed.FS, the
+//     ETag is made of the content: the handler reads the file at the first request, and keeps the
+//     ETags of 4,096 files. The content of such a file must not change. A file of more than 16 MiB
+//     without a modification time has no ETag.
+//   - If fsys returns an error that is not fs.ErrNotExist, fs.ErrInvalid or fs.ErrPermission, the
+//     status is 500.
 //
-// As with http.FileServerFS, a file without a Seek method, such as one of a zip.Reader, is only
-// sent as a whole. A request for one range of the file gets status 416, and the response to a
+// As with http.FileServerFS, a file without a Seek method, such as a file in a zip.Reader, can only
+// be sent completely. A request for one range of the file gets status 416, and the response to a
 // request for several ranges breaks off. If neither the extension of the file name nor a header
 // gives the Content-Type, the status is 500. Without a modification time, such a file has no ETag.
 func FileServerFS(fsys fs.FS, opts ...FileOption) *FileHandler {
@@ -146,7 +149,7 @@ func (h *FileHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	isDir := r.URL.Path == "" || strings.HasSuffix(r.URL.Path, "/")
 	switch {
 	case strings.HasSuffix(r.URL.Path, "/index.html"):
-		h.standard.ServeHTTP(x, r) // a redirect to the directory's name with a slash
+		h.standard.ServeHTTP(x, r) // redirects to the directory
 	case !isDir:
 		switch err := x.serve(name); err {
 		case nil:
@@ -194,14 +197,13 @@ func (h *FileHandler) isDir(name string) bool {
 	return err == nil && info.IsDir()
 }
 
-// ServeFile answers r with the named file of the root. It ignores the URL of r, which may be nil.
-// Use it when your handler has already authorized the request or looked up the file name. Methods,
-// conditions, ranges and options work as with ServeHTTP.
+// ServeFile answers the request r with the named file of the root. It ignores the URL of r, which
+// may be nil. Use ServeFile when your handler has already authorized the request or looked up the
+// file name. Methods, conditions, ranges and options work as with ServeHTTP.
 //
-// The name must be accepted by fs.ValidPath and, with FileServer, possible on this system (see
-// filepath.Localize).
-// For any other name, and for a directory, the status is 404. ServeFile does not redirect. It
-// follows symbolic links within the root.
+// The name must be valid for fs.ValidPath. With FileServer, it must also be possible on this system
+// (see filepath.Localize). For any other name, and for a directory, the status is 404. ServeFile
+// does not redirect. It follows symbolic links within the root.
 func (h *FileHandler) ServeFile(w http.ResponseWriter, r *http.Request, name string) {
 	x := h.begin(w, r)
 	defer h.finish(x)

@@ -6,17 +6,18 @@ import (
 	"encoding/hex"
 )
 
-// A fileVersion distinguishes the versions of a file. If the file's bytes change, at least one
-// field changes, provided that the file system records these values.
+// A fileVersion identifies a version of a file. If the file's bytes change, at least one field
+// changes, provided that the file system records these values.
 type fileVersion struct {
 	size, modified, changed int64 // size in bytes; times in Unix nanoseconds
 	device, inode           uint64
 }
 
-// tagBytes is the number of bytes of a SHA-256 in an entity tag.
+// tagBytes is the number of bytes of a SHA-256 hash that an entity tag contains.
 const tagBytes = 12
 
-// etag returns a strong entity tag. It is a hash, because clients must not learn inode numbers.
+// etag returns a strong entity tag for the version. The tag is a hash, because clients must not
+// learn inode numbers.
 func (v fileVersion) etag() string {
 	var b [5 * 8]byte
 	for i, n := range [...]uint64{uint64(v.size), uint64(v.modified), uint64(v.changed), v.device,
@@ -27,7 +28,7 @@ func (v fileVersion) etag() string {
 	return quoteTag(sum[:])
 }
 
-// quoteTag returns the entity tag for a SHA-256.
+// quoteTag returns the entity tag made of a SHA-256 hash.
 func quoteTag(sum []byte) string {
 	var tag [2 + 2*tagBytes]byte
 	tag[0], tag[len(tag)-1] = '"', '"'

@@ -1,13 +1,14 @@
 package chunk
 
-// JSON returns a Cutter that cuts between consecutive JSON values. They may be one per line, or
-// separated by any JSON white space, or not separated. JSON never cuts within a string, an object
+// JSON returns a Cutter that cuts between consecutive JSON values. There may be JSON white space
+// between two values, such as a line feed, or nothing. JSON never cuts within a string, an object
 // or an array. White space after a value belongs to that value if it arrived in the same chunk.
 // Other white space belongs to the next value.
 //
-// JSON only finds the ends of values, and passes on invalid JSON for a parser to report. It treats
-// adjacent numbers or words without a space between them as one value. To find the end of a number
-// or word, JSON must see the next byte. That byte does not count for [MaxRecord].
+// JSON only finds the ends of values. It does not reject invalid JSON, which the program's parser
+// must report. It treats adjacent numbers or words without a space between them as one value. To
+// find the end of a number or word, JSON must see the next byte. That byte does not count for
+// [MaxRecord].
 func JSON() Cutter { return jsonValues{} }
 
 // jsonValues is the Cutter that the function JSON returns. Its state (scan.state) is one number.
@@ -96,8 +97,8 @@ func beginValue(p []byte, i int) (next, state int) {
 	return i, jsonScalar
 }
 
-// endValue scans the rest of a JSON string, array or object from p[i]. state is the state before
-// p[i] (see jsonValues). endValue does not check that brackets match.
+// endValue scans the rest of a JSON string, array or object from p[i]. The argument state is the
+// state before p[i] (see jsonValues). endValue does not check that brackets match.
 //
 // It returns the position after the value, and the new state. If the value does not end in p, the
 // position is len(p).

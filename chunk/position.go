@@ -12,24 +12,24 @@ import (
 )
 
 const (
-	headLen = 1 << 10 // the first bytes of a file that identify it
-	sumLen  = 16      // bytes of the SHA-256 in a Position
+	headLen = 1 << 10 // number of bytes at the start of a file that identify the file
+	sumLen  = 16      // number of bytes of a SHA-256 hash that a Position contains
 )
 
 var errOtherFile = errors.New("chunk: the file is not the one of the Position")
 
-// A Position is a place in a log, to continue there after a restart (see [OpenTail]). It can be
-// stored as JSON. The zero Position is the start of the current file.
+// A Position is a place in a log. After a restart, a program can continue there (see [OpenTail]). A
+// Position can be stored as JSON. The zero Position is the start of the current file.
 //
-// A Position identifies the file by its first bytes, not by its name or inode, so the file is found
-// after a rotation and in a copy. The files of a log must differ within their first KiB and before
-// every stored Position, as lines with timestamps do. If the files begin with the same header line,
-// do not store a Position within or directly after the header. OpenTail describes what happens
-// otherwise.
+// A Position identifies the file by its first bytes, not by its name or inode. OpenTail can
+// therefore find the file after a rotation, or find a copy of the file. For this, the files of a
+// log must differ within their first KiB, and also before every stored Position. They do if each
+// line has a timestamp. If the files begin with the same header line, do not store a Position
+// within or directly after the header. OpenTail describes what happens otherwise.
 type Position struct {
-	Offset int64  // in the file, in bytes
-	Head   int    // number of the first bytes of the file that Sum covers, at most 1024
-	Sum    string // start of their SHA-256, in hexadecimal; empty if Head is 0
+	Offset int64  // offset in the file, in bytes
+	Head   int    // number of bytes at the start of the file that Sum covers, at most 1024
+	Sum    string // start of the SHA-256 hash of these bytes, in hexadecimal; empty if Head is 0
 }
 
 func newPosition(offset int64, head []byte) Position {
@@ -41,8 +41,8 @@ func newPosition(offset int64, head []byte) Position {
 	return p
 }
 
-// openAt opens the named file, if it is the file of the Position p, and returns its first bytes.
-// Otherwise the error is errOtherFile.
+// openAt opens the named file and returns its first bytes, if Position p belongs to the file.
+// Otherwise the error is errOtherFile. The caller closes the file.
 func openAt(name string, p Position) (*os.File, []byte, error) {
 	if p.Head < 0 || p.Head > headLen || p.Offset < 0 {
 		return nil, nil, fmt.Errorf("chunk: invalid Position: offset %d, head %d", p.Offset, p.Head)
@@ -69,7 +69,7 @@ func openRegular(name string) (*os.File, []byte, error) {
 	if !info.Mode().IsRegular() {
 		return nil, nil, notRegular
 	}
-	// With nonblock, OpenFile returns at once if the name refers to a pipe now.
+	// The name may refer to a pipe by now. With nonblock, OpenFile then returns at once.
 	file, err := os.OpenFile(name, os.O_RDONLY|nonblock, 0)
 	if err != nil {
 		return nil, nil, err
@@ -94,7 +94,7 @@ func readHead(file *os.File, notRegular error) ([]byte, error) {
 	}
 	info, err := file.Stat()
 	if err == nil && info.Size() < int64(n) {
-		err = notRegular // the kernel generates the file, as those in /proc
+		err = notRegular // the kernel generates the content, as in /proc
 	}
 	return head[:n], err
 }

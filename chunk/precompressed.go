@@ -10,10 +10,11 @@ import (
 // An encoding is a compression format that a precompressed file may have, such as gzip.
 type encoding struct {
 	name string // name in Accept-Encoding
-	ext  string // extension of the encoded file
+	ext  string
 }
 
-// encodings is in the order of preference. br files are the smallest.
+// encodings lists the encodings in the server's order of preference. Files in the encoding br are
+// the smallest.
 var encodings = []encoding{{"br", ".br"}, {"zstd", ".zst"}, {"gzip", ".gz"}}
 
 type encodedFile struct {
@@ -22,9 +23,10 @@ type encodedFile struct {
 	info fs.FileInfo
 }
 
-// openEncoded opens a precompressed version of the file name, such as name.gz. It chooses the
-// version that the client prefers. If there is none, found.file is nil. Otherwise the caller closes
-// found.file. plain reports whether the client also accepts the original file.
+// openEncoded opens a precompressed version of the named file. It chooses the version that the
+// client prefers, according to the values of the Accept-Encoding headers in accept. If there is no
+// such version, found.file is nil. Otherwise the caller closes found.file. The result plain reports
+// whether the client also accepts the original file.
 //
 // openEncoded ignores a version that is older than the original file, because the file has changed
 // since.
@@ -44,15 +46,15 @@ func (d fileRoot) openEncoded(name string, original fs.FileInfo,
 	return encodedFile{}, plain
 }
 
-// olderBySeconds reports whether the file a is older than the file b. It compares whole seconds,
-// because archives and copying programs drop fractions.
+// olderBySeconds reports whether file a is older than file b. It compares whole seconds, because
+// archives and programs that copy files do not keep fractions of a second.
 func olderBySeconds(a, b fs.FileInfo) bool {
 	return a.ModTime().Truncate(time.Second).Before(b.ModTime().Truncate(time.Second))
 }
 
 // choose returns the available encodings that the client accepts (see AcceptsEncoding), in the
-// order of the client's weights, highest first. plain reports whether the client accepts an
-// unencoded response.
+// order of the client's weights, highest first. The result plain reports whether the client accepts
+// an unencoded response.
 //
 // If the request has no Accept-Encoding header, choose returns no encodings, and plain is true.
 func choose(accept acceptance, available []encoding) (wanted []encoding, plain bool) {

@@ -22,7 +22,7 @@ const defaultMaxRecord = 1 << 20 // see MaxRecord
 //
 // Joined together, the chunks are the source, byte for byte. Each chunk begins where a record
 // begins and ends where a record ends. It has up to [Size] bytes of whole records. A longer record,
-// up to [MaxRecord], is a chunk of one record. If Next has to wait, it returns as soon as one whole
+// up to [MaxRecord], is a chunk of its own. If Next has to wait, it returns as soon as one whole
 // record has arrived. If the source ends or fails within a record, the last chunk is the incomplete
 // record, and Next then returns the error.
 //
@@ -56,15 +56,15 @@ type Reader struct {
 
 	pendingErr error // error that Next returns once, after the queue
 	finalErr   error // error that Next returns forever, after the queue and pendingErr
-	fault      any   // value of a panic of src.Read on the goroutine, for Next
+	fault      any   // value of a panic of src.Read on the goroutine; Next panics with it
 	probe      [1]byte
 	offset     int64 // number of bytes in the chunks that Next has returned
 
 	running  bool          // the goroutine exists
 	done     chan struct{} // closed when the goroutine ends; nil if there was none
-	stopping bool          // the goroutine shall end
+	stopping bool          // the goroutine must end
 	leaving  bool          // the goroutine ends without a panic
-	reading  bool          // a call of src.Read is running
+	reading  bool          // a call to src.Read is running
 	woken    bool          // the Reader has set a deadline in the past on src
 	waiting  bool          // Next is waiting
 	closed   bool
@@ -75,10 +75,10 @@ type Reader struct {
 type ReaderOption func(*Reader)
 
 // Size sets the maximum number of bytes in a chunk. A chunk is longer only if it holds a single
-// longer record. The default is 64 KiB: reading 64 KiB costs less than processing them, and they
-// stay in the processor's second-level cache until they are processed. The maximum is 1 MiB, the
-// largest block that a millrace.Pool keeps for reuse. For larger parts, such as the parts of an
-// upload, append chunks to a millrace.Chain, or use a millrace.Spool.
+// longer record. The default is 64 KiB: reading this many bytes costs less than processing them,
+// and the bytes stay in the processor's second-level cache until they are processed. The maximum is
+// 1 MiB, the largest block that a millrace.Pool keeps for reuse. For larger parts, such as the
+// parts of an upload, append chunks to a millrace.Chain, or use a millrace.Spool.
 //
 // Choose a power of two. The Reader reads each chunk into a block of memory, and the length of a
 // block is a power of two. Any other Size wastes the rest of the block.
@@ -98,8 +98,8 @@ func Depth(chunks int) ReaderOption {
 	return func(r *Reader) { r.depth = chunks }
 }
 
-// At makes the Reader cut chunks only where a record ends. c finds the ends of the records. Without
-// At, the Reader cuts anywhere.
+// At makes the Reader cut chunks only where a record ends. The Cutter c finds the ends of the
+// records. Without At, the Reader may cut after any byte.
 func At(c Cutter) ReaderOption {
 	if c == nil {
 		panic("chunk: At(nil)")
@@ -108,22 +108,22 @@ func At(c Cutter) ReaderOption {
 }
 
 // MaxRecord sets the maximum length of a record in bytes, including its end. The default is 1 MiB,
-// and the maximum is 1 GiB. If a record is longer, the Reader fails with a [RecordError]. The peer
-// has probably forgotten the end of the record, or wants to exhaust the memory.
+// and the maximum is 1 GiB. If a record is longer, the Reader fails with a [RecordError]. The limit
+// keeps a peer that never ends a record from exhausting the memory.
 //
 // A record that fits into one chunk is always accepted, even if it is longer than MaxRecord. The
 // size of a chunk is Size or, with [TunedBy], the Tuner's largest chunk.
 //
-// A record is contiguous. If it is longer than 1 MiB, its memory comes from the heap, and the
-// garbage collector frees it.
+// A record is contiguous in memory. If it is longer than 1 MiB, its memory comes from the heap, and
+// the garbage collector frees the memory.
 func MaxRecord(bytes int) ReaderOption {
 	inRange("MaxRecord", bytes, mostBytes)
 	return func(r *Reader) { r.limit = bytes }
 }
 
-// TunedBy makes t control the Reader's chunk size and depth, instead of [Size] and [Depth]. A new
-// chunk size applies to the next block. The Tuner counts the bytes that Next returns, to measure
-// how fast the program works.
+// TunedBy makes the Tuner t control the Reader's chunk size and depth, instead of [Size] and
+// [Depth]. A new chunk size applies to the next block. The Tuner counts the bytes that Next
+// returns, to measure the speed of the program.
 func TunedBy(t *Tuner) ReaderOption {
 	if t == nil {
 		panic("chunk: TunedBy(nil)")
@@ -141,7 +141,7 @@ func inRange(name string, n, most int) {
 }
 
 // NewReader returns a Reader that reads from src. The Reader borrows src until Close is called. It
-// does not read before the first call of Next or Chunks.
+// does not read before the first call to Next or Chunks.
 func NewReader(src io.Reader, opts ...ReaderOption) *Reader {
 	r := &Reader{
 		size: defaultSize, depth: defaultDepth, limit: defaultMaxRecord, cutter: anywhere{},
@@ -179,7 +179,7 @@ func NewReader(src io.Reader, opts ...ReaderOption) *Reader {
 // If ctx ends, Next returns ctx's error. The bytes that have arrived are kept for the next call. If
 // the source's Read is blocked at that time, and the source has SetReadDeadline, the Reader ends
 // the Read with a deadline in the past. Afterwards it removes the deadline, so the caller must set
-// its deadline again.
+// its own deadline again.
 func (r *Reader) Next(ctx context.Context) (millrace.Ref, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -235,11 +235,12 @@ func (r *Reader) takeFirst() millrace.Ref {
 }
 
 // Offset returns the offset in the source directly after the last chunk that Next or Chunks has
-// returned, in bytes from the first byte that the Reader read. Before the first chunk, it is 0.
+// returned, in bytes from the first byte that the Reader read. Before the first chunk, Offset
+// returns 0.
 //
-// Offset is a checkpoint: after the program has processed the chunks up to Offset, it can store the
-// number. A new Reader that begins there in the same source continues with the next record. If the
-// source is a [Tail], [Tail.Position] converts Offset.
+// The offset can serve as a checkpoint: the program stores it after it has processed all chunks up
+// to there. A new Reader that begins at this offset of the same source continues with the next
+// record. If the source is a [Tail], [Tail.Position] converts the offset to a Position.
 func (r *Reader) Offset() int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -283,7 +284,8 @@ func lend(ref millrace.Ref, yield func([]byte, error) bool) bool {
 	return yield(ref.Bytes(), nil)
 }
 
-// wait waits until notify is called or ctx ends. r.mu is held, and released while waiting.
+// wait waits until notify is called or ctx ends. The caller must hold r.mu, which is unlocked
+// during the wait.
 func (r *Reader) wait(ctx context.Context) {
 	if r.waiting {
 		panic("chunk: Next while another goroutine is in it")
@@ -299,7 +301,7 @@ func (r *Reader) wait(ctx context.Context) {
 }
 
 // notify wakes Next if it is waiting. Next must expect to be woken without a new chunk or error,
-// because an earlier signal may still be in r.wake. r.mu is held.
+// because an earlier signal may still be in r.wake. The caller must hold r.mu.
 func (r *Reader) notify() {
 	if !r.waiting {
 		return
@@ -314,7 +316,8 @@ func (r *Reader) notify() {
 const closeGrace = time.Second
 
 // readAhead starts the goroutine that reads ahead, unless the source has returned an error. If the
-// goroutine is still running, readAhead cancels an earlier interrupt instead. r.mu is held.
+// goroutine is still running, readAhead cancels an earlier interrupt instead. The caller must hold
+// r.mu.
 func (r *Reader) readAhead() {
 	r.stopping = false
 	if r.running || r.pendingErr != nil || r.finalErr != nil {
@@ -346,7 +349,7 @@ func (r *Reader) run() {
 }
 
 // ended runs when the goroutine that reads ahead ends, even if src.Read panics or calls
-// runtime.Goexit. r.mu is held; ended unlocks it.
+// runtime.Goexit. The goroutine must hold r.mu, which ended unlocks.
 func (r *Reader) ended() {
 	v := recover()
 	if !r.leaving {
@@ -361,8 +364,8 @@ func (r *Reader) ended() {
 	r.mu.Unlock()
 }
 
-// interrupt asks the goroutine of run to return. If the source has deadlines, interrupt also ends a
-// blocked Read. r.mu is held.
+// interrupt makes the goroutine that reads ahead end. If the source has deadlines, interrupt also
+// ends a blocked Read. The caller must hold r.mu.
 func (r *Reader) interrupt() {
 	if !r.running {
 		return
@@ -374,8 +377,8 @@ func (r *Reader) interrupt() {
 	}
 }
 
-// clearDeadline removes the read deadline if interrupt has set one. r.mu is held. No Read may be
-// running.
+// clearDeadline removes the read deadline if interrupt has set one. The caller must hold r.mu, and
+// no Read may be running.
 func (r *Reader) clearDeadline() {
 	if r.woken {
 		r.woken = false
@@ -385,13 +388,15 @@ func (r *Reader) clearDeadline() {
 }
 
 // Close stops the goroutine that reads ahead, and releases the chunks that Next has not returned.
-// From then on Next and Chunks return [ErrClosed], even a Next that is waiting in another
-// goroutine. Chunks that Next returned stay valid. Closing again does nothing. Close returns nil.
+// From then on, Next and Chunks return [ErrClosed]. This includes a Next that is waiting in another
+// goroutine. Chunks that Next has returned stay valid. A second call does nothing. Close always
+// returns nil.
 //
 // If the source has SetReadDeadline, as connections and pipes do, Close ends a blocked Read with a
 // deadline in the past. It waits at most a second for the Read to end, and leaves the source
 // without a read deadline. For any other source, Close does not wait: the goroutine and its block
-// stay until the Read returns. The owner of the source must close it to end the Read.
+// of memory stay until the Read returns. To end the Read, the owner of the source must close the
+// source.
 func (r *Reader) Close() error {
 	r.mu.Lock()
 	if r.closed {

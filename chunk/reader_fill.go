@@ -18,7 +18,7 @@ const (
 	earlyPart = 8
 )
 
-// read reads from the source once. r.mu is held, and released during src.Read.
+// read reads from the source once. The caller must hold r.mu, which is unlocked during src.Read.
 func (r *Reader) read() {
 	healthy := false
 	defer func() {
@@ -76,9 +76,10 @@ func (r *Reader) target() []byte {
 	return f.buf[f.end:]
 }
 
-// blockFor returns the size of a new block for an incomplete record. n is the number of bytes that
-// have arrived. length is the length of the whole record, or 0 if it is not known. In that case the
-// size doubles, so that each byte of a long record is copied at most twice on average.
+// blockFor returns the size of a new block for an incomplete record of which n bytes have arrived.
+// The argument length is the length of the complete record, or 0 if it is unknown. If it is
+// unknown, each further block is twice as large, so that each byte of a long record is copied at
+// most twice on average.
 func (r *Reader) blockFor(n, length int) int {
 	if length > r.size {
 		return length
@@ -176,7 +177,7 @@ func (r *Reader) cut() int {
 }
 
 // enqueue cuts chunks of whole records from the block and adds them to the queue. If hurry is
-// false, it stops when the rest is smaller than r.size.
+// false, enqueue stops when fewer than r.size bytes are left in the block.
 func (r *Reader) enqueue(hurry bool) {
 	f := &r.filling
 	if f.end-f.start <= len(f.buf)/earlyPart && r.copyOut() {
@@ -232,8 +233,8 @@ func (r *Reader) enqueueAll(err error) {
 	r.finalErr = err
 }
 
-// push adds the next n bytes of the block to the queue. frozen contains all bytes of the block that
-// have arrived.
+// push adds the next n bytes of the block to the queue. The Ref frozen contains all bytes of the
+// block that have arrived.
 func (r *Reader) push(frozen *millrace.Ref, n int) {
 	f := &r.filling
 	r.queue = append(r.queue, frozen.Slice(f.start, f.start+n))
@@ -284,7 +285,7 @@ func (f *filling) cutterInput(limit int) *scan {
 	return &f.scan
 }
 
-// cut removes the first n bytes from data.
+// cut removes the first n bytes from the data that is not in a chunk yet.
 func (f *filling) cut(n int) {
 	f.start += n
 	f.offset += int64(n)
@@ -292,8 +293,9 @@ func (f *filling) cut(n int) {
 	f.asked, f.need = 0, 0
 }
 
-// carry replaces the block with a new block of size bytes, and copies rest to its start. rest has
-// the bytes that are not in a chunk yet. The size must be more than len(rest).
+// carry replaces the block with a new block of the given size, and copies rest to the start of the
+// new block. The slice rest has the bytes that are not in a chunk yet. The size must be greater
+// than len(rest).
 func (f *filling) carry(p *millrace.Pool, rest []byte, size int) {
 	block := p.Get(size)
 	f.buf = block.Bytes()[:size]

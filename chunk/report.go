@@ -35,9 +35,9 @@ type Report struct {
 // sniffLen is the number of bytes of a body that net/http copies before the kernel sends the rest.
 const sniffLen = 512
 
-// FastPath returns nil if the kernel moved the bytes of one transfer. Otherwise it returns an error
-// with the number of copied bytes. It ignores up to 512 copied bytes, because net/http copies the
-// first bytes of every body.
+// FastPath checks the Report of one transfer. It returns nil if the kernel moved the bytes.
+// Otherwise it returns an error with the number of copied bytes. FastPath ignores up to 512 copied
+// bytes, because net/http copies the first bytes of every body.
 //
 // A response over TLS or HTTP/2 is always copied. A response with several ranges is copied, too.
 //
@@ -61,9 +61,8 @@ func (r *Report) add(counter *int64, n int64) {
 	r.Bytes += n
 }
 
-// addFile counts n sent bytes of a file. nRead is the number of bytes that this process has read
-// from the file. These bytes count as Copied. All other bytes count as Sendfile, because the kernel
-// has sent them.
+// addFile counts n bytes of a file that were sent. This process has read nRead of these bytes
+// itself, so they count as Copied. The kernel has sent all other bytes, so they count as Sendfile.
 func (r *Report) addFile(n, nRead int64) {
 	copied := min(n, nRead)
 	r.add(&r.Copied, copied)

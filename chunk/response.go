@@ -20,7 +20,7 @@ func headOf(h http.Header) bodyHead {
 
 // encodes reports whether the headers h of a response show that a middleware may encode the body.
 // It checks Content-Encoding and Vary. A middleware that can compress sets Vary before the handler
-// runs, even if it then does not compress this body.
+// runs, even if the middleware then does not compress this body.
 func encodes(h http.Header) bool {
 	if len(h["Content-Encoding"]) > 0 {
 		return true
@@ -53,12 +53,13 @@ type bodyReader interface {
 	io.ReaderFrom
 }
 
-// unwrapBody returns the first response with ReadFrom: w itself, or a response that w wraps. If
-// there is none, it returns nil.
+// unwrapBody returns the first response with ReadFrom: w itself, or a response that w wraps. If no
+// response has ReadFrom, it returns nil.
 //
-// Before unwrapBody returns a wrapped response, it makes w write the header. head holds the headers
-// that the handler has set. If w changes one of them, unwrapBody returns nil, because w may change
-// the body as well. If w fails to write the header, unwrapBody also returns nil.
+// Before unwrapBody returns a wrapped response, it makes w write the header. The argument head
+// holds the headers that the handler has set. If w changes one of these headers, unwrapBody returns
+// nil, because w may change the body as well. If w fails to write the header, unwrapBody also
+// returns nil.
 func unwrapBody(w http.ResponseWriter, head bodyHead) io.ReaderFrom {
 	if direct, ok := w.(io.ReaderFrom); ok {
 		return direct

@@ -22,9 +22,9 @@ const (
 
 var errTruncated = errors.New("chunk: the file has been truncated")
 
-// A Tail is the endless stream of bytes that is appended to a log file, like the output of tail -F.
-// Read waits at the end of the file for more bytes, and continues with the next file when the log
-// has been rotated. Read never returns io.EOF. Use a Tail as the source of a [Reader]:
+// A Tail is the endless stream of the bytes that are appended to a log file, like the output of
+// tail -F. Read waits at the end of the file for more bytes, and continues with the next file when
+// the log has been rotated. Read never returns io.EOF. Use a Tail as the source of a [Reader]:
 //
 //	tail, err := chunk.OpenTail(name, position)
 //	if err != nil {
@@ -36,16 +36,17 @@ var errTruncated = errors.New("chunk: the file has been truncated")
 //
 // # Rotation by renaming
 //
-// If the name refers to another file than before, the log has been rotated. Read first returns the
-// rest of the old file, and waits until the new file has a byte and one more [PollInterval] has
-// passed. Then it continues at the start of the new file. No byte is lost or repeated if these
-// conditions hold:
+// If the name of the log refers to another file than before, the log has been rotated. Read first
+// returns the rest of the old file, and waits until the new file has a byte and one more
+// [PollInterval] has passed. Then it continues at the start of the new file. No byte is lost or
+// repeated if these conditions hold:
 //
-//   - The writer does not write to the old file later than one PollInterval after the first byte of
-//     the new file.
-//   - Between two calls of Read, and within one PollInterval, the log is rotated at most once. The
-//     option [Rotated] removes this condition, if the modification times of the files differ. The
-//     file system's clock may have ticks of several milliseconds, or of one or two seconds.
+//   - One PollInterval after the first byte of the new file, the writer no longer writes to the old
+//     file.
+//   - Between two calls to Read, and within one PollInterval, the log is rotated at most once. With
+//     the option [Rotated], the log may be rotated more often, as long as the modification times of
+//     the files differ. Two files have the same time if they are written within one tick of the
+//     file system's clock. A tick may be several milliseconds, or one or two seconds.
 //
 // If the old file ends within a record, the record continues with the first bytes of the new file.
 // If the name does not exist, Read continues to wait for bytes in the old file. The name may be a
@@ -59,10 +60,10 @@ var errTruncated = errors.New("chunk: the file has been truncated")
 // bytes that Read has not returned before the truncation are lost. Bytes that the writer appends
 // between the copy and the truncation are lost in any case.
 //
-// Read does not notice the truncation if, within one PollInterval, the file grows again to at least
-// the bytes that Read has returned, and begins with the same bytes, up to the first KiB. For
-// example, Read has returned only a header line that each file begins with. The bytes before the
-// truncation are then lost.
+// Read cannot notice a truncation if, within one PollInterval, the file grows again to at least as
+// many bytes as Read has returned, and its first bytes (up to 1 KiB) are the same as before. This
+// can happen if Read has returned only a header line that the writer repeats in each file. Bytes
+// that Read has not returned before the truncation are then lost.
 //
 // # Systems
 //
@@ -74,16 +75,16 @@ type Tail struct {
 	name    string
 	poll    time.Duration
 	pattern string        // see Rotated
-	wake    chan struct{} // ends the waiting of Read after a new deadline or Close
+	wake    chan struct{} // wakes a waiting Read after a new deadline or Close
 
 	// Fields that only Read uses:
 	headBuf [headLen]byte
 	noticed time.Time // when next was opened
-	failing time.Time // when opening the next file first failed; zero if it did not
+	failing time.Time // when opening the next file first failed; zero if it has not failed
 
 	mu       sync.Mutex // guards the fields below; only Read changes file and next
 	file     *os.File   // nil until the file exists
-	next     *os.File   // the file after this one; nil if it is not known
+	next     *os.File   // the file that continues the log after file; nil if none was found yet
 	nextHead []byte     // the first bytes of next
 	parts    []tailPart // the last part belongs to file
 	read     int64      // number of bytes that Read has returned
@@ -110,13 +111,13 @@ func PollInterval(d time.Duration) TailOption {
 	return func(t *Tail) { t.poll = d }
 }
 
-// Rotated names the older files of the log, as a pattern of filepath.Glob. For example, the pattern
-// for app.log.1 and app.log.2 is "/var/log/app.log.?". It must not match other files, such as
-// compressed ones.
+// Rotated sets the names of the older files of the log, as a pattern for filepath.Glob. For
+// example, the pattern "/var/log/app.log.?" matches app.log.1 and app.log.2. The pattern must not
+// match other files, such as compressed files.
 //
-// With Rotated, a Tail finds the file of a [Position] after a rotation, and returns the files
-// between that file and the current one, in the order of their modification times. It also finds
-// the copy of a truncated file.
+// With Rotated, a Tail finds the file of a [Position] after a rotation. It then reads the files
+// from that file to the current one, in the order of their modification times. It also finds the
+// copy of a truncated file.
 func Rotated(pattern string) TailOption {
 	if _, err := filepath.Match(pattern, ""); err != nil {
 		panic(fmt.Sprintf("chunk: Rotated(%q): %v", pattern, err))
@@ -124,20 +125,20 @@ func Rotated(pattern string) TailOption {
 	return func(t *Tail) { t.pattern = pattern }
 }
 
-// OpenTail opens the log with the given file name, and continues at the Position from, which an
-// earlier Tail of the log has returned. The zero Position is the start of the file. The caller must
-// close the Tail.
+// OpenTail opens the log with the given file name, and continues at a Position that an earlier Tail
+// of the log has returned. The zero Position is the start of the file. The caller must close the
+// Tail.
 //
-// If the file does not exist and from is the zero Position, Read waits for the file.
+// If the file does not exist and the Position is the zero Position, Read waits for the file.
 //
-// If the file is not the one of the Position, OpenTail searches the [Rotated] files. If it does not
-// find the file, for example because it has been deleted or truncated, the error is
-// [ErrNoPosition]. The program then decides whether to begin with the zero Position.
+// If the Position belongs to another file, OpenTail searches the [Rotated] files for that file. If
+// it does not find the file, for example because the file has been deleted or truncated, the error
+// is [ErrNoPosition]. The program then decides whether to begin with the zero Position.
 //
 // Several files match a Position if they begin with the same bytes, for example with the same
 // header line, and the Position was stored directly after these bytes. OpenTail then continues in
-// the matching file with the oldest modification time. So bytes may be repeated, but are not lost.
-// Without Rotated, OpenTail knows only the current file, and bytes of older files are lost.
+// the matching file with the oldest modification time. Read may therefore repeat bytes, but loses
+// none. Without Rotated, OpenTail knows only the current file, and bytes of older files are lost.
 func OpenTail(name string, from Position, opts ...TailOption) (*Tail, error) {
 	t := &Tail{name: name, poll: defaultPoll, wake: make(chan struct{}, 1)}
 	for _, opt := range opts {
@@ -161,8 +162,8 @@ func OpenTail(name string, from Position, opts ...TailOption) (*Tail, error) {
 }
 
 // Read reads the next bytes of the log, and waits for at least one byte. If the file cannot be
-// read, or the next file cannot be opened for five seconds, Read returns the error. The following
-// call of Read tries again.
+// read, or attempts to open the next file fail for five seconds, Read returns the error. The
+// following call to Read tries again.
 func (t *Tail) Read(p []byte) (int, error) {
 	for len(p) > 0 {
 		if err := t.interrupted(); err != nil {
@@ -196,7 +197,7 @@ func (t *Tail) Read(p []byte) (int, error) {
 	return 0, nil
 }
 
-// interrupted returns an error if t is closed or its deadline has passed.
+// interrupted returns an error if t is closed or the read deadline has passed.
 func (t *Tail) interrupted() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -209,7 +210,8 @@ func (t *Tail) interrupted() error {
 	return nil
 }
 
-// wait waits for the poll interval, or until the deadline or a call of SetReadDeadline or Close.
+// wait waits for the poll interval. It returns earlier when the deadline passes, or when
+// SetReadDeadline or Close is called.
 func (t *Tail) wait() {
 	t.mu.Lock()
 	d := t.poll
@@ -238,7 +240,8 @@ func (t *Tail) current() (head []byte, offset int64) {
 func (t *Tail) readFile(p []byte) (int, error) {
 	head, at := t.current()
 	n, err := t.file.ReadAt(p, at)
-	// Check after the read, so that the bytes are not those of a file that has grown again.
+	// Check after the read. If the check came first, the file could be truncated and grow again
+	// before the read.
 	if info, err := t.file.Stat(); err != nil {
 		return 0, err
 	} else if info.Size() < at+int64(n) {
@@ -256,7 +259,8 @@ func (t *Tail) readFile(p []byte) (int, error) {
 	return n, err
 }
 
-// look searches for the next file, if the log has been rotated.
+// look searches for the next file if the log has been rotated, and stores it in t.next. If no file
+// is open yet, the next file becomes the current file.
 func (t *Tail) look() error {
 	if t.next != nil {
 		return nil
@@ -291,8 +295,8 @@ func (t *Tail) look() error {
 	return nil
 }
 
-// ignoreBriefly returns nil until opening the next file has failed for openGrace. Then it returns
-// err.
+// ignoreBriefly returns nil until attempts to open the next file have failed for openGrace. Then it
+// returns err, the error from the last attempt.
 func (t *Tail) ignoreBriefly(err error) error {
 	switch {
 	case err == nil || errors.Is(err, fs.ErrNotExist):
@@ -317,8 +321,8 @@ func (t *Tail) restart() error {
 	return t.moveTo(t.file, tailPart{})
 }
 
-// moveTo makes part of file the current one. It takes ownership of file, and closes the other
-// files.
+// moveTo makes file the current file, and appends part, which describes its bytes, to t.parts. It
+// takes ownership of file, and closes the other files.
 func (t *Tail) moveTo(file *os.File, part tailPart) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -341,9 +345,10 @@ func (t *Tail) moveTo(file *os.File, part tailPart) error {
 }
 
 // openNext opens the file that continues the log after the current file: the oldest rotated file
-// that is newer than the current file, or else the named file if it is not empty. named is nil if
-// the name does not exist, and current is nil if no file was open. If there is no such file yet,
-// openNext returns nil.
+// that is newer than the current file, or else the file with the name t.name, if that file is not
+// empty. If no such file exists yet, openNext returns nil. The argument current describes the
+// current file, and is nil if no file is open. The argument named describes the file with the name
+// t.name, and is nil if the name does not exist.
 func (t *Tail) openNext(current, named os.FileInfo) (*os.File, []byte, error) {
 	name, next := t.name, named
 	if current != nil {
@@ -370,15 +375,15 @@ func (t *Tail) openNext(current, named os.FileInfo) (*os.File, []byte, error) {
 	return file, head, nil
 }
 
-// rotated returns the names of the rotated files.
 func (t *Tail) rotated() []string {
 	names, _ := filepath.Glob(t.pattern) // Rotated has checked the pattern
 	return names
 }
 
-// findRotated opens the oldest file that matches a Position, and returns its first bytes. It
-// searches the rotated files, and found, which also matches, or is nil. It takes ownership of
-// found.
+// findRotated opens the oldest file that matches Position p, and returns the file and its first
+// bytes. It searches the rotated files. If the caller has already opened a file that matches, it
+// passes the file as found and the first bytes as foundHead. findRotated takes ownership of found.
+// If the caller has no such file, found is nil.
 func (t *Tail) findRotated(p Position, found *os.File, foundHead []byte) (*os.File, []byte, error) {
 	for _, name := range t.rotated() {
 		file, head, err := openAt(name, p)
@@ -400,7 +405,6 @@ func (t *Tail) findRotated(p Position, found *os.File, foundHead []byte) (*os.Fi
 	return found, foundHead, nil
 }
 
-// isOlder reports whether the file a was modified before the file b.
 func isOlder(a, b *os.File) bool {
 	ia, errA := a.Stat()
 	ib, errB := b.Stat()
@@ -422,9 +426,9 @@ func (t *Tail) checkHead(head []byte) error {
 // Position returns the place in the log directly after the first n bytes that Read has returned, so
 // that another Tail can continue there. If a [Reader] reads t, n is [Reader.Offset].
 //
-// The Tail keeps up to 1 KiB for each file between the last Position and the current file. So n
-// must not decrease from one call to the next. Position panics if n is before a file that t has
-// forgotten, or greater than the number of bytes that Read has returned.
+// The Tail keeps up to 1 KiB of each file, from the file of the last Position to the current file.
+// It forgets earlier files, so n must not decrease from one call to the next. Position panics if t
+// has forgotten the file, or if n is greater than the number of bytes that Read has returned.
 func (t *Tail) Position(n int64) Position {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -432,7 +436,8 @@ func (t *Tail) Position(n int64) Position {
 		panic(fmt.Sprintf("chunk: Position(%d) is not between %d and %d", n, t.parts[0].start,
 			t.read))
 	}
-	// Between two files, use the end of the first one: the second one has no first bytes yet.
+	// If n is between two files, use the end of the first file, because the first bytes of the
+	// second file may be unknown.
 	for len(t.parts) > 1 && n > t.parts[1].start {
 		t.parts = t.parts[1:]
 	}
@@ -440,8 +445,8 @@ func (t *Tail) Position(n int64) Position {
 	return newPosition(part.offset+n-part.start, part.head)
 }
 
-// SetReadDeadline makes a Read that waits return os.ErrDeadlineExceeded at the given time. A zero
-// time removes the deadline.
+// SetReadDeadline makes a waiting Read return os.ErrDeadlineExceeded at the given time. A zero time
+// removes the deadline.
 func (t *Tail) SetReadDeadline(deadline time.Time) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -453,7 +458,6 @@ func (t *Tail) SetReadDeadline(deadline time.Time) error {
 	return nil
 }
 
-// notify ends the waiting of Read.
 func (t *Tail) notify() {
 	select {
 	case t.wake <- struct{}{}:
@@ -461,8 +465,8 @@ func (t *Tail) notify() {
 	}
 }
 
-// Close closes the file. Every Read, even one that waits, then returns an error that is
-// os.ErrClosed (see errors.Is). Position still works.
+// Close closes the file. Every Read, even a Read that is waiting, then returns an error that
+// matches os.ErrClosed (see errors.Is). Position still works.
 func (t *Tail) Close() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()

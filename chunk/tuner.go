@@ -38,7 +38,7 @@ type Tuner struct {
 	waiting int64     // number of goroutines that wait in Acquire
 	room    sync.Cond // wakes the goroutines that wait in Acquire
 
-	sampled time.Time     // time of the last sample
+	sampled time.Time
 	cpu     time.Duration // processor time of the process at the last sample
 	waited  int64         // number of Acquires that had to wait since the last sample
 }
@@ -47,10 +47,10 @@ type Tuner struct {
 // range.
 type TunerOption func(*Tuner)
 
-// Between sets the minimum and the maximum of each value in the Setting that the Tuner chooses. By
-// default, the minimum is 1 worker, chunks of 4 KiB and a Depth of 1. The default maximum is 16
-// workers per processor, chunks of 1 MiB and a Depth of 16. Chunks of more than 1 MiB are out of
-// range.
+// Between limits the values in the Setting that the Tuner chooses: each value is at least the value
+// in least, and at most the value in most. The default minimum is 1 worker, chunks of 4 KiB and a
+// Depth of 1. The default maximum is 16 workers per processor, chunks of 1 MiB and a Depth of 16.
+// Chunks of more than 1 MiB are out of range.
 func Between(least, most Setting) TunerOption {
 	if least.clamp(Setting{1, 1, 1}, most) != least ||
 		most.clamp(least, Setting{1 << 16, mostChunk, 1 << 16}) != most {
@@ -81,7 +81,7 @@ func NewTuner(opts ...TunerOption) *Tuner {
 }
 
 // apply makes the current Setting visible to the Readers, and wakes the workers that wait in
-// Acquire. mu is held, or t is not shared yet.
+// Acquire. The caller must hold t.mu, unless t is not shared yet.
 func (t *Tuner) apply() {
 	now := t.rules.now
 	t.setting.Store(&now)
@@ -108,8 +108,8 @@ func (t *Tuner) Stats() (now Setting, moves map[string]uint64) {
 }
 
 // Acquire waits until fewer workers are at work than the Setting allows, and counts the caller as
-// one more worker. [Tuner.Release] ends the caller's work. If ctx ends first, Acquire returns ctx's
-// error, and there is nothing to release.
+// one more worker. The caller must call [Tuner.Release] when it has finished. If ctx ends first,
+// Acquire returns ctx's error, and there is nothing to release.
 //
 // If the Tuner reduces the number of workers, the workers that are at work continue. New workers
 // wait in Acquire until enough of them have called Release.
@@ -131,7 +131,8 @@ func (t *Tuner) Acquire(ctx context.Context) error {
 		t.room.Wait()
 	}
 	if err := ctx.Err(); err != nil {
-		// Pass the signal on, because this goroutine may have received it just when ctx ended.
+		// This goroutine may have received the signal just when ctx ended. Pass the signal on to
+		// another goroutine.
 		t.room.Signal()
 		return err
 	}

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A sample holds the measurements of one interval, between two calls of Tuner.sample.
+// A sample holds the measurements of one interval, between two calls to Tuner.sample.
 type sample struct {
 	elapsed    time.Duration // above 0
 	processors float64       // number of processors that the process may use
@@ -54,10 +54,10 @@ var tunerRules = []rule{
 }
 
 const (
-	notPaid = "not_paid" // the name under which Stats counts reverted steps
+	notPaid = "not_paid" // Stats counts reverted steps under this name
 
-	freeShare, busyShare = 0.70, 0.85 // of the processors; between the two, workers do not change
-	roomShare, fullShare = 0.75, 0.90 // of the memory limit; above roomShare, nothing grows
+	freeShare, busyShare = 0.70, 0.85 // of the processors; between the two, Workers stays the same
+	roomShare, fullShare = 0.75, 0.90 // of the memory limit; above roomShare, no step may need more
 	// The growth of memory, in bytes a second, above which the rule memory_grows applies. At this
 	// rate, a process fills a gigabyte in less than two minutes.
 	mostGrowth = 10e6
@@ -75,7 +75,7 @@ const (
 	// If the load changes between two rounds, the next round begins after at most tuning.patience /
 	// changePatience windows.
 	changePatience = 32
-	leastBusyDepth = 2 // keeps both a source and a worker busy
+	leastBusyDepth = 2 // the smallest Depth that keeps both a source and a worker busy
 )
 
 // A measure summarizes several consecutive samples with the same Setting.

@@ -7,7 +7,7 @@ import (
 )
 
 // A partDeadline limits the time that each part of a frame may take. It sets a deadline only if the
-// Decoder must wait for bytes, because setting one reads the clock and starts a timer.
+// Decoder must wait for bytes, because setting a deadline reads the clock and starts a timer.
 type partDeadline struct {
 	conn   interface{ SetReadDeadline(time.Time) error } // nil if there are no limits
 	limits [parts]time.Duration                          // 0: no limit
@@ -35,7 +35,7 @@ func (p *partDeadline) arm(part Part) error {
 }
 
 // disarm clears conn's read deadline after a wait for bytes. It ignores the error, because
-// SetReadDeadline fails only if conn is closed, and the next read reports that.
+// SetReadDeadline fails only if conn is closed, and the next read then also fails.
 func (p *partDeadline) disarm() {
 	if p.armed {
 		p.armed = false

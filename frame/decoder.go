@@ -20,8 +20,8 @@ const (
 	maxLimit = 1 << 30
 
 	// firstGrant is the memory, in bytes, that a Decoder allocates for a frame before any of the
-	// payload has arrived. Most frames fit, and a peer that sends only headers uses no more memory.
-	// When the memory is full, the Decoder doubles it.
+	// payload has arrived. Most frames fit into this memory, and a peer that sends only headers
+	// uses no more of it. When the memory is full, the Decoder doubles it.
 	firstGrant = 4 << 10
 
 	// After maxEmptyReads consecutive reads without bytes and without an error, the Decoder returns
@@ -36,15 +36,15 @@ const (
 // Option changes how a Decoder reads. Options panic if a value is out of range.
 type Option func(*Decoder)
 
-// MaxPayload limits the size of payloads to n bytes. The default is 1 MiB. To set a different limit
-// for some kinds of frames, use MaxKind.
+// MaxPayload limits the size of a payload to n bytes. The default is 1 MiB. To set a different
+// limit for some kinds of frames, use MaxKind.
 func MaxPayload(n int) Option {
 	checkLimit("MaxPayload", n)
 	return func(d *Decoder) { d.maxPayload = n }
 }
 
-// MaxKind limits the size of payloads in frames of the given kind to n bytes. It overrides
-// MaxPayload, and may be larger.
+// MaxKind limits the size of a payload to n bytes in frames of the given kind. For these frames, it
+// replaces the limit of MaxPayload, which may be smaller or larger.
 func MaxKind(kind uint32, n int) Option {
 	checkLimit("MaxKind", n)
 	return func(d *Decoder) {
@@ -61,16 +61,16 @@ func checkLimit(option string, n int) {
 	}
 }
 
-// Deadlines sets a time limit for each header and each payload. If a header or a payload is not
-// complete in time, the stream ends with a *TimeoutError. A limit of 0 sets no limit.
+// Deadlines limits the time for each header and each payload. If a header or a payload is not
+// complete in time, the stream ends with a *TimeoutError. A duration of 0 means no limit.
 //
 // The time for a header starts with its first byte. If a read fails before the time limit, the time
 // continues to run, and the caller may call Next or NextInto again.
 //
-// conn is the connection that the Reader reads from. While the Decoder waits for the rest of a
-// header or of a payload, it sets conn's read deadline, and clears it afterwards. Between frames
-// the caller may set the deadline. To end an idle connection, set it before each call of Next or
-// NextInto.
+// The argument conn is the connection that the Reader reads from. While the Decoder waits for the
+// rest of a header or of a payload, it sets conn's read deadline, and clears the deadline
+// afterwards. Between frames, the caller may set the read deadline. To end an idle connection, set
+// it before each call to Next or NextInto.
 func Deadlines(conn interface{ SetReadDeadline(time.Time) error }, header,
 	payload time.Duration) Option {
 	if conn == nil {
@@ -91,8 +91,8 @@ func Deadlines(conn interface{ SetReadDeadline(time.Time) error }, header,
 // A *LimitError, a *TimeoutError or an error of the Format ends the stream. Every later call
 // returns the same error.
 //
-// After any other error, such as arena.ErrFull or an expired deadline of the caller, Next or
-// NextInto may be called again. No bytes are lost, even inside a frame.
+// After any other error, such as arena.ErrFull or the expiry of a deadline that the caller has set,
+// Next or NextInto may be called again. No bytes are lost, even inside a frame.
 type Decoder struct {
 	r          *millrace.Reader
 	f          Format    // nil if v is set
@@ -118,10 +118,10 @@ type Decoder struct {
 	//	begun, sealed != nil: kept[:open] is plain, and the next chunk is kept[open:] and then the next bytes of r
 }
 
-// NewDecoder returns a Decoder of the frames in r. The Decoder borrows r and f while it is used;
-// there is nothing to close. After Next or NextInto has returned a frame, the next byte of r is the
-// first byte after the frame. After an error, r may be inside a frame. NewDecoder panics if a
-// header is larger than the Reader's Size.
+// NewDecoder returns a Decoder that reads frames of the format f from r. The Decoder borrows r and
+// f as long as it is used. There is nothing to close. After Next or NextInto has returned a frame,
+// the next byte of r is the first byte after the frame. After an error, r may be inside a frame.
+// NewDecoder panics if a header is larger than the Reader's Size.
 func NewDecoder(r *millrace.Reader, f Format, opts ...Option) *Decoder {
 	size := f.HeaderSize()
 	d := newDecoder(r, size, size, opts)
@@ -130,8 +130,8 @@ func NewDecoder(r *millrace.Reader, f Format, opts ...Option) *Decoder {
 	return d
 }
 
-// NewVarDecoder is like [NewDecoder], for headers that differ in size. It panics if the longest
-// header is larger than the Reader's Size.
+// NewVarDecoder is like [NewDecoder], for a format with headers that differ in size. It panics if
+// the longest header is larger than the Reader's Size.
 func NewVarDecoder(r *millrace.Reader, f VarFormat, opts ...Option) *Decoder {
 	d := newDecoder(r, 1, f.MaxHeader(), opts)
 	d.v = f
@@ -151,14 +151,14 @@ func newDecoder(r *millrace.Reader, minHeader, maxHeader int, opts []Option) *De
 }
 
 // Next appends the next frame, header and payload, to dst, which owns the bytes. It copies nothing.
-// A frame that arrived in one block of memory is one piece of dst. If the frame before it in dst
+// A frame that arrived in one block of memory is one piece of dst. If the previous frame in dst
 // came from the same block, both frames share a piece.
 //
 // The error is io.EOF if the stream ends between two frames, and io.ErrUnexpectedEOF if it ends
 // inside one. If Next returns an error, dst is unchanged.
 //
 // Next panics if the Format is a [Sealed], which has encrypted frames. Call NextInto instead, which
-// decrypts them.
+// decrypts the frames.
 func (d *Decoder) Next(dst *millrace.Chain) (Header, error) {
 	if d.sealed != nil {
 		panic("frame: Next of a sealed format; it has NextInto")
@@ -177,8 +177,8 @@ func (d *Decoder) Next(dst *millrace.Chain) (Header, error) {
 	return d.finish(), nil
 }
 
-// readChain appends the frame to dst. n is the number of bytes of the frame that have not been
-// read.
+// readChain appends the frame to dst: the bytes in d.kept, and the n bytes that have not been read
+// yet.
 func (d *Decoder) readChain(dst *millrace.Chain, n int) error {
 	if len(d.kept) == 0 {
 		return d.r.ReadChain(dst, n)
@@ -232,7 +232,7 @@ func (d *Decoder) NextInto(buf arena.Buffer) (arena.Slice, Header, error) {
 }
 
 // assemble reads the rest of a frame into buf, and decrypts the frame if the Format is Sealed. The
-// first byte of the frame is at offset base in buf.
+// frame begins at offset base in buf.
 func (d *Decoder) assemble(buf arena.Buffer, base int) error {
 	if d.sealed == nil {
 		return d.gather(buf, base, d.size+d.header.Payload)
@@ -252,9 +252,9 @@ func (d *Decoder) assemble(buf arena.Buffer, base int) error {
 	return nil
 }
 
-// gather reads until buf has n bytes of the frame. base is the number of bytes in buf before the
-// frame. gather requests memory from buf in steps, because the peer may never send the whole frame.
-// Usually, the first step is firstGrant bytes, and each further step doubles the memory.
+// gather reads until buf has n bytes of the frame, which begins at offset base in buf. gather
+// requests memory from buf in steps, because the peer may never send the whole frame. Usually, the
+// first step is firstGrant bytes, and each further step doubles the memory.
 func (d *Decoder) gather(buf arena.Buffer, base, n int) error {
 	for have := buf.Len() - base; have < n; {
 		if err := d.await(n - have); err != nil {
@@ -294,7 +294,7 @@ func (d *Decoder) readFull(p []byte) (n int, err error) {
 	return n, err
 }
 
-// undo shortens buf to base bytes.
+// undo removes the bytes of buf from offset base to the end.
 func undo(buf arena.Buffer, base int) {
 	buf.Truncate(base)
 	if base == 0 {
@@ -330,8 +330,8 @@ func (d *Decoder) begin() error {
 	return nil
 }
 
-// readHeader waits for the next header and parses it. It returns the header's size, and leaves the
-// header in d.r.
+// readHeader waits for the next header and parses it. It also returns the header's size. The bytes
+// of the header stay in d.r.
 func (d *Decoder) readHeader() (h Header, size int, err error) {
 	p, err := d.peekHeader(d.minHeader)
 	if err != nil {
@@ -364,7 +364,7 @@ func (d *Decoder) readHeader() (h Header, size int, err error) {
 }
 
 // peekHeader waits for n bytes of the next header. It returns all bytes that have arrived, up to
-// the size of the longest header. They are valid until the next read from d.r.
+// the size of the longest header. The slice is valid until the next read from d.r.
 func (d *Decoder) peekHeader(n int) ([]byte, error) {
 	if d.deadline.limits[InHeader] > 0 && d.r.Buffered() < n {
 		if _, err := d.r.Peek(1); err != nil { // the wait for the first byte has no limit
@@ -396,7 +396,7 @@ func (d *Decoder) await(n int) error {
 	return nil
 }
 
-// finish prepares d for the next frame and returns the Header of this one.
+// finish prepares d for the next frame. It returns the Header of the frame that is complete.
 func (d *Decoder) finish() Header {
 	d.deadline.complete()
 	d.begun = false

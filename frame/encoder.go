@@ -12,21 +12,21 @@ type Encoder struct {
 	f         headerAppender
 	minHeader int // a header has minHeader to maxHeader bytes
 	maxHeader int
-	head      []byte // memory for a header
+	head      []byte
 }
 
 type headerAppender interface {
 	AppendHeader(dst []byte, h Header) ([]byte, error)
 }
 
-// NewEncoder returns an Encoder that builds frames in the format f. It borrows f for as long as the
-// Encoder is used.
+// NewEncoder returns an Encoder that builds frames in the format f. The Encoder borrows f as long
+// as it is used.
 func NewEncoder(f Encoding) *Encoder {
 	size := f.HeaderSize()
 	return &Encoder{f: f, minHeader: size, maxHeader: size}
 }
 
-// NewVarEncoder is like [NewEncoder], for headers that differ in size.
+// NewVarEncoder is like [NewEncoder], for a format with headers that differ in size.
 func NewVarEncoder(f VarEncoding) *Encoder {
 	return &Encoder{f: f, minHeader: 1, maxHeader: f.MaxHeader()}
 }
@@ -48,9 +48,9 @@ func (e *Encoder) Append(dst *millrace.Chain, h Header, payload *millrace.Chain)
 // Assemble builds a frame in buf and returns it as a Slice, which the caller owns and releases. If
 // buf already has bytes, they come before the frame in the Slice.
 //
-// Assemble calls writePayload once. This function adds the payload to buf with Write or Writable.
-// It must not call buf.Take, and must not use buf after it returns. Assemble then adds the header,
-// with the length of the payload filled in.
+// Assemble calls writePayload once. The function writePayload adds the payload to buf with Write or
+// Writable. It must not call buf.Take, and must not use buf after it returns. Assemble then adds
+// the header, with the length of the payload filled in.
 //
 // If writePayload returns an error, or if the Encoding cannot encode the header, Assemble returns
 // that error. If buf has no room for the header, the error is arena.ErrFull. After an error, buf is

@@ -26,7 +26,7 @@ func (e *HeaderError) Error() string {
 	return fmt.Sprintf("frame: no complete header in %d bytes, the limit", e.Limit)
 }
 
-// Part is a part of a frame.
+// Part is a part of a frame: the header or the payload.
 type Part uint8
 
 // The parts of a frame.
@@ -47,11 +47,12 @@ func (p Part) String() string {
 	return fmt.Sprintf("Part(%d)", uint8(p))
 }
 
-// TimeoutError reports that a header or a payload was not complete in time (see [Deadlines]). It
-// ends the stream.
+// TimeoutError reports that a header or a payload was not complete in time (see [Deadlines]). This
+// error ends the stream.
 //
 // A TimeoutError does not match os.ErrDeadlineExceeded. If a deadline that the caller has set
-// expires, Next returns an error that matches os.ErrDeadlineExceeded, and may be called again.
+// expires, Next instead returns an error that matches os.ErrDeadlineExceeded, and the caller may
+// call Next again.
 type TimeoutError struct {
 	Part  Part
 	After time.Duration // the limit

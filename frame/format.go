@@ -13,16 +13,17 @@ type Format interface {
 	// HeaderSize returns the size of every header in bytes: at least 1, at most the Size of the
 	// Reader.
 	HeaderSize() int
-	// Parse parses a header of HeaderSize bytes, which it borrows. The Payload that it returns must
-	// not be negative. If it returns an error, the stream ends, and the Decoder returns that error.
+	// Parse parses a header of HeaderSize bytes, which it borrows. In the Header that Parse
+	// returns, Payload must not be negative. If Parse returns an error, the stream ends, and the
+	// Decoder returns that error.
 	Parse(header []byte) (Header, error)
 }
 
 // An Encoding is a Format that can also write headers.
 type Encoding interface {
 	Format
-	// AppendHeader appends the HeaderSize bytes of h to dst and returns the longer slice. It
-	// borrows dst. It returns an error if the protocol cannot express h.
+	// AppendHeader appends the header h, in HeaderSize bytes, to dst and returns the extended
+	// slice. It borrows dst. It returns an error if the protocol cannot express h.
 	AppendHeader(dst []byte, h Header) ([]byte, error)
 }
 
@@ -34,17 +35,18 @@ type VarFormat interface {
 	// the Reader.
 	MaxHeader() int
 	// ParseVar parses the header at the start of p, which it borrows, and returns the header and
-	// its size. p has 1 to MaxHeader bytes, and may end after the header. If it ends within the
-	// header, the size is 0, and the Decoder calls ParseVar again when more bytes have arrived. If
-	// ParseVar returns an error, the stream ends, and the Decoder returns that error.
+	// its size. The slice p has 1 to MaxHeader bytes. It may contain bytes after the header. If p
+	// ends within the header, ParseVar returns the size 0, and the Decoder calls ParseVar again
+	// when more bytes have arrived. If ParseVar returns an error, the stream ends, and the Decoder
+	// returns that error.
 	ParseVar(p []byte) (h Header, size int, err error)
 }
 
 // A VarEncoding is a VarFormat that can also write headers.
 type VarEncoding interface {
 	VarFormat
-	// AppendHeader appends h to dst and returns the longer slice. It borrows dst. It returns an
-	// error if the protocol cannot express h.
+	// AppendHeader appends the header h to dst and returns the extended slice. It borrows dst. It
+	// returns an error if the protocol cannot express h.
 	AppendHeader(dst []byte, h Header) ([]byte, error)
 }
 
@@ -57,14 +59,14 @@ type VarEncoding interface {
 // A Sealed belongs to one Decoder, because its state depends on the frames that it has decrypted.
 type Sealed interface {
 	Format
-	// PlainHeader returns the plain text of the header that Parse decrypted last. It is valid until
-	// the next Parse. The Decoder returns it before the payload.
+	// PlainHeader returns the plain text of the header that Parse decrypted last. The slice is
+	// valid until the next Parse. The Decoder returns these bytes before the payload.
 	PlainHeader() []byte
-	// ChunkSize returns the size of the next encrypted chunk in bytes. rest is the number of bytes
-	// of plain text that the payload still lacks. It is at least 1.
+	// ChunkSize returns the size of the next encrypted chunk in bytes. The argument rest is the
+	// number of bytes of plain text that are still missing from the payload, at least 1.
 	ChunkSize(rest int) int
 	// Open decrypts chunk in place and returns the plain text, which begins where chunk begins. The
 	// plain text has at least 1 byte, and at most the rest of the payload. Open borrows chunk. If
-	// it returns an error, the stream ends, and the Decoder returns that error.
+	// Open returns an error, the stream ends, and the Decoder returns that error.
 	Open(chunk []byte) ([]byte, error)
 }

@@ -11,10 +11,10 @@ import (
 
 // Ready-made formats.
 
-// Uint16 returns the format of frames with the length of the payload in two bytes.
+// Uint16 returns the format of frames that begin with the length of the payload in two bytes.
 func Uint16(order binary.ByteOrder) Encoding { return lengthPrefix{2, order} }
 
-// Uint32 returns the format of frames with the length of the payload in four bytes.
+// Uint32 returns the format of frames that begin with the length of the payload in four bytes.
 func Uint32(order binary.ByteOrder) Encoding { return lengthPrefix{4, order} }
 
 type lengthPrefix struct {
@@ -51,12 +51,12 @@ func tooLong(h Header, size int) error {
 		h.Payload, size)
 }
 
-// payload converts a payload's length to an int. If n is too large for an int, it returns
-// math.MaxInt, which is above every limit of a Decoder.
+// payload converts the length n of a payload to an int. If n is too large for an int, payload
+// returns math.MaxInt, which is above every limit of a Decoder.
 func payload(n uint64) int { return int(min(n, math.MaxInt)) }
 
-// Varint returns the format of frames with the length of the payload as a varint, as
-// [binary.AppendUvarint] writes it. Streams of length-delimited Protocol Buffers have this format.
+// Varint returns the format of frames that begin with the length of the payload as a varint (see
+// [binary.AppendUvarint]). Streams of length-delimited Protocol Buffers have this format.
 func Varint() VarEncoding { return varint{} }
 
 type varint struct{}
@@ -76,8 +76,8 @@ func (varint) AppendHeader(dst []byte, h Header) ([]byte, error) {
 }
 
 // MQTT returns the format of MQTT control packets (MQTT 5.0, section 2.1). [Header.Kind] is the
-// packet type, 0 to 15, and [Header.Info] has the four flag bits. The payload of the frame is
-// MQTT's variable header and payload.
+// packet type, 0 to 15, and [Header.Info] has the four flag bits. The payload of the frame contains
+// the packet's variable header and payload.
 func MQTT() VarEncoding { return mqtt{} }
 
 type mqtt struct{}
@@ -109,9 +109,10 @@ func (mqtt) AppendHeader(dst []byte, h Header) ([]byte, error) {
 	return binary.AppendUvarint(append(dst, byte(h.Kind<<4)|byte(h.Info)), uint64(h.Payload)), nil
 }
 
-// Lines returns the format of text lines of up to limit bytes, including the '\n'. The header of a
-// frame is a line, and there is no payload. For a longer line, the error is a *HeaderError. limit
-// must not exceed the Size of the Reader; for longer lines see [millrace.Reader.ReadChainDelim].
+// Lines returns the format of text lines. The limit is the maximum length of a line in bytes,
+// including the '\n'. The header of a frame is a line, and there is no payload. For a longer line,
+// the error is a *HeaderError. The limit must not exceed the Size of the Reader; for longer lines
+// see [millrace.Reader.ReadChainDelim].
 func Lines(limit int) VarFormat { return lines(limit) }
 
 type lines int

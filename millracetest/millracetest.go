@@ -5,9 +5,9 @@
 //
 //	func TestMain(m *testing.M) { millracetest.Main(m) }
 //
-// A test that can choose its Pool uses [NewPool]: at the end of the test all blocks must be back,
-// and the bytes of released blocks are overwritten. For a test of code that uses
-// [millrace.DefaultPool], there is [NoLeaks].
+// A test that can choose its Pool uses [NewPool]. This Pool overwrites the bytes of released
+// blocks, and the test fails if blocks have not been released at the end. A test of code that uses
+// [millrace.DefaultPool] calls [NoLeaks].
 //
 // With -tags invariants, a failure lists the stacks of the calls that took the missing blocks.
 package millracetest
@@ -23,9 +23,9 @@ import (
 	"github.com/millrace-io/millrace/internal/testkit/leak"
 )
 
-// Main runs the tests and exits with their exit code. The exit code is 1 if the tests pass, but a
-// goroutine that they have started is still running or a block has not been released. Main checks
-// [millrace.DefaultPool] and the given Pools.
+// Main runs the tests and exits with their exit code. If the tests pass, Main then checks for
+// leaks: the exit code is 1 if a goroutine that the tests have started is still running, or a block
+// has not been released. Main checks the blocks of [millrace.DefaultPool] and of the given Pools.
 //
 // Goroutines have ten seconds to end. Main does not check failed tests for leaks, because a test
 // that stops in the middle releases nothing.
@@ -46,22 +46,23 @@ func run(tests func() int, w io.Writer, pools []*millrace.Pool) int {
 	return 1
 }
 
-// NoLeaks fails t if, at the end of t, a goroutine is still running that t has started, or a block
-// of [millrace.DefaultPool] has not been released. Cleanups that are registered after this call run
-// before the check. Goroutines have ten seconds to end. If t has failed, NoLeaks does not check.
+// NoLeaks checks, at the end of the test t, that all goroutines that the test has started have
+// ended, and that all blocks of [millrace.DefaultPool] have been released. If not, it fails the
+// test. Cleanups that are registered after this call run before the check. Goroutines have ten
+// seconds to end. If the test has already failed, NoLeaks does not check.
 //
 // Other tests must not run at the same time, because NoLeaks cannot distinguish their goroutines
-// and blocks. A parallel test uses [NewPool].
+// and blocks. A parallel test must use [NewPool] instead.
 func NoLeaks(t testing.TB) {
 	t.Helper()
 	before := leak.Take(millrace.DefaultPool())
 	atEnd(t, func() string { return leak.Since(before, millrace.DefaultPool()) })
 }
 
-// CheckPool fails t if, at the end of t, the number of p's bytes in use differs from the number at
-// this call, or p has lost a block (see [millrace.PoolStats]). Cleanups that are registered after
-// this call run before the check. Goroutines have ten seconds to release their blocks. If t has
-// failed, CheckPool does not check.
+// CheckPool checks, at the end of the test t, that the Pool p has as many bytes in use as at this
+// call, and that p has lost no block (see [millrace.PoolStats]). If not, it fails the test.
+// Cleanups that are registered after this call run before the check. Goroutines have ten seconds to
+// release their blocks. If the test has already failed, CheckPool does not check.
 //
 // Each parallel test needs its own Pool.
 func CheckPool(t testing.TB, p *millrace.Pool) {
@@ -70,8 +71,8 @@ func CheckPool(t testing.TB, p *millrace.Pool) {
 	atEnd(t, func() string { return leak.Outstanding(p, before) })
 }
 
-// atEnd checks for leaks at the end of t. A failed test is not checked, because a test that stops
-// in the middle releases nothing.
+// atEnd checks for leaks at the end of the test t. It does not check a failed test, because a test
+// that stops in the middle releases nothing.
 func atEnd(t testing.TB, leaks func() string) {
 	t.Cleanup(func() {
 		t.Helper()
@@ -85,8 +86,8 @@ func atEnd(t testing.TB, leaks func() string) {
 }
 
 // NewPool returns a Pool for one test, with the options [millrace.Poison] and opts. At the end of
-// t, all blocks must be back, as [CheckPool] says. The bytes of a released block become 0xDB in
-// every build, so a test that reads a slice too late sees garbage.
+// the test t, all blocks must have been released (see [CheckPool]). The bytes of a released block
+// become 0xDB in every build, so a test that reads a slice too late gets wrong bytes.
 func NewPool(t testing.TB, opts ...millrace.PoolOption) *millrace.Pool {
 	t.Helper()
 	p := millrace.NewPool(append(slices.Clip(opts), millrace.Poison())...)

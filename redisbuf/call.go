@@ -10,7 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// do executes cmd. It retries as often as the options of the go-redis client allow.
+// do executes cmd. It retries the command as often as the options of the go-redis client allow.
 func (c *Client) do(ctx context.Context, cmd command) error {
 	if c.settings.onCall != nil {
 		return c.doObserved(ctx, cmd)
@@ -19,20 +19,20 @@ func (c *Client) do(ctx context.Context, cmd command) error {
 	return k.run(cmd)
 }
 
-// A call with at most freeWeight bytes in flight does not count towards the MaxInFlight limit,
-// because it needs so little memory.
+// A call with at most freeWeight bytes in flight needs so little memory that it does not count
+// towards the MaxInFlight limit.
 const freeWeight = 16 << 10
 
-// admit waits until a call fits into the MaxInFlight limit. weight is the number of bytes that the
-// call has in flight, and counted is how many of them count towards the limit. After the call, the
-// caller passes counted to c.inFlight.release.
+// admit waits until a call that has weight bytes in flight fits into the MaxInFlight limit. The
+// result, counted, is the number of bytes that count towards the limit. The caller must pass it to
+// c.inFlight.release after the call.
 //
 // Two kinds of calls do not wait, and counted is 0 for them:
 //
 //   - Calls with at most freeWeight bytes.
-//   - Calls of a Conn (a Client that keeps one connection for all calls). If a Conn waited for
-//     other calls to end, and these calls waited for the connection of the Conn, both would wait
-//     forever.
+//   - Calls of a Conn (a Client that keeps one connection for all calls). If a call of a Conn
+//     waited for other calls to end, and the other calls waited for the connection of the Conn, all
+//     of them would wait forever.
 func (c *Client) admit(ctx context.Context, weight int64) (counted int64, err error) {
 	if weight <= freeWeight || c.sticky != nil {
 		return 0, nil
@@ -41,8 +41,8 @@ func (c *Client) admit(ctx context.Context, weight int64) (counted int64, err er
 	return counted, c.inFlight.acquire(ctx, counted, 0)
 }
 
-// acquire returns a connection to n. The caller returns it with release. If ctx has ended, acquire
-// returns the context's error.
+// acquire returns a connection to the server n. The caller must return the connection with release.
+// If ctx has ended, acquire returns the context's error.
 func (c *Client) acquire(ctx context.Context, n *node) (*conn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -53,8 +53,9 @@ func (c *Client) acquire(ctx context.Context, n *node) (*conn, error) {
 	return n.acquire(ctx)
 }
 
-// release ends a call's use of a connection. If the call has panicked, for example in the caller's
-// io.Reader, the connection is in the middle of a command, so release marks it as broken.
+// release returns a connection to the pool after a call. If the call has panicked, for example in
+// the caller's io.Reader, the connection is in the middle of a command. In this case, release marks
+// the connection as broken.
 func (c *Client) release(ctx context.Context, n *node, conn *conn) {
 	if conn.calling {
 		conn.broken = true
@@ -113,7 +114,8 @@ func (k *call) try(cmd command) error {
 	return err
 }
 
-// connect returns a connection to the server for the next try. The caller returns it with release.
+// connect returns a connection to the server for the next try. The caller must return the
+// connection with release.
 func (k *call) connect() (*conn, error) {
 	k.node, k.target = k.target, nil
 	if k.node == nil {
@@ -126,8 +128,9 @@ func (k *call) connect() (*conn, error) {
 	return k.client.acquire(k.ctx, k.node)
 }
 
-// prepare decides whether the call may be retried after err. If so, it chooses the server for the
-// next try, and pauses if necessary. If not, it returns the error to report to the caller.
+// prepare decides whether the call may be retried after err. If the call may be retried, prepare
+// chooses the server for the next try, and pauses if necessary. Otherwise prepare returns the error
+// that the call must return.
 func (k *call) prepare(err error) error {
 	k.reload(err)
 	again, pause := k.retryable(err)
@@ -143,8 +146,8 @@ func (k *call) prepare(err error) error {
 	return nil
 }
 
-// reload starts to reload the topology if err may mean that the topology has changed. It does so
-// even if the call is not retried, because later calls need the new topology.
+// reload makes go-redis reload the topology if err may mean that the topology has changed. This
+// happens even if the call is not retried, because later calls need the new topology.
 func (k *call) reload(err error) {
 	_, _, redirected := redirection(err)
 	if isServerError(err) && !redirected && !isTransient(err) || !isServerError(err) &&
@@ -198,8 +201,9 @@ func (k *call) follow(err error) error {
 	return nil
 }
 
-// nodeAt returns the node for addr, the address in a redirection (MOVED or ASK) that the call has
-// received. If the address is invalid, or if its node cannot be added, nodeAt returns nil.
+// nodeAt returns the node of the server that a redirection (MOVED or ASK) names. addr is the
+// address in the redirection. If the address is invalid, or if the node cannot be added, nodeAt
+// returns nil.
 func (k *call) nodeAt(addr string) *node {
 	opt := *k.node.opt
 	colon := strings.LastIndexByte(addr, ':')
@@ -248,7 +252,7 @@ func redirection(err error) (addr string, asking, redirected bool) {
 }
 
 // isLoss reports whether err means that a connection was lost or could not be made. err must not be
-// a reply of the server.
+// an error reply from the server.
 func isLoss(err error) bool {
 	switch err.(type) {
 	case nil, *ProtocolError, *BufferTooSmallError, *ValueTooLargeError, *ValueChangedError,
@@ -260,7 +264,7 @@ func isLoss(err error) bool {
 		errors.Is(err, ErrOtherServer), errors.Is(err, ErrConnBusy):
 		return false
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return isDialError(err) // the dial's timeout, not the end of the call's context
+		return isDialError(err) // a dial's timeout is a loss, the end of the call's context is not
 	}
 	return true
 }

@@ -10,21 +10,22 @@ type CallInfo struct {
 	// Op is GET, GETRANGE, STRLEN or SET. For a Pipeline and an MGet, it is PIPELINE.
 	Op string
 
-	Keys []string // keys of the call; of a Pipeline and an MGet, in the order of its calls
+	Keys []string // the key of the call, or all keys of a Pipeline or MGet, in order
 }
 
 // A CallResult describes a finished call. See [OnCall].
 type CallResult struct {
-	// Err is the error of the call, or nil. It is redis.Nil if there is no such key. If the call has
-	// panicked, Err says so.
+	// Err is the error of the call, or nil. It is redis.Nil if there is no such key. If the call
+	// has panicked, Err says so.
 	Err error
 
-	// Bytes is the number of bytes of values that were read or set. After an error, it may be a part
-	// of the value.
+	// Bytes is the number of bytes of values that were read or set. After an error, it may be less
+	// than the length of the value.
 	Bytes int64
 
-	// Addr is the address of the server in the options of go-redis. Behind a Sentinel, it is the
-	// address of the master. It is empty if the call has used no server, or several servers.
+	// Addr is the address of the server, as in the options of the go-redis client. Behind a
+	// Sentinel, Addr is the address of the master. Addr is empty if the call has used no server, or
+	// several servers.
 	Addr string
 
 	Retries int // number of retries, including redirections
@@ -32,7 +33,8 @@ type CallResult struct {
 
 var errPanicked = errors.New("redisbuf: the call has panicked")
 
-// observe calls run between the two functions of OnCall. run stores the result of a call in r.
+// observe calls the function run, which executes a call and stores the result in its argument r.
+// The two functions of OnCall are called before and after run.
 func (c *Client) observe(ctx context.Context, info CallInfo, run func(r *CallResult)) {
 	done := c.settings.onCall(ctx, info)
 	r := CallResult{Err: errPanicked}
@@ -82,7 +84,8 @@ func (p *Pipeline) execObserved(ctx context.Context, keys []string) (err error) 
 	return err
 }
 
-// moved returns the number of bytes of a value that cmd has read or set. err is the result of cmd.
+// moved returns how many bytes of a value the command cmd has read or set. err is the command's
+// error, or nil.
 func moved(cmd command, err error) int64 {
 	if err != nil && cmd.info().writes {
 		return 0

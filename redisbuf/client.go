@@ -39,14 +39,14 @@ type Client struct {
 //     client from NewFailoverClusterClient selects its database in OnConnect, so it must use
 //     database 0.
 //   - The Client does not read from replicas.
-//   - A call ends at its context's deadline even without ContextTimeoutEnabled. See SetFrom and
-//     GetTo for a reader or writer that blocks.
-//   - Only a Client for a cluster follows MOVED and ASK.
+//   - A call ends at its context's deadline even if ContextTimeoutEnabled is not set. See SetFrom
+//     and GetTo for a reader or writer that blocks.
+//   - Only a Client for a cluster follows redirections (MOVED and ASK).
 //
-// While there are connections to a Sentinel's master, the Client checks every second whether the
-// master was replaced. It makes a connection with rdb's Dialer, which queries the Sentinel. If that
-// connection leads to a new master, no call starts on the old connections any more. If the
-// connection cannot be made, nothing changes.
+// While the Client has connections to a Sentinel's master, it checks every second whether the
+// master was replaced. For each check, the Client makes a connection with rdb's Dialer, which
+// queries the Sentinel. If the new connection leads to another master, later calls do not use the
+// old connections any more. If the new connection cannot be made, nothing changes.
 func New(rdb redis.UniversalClient, opts ...Option) (*Client, error) {
 	s := settings{conns: defaultConns, inFlight: defaultInFlight}
 	for _, opt := range opts {
@@ -105,7 +105,7 @@ type servers struct {
 }
 
 // maxServers is the maximum number of servers that a Client remembers. Redirections can add
-// servers, but a cluster has no more masters than its 16384 slots.
+// servers, but a cluster cannot have more than 16384 masters, because it has 16384 slots.
 const maxServers = 16384
 
 // A serverKey identifies a server. In a cluster, a server is identified by its address, so only
@@ -190,8 +190,8 @@ func (s *servers) closeExpired() {
 	}
 }
 
-// sleep waits for d. It returns the context's error if the context ends meanwhile, and ErrClosed if
-// the Client is closed.
+// sleep waits for the duration d. If the context ends first, sleep returns the context's error. If
+// the Client is closed first, sleep returns ErrClosed.
 func (s *servers) sleep(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -212,8 +212,9 @@ type router struct {
 	// route returns the options of the server that holds key. The caller must not change them.
 	route func(ctx context.Context, key string) (*redis.Options, error)
 
-	// reload reloads the topology of the cluster. Call it after a server was lost, or after a
-	// server has replied that it does not hold a key. It is nil unless the servers are a cluster.
+	// reload reloads the topology of the cluster. Call it after a connection was lost, or after a
+	// server has replied that it does not hold a key. If the servers are not a cluster, reload is
+	// nil.
 	reload func(ctx context.Context)
 
 	// Whether calls follow redirections. The credentials are then sent to the server that a

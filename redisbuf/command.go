@@ -6,7 +6,7 @@ import "sync"
 // the caller's memory. The code for the pool, the retries and the topology uses only this
 // interface. A command borrows the caller's readers, writers and memory.
 type command interface {
-	// compose queues the request on c.
+	// compose adds the request to the queue of c.
 	compose(c *conn) error
 
 	// read reads the reply from c into the caller's memory.
@@ -21,7 +21,7 @@ type command interface {
 	// op returns the name of the Redis command.
 	op() string
 
-	// bytes returns the number of bytes of the value that were read, or that a SET sends.
+	// bytes returns how many bytes of the value were read, or, for a SET, the length of the value.
 	bytes() int64
 }
 

@@ -21,16 +21,16 @@ type conn struct {
 	net     net.Conn
 	watcher watcher
 	request
-	in *bufio.Reader // received data
+	in *bufio.Reader
 
 	readDeadline, writeDeadline ioDeadline
 
-	queue   [][]byte    // data to send
+	queue   [][]byte
 	sending net.Buffers // the part of queue that flush has not sent yet
 	// raw is set for a TCP or Unix socket, and nil for any other connection. A TCP or Unix socket
 	// sends all slices of the field queue with one writev.
 	raw      syscall.RawConn
-	buffered *bufio.Writer // set for any other connection, such as TLS
+	buffered *bufio.Writer // set if raw is nil, for example for a TLS connection
 
 	// State of the call that uses the connection now. queued is the number of bytes that were added
 	// to c.queue (the data to send). written is the number of these bytes that were written.
@@ -40,7 +40,7 @@ type conn struct {
 	sent            bool  // the whole request was sent, so the server may execute it
 	pipelined       bool  // replies to more than one command are expected
 
-	keep   bool           // used by a Conn, so read even a long unwanted value
+	keep   bool           // used by a Conn, so even a long unwanted value is skipped
 	broken bool           // the connection cannot be used any more
 	lost   bool           // broken because the server has closed the connection or does not answer
 	chain  millrace.Chain // received part of the value that GetChain is reading
@@ -129,8 +129,8 @@ func (c *conn) send(cmd command) error {
 }
 
 // finish ends a call. It must be called after the last reply, or after an error that has ended the
-// call. It marks the connection as broken if later calls cannot use it. It returns the error to
-// report to the caller.
+// call. If later calls cannot use the connection, finish marks it as broken. finish returns the
+// error that the call must return.
 func (c *conn) finish(ctx context.Context, err error) error {
 	c.request.reset()
 	c.unqueue()
@@ -154,8 +154,8 @@ func (c *conn) finish(ctx context.Context, err error) error {
 	return err
 }
 
-// aligned reports whether the connection can be used after a call that returned err. It can be used
-// if the last reply was an error, or was read to its end.
+// aligned reports whether the connection can be used after a call that ended with err. The
+// connection can be used if the last reply was an error, or was read to its end.
 func (c *conn) aligned(err error) bool {
 	switch err.(type) {
 	case *BufferTooSmallError, *ValueTooLargeError, *ValueChangedError, *WriterError:
@@ -187,14 +187,15 @@ func (c *conn) pendingError(err error) error {
 	return err
 }
 
-// pushRequest queues the bytes that were written to c.request since the last call of pushRequest.
+// pushRequest queues the bytes that were written to c.request since the last call.
 func (c *conn) pushRequest() {
 	p := c.request.part()
 	c.queue = append(c.queue, p)
 	c.queued += int64(len(p))
 }
 
-// command queues a command that consists of args. It copies them, so they should be short.
+// command adds one Redis command to the queue. args are the command's name and arguments. They
+// should be short, because they are copied.
 func (c *conn) command(args ...string) {
 	c.array(len(args))
 	for _, a := range args {
@@ -206,7 +207,7 @@ func (c *conn) command(args ...string) {
 // maxQueue is the maximum number of byte slices that wait to be sent on a connection.
 const maxQueue = 256
 
-// push adds p to the queue of data to send. It borrows p until the next flush.
+// push adds the bytes p to the queue of data to send. It borrows p until the next flush.
 func (c *conn) push(p []byte) error {
 	if len(c.queue) >= maxQueue {
 		if err := c.flush(); err != nil {

@@ -11,14 +11,14 @@ import (
 // deadline costs nearly as much as a short read. The ioDeadline therefore sets a deadline that is a
 // quarter later than necessary, and moves it only when less than the timeout is left.
 type ioDeadline struct {
-	set     func(time.Time) error // sets the deadline of the connection
-	watcher *watcher              // sets a deadline, too, when the context ends
+	set     func(time.Time) error // sets the read or the write deadline of the connection
+	watcher *watcher              // also sets deadlines, when the context ends
 	timeout time.Duration         // 0 or less for no timeout
 	until   time.Time             // zero if no deadline is set
 }
 
-// renew gives the next read or write at least d.timeout. It must be called before each read or
-// write. If the context has ended, renew returns the context's error.
+// renew moves the deadline so that the next read or write has at least d.timeout. It must be called
+// before each read or write. If the context has ended, renew returns the context's error.
 func (d *ioDeadline) renew() error {
 	if d.timeout > 0 {
 		if now := time.Now(); d.until.Sub(now) < d.timeout {
@@ -48,18 +48,18 @@ var longAgo = time.Unix(1, 0)
 
 // A watcher ends the reads and writes of a connection when the context of the current call ends. If
 // two calls in a row use the same context, the watcher stays registered with the context, so that
-// the next call with it allocates nothing.
+// the next call with the same context allocates nothing.
 type watcher struct {
 	conn       net.Conn
 	ctx        context.Context // context of the current call, if it can be cancelled; otherwise nil
 	last       <-chan struct{} // the Done channel of the last context that can be cancelled
-	repeated   bool            // the last two calls used the context of last
-	unregister func() bool     // unregisters from the context of last; nil if it is not registered
+	repeated   bool            // the last two calls used the same context
+	unregister func() bool     // unregisters from the last context; nil if not registered
 
 	mu      sync.Mutex
 	calling <-chan struct{} // ctx.Done() during a call, and nil between calls
 	dst     writeWaker      // the caller's writer, while the call may write to it; otherwise nil
-	waking  chan struct{}   // closed when fire has set the deadline of dst; nil if it does not
+	waking  chan struct{}   // closed after fire has set the deadline of dst; otherwise nil
 	fired   bool            // the watcher has ended the connection's reads and writes
 }
 
@@ -121,9 +121,9 @@ func (w *watcher) stop() {
 	}
 }
 
-// guard makes the end of the context also end a blocked Write of dst, until unguard is called. dst
-// may be nil. If the context has already ended, guard has no effect, and returns the context's
-// error.
+// guard protects the call from a blocked Write of dst, the caller's writer: until unguard is
+// called, the end of the context also ends the Write. dst may be nil. If the context has already
+// ended, guard has no effect, and returns the context's error.
 func (w *watcher) guard(dst writeWaker) error {
 	w.mu.Lock()
 	if !w.fired {
@@ -137,8 +137,8 @@ func (w *watcher) guard(dst writeWaker) error {
 	return err
 }
 
-// unguard undoes guard. If the context has ended and keep is true, a write deadline in the past
-// stays. Otherwise, unguard removes the deadline that fire has set.
+// unguard undoes guard. If keep is true and the context has ended, dst keeps a write deadline in
+// the past. Otherwise, unguard removes the deadline that fire has set.
 func (w *watcher) unguard(keep bool) {
 	w.mu.Lock()
 	dst, waking := w.dst, w.waking
@@ -175,6 +175,6 @@ func (w *watcher) fire(ctxDone <-chan struct{}) {
 	waking := make(chan struct{})
 	w.waking = waking
 	w.mu.Unlock()
-	_ = dst.SetWriteDeadline(longAgo) // without the mutex, because dst is the caller's
+	_ = dst.SetWriteDeadline(longAgo) // without the mutex, because dst is the caller's code
 	close(waking)
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/redis/go-redis/v9/auth"
 )
 
-// dial returns a new connection to the server. If the server cannot be reached, dial retries as
-// often as go-redis would (DialerRetries), unless the DialTimeout was reached. If dial fails, later
-// calls of dial make only one attempt each, until the server is reached again.
+// dial returns a new connection to the server. If the server cannot be reached, dial makes as many
+// attempts as go-redis would (DialerRetries), but stops after a timeout. If dial fails, later calls
+// make only one attempt each, until the server is reached again.
 //
 // The commands that need the connection are retried independently of dial.
 func (n *node) dial(ctx context.Context) (*conn, error) {

@@ -93,8 +93,8 @@ func (e serverError) Error() string { return string(e) }
 // RedisError marks serverError as a redis.Error.
 func (serverError) RedisError() {}
 
-// isServerError reports whether err is an error reply of the server. It returns false for a
-// ReaderError or WriterError, even if it wraps the reply of another server.
+// isServerError reports whether err is an error reply from the server. It returns false for a
+// ReaderError or WriterError, even if that error wraps the error reply of another server.
 func isServerError(err error) bool {
 	switch err.(type) {
 	case *ReaderError, *WriterError:

@@ -10,15 +10,15 @@ const (
 	// queries the Sentinel for the real address.
 	failoverAddr = "FailoverClient"
 
-	// followInterval is how often the Sentinel is asked for the current master while there are
-	// connections. A master that is cut off from the Sentinel does not know that it was replaced.
-	// It still accepts writes, and loses them when it rejoins.
+	// followInterval is the time between two queries for the current master. There are queries only
+	// while there are connections. A master that is cut off from the Sentinel does not know that it
+	// was replaced. It still accepts writes, and loses them when it rejoins.
 	followInterval = time.Second
 )
 
 // followMaster closes the connections to masters that the Sentinel has replaced, until ctx ends.
-// Only the Sentinel knows that a master was replaced. A connection that is always in use would
-// otherwise stay with the old master.
+// Only the Sentinel knows that a master was replaced. Without followMaster, a connection that is
+// always in use would stay with the old master.
 func (n *node) followMaster(ctx context.Context) {
 	t := time.NewTicker(followInterval)
 	defer t.Stop()

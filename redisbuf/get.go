@@ -5,8 +5,8 @@ import (
 	"math"
 )
 
-// GetToBuffer reads the value of key directly from the socket into buf, and returns its length. It
-// borrows buf, and may overwrite all of it.
+// GetToBuffer reads the value of key directly from the socket into buf, and returns the length of
+// the value. GetToBuffer borrows buf, and may overwrite all of buf.
 //
 // The error is redis.Nil if there is no such key, and a *BufferTooSmallError if the value is longer
 // than buf.
@@ -114,7 +114,7 @@ type Slot struct {
 // value in slots. It returns the number of bytes that the values take up in buf, and the first
 // error in slots other than redis.Nil.
 //
-// MGet skips a value that does not fit into the rest of buf. The keys of one server take one round
+// MGet skips a value that does not fit into the rest of buf. All keys on one server take one round
 // trip.
 //
 // MGet borrows keys, buf and slots, and may overwrite all of buf. It panics if slots and keys
@@ -131,8 +131,8 @@ func (c *Client) MGet(ctx context.Context, keys []string, buf []byte, slots []Sl
 }
 
 // MGet adds a call to the Pipeline that reads the values of keys into buf; see [Client.MGet]. Exec
-// stores the position or the error of each value in slots. It queries the servers one after the
-// other.
+// stores the position or the error of each value in slots. A Pipeline with an MGet queries the
+// servers one after the other, because the values share buf.
 //
 // If a key does not exist, the error in its Slot is redis.Nil, but Exec does not return an error
 // for it.

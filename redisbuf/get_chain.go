@@ -8,10 +8,10 @@ import (
 
 const (
 	// firstBlock is the size of the first block of a value that is longer than maxBlock. It is
-	// small because a server may announce a value that never arrives.
+	// small, because a server may announce a long value that never arrives.
 	firstBlock = 64 << 10
 
-	// maxBlock is the maximum size of the blocks that GetChain takes. It is also the size of the
+	// maxBlock is the maximum size of the blocks that GetChain uses. It is also the size of the
 	// largest blocks that a millrace.Pool keeps for reuse.
 	maxBlock = 1 << 20
 )
@@ -33,7 +33,7 @@ func (c *Client) GetChain(ctx context.Context, key string, dst *millrace.Chain, 
 	return err
 }
 
-// learn stores the length n of a value that was read. It is the estimate for the next value of
+// learn stores n, the length of a value that was read, as the estimate for the next value of
 // unknown length. If err is not nil, learn does nothing.
 func (c *Client) learn(n int64, err error) {
 	if err == nil && n != c.lastLen.Load() {
@@ -41,7 +41,8 @@ func (c *Client) learn(n int64, err error) {
 	}
 }
 
-// A getChainCmd reads a value into blocks of dst. If the value has more than limit bytes, it fails.
+// A getChainCmd reads a value into blocks of dst. If the value has more than limit bytes, the
+// command fails.
 type getChainCmd struct {
 	getHeader
 	dst   *millrace.Chain
@@ -61,7 +62,7 @@ func (g *getChainCmd) read(c *conn) error {
 		return c.refuse(size, &ValueTooLargeError{Size: size, Limit: g.limit})
 	}
 	whole := &c.chain
-	defer whole.Release() // after an error, the bytes received so far
+	defer whole.Release() // after an error, releases the bytes received so far
 	for left := size; left > 0; {
 		if err := c.readBlock(whole, &left); err != nil {
 			return err
@@ -83,7 +84,7 @@ func (c *conn) readBlock(dst *millrace.Chain, remaining *int64) error {
 		n = min(maxBlock, max(firstBlock, dst.Len()))
 	}
 	d := millrace.DefaultPool().Get(n)
-	defer d.Release() // after an error; Freeze leaves it empty
+	defer d.Release() // after an error; no effect after Freeze
 	if err := c.readPart(d.Bytes()[:n]); err != nil {
 		return err
 	}

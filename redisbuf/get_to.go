@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// If the kernel cannot move the bytes of a value directly, they pass through a block of this
-	// size.
+	// relayBlock is the size of the block through which the bytes of a value pass if the kernel
+	// cannot move them directly.
 	relayBlock = 64 << 10
 
 	// If fewer than minSplice bytes of a value remain, they are copied, because a splice would not
@@ -29,9 +29,9 @@ const (
 // bytes pass through one pooled block.
 //
 // The server sends the length of the value first. If w is an http.ResponseWriter without a
-// Content-Length, GetTo sets the Content-Length before it writes the first byte, unless there is an
-// option [OnLength]. To write other bytes too, call WriteHeader, or set the Content-Length of the
-// whole body, before GetTo.
+// Content-Length, GetTo sets the Content-Length before it writes the first byte, unless the option
+// [OnLength] is used. If the body has other bytes too, call WriteHeader, or set the Content-Length
+// of the whole body, before GetTo.
 //
 // If the value is longer than the Content-Length that the handler has set, GetTo writes nothing,
 // and the error wraps http.ErrContentLength. GetTo does not count bytes that were written to the
@@ -39,22 +39,22 @@ const (
 //
 // An http.ResponseWriter without the method ReadFrom may be a middleware's wrapper. GetTo calls its
 // method Unwrap() http.ResponseWriter to find the inner response, as chunk.Copy does. The wrapper
-// then writes the header, but does not see the body, unless a Content-Encoding or a
-// Vary: Accept-Encoding in the header shows that it may encode the body. A wrapper that writes its
-// status only with the first bytes of the body must not have Unwrap, because the status would be
-// lost.
+// then writes the header, but does not see the body. If the header has a Content-Encoding or a
+// Vary: Accept-Encoding, the wrapper may encode the body, so GetTo writes the body to the wrapper
+// instead. A wrapper that writes its status only with the first bytes of the body must not have
+// Unwrap, because the status would be lost.
 //
-// The call is not retried after it has written to w. If it then fails, w has received a part of the
-// value. An HTTP handler should then panic with http.ErrAbortHandler, so that its client sees that
-// the response is incomplete.
+// The call is not retried after it has written to w. If the call then fails, w has received a part
+// of the value. An HTTP handler should then panic with http.ErrAbortHandler, so that its client
+// sees that the response is incomplete.
 //
 // While w blocks, GetTo reads nothing from the server, and the server keeps the rest of the value
 // in its memory.
 //
 // When ctx ends, GetTo ends a blocked Write with a deadline in the past. It calls SetWriteDeadline
-// on w (for a response, as http.ResponseController does). If w does not have the method, GetTo
-// returns after the current Write. Before GetTo returns, it removes the deadline that it has set,
-// so the caller must set a new one. On an incomplete response the deadline stays, so that the
+// on w (for a response, as http.ResponseController does). If w has no method SetWriteDeadline,
+// GetTo returns after the current Write. Before GetTo returns, it removes the deadline that it has
+// set, so the caller must set a new one. On an incomplete response the deadline stays, so that the
 // connection is not used again.
 func (c *Client) GetTo(ctx context.Context, key string, w io.Writer, opts ...GetToOption) (n int64,
 	err error) {
@@ -74,7 +74,7 @@ func (c *Client) GetTo(ctx context.Context, key string, w io.Writer, opts ...Get
 //
 // For a long value that does not change, several calls for ranges of 256 KiB to 1 MiB are faster
 // than one call for the whole value. They also delay the server's other clients for less time,
-// because a server copies the requested bytes before it sends them.
+// because a server copies all requested bytes before it serves the next client.
 func (c *Client) GetRangeTo(ctx context.Context, key string, off, n int64, w io.Writer,
 	opts ...GetToOption) (int64, error) {
 	if off < 0 || n < 0 {
@@ -91,9 +91,10 @@ func (c *Client) GetRangeTo(ctx context.Context, key string, off, n int64, w io.
 // A GetToOption configures a GetTo or GetRangeTo.
 type GetToOption struct{ onLength func(n int64) error }
 
-// OnLength makes GetTo or GetRangeTo call f with the number of bytes that it is going to write. The
-// call of f comes after the first byte has arrived from the server, and before the call uses its
-// writer. f may write to the same writer, for example the length itself.
+// OnLength makes GetTo or GetRangeTo call f with the number of bytes that it is going to write. f
+// is called after the first byte of the value has arrived from the server, and before GetTo or
+// GetRangeTo writes the first byte to its writer. f may itself write to this writer, for example
+// the length.
 //
 // If f returns an error, the call writes nothing, and returns a *WriterError that wraps the error
 // of f.
@@ -175,7 +176,8 @@ func (g *getToCmd) weight(estimate int64) int64 {
 	return cmp.Or(g.size, estimate)
 }
 
-// start announces a value of size bytes, and chooses the writer for it.
+// start prepares the writer for a value of size bytes. It calls the function of OnLength, sets the
+// Content-Length of a response, and sets g.w to the writer for the bytes of the value.
 func (g *getToCmd) start(c *conn, size int64) error {
 	if err := g.callOnLength(size); err != nil {
 		return err
@@ -215,8 +217,9 @@ func (c *conn) awaitValue() error {
 	return err
 }
 
-// copy moves bytes of a value from the connection to w, through buf. remaining is the number of
-// bytes of the value that have not been read. copy returns how many bytes it has read.
+// copy transfers bytes of a value from the connection to g.w, through buf. The parameter remaining
+// is the number of bytes of the value that have not been read. The result is the number of bytes
+// that were read.
 func (g *getToCmd) copy(c *conn, buf []byte, remaining int64) (int64, error) {
 	got, err := c.in.Read(buf[:min(remaining, int64(len(buf)))])
 	if err != nil {
@@ -233,9 +236,9 @@ func (g *getToCmd) copy(c *conn, buf []byte, remaining int64) (int64, error) {
 	return int64(got), nil
 }
 
-// splice waits until bytes of a value have arrived, and lets w read them directly from the
-// connection. remaining is the number of bytes of the value that have not been read. splice returns
-// how many bytes w has read.
+// splice waits until bytes of a value have arrived, and then lets w read them directly from the
+// connection. The parameter remaining is the number of bytes of the value that have not been read.
+// The result is the number of bytes that w has read.
 //
 // While w reads, there is no read deadline. The bytes have already arrived, so the server cannot
 // cause a delay.

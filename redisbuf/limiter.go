@@ -21,9 +21,9 @@ func newLimiter(size int64, closing context.Context) *limiter {
 	return &limiter{sem: semaphore.NewWeighted(size), closing: closing}
 }
 
-// acquire takes n units of the semaphore, and waits for them if necessary. The caller returns the
-// units with release. acquire fails if ctx ends or the Client is closed. If timeout is positive,
-// acquire also fails when it has waited that long.
+// acquire takes n units of the semaphore, and waits for them if necessary. The caller must return
+// the units with release. acquire fails if ctx ends or the Client is closed. If timeout is
+// positive, acquire also fails when it has waited that long.
 func (l *limiter) acquire(ctx context.Context, n int64, timeout time.Duration) error {
 	if !l.sem.TryAcquire(n) {
 		if err := l.wait(ctx, n, timeout); err != nil {
@@ -52,7 +52,7 @@ func (l *limiter) wait(ctx context.Context, n int64, timeout time.Duration) erro
 	return context.Cause(inner)
 }
 
-// release returns n units; n may be 0.
+// release returns n units to the semaphore. n may be 0.
 func (l *limiter) release(n int64) {
 	if n > 0 {
 		l.taken.Add(-n)

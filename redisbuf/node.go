@@ -45,7 +45,7 @@ func newNode(opt *redis.Options, s *servers) *node {
 	return &node{opt: opt, servers: s, turns: turns, live: make(map[*conn]struct{})}
 }
 
-// acquire returns an idle or a new connection. The caller returns it with release.
+// acquire returns an idle or a new connection. The caller must return the connection with release.
 func (n *node) acquire(ctx context.Context) (c *conn, err error) {
 	if err := n.turns.acquire(ctx, 1, n.opt.PoolTimeout); err != nil {
 		return nil, err
@@ -125,7 +125,7 @@ func (n *node) popIdle() (c *conn, suspect bool, err error) {
 
 func (n *node) add(c *conn) error {
 	if a := c.net.RemoteAddr(); a != nil {
-		c.peer = a.String() // before the lock, because a may be a type of the user
+		c.peer = a.String() // before the lock, because String may be the user's code
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -138,8 +138,8 @@ func (n *node) add(c *conn) error {
 	return nil
 }
 
-// addr returns the address of the server in the options of go-redis. Behind a Sentinel, it returns
-// the address of the master, or "" if there has been no connection.
+// addr returns the address of the server, as in the options of the go-redis client. Behind a
+// Sentinel, it returns the address of the master, or "" if there has been no connection.
 func (n *node) addr() string {
 	if n.opt.Addr != failoverAddr {
 		return n.opt.Addr
@@ -149,8 +149,9 @@ func (n *node) addr() string {
 	return n.peer
 }
 
-// discard closes a connection that takeIdle has rejected. It need not set n.lostAt as release does.
-// All remaining idle connections have been idle for longer, so takeIdle checks them anyway.
+// discard closes a connection that takeIdle has rejected. Unlike release, discard need not set
+// n.lostAt. All remaining idle connections have been idle for longer, so takeIdle checks them
+// anyway.
 func (n *node) discard(c *conn) {
 	n.mu.Lock()
 	delete(n.live, c)

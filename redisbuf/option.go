@@ -54,12 +54,14 @@ func MaxInFlight(bytes int64) Option {
 	return func(s *settings) { s.inFlight = bytes }
 }
 
-// OnCall makes the Client call start at the beginning of each call, and done at its end, for
-// example to trace calls. start may return nil.
+// OnCall registers a function that the Client calls at the beginning of each call, for example to
+// trace calls. The registered function, start, returns another function, done, which the Client
+// calls at the end of the call. done may be nil.
 //
-// The time between start and done includes all retries, and waiting for a connection. An Exec of a
-// [Pipeline] and an MGet are one call each. Each range that a [ReaderAt] reads is a call. start is
-// not called for a call that uses no server, for example because an argument is invalid.
+// The time between start and done includes all retries, and the time that the call waits for a
+// connection. An Exec of a [Pipeline] and an MGet are one call each. Each range that a [ReaderAt]
+// reads is a call. start is not called for a call that uses no server, for example because an
+// argument is invalid.
 //
 // start and done run in the goroutine of the call, with the context of the call. Several goroutines
 // may call start at the same time. While start or done runs, the call holds no lock and no
@@ -88,7 +90,7 @@ func Expire(d time.Duration) SetOption {
 	return SetOption{expiry: "PX", ms: d.Milliseconds(), args: 2}
 }
 
-// KeepTTL keeps the key's expiry (KEEPTTL). A SET without it removes the expiry.
+// KeepTTL keeps the key's expiry (KEEPTTL). A SET without KeepTTL removes the expiry.
 func KeepTTL() SetOption { return SetOption{expiry: "KEEPTTL", args: 1} }
 
 // IfAbsent sets the key only if it does not exist (NX).

@@ -74,12 +74,12 @@ func (p *Pipeline) refuse(err error) *Result {
 	return r
 }
 
-// GetToBuffer adds a call of [Client.GetToBuffer] to the Pipeline.
+// GetToBuffer adds a [Client.GetToBuffer] call to the Pipeline.
 func (p *Pipeline) GetToBuffer(key string, buf []byte) *Result {
 	return p.add(&getCmd{getHeader: wholeOf(key), buf: buf})
 }
 
-// GetRangeToBuffer adds a call of [Client.GetRangeToBuffer] to the Pipeline.
+// GetRangeToBuffer adds a [Client.GetRangeToBuffer] call to the Pipeline.
 func (p *Pipeline) GetRangeToBuffer(key string, off int64, buf []byte) *Result {
 	switch {
 	case off < 0:
@@ -90,13 +90,14 @@ func (p *Pipeline) GetRangeToBuffer(key string, off int64, buf []byte) *Result {
 	return p.add(&getCmd{getHeader: rangeOf(key, off, int64(len(buf))), buf: buf})
 }
 
-// GetChain adds a call of [Client.GetChain] to the Pipeline.
+// GetChain adds a [Client.GetChain] call to the Pipeline.
 func (p *Pipeline) GetChain(key string, dst *millrace.Chain, limit int) *Result {
 	_ = dst.Len() // a nil chain panics here
 	return p.add(&getChainCmd{getHeader: wholeOf(key), dst: dst, limit: int64(limit)})
 }
 
-// SetFromBuffer adds a call of [Client.SetFromBuffer] to the Pipeline.
+// SetFromBuffer adds a [Client.SetFromBuffer] call to the Pipeline. It borrows buf until Exec
+// returns.
 func (p *Pipeline) SetFromBuffer(key string, buf []byte, opts ...SetOption) *Result {
 	set, err := newSetHeader(key, int64(len(buf)), opts)
 	if err != nil {
@@ -105,7 +106,7 @@ func (p *Pipeline) SetFromBuffer(key string, buf []byte, opts ...SetOption) *Res
 	return p.add(&setCmd{setHeader: set, buf: buf})
 }
 
-// SetChain adds a call of [Client.SetChain] to the Pipeline.
+// SetChain adds a [Client.SetChain] call to the Pipeline. It borrows src until Exec returns.
 func (p *Pipeline) SetChain(key string, src *millrace.Chain, opts ...SetOption) *Result {
 	set, err := newSetHeader(key, int64(src.Len()), opts)
 	if err != nil {
@@ -117,13 +118,13 @@ func (p *Pipeline) SetChain(key string, src *millrace.Chain, opts ...SetOption) 
 // Exec executes the calls, and returns the first error of a call, or nil. It sends the calls to
 // each server in the order in which they were added.
 //
-// Calls of the same key stay in order, with one exception: If go-redis learns during Exec that the
-// key's slot has moved to another server, both servers may execute calls of the key at the same
+// Calls for the same key stay in order, with one exception: If go-redis learns during Exec that the
+// key's slot has moved to another server, both servers may execute calls for the key at the same
 // time.
 //
-// Exec retries failed calls one by one, if that is safe. If a later call of the same key may have
-// been executed, Exec retries a failed call only if both calls read. A retried call may be executed
-// after later calls of other keys.
+// Exec retries failed calls one by one, if a retry is safe. If a later call for the same key may
+// have been executed, Exec retries a failed call only if both calls read. A retried call may be
+// executed after later calls for other keys.
 func (p *Pipeline) Exec(ctx context.Context) error {
 	defer p.reset() // also after a panic in one of the calls
 	if p.c.settings.onCall != nil {
@@ -144,7 +145,7 @@ func (p *Pipeline) keys() (keys []string) {
 	return keys
 }
 
-// exec executes the calls, and returns the first error. groups are the calls, grouped by server.
+// exec executes the calls, grouped by server, and returns the first error.
 func (p *Pipeline) exec(ctx context.Context, groups []*group) (first error) {
 	p.run(ctx, groups)
 	for _, r := range p.results {

@@ -13,7 +13,7 @@ type group struct {
 	client   *Client
 	node     *node
 	calls    []*Result
-	retries  int // number of retries of the calls
+	retries  int
 	panicked any // value of a panic of the user's Dialer or credentials provider
 }
 
@@ -57,8 +57,8 @@ func (g *group) batch(calls []*Result) (n int, weight int64) {
 	return len(calls), weight
 }
 
-// execute executes calls on one connection. If it cannot get a connection, it sets the error of
-// each call to the reason.
+// execute executes the calls on one connection. If it cannot get a connection, each call gets the
+// error that explains why.
 func (g *group) execute(ctx context.Context, calls []*Result, weight int64) {
 	if err := g.runAll(ctx, calls, weight); err != nil {
 		for _, r := range calls {
@@ -94,8 +94,8 @@ func (g *group) runAll(ctx context.Context, calls []*Result, weight int64) error
 var errNotSent = errors.New(
 	"redisbuf: not sent, because a call before it in the pipeline has failed")
 
-// runAll sends calls and then reads the replies. If the connection is lost, the calls without a
-// reply get an error.
+// runAll sends the calls and then reads the replies. If the connection is lost, each call that has
+// no reply gets an error.
 func (c *conn) runAll(ctx context.Context, calls []*Result) {
 	err := c.begin(ctx)
 	c.pipelined = true
@@ -121,8 +121,8 @@ func (c *conn) runAll(ctx context.Context, calls []*Result) {
 	_ = c.finish(ctx, err)
 }
 
-// sendAll queues calls and sends the queue. If it returns an error, queued is the number of
-// completely queued calls. Some of them may have been sent.
+// sendAll adds the calls to the queue and sends the queue. After an error, queued is the number of
+// completely queued calls, and some of these calls may have been sent.
 func (c *conn) sendAll(calls []*Result) (queued int, err error) {
 	for i, r := range calls {
 		if err := r.cmd.compose(c); err != nil {
@@ -133,7 +133,8 @@ func (c *conn) sendAll(calls []*Result) (queued int, err error) {
 	return len(calls), c.flush()
 }
 
-// sentOf returns the number of completely sent calls. sendAll must have queued all of them.
+// sentOf returns the number of completely sent calls. sendAll must have queued all calls
+// completely.
 func (c *conn) sentOf(calls []*Result) int {
 	n := len(calls)
 	for n > 0 && calls[n-1].end > c.written {
@@ -142,8 +143,8 @@ func (c *conn) sentOf(calls []*Result) int {
 	return n
 }
 
-// readAll reads the replies to calls, and returns how many calls have a reply. If some calls have
-// none, err is the reason.
+// readAll reads the replies to the calls, and returns the number of calls that have a reply. If a
+// call has no reply, err is the reason.
 func (c *conn) readAll(calls []*Result) (read int, err error) {
 	for i, r := range calls {
 		if r.err = r.cmd.read(c); r.err != nil && (c.broken || !c.aligned(r.err)) {
@@ -153,13 +154,14 @@ func (c *conn) readAll(calls []*Result) (read int, err error) {
 	return len(calls), nil
 }
 
-// fail sets the errors of calls that have no reply.
+// fail assigns an error to each call that has no reply.
 //
 //   - The first call gets err.
 //   - The other calls usually get err, too. If err is about the reply to the first call
-//     (*ProtocolError, *BufferTooSmallError or *ValueTooLargeError), they get ErrConnLost.
-//   - If sent is true, the server may have executed the calls. In this case, each call that writes
-//     gets a *SentError that wraps its error.
+//     (*ProtocolError, *BufferTooSmallError or *ValueTooLargeError), the other calls get
+//     ErrConnLost instead.
+//   - If the parameter sent is true, the server may have executed the calls. In this case, each
+//     call that writes gets a *SentError that wraps the call's error.
 func fail(calls []*Result, err error, sent bool) {
 	for i, r := range calls {
 		r.err = err
@@ -176,8 +178,8 @@ func fail(calls []*Result, err error, sent bool) {
 	}
 }
 
-// retry executes failed calls again, one by one, if that is safe. It stops when the server cannot
-// be reached.
+// retry executes the failed calls again, one by one, if a retry is safe. It stops when the server
+// cannot be reached.
 func (g *group) retry(ctx context.Context, calls []*Result) {
 	if !slices.ContainsFunc(calls, func(r *Result) bool { return r.err != nil }) {
 		return
@@ -215,8 +217,8 @@ type failedCall struct {
 //   - The call is a SET, and a later read of the same key may have been executed. The read has
 //     returned the old value, so a retried SET would come too late.
 func (g *group) retryable(ctx context.Context, calls []*Result) (failed []failedCall, pause bool) {
-	// The loop goes through the calls from the last to the first. For each key, later records
-	// whether a call after the current call may have been executed.
+	// The loop goes through the calls from the last to the first. For each key, the map later
+	// records whether a call after the current call may have been executed.
 	later := make(map[string]struct{ read, written bool })
 	for _, r := range slices.Backward(calls) {
 		cmd := r.cmd.info()

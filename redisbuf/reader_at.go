@@ -11,7 +11,7 @@ import (
 )
 
 // readAheadLen is the number of bytes that ReaderAt.Read requests at a time. It is so large that
-// the time of the round trip does not matter.
+// the round-trip time does not matter.
 const readAheadLen = 1 << 20
 
 // A ReaderAt reads ranges of a value. It works with http.ServeContent and io.NewSectionReader. Any
@@ -32,7 +32,7 @@ type ReaderAt struct {
 	size  int64
 	off   int64                 // offset of Read and Seek, at least 0
 	block millrace.Draft        // memory of ahead; empty if nothing is read ahead
-	ahead []byte                // the bytes read ahead, from off on
+	ahead []byte                // the bytes read ahead, starting at off
 	err   atomic.Pointer[error] // see Err; nil if there was no error
 }
 
@@ -66,7 +66,7 @@ func (c *Client) ReaderAt(ctx context.Context, key string) (*ReaderAt, error) {
 	return &ReaderAt{c: c, ctx: ctx, key: key, size: size}, nil
 }
 
-// Size returns the length of the value at the creation of the ReaderAt.
+// Size returns the length that the value had when the ReaderAt was made.
 func (r *ReaderAt) Size() int64 { return r.size }
 
 // Err returns the first error of Read and ReadAt, other than io.EOF, or nil. Use it after a
@@ -79,7 +79,7 @@ func (r *ReaderAt) Err() error {
 	return nil
 }
 
-// fail stores err, unless there was an earlier error, and returns it.
+// fail returns err. It also stores err for the method Err, unless an earlier error is stored.
 func (r *ReaderAt) fail(err error) error {
 	r.err.CompareAndSwap(nil, &err)
 	return err

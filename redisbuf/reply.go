@@ -37,7 +37,6 @@ const (
 	// again. If more bytes are unwanted, a new connection is cheaper.
 	maxSkip = 1 << 20
 
-	// maxNesting is the maximum nesting depth of a skipped reply.
 	maxNesting = 8
 
 	// maxElements is the maximum number of elements of a skipped array, set or map. Each entry of a
@@ -175,8 +174,8 @@ func (c *conn) replyError(h header) error {
 	return nil
 }
 
-// readKind reads the header of a reply of the given kind, and returns the number in the header.
-// name is the name of the kind in error messages.
+// readKind reads the header of a reply, and returns the number in the header. A reply of another
+// kind is an error. name describes the expected kind in error messages.
 func (c *conn) readKind(kind byte, name string) (int64, error) {
 	h, err := c.readReply()
 	if err == nil && h.kind != kind {
@@ -192,7 +191,6 @@ func (c *conn) readKind(kind byte, name string) (int64, error) {
 // readPart and readEnd.
 func (c *conn) readValueHeader() (int64, error) { return c.readKind(kindBulk, "a value") }
 
-// readOK reads a reply that is a status, such as OK.
 func (c *conn) readOK() error {
 	_, err := c.readKind(kindStatus, "a status")
 	return err

@@ -11,7 +11,7 @@ const maxKept = 4 << 10
 type request struct {
 	buf    []byte
 	begun  int  // buf[:begun] has been queued
-	asking bool // add ASKING before each command, because its slot is moving to this server
+	asking bool // add ASKING before each command, because the key's slot is moving to this server
 }
 
 func (q *request) reset() {
@@ -21,8 +21,8 @@ func (q *request) reset() {
 	q.buf, q.begun, q.asking = q.buf[:0], 0, false
 }
 
-// part returns the text that was added since the last call of part. Adding more text does not
-// change the returned text.
+// part returns the text that was added since the last call. Adding more text does not change the
+// returned text.
 func (q *request) part() []byte {
 	p := q.buf[q.begun:len(q.buf):len(q.buf)]
 	q.begun = len(q.buf)

@@ -8,7 +8,8 @@ import (
 )
 
 // The rules for responses are the same as in package chunk. The code is not shared, because this
-// module must also build with a later version of chunk's module, and internal packages may change.
+// module must also build with a later version of chunk's module, in which an internal package may
+// have changed.
 
 // announce sets the Content-Length of an HTTP response to size, because the kernel moves only
 // bodies with a Content-Length. It does not replace a Content-Length. It also leaves the response
@@ -29,8 +30,8 @@ func encodes(h http.Header) bool {
 		strings.Contains(strings.ToLower(strings.Join(h["Vary"], ",")), "accept-encoding")
 }
 
-// exceeds reports whether size is more than the Content-Length in h. The method ReadFrom of
-// net/http does not check that.
+// exceeds reports whether size is more than the Content-Length in h. The ReadFrom method of a
+// net/http response does not check this.
 func exceeds(h http.Header, size int64) bool {
 	length, err := strconv.ParseInt(h.Get("Content-Length"), 10, 64)
 	return err == nil && size > length
@@ -61,11 +62,11 @@ type bodyReader interface {
 }
 
 // unwrap returns the writer for the body of a response: w itself if it has the method ReadFrom, or
-// else the first response with ReadFrom that w wraps. Such a wrapper is usually a middleware's, and
-// the kernel cannot move bytes through its Write.
+// else the first response with ReadFrom that w wraps. If w has no ReadFrom, it is usually a
+// middleware's wrapper, and the kernel cannot move bytes through its Write.
 //
-// Before unwrap returns a wrapped response, it makes w write the header. It returns w if that
-// fails, if the response has no Content-Length, or if w may change the body.
+// Before unwrap returns a wrapped response, it makes w write the header. It returns w if the header
+// cannot be written, if the response has no Content-Length, or if w may change the body.
 func unwrap(w http.ResponseWriter) io.Writer {
 	h := w.Header()
 	length := h.Get("Content-Length")

@@ -53,7 +53,7 @@ func (s *setHeader) op() string { return "SET" }
 
 func (s *setHeader) bytes() int64 { return s.size }
 
-// begin queues the part of the request before the value.
+// begin adds the start of the request, up to the value, to the queue.
 func (s *setHeader) begin(c *conn) {
 	c.array(3 + s.opt.args)
 	c.arg(s.op())
@@ -62,7 +62,7 @@ func (s *setHeader) begin(c *conn) {
 	c.pushRequest()
 }
 
-// end queues the part of the request after the value: the end of the line and the options.
+// end adds the rest of the request, after the value, to the queue: a line end and the options.
 func (s *setHeader) end(c *conn) {
 	c.lineEnd()
 	s.opt.appendTo(&c.request)
@@ -111,16 +111,15 @@ func (s *setChainCmd) compose(c *conn) error {
 
 const (
 	// headStartLen is the number of bytes of a long value that are sent before the rest, as a head
-	// start. Redis can then parse the command before the whole value has arrived. Redis keeps the
-	// memory into which it receives the value, so it does not copy the value.
+	// start. Redis can then parse the command before the whole value has arrived. Redis then
+	// receives the value directly into the memory in which it keeps the value, without a copy.
 	headStartLen = 64 << 10
 
-	// minHeadStart is the minimum size of a value that gets a head start.
 	minHeadStart = 1 << 20
 )
 
-// pushValue queues p, a part of a value. If headStart is set, it sends the first headStartLen bytes
-// of p at once.
+// pushValue adds p, a part of a value, to the queue. If headStart is set, pushValue sends the first
+// headStartLen bytes of p at once.
 func (c *conn) pushValue(p []byte, headStart bool) error {
 	if headStart {
 		n := min(len(p), headStartLen)

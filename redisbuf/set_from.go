@@ -19,8 +19,8 @@ import (
 // after a hundred reads without bytes or an error.
 //
 // If a Read of r blocks, the end of ctx does not interrupt it, and the call keeps its connection. A
-// reader that itself reads from Redis must use another Client, because it could otherwise wait for
-// a connection that SetFrom keeps.
+// reader that itself reads from Redis must use another Client. With the same Client, the reader
+// could wait forever for the connection that SetFrom keeps.
 //
 // The call is not retried after it has read from r. While a cluster moves slots, SetFrom may
 // therefore return a redirection:
@@ -65,15 +65,15 @@ func (s *setFromCmd) compose(c *conn) error {
 	return s.copyFrom(c, s.r, left)
 }
 
-// copyFrom reads the last n bytes of the value from r into a block and sends them. It then sends
-// the rest of the command.
+// copyFrom reads the last n bytes of the value from r, through a block of memory, and sends them.
+// It also sends the rest of the command.
 func (s *setHeader) copyFrom(c *conn, r io.Reader, n int64) error {
 	if n == 0 {
 		s.end(c)
 		return nil
 	}
 	block := millrace.DefaultPool().Get(int(min(n, relayBlock)))
-	defer block.Release() // flush has sent the block's bytes
+	defer block.Release() // after flush has sent its bytes
 	for n > 0 {
 		p := block.Bytes()
 		p = p[:min(n, int64(len(p)))]

@@ -14,8 +14,8 @@ import (
 // before the connection renews its write timeout.
 const maxStep = 256 << 10
 
-// canSplice reports whether the kernel can move bytes from the connection. It can if the connection
-// is a plain socket. The bytes in c.in must be read first.
+// canSplice reports whether the kernel can move bytes from the connection. This is possible if the
+// connection is a plain socket. The caller must first read the bytes in c.in.
 func (c *conn) canSplice() bool { return c.raw != nil }
 
 // awaitBytes waits until the server has sent bytes, and returns how many can be read without
@@ -70,7 +70,7 @@ func (c *conn) canSpliceFrom(r io.Reader) bool {
 
 // spliceFrom waits until the socket r has received bytes, and then moves up to limit bytes from r
 // to the server. It returns the number of bytes that it took from r. The bytes have already arrived
-// when they are moved, so if moving them takes long, the cause is the server and not r.
+// when the kernel moves them, so a delay of the move is caused by the server and not by r.
 func (c *conn) spliceFrom(r io.Reader, limit int64) (int64, error) {
 	if err := c.flush(); err != nil {
 		return 0, err
@@ -127,7 +127,7 @@ func (c *conn) sendFile(f *os.File, size int64) (off int64, err error) {
 				}
 			})
 			if err != nil {
-				sendErr = &ReaderError{Err: err} // f was closed
+				sendErr = &ReaderError{Err: err} // f is closed
 			}
 			return sendErr != unix.EAGAIN
 		})
@@ -148,9 +148,9 @@ func (c *conn) sendFile(f *os.File, size int64) (off int64, err error) {
 	return off, nil
 }
 
-// checkIdle reports whether an idle connection can still be used. It cannot be used if the server
-// has closed it, or if the server has sent data other than a RESP3 push. If checkIdle cannot check
-// the connection, usable is true and known is false.
+// checkIdle reports whether an idle connection can still be used. An idle connection cannot be used
+// if the server has closed it, or if the server has sent data other than a RESP3 push. If checkIdle
+// cannot check the connection, usable is true and known is false.
 func (c *conn) checkIdle() (usable, known bool) {
 	c.control(func(fd int) {
 		known, usable = true, !hungUp(fd)
@@ -170,7 +170,7 @@ func (c *conn) hungUp() (yes bool) {
 	return yes
 }
 
-// control calls f with the connection's descriptor, if it has one.
+// control calls f with the connection's file descriptor, if it has one.
 func (c *conn) control(f func(fd int)) {
 	conn := c.net
 	if wrapper, ok := conn.(interface{ NetConn() net.Conn }); ok { // tls.Conn
@@ -183,8 +183,8 @@ func (c *conn) control(f func(fd int)) {
 	}
 }
 
-// hungUp reports whether the peer of a socket has closed the connection. Unlike a read, it shows
-// this even if there are unread bytes, such as the last bytes of a TLS connection.
+// hungUp reports whether the peer of a socket has closed the connection. Unlike a read, hungUp
+// detects this even if there are unread bytes, such as the last bytes of a TLS connection.
 func hungUp(fd int) bool {
 	p := [1]unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}
 	n, err := unix.Poll(p[:], 0)

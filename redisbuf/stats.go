@@ -7,10 +7,10 @@ type Stats struct {
 	Conns   int // open connections: InUse plus Idle
 	InUse   int // connections that a call or a Conn uses
 	Idle    int // connections that no call uses
-	Waiting int // calls that wait for a connection because of the option Conns
+	Waiting int // calls that wait for a connection because of the option MaxConns
 
 	InFlight        int64 // bytes of values in flight, as the option MaxInFlight counts them
-	InFlightLimit   int64 // the limit of the option MaxInFlight
+	InFlightLimit   int64 // the value of the option MaxInFlight
 	InFlightWaiting int   // calls that wait until fewer bytes are in flight
 
 	Dials int64 // attempts to make a connection, except the checks of a Sentinel's master

@@ -74,8 +74,8 @@ func (c *Conn) Close() error {
 	return nil
 }
 
-// use reserves the Conn's connection for a call to n. If use returns no error, the caller must call
-// leave when the call is over.
+// use reserves the Conn's connection for a call to the server n. If there is no error, the caller
+// must call leave after the call.
 func (s *stickyConn) use(ctx context.Context, n *node) (c *conn, err error) {
 	if !s.busy.CompareAndSwap(false, true) {
 		return nil, ErrConnBusy

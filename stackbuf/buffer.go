@@ -19,16 +19,18 @@ var ErrTooLarge = bytes.ErrTooLarge
 
 // A Buffer is a variable-sized buffer of bytes. It has all of [bytes.Buffer]'s methods with the
 // same meaning, results, errors and panics, except for two differences. Cap and Available return
-// other numbers, because the first 64 bytes lie in the Buffer itself. Slices of an empty Buffer are
-// not nil. The zero value is an empty buffer ready to use.
+// different numbers, because the first 64 bytes lie in the Buffer itself. Slices of an empty Buffer
+// are not nil. The zero value is an empty buffer ready to use.
 //
 // If a Buffer needs more than the 64 bytes in its value, its contents move to the heap, and stay
 // there even when they become shorter. Shrink moves contents of up to 64 bytes back into the value.
-// The contents that NewBuffer was given are on the heap, too.
+// The contents of a Buffer from NewBuffer begin outside the value, too, in the slice that was
+// passed to NewBuffer.
 //
 // If the contents lie in the Buffer value, a copy of the Buffer is independent of the original. If
-// they are on the heap, the copies share the memory, like copies of a bytes.Buffer: only one of
-// them may be changed, and the contents of the others are undefined after the change.
+// the contents are on the heap, the copies share the memory, like copies of a bytes.Buffer. Only
+// one of the copies may then be changed, and after the change the contents of the other copies are
+// undefined.
 //
 // A Buffer is for one goroutine at a time. The slices that it returns are the Buffer's memory and
 // valid until the next call that changes the Buffer. A caller that needs the bytes for longer must
@@ -58,8 +60,8 @@ const (
 	lastByte lastRead = -1 // at least one byte, but not with ReadRune
 )
 
-// NewBuffer returns a Buffer with the contents buf, and takes ownership of buf. If the capacity of
-// buf suffices, writes use it and do not allocate.
+// NewBuffer returns a Buffer with the contents buf, and takes ownership of buf. Writes that fit
+// into the capacity of buf do not allocate.
 func NewBuffer(buf []byte) *Buffer { return &Buffer{spill: buf[:cap(buf)], w: len(buf)} }
 
 // NewBufferString returns a Buffer whose contents are a copy of s. If s has more than 64 bytes, the
@@ -85,7 +87,8 @@ func (b *Buffer) Bytes() []byte {
 }
 
 // AvailableBuffer returns an empty slice with a capacity of Available bytes. The caller may append
-// to it and pass it to the next Write, which then copies nothing. It is valid until that Write.
+// to the slice and pass the result to the next Write, which then copies nothing. The slice is valid
+// until that Write.
 func (b *Buffer) AvailableBuffer() []byte {
 	if b.spill == nil {
 		return b.inline[b.w:b.w]
@@ -110,8 +113,8 @@ func (b *Buffer) String() string {
 // Len returns the number of bytes that can be read.
 func (b *Buffer) Len() int { return b.w - b.r }
 
-// Cap returns the size in bytes of the memory that holds the contents. It is 64, or more if the
-// contents needed more.
+// Cap returns the size in bytes of the memory that holds the contents. For contents in the Buffer
+// value, Cap returns 64.
 func (b *Buffer) Cap() int {
 	if b.spill == nil {
 		return inlineSize
@@ -150,8 +153,8 @@ func (b *Buffer) Truncate(n int) {
 //
 // Slices that b returned earlier keep their contents, but b no longer uses their memory.
 //
-// Shrink is useful for a reused Buffer that has held large contents. Call it when b is empty,
-// because it copies the contents.
+// Shrink is useful for a reused Buffer that has held large contents. Shrink copies the contents, so
+// call it when b is empty.
 func (b *Buffer) Shrink() {
 	old := b.Bytes()
 	switch {
@@ -175,8 +178,8 @@ func (b *Buffer) Grow(n int) {
 	b.makeRoom(n)
 }
 
-// become replaces the contents and the memory of b with mem. The length of mem is the length of the
-// contents.
+// become replaces the contents and the memory of b with the slice mem, whose length is the length
+// of the new contents.
 func (b *Buffer) become(mem []byte) {
 	b.spill, b.r, b.w = mem[:cap(mem)], 0, len(mem)
 	b.lastRead = nothing
@@ -203,13 +206,13 @@ func (b *Buffer) makeRoom(n int) {
 }
 
 // canMoveDown reports whether the contents and n more bytes fill at most half of the heap memory.
-// If so, makeRoom moves the contents to the start of the memory. With a higher limit, it would move
-// the contents all the time.
+// If so, makeRoom moves the contents to the start of the memory. With a higher limit, makeRoom
+// would move the contents too often.
 func (b *Buffer) canMoveDown(n int) bool { return b.spill != nil && n <= b.Cap()/2-b.Len() }
 
-// enlarge moves the contents to larger memory, which has room for n more bytes. The new memory is
-// at least twice as large, unless the Buffer is unused. enlarge panics with ErrTooLarge if the
-// memory would be too large.
+// enlarge moves the contents to larger memory that has room for n more bytes. The new memory is at
+// least twice as large, unless the Buffer is unused. enlarge panics with ErrTooLarge if the memory
+// would be too large.
 func (b *Buffer) enlarge(n int) {
 	if n > maxInt-b.Len() {
 		panic(ErrTooLarge)

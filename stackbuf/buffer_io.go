@@ -16,14 +16,14 @@ var errNegativeRead = errors.New("stackbuf.Buffer: reader returned negative coun
 // length that an unknown type reports.
 const maxClaim = 64 << 10
 
-// ReadFrom appends the bytes of src until io.EOF, and returns their number. If src returns another
-// error, ReadFrom returns the error, and b contains the bytes before the error. ReadFrom panics
-// with ErrTooLarge if there is not enough memory, and panics if src returns a negative count. It
-// borrows src: after ReadFrom has returned, b does not use src.
+// ReadFrom reads src until io.EOF, and appends the bytes to b. It returns the number of bytes read.
+// If src returns another error, ReadFrom returns the error, and b contains the bytes before the
+// error. ReadFrom panics with ErrTooLarge if there is not enough memory, and panics if src returns
+// a negative count. It borrows src: after ReadFrom has returned, b does not use src.
 //
 // The type of src determines how much memory ReadFrom allocates in advance:
-//   - For an *os.File and for the in-memory readers of the standard library, ReadFrom usually
-//     allocates memory once, to fit.
+//   - For an *os.File and for the in-memory readers of the standard library, ReadFrom usually makes
+//     one allocation that fits the bytes.
 //   - For any other type with a method Len() int, and for an io.LimitedReader of a source of
 //     unknown length, ReadFrom allocates at most 64 KiB in advance.
 //   - For all other types, the length is unknown, and the memory doubles when it is full.
@@ -67,8 +67,9 @@ func (b *Buffer) ReadFrom(src io.Reader) (n int64, err error) {
 // expect makes room for n bytes before ReadFrom reads them. Usually the memory grows to exactly the
 // size that is needed.
 //
-// If n is less than Len, or if b has been read from, the memory grows as in Write instead. If its
-// size were exact, a program that reads many short sources would move the contents for each source.
+// If n is less than Len, or if b has been read from, the memory grows as in Write instead. With
+// exact sizes in these cases, a program that reads many short sources into one Buffer would move
+// the contents for each source.
 func (b *Buffer) expect(n int64) {
 	held := b.Len()
 	switch {
@@ -86,7 +87,8 @@ func (b *Buffer) expect(n int64) {
 const unknown = -1
 
 // sizeOf returns the number of bytes that are left in r. If a peer may have chosen the number,
-// sizeOf returns at most maxClaim. If the number is not known, sizeOf returns the constant unknown.
+// sizeOf returns at most maxClaim. If the number cannot be determined, sizeOf returns the constant
+// unknown.
 func sizeOf(r io.Reader) int64 {
 	switch r := r.(type) {
 	case *bytes.Reader:
@@ -111,9 +113,9 @@ func sizeOf(r io.Reader) int64 {
 	return unknown
 }
 
-// fileSize returns the number of bytes of f from its offset to its end. It returns unknown if f is
-// a pipe or a device, or if its size is 0, because files that the kernel generates report the size
-// 0.
+// fileSize returns the number of bytes from the current offset of f to the end. It returns the
+// constant unknown if f is a pipe or a device. A size of 0 is also unknown, because files that the
+// kernel generates report the size 0.
 func fileSize(f *os.File) int64 {
 	info, err := f.Stat()
 	if err != nil || !info.Mode().IsRegular() || info.Size() == 0 {
@@ -131,7 +133,7 @@ func (b *Buffer) add(p []byte) {
 	b.w += copy(b.room(), p)
 }
 
-// WriteTo writes all of the contents to dst with one call of dst.Write, and removes the written
+// WriteTo writes all of the contents to dst with one call to dst.Write, and removes the written
 // bytes from b. It returns the number of bytes written. If b is empty, WriteTo does not call
 // dst.Write. WriteTo does not keep dst after it returns.
 //

@@ -15,7 +15,7 @@ var (
 )
 
 // Peek returns the next n bytes without consuming them. If there are fewer than n bytes, it returns
-// them and io.EOF. The slice is valid until the next call that changes b.
+// all bytes and io.EOF. The slice is valid until the next call that changes b.
 func (b *Buffer) Peek(n int) ([]byte, error) {
 	p := b.Bytes()
 	if len(p) < n {
@@ -24,8 +24,8 @@ func (b *Buffer) Peek(n int) ([]byte, error) {
 	return p[:n], nil
 }
 
-// Read moves up to len(p) bytes of the contents to p and returns their number. It returns io.EOF if
-// there are no contents, unless p is empty.
+// Read moves up to len(p) bytes of the contents to p and returns their number. If there are no
+// contents, Read returns io.EOF, or nil if p is empty, too.
 func (b *Buffer) Read(p []byte) (n int, err error) {
 	b.lastRead = nothing
 	if b.r == b.w {
@@ -121,15 +121,15 @@ func (b *Buffer) UnreadByte() error {
 	return nil
 }
 
-// ReadBytes returns a copy of the bytes up to and including the first delim. Without a delim it
-// returns all of the contents and io.EOF.
+// ReadBytes reads up to and including the first delimiter delim, and returns a copy of the bytes.
+// If the contents have no such delimiter, it returns a copy of all contents and io.EOF.
 func (b *Buffer) ReadBytes(delim byte) (line []byte, err error) {
 	p, err := b.readTo(delim)
 	return append(line, p...), err
 }
 
-// ReadString returns the bytes up to and including the first delim as a string. Without a delim it
-// returns all of the contents and io.EOF.
+// ReadString reads up to and including the first delimiter delim, and returns the bytes as a
+// string. If the contents have no such delimiter, it returns all contents and io.EOF.
 func (b *Buffer) ReadString(delim byte) (line string, err error) {
 	p, err := b.readTo(delim)
 	return string(p), err

@@ -5,12 +5,13 @@ import (
 	"unicode/utf8"
 )
 
-// The methods that write have one branch for the array and one for the heap. Choosing the slice
-// first would double the cost of writing a byte. Rare work is in functions that are called last, so
-// that the methods need not save registers for them.
+// The methods that write have one branch for contents in the array and one for contents on the
+// heap. Choosing the slice first and then writing to it would double the cost of writing a byte.
+// Rare work is in functions that a method calls as its last step, so that the method need not save
+// registers for the call.
 
-// Write appends p to the contents. It borrows p. n is always len(p), and err is always nil. If
-// there is not enough memory, Write panics with ErrTooLarge.
+// Write appends p to the contents. It borrows p. It always returns len(p) and nil. If there is not
+// enough memory, Write panics with ErrTooLarge.
 func (b *Buffer) Write(p []byte) (n int, err error) {
 	b.lastRead = nothing
 	if len(p) == 0 { // copying zero bytes would be half of the cost
@@ -29,7 +30,6 @@ func (b *Buffer) Write(p []byte) (n int, err error) {
 	return b.growWrite(p)
 }
 
-// growWrite makes room for p and then appends p. Write calls it if the free memory is too small.
 func (b *Buffer) growWrite(p []byte) (n int, err error) {
 	if b.spill == nil && b.r == b.w && len(p) > inlineSize {
 		b.become(append([]byte(nil), p...)) // append need not clear the new memory first
@@ -46,8 +46,8 @@ func (b *Buffer) growWrite(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// WriteString appends s to the contents. n is always len(s), and err is always nil. If there is not
-// enough memory, WriteString panics with ErrTooLarge.
+// WriteString appends s to the contents. It always returns len(s) and nil. If there is not enough
+// memory, WriteString panics with ErrTooLarge.
 func (b *Buffer) WriteString(s string) (n int, err error) {
 	b.lastRead = nothing
 	if len(s) == 0 {
@@ -104,9 +104,9 @@ func (b *Buffer) growByte(c byte) error {
 	return nil
 }
 
-// WriteRune appends the UTF-8 encoding of r to the contents, and returns its length in bytes. An
-// invalid r is written as U+FFFD. err is always nil. If there is not enough memory, WriteRune
-// panics with ErrTooLarge.
+// WriteRune appends the UTF-8 encoding of r to the contents, and returns the length of the encoding
+// in bytes. An invalid rune is written as U+FFFD. The error is always nil. If there is not enough
+// memory, WriteRune panics with ErrTooLarge.
 func (b *Buffer) WriteRune(r rune) (n int, err error) {
 	if uint32(r) < utf8.RuneSelf { // a negative rune becomes a large uint32
 		return 1, b.WriteByte(byte(r))
@@ -129,7 +129,7 @@ func (b *Buffer) WriteRune(r rune) (n int, err error) {
 }
 
 // Printf appends the text that [fmt.Printf] would print. Unlike fmt.Fprintf, it does not move b to
-// the heap. The arguments are passed as interfaces, so an argument may still be allocated. An
+// the heap. The arguments are passed as interfaces, so an argument may still move to the heap. An
 // argument may read the contents of b, but its methods must not change b.
 func (b *Buffer) Printf(format string, args ...any) {
 	b.Write(fmt.Appendf(b.AvailableBuffer(), format, args...))

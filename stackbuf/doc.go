@@ -6,10 +6,10 @@
 //	b.Write(strconv.AppendInt(b.AvailableBuffer(), id, 10))
 //	return b.String() // the only allocation
 //
-// A Buffer that is passed as an [io.Writer] is on the heap, for example with fmt.Fprintf or
-// json.NewEncoder. Then it saves nothing. Use [Buffer.Printf] instead of fmt.Fprintf, and a
-// sync.Pool of bytes.Buffers for encoders. If you only append bytes, use a local [64]byte and the
-// built-in append instead, which are as fast.
+// A Buffer that is passed as an [io.Writer], for example to fmt.Fprintf or json.NewEncoder, is on
+// the heap and saves nothing. Use [Buffer.Printf] instead of fmt.Fprintf, and a sync.Pool of
+// bytes.Buffers for encoders. If you only append bytes, a local [64]byte array and the built-in
+// append are as fast.
 //
 // A [bytes.Buffer] once had such an array inside. It never stayed on the stack, because it kept a
 // slice of the array, and a value that holds a pointer to itself escapes (golang.org/issue/7921).

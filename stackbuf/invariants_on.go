@@ -2,8 +2,8 @@
 
 package stackbuf
 
-// poison overwrites memory that has no reader any more, so that a late use of a slice shows obvious
-// garbage.
+// poison overwrites memory that must no longer be used. Code that wrongly still uses the memory
+// then finds obvious garbage.
 func poison(p []byte) {
 	for i := range p {
 		p[i] = 0xdb

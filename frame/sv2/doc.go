@@ -15,12 +15,12 @@
 //
 //	d := frame.NewDecoder(r, sv2.Format{}, frame.MaxPayload(sv2.MaxPayload))
 //
-// After a handshake, header and payload are encrypted separately, the payload in chunks (see
+// After a handshake, a frame has an encrypted header and a payload in encrypted chunks (see
 // [EncryptedLen]). A [Sealer] builds such frames in an arena.Buffer, and an [Opener] reads them.
 // Both work in place, with any cipher.AEAD. Stratum V2 uses ChaCha20-Poly1305, as in
 // golang.org/x/crypto/chacha20poly1305. The package with/sv2noise, a module of its own, does the
-// handshake and returns the Sealer and the Opener. A program with another handshake passes its keys
-// to NewSealer and NewOpener.
+// handshake and returns the Sealer and the Opener. A program that does another handshake passes the
+// keys to NewSealer and NewOpener.
 //
 // The tests compare the package with a slow parser, a slow sealer and a slow ChaCha20-Poly1305, and
 // with frames that the protocol's Rust implementation has encrypted.

@@ -24,7 +24,7 @@ const (
 // Header is the header of a message.
 type Header struct {
 	ExtensionType uint16 // the message's extension, 15 bits; 0 for the protocol itself
-	Channel       bool   // the message is for a channel, and the payload begins with its id
+	Channel       bool   // the message is for a channel; the payload begins with the channel's id
 	MessageType   uint8
 	Length        int // bytes of payload, including the channel's id; at most MaxPayload
 }
@@ -45,9 +45,9 @@ func ParseHeader(p []byte) (Header, error) {
 }
 
 // Append appends the header's six bytes to dst, which it borrows, and returns the extended slice.
-// If Length is negative or more than MaxPayload, it returns a *frame.LimitError. If ExtensionType
-// has more than 15 bits, it returns an error of another type. After an error, the result is dst
-// unchanged.
+// If Length is negative or more than MaxPayload, Append returns a *frame.LimitError. If
+// ExtensionType has more than 15 bits, Append returns an error of another type. After an error, the
+// result is dst unchanged.
 func (h Header) Append(dst []byte) ([]byte, error) {
 	extension := h.ExtensionType
 	if extension >= channelBit {
@@ -74,7 +74,7 @@ func (h Header) ChannelID(payload []byte) (uint32, bool) {
 }
 
 // Kind combines ExtensionType and MessageType in one number. The option frame.MaxKind uses this
-// number to limit the payload of a message type. Channel has no effect on it.
+// number to limit the payload of a message type. Channel has no effect on the number.
 func (h Header) Kind() uint32 { return uint32(h.ExtensionType)<<8 | uint32(h.MessageType) }
 
 // Frame converts h to a frame.Header.
@@ -89,11 +89,11 @@ func (h Header) Frame() frame.Header {
 // maxKind is the highest Kind: 15 bits of extension type and 8 bits of message type.
 const maxKind = channelBit<<8 - 1
 
-// channelInfo is the value of frame.Header.Info that marks a message for one channel of the
-// connection. In all other messages, Info is 0.
+// channelInfo is the value of frame.Header.Info if a message is for one channel of the connection.
+// For all other messages, Info is 0.
 const channelInfo = 1
 
-// HeaderOf converts f to a Header. It is the inverse of [Header.Frame].
+// HeaderOf converts a frame.Header to a Header. It is the inverse of [Header.Frame].
 func HeaderOf(f frame.Header) Header {
 	return Header{
 		ExtensionType: uint16(f.Kind >> 8 & math.MaxUint16),
@@ -119,9 +119,9 @@ func (Format) Parse(p []byte) (frame.Header, error) {
 
 // AppendHeader appends the header for f to dst, which it borrows, and returns the extended slice.
 //
-// If f.Payload is negative or more than MaxPayload, it returns a *frame.LimitError. If f.Kind has
-// more than 23 bits (15 for the extension and 8 for the message type), it returns an error of
-// another type. After an error, the result is dst unchanged.
+// If f.Payload is negative or more than MaxPayload, AppendHeader returns a *frame.LimitError. If
+// f.Kind has more than 23 bits (15 for the extension and 8 for the message type), it returns an
+// error of another type. After an error, the result is dst unchanged.
 func (Format) AppendHeader(dst []byte, f frame.Header) ([]byte, error) {
 	if f.Kind > maxKind {
 		return dst, fmt.Errorf(

@@ -20,20 +20,20 @@ const (
 	chunkSize      = 65535
 	plainChunkSize = chunkSize - tagSize
 
-	// Act1Size is the size of the initiator's message in the handshake: its ephemeral key in the
-	// ElligatorSwift encoding.
+	// Act1Size is the size in bytes of the initiator's message in the handshake: the initiator's
+	// ephemeral key in the ElligatorSwift encoding.
 	Act1Size = keySize
 
-	// Act2Size is the size of the responder's message: its ephemeral key (64 bytes), its static key
-	// encrypted (64 + 16), and its certificate encrypted (74 + 16).
+	// Act2Size is the size in bytes of the responder's message: the responder's ephemeral key (64),
+	// its encrypted static key (64 + 16), and its encrypted certificate (74 + 16).
 	Act2Size = keySize + (keySize + tagSize) + (certificateSize + tagSize)
 
 	keySize         = 64
 	certificateSize = 74 // version (2), valid from (4), not valid after (4), signature (64)
 )
 
-// EncryptedLen returns the size of an encrypted payload of n bytes: n, plus 16 bytes for each chunk
-// of up to 65,519 bytes. An empty payload has no chunk.
+// EncryptedLen returns the size that a payload of n bytes has after encryption: 16 bytes more for
+// each chunk of up to 65,519 bytes. An empty payload has no chunk.
 func EncryptedLen(n int) int { return n + chunks(n)*tagSize }
 
 func chunks(n int) int { return (n + plainChunkSize - 1) / plainChunkSize }
@@ -64,7 +64,7 @@ func newCipherState(aead cipher.AEAD) cipherState {
 func (c *cipherState) left(n int) bool { return uint64(n) <= math.MaxUint64-c.n }
 
 // nonce returns the nonce for the next use of the key and counts that use. The slice is valid until
-// the next call of nonce.
+// the next call to nonce.
 func (c *cipherState) nonce() []byte {
 	binary.LittleEndian.PutUint64(c.bytes[4:], c.n)
 	c.n++

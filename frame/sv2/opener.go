@@ -10,7 +10,7 @@ import (
 )
 
 // TagError reports that a header or a chunk was encrypted with another key, was changed, or is out
-// of order. It ends the stream.
+// of order. This error ends the stream.
 type TagError struct {
 	Part  frame.Part
 	Nonce uint64 // number of earlier uses of the key
@@ -60,8 +60,9 @@ func NewOpener(r *millrace.Reader, aead cipher.AEAD, opts ...frame.Option) *Open
 //
 // After an error, buf is unchanged.
 //
-// NextInto first waits for a frame. To need no Buffer during this wait, call Peek(1) of the Reader,
-// and then NextInto with a Buffer that many connections share. See the example Idle.
+// NextInto waits until a frame arrives. To use no Buffer during this time, first call the Reader's
+// Peek(1). When it returns, call NextInto with a Buffer that many connections share. See the
+// example Idle.
 func (o *Opener) NextInto(buf arena.Buffer) (arena.Slice, Header, error) {
 	s, f, err := o.d.NextInto(buf)
 	return s, HeaderOf(f), err

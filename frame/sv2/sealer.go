@@ -21,7 +21,7 @@ func NewSealer(aead cipher.AEAD) *Sealer { return &Sealer{newCipherState(aead)} 
 // releases. If buf already has bytes, they come before the frame in the Slice, unchanged.
 //
 // Seal reserves room for the header and calls writePayload, which adds the payload to buf with
-// Write or Writable. Then Seal sets h.Length, and encrypts header and payload in place.
+// Write or Writable. Then Seal sets h.Length, and encrypts the header and the payload in place.
 // writePayload borrows buf and must not call Take.
 //
 // A payload of up to 65,519 bytes stays where it was written. A longer payload is encrypted in

@@ -17,14 +17,15 @@ import (
 	"github.com/millrace-io/millrace"
 )
 
-// Options are the limits and the features of a Conn. The zero value has the defaults.
+// Options are the limits and features of a Conn. The zero value has the defaults.
 type Options struct {
 	// MaxMessage is the maximum length of a message from the client, in bytes. The default is 1
 	// MiB.
 	MaxMessage int
 
-	// IdleTimeout limits the time without a message or a control frame. To keep a silent client,
-	// call [Conn.Ping] more often. The default is 0, which sets no limit.
+	// IdleTimeout limits the time in which no message or control frame arrives. To keep a silent
+	// client connected, call [Conn.Ping] at shorter intervals. The default is 0, which means no
+	// limit.
 	IdleTimeout time.Duration
 
 	// MessageTimeout limits the time from the first byte of a message to its last. The default is
@@ -37,11 +38,12 @@ type Options struct {
 	// Subprotocols are the server's subprotocols, the preferred one first.
 	Subprotocols []string
 
-	// CheckOrigin reports whether a page of another origin may connect. By default, only pages of
-	// the same host may, and clients without an Origin header, which are not browsers.
+	// CheckOrigin reports whether a client may connect, according to the Origin header of its
+	// request. By default, pages of the same host may connect. Requests without an Origin header
+	// are also accepted, because they do not come from browsers.
 	CheckOrigin func(r *http.Request) bool
 
-	// Pool lends the blocks of received messages. The default is millrace.DefaultPool().
+	// Pool supplies the memory blocks of received messages. The default is millrace.DefaultPool().
 	Pool *millrace.Pool
 }
 
@@ -53,10 +55,11 @@ const (
 // keyGUID is appended to the client's key (RFC 6455, section 1.3).
 const keyGUID = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 
-// Accept answers a WebSocket request and returns its connection, which the caller closes. If the
+// Accept answers a WebSocket request and returns the connection, which the caller closes. If the
 // request is not acceptable, Accept sends an HTTP error and returns an error. opts may be nil.
 //
-// w must allow [http.Hijacker] (over HTTP/1.1), directly or through Unwrap methods.
+// The ResponseWriter w must implement [http.Hijacker], directly or through Unwrap methods. In
+// net/http, this is so for HTTP/1.1 only.
 func Accept(w http.ResponseWriter, r *http.Request, opts *Options) (*Conn, error) {
 	var o Options
 	if opts != nil {
@@ -158,13 +161,15 @@ func (c *Conn) respond(key string) error {
 	return c.WriteFrames(&out)
 }
 
-// A prefixedConn returns prefix before the bytes of the connection.
+// A prefixedConn is a connection. Its Read method returns the bytes in prefix before it reads from
+// the inner connection.
 type prefixedConn struct {
 	net.Conn
 	prefix []byte
 }
 
-// NetConn lets a millrace.Reader wait without a block.
+// NetConn returns the inner connection. A millrace.Reader uses it to wait for bytes without a block
+// of memory.
 func (c *prefixedConn) NetConn() net.Conn { return c.Conn }
 
 func (c *prefixedConn) Read(p []byte) (int, error) {
@@ -176,7 +181,8 @@ func (c *prefixedConn) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// unread returns a source of the bytes that r has buffered, followed by the rest of conn.
+// unread returns a Reader of the bytes that r has buffered, followed by the bytes that conn
+// returns.
 func unread(conn net.Conn, r *bufio.Reader) io.Reader {
 	n := r.Buffered()
 	if n == 0 {

@@ -13,8 +13,9 @@ import (
 	"github.com/millrace-io/millrace"
 )
 
-// firstGrant is the memory, in bytes, that Next takes for a frame before any of its payload has
-// arrived. When it is full, Next takes as much again as has arrived, up to maxGrant.
+// firstGrant is the memory, in bytes, that Next takes for a frame before any of the payload has
+// arrived. When the memory is full, Next takes another block, as large as the bytes that have
+// arrived, up to maxGrant.
 const (
 	firstGrant = 4 << 10
 	maxGrant   = 64 << 10
@@ -26,7 +27,7 @@ const (
 )
 
 // A Conn is a WebSocket connection. One goroutine may call Next while others write. The caller must
-// call Next until it fails, because Next also answers pings and closes.
+// call Next until it fails, because Next also answers ping and close frames.
 type Conn struct {
 	conn     net.Conn
 	protocol string
@@ -35,7 +36,7 @@ type Conn struct {
 	// Used by Next only.
 	r     *millrace.Reader
 	begun bool      // the first byte of a message or control frame has arrived
-	due   time.Time // when that must be complete; zero if nothing was waited for
+	due   time.Time // when the message or control frame must be complete; zero if unset
 	err   error     // the error that ended Next
 
 	// closeBy is the time by which the client must have answered a close frame, in Unix
@@ -63,19 +64,19 @@ func newConn(conn net.Conn, buffered *bufio.Reader, protocol string, o Options) 
 		r: o.Pool.NewReader(unread(conn, buffered), 0)}
 }
 
-// NetConn returns the connection, for example for its addresses.
+// NetConn returns the underlying connection, for example to find its addresses.
 func (c *Conn) NetConn() net.Conn { return c.conn }
 
-// Subprotocol returns the subprotocol that was agreed on, or "".
+// Subprotocol returns the subprotocol that Accept has chosen, or "".
 func (c *Conn) Subprotocol() string { return c.protocol }
 
 // Next appends the payload of the next message to dst, which owns the bytes, and returns the
-// message's type. Fragments are joined, and text is UTF-8.
+// message's type. It joins fragments, and checks that a Text message is UTF-8.
 //
-// Next answers pings. When the client closes the connection, Next answers that and returns a
-// *CloseError. After a fault of the client, Next closes the connection with the code of the
-// *CloseError or *LimitError that it returns. Any other error is that of the connection. After an
-// error, dst is unchanged, and all later calls return the same error.
+// Next answers pings. When the client sends a close frame, Next answers it, closes the connection,
+// and returns a *CloseError. If the client violates the protocol or a limit, Next sends a close
+// frame, closes the connection, and returns a *CloseError or a *LimitError. Any other error comes
+// from the connection. After an error, dst is unchanged, and all later calls return the same error.
 func (c *Conn) Next(dst *millrace.Chain) (Type, error) {
 	if c.err != nil {
 		return 0, c.err
@@ -105,7 +106,7 @@ func (c *Conn) Next(dst *millrace.Chain) (Type, error) {
 	}
 }
 
-// A message is a message of which some fragments may have arrived.
+// A message holds the fragments of an incomplete message that have arrived.
 type message struct {
 	t        Type // 0 before the first fragment
 	chain    millrace.Chain
@@ -114,7 +115,7 @@ type message struct {
 	complete bool
 }
 
-// readFragment reads the payload of a fragment, and removes its mask in place.
+// readFragment reads the payload of a fragment, and unmasks the payload in place.
 func (c *Conn) readFragment(m *message, h header) error {
 	switch {
 	case h.opcode == opContinuation && m.t == 0:
@@ -154,9 +155,10 @@ func (c *Conn) readFragment(m *message, h header) error {
 
 var errText = &CloseError{InvalidPayload, "text is not UTF-8"}
 
-// grant returns the size of the next block for m. rest is the number of bytes that the fragment
-// lacks. A block is at most twice as large as the bytes that have arrived, or firstGrant. Small
-// fragments share a block.
+// grant returns the size of the next block for the message m. The size depends on the bytes that
+// have arrived, and is between firstGrant and maxGrant. If the fragment with header h is the last
+// one, the block need not be larger than rest, the number of bytes that the fragment still lacks.
+// Otherwise small fragments share a block.
 func (c *Conn) grant(m *message, h header, rest int) int {
 	n := max(firstGrant, min(maxGrant, max(m.chain.Len(), c.r.Buffered())))
 	if h.fin {
@@ -190,8 +192,9 @@ func (c *Conn) readHeader() (header, error) {
 	return h, err
 }
 
-// await prepares for a read of n bytes of a frame. If they are not buffered, it sets the read
-// deadline. Between messages, it waits for the first byte, which starts the time of the message.
+// await prepares for a read of n bytes of a frame. If fewer bytes are buffered, it sets the read
+// deadline. Between messages, await first waits for one byte, and the MessageTimeout begins when
+// this byte arrives.
 func (c *Conn) await(n int) error {
 	if c.r.Buffered() >= n {
 		return nil
@@ -218,11 +221,11 @@ func (c *Conn) await(n int) error {
 	return c.setReadDeadline(c.due)
 }
 
-// setReadDeadline sets the read deadline to t. After Close, it sets the time by which the client
-// must have answered.
+// setReadDeadline sets the read deadline to t. After Close, it instead sets the time by which the
+// client must have answered the close frame.
 func (c *Conn) setReadDeadline(t time.Time) error {
 	err := c.conn.SetReadDeadline(t)
-	if by := c.closeBy.Load(); by != 0 { // loaded after the call above, because Close may run now
+	if by := c.closeBy.Load(); by != 0 { // load it last: Close may run now
 		err = c.conn.SetReadDeadline(time.Unix(0, by))
 	}
 	return err
@@ -252,7 +255,7 @@ func (c *Conn) control(h header) error {
 		if err := c.writeControl(opPong, p); err != net.ErrClosed {
 			return err
 		}
-		return nil // after Close, pings are not answered
+		return nil // do not answer pings after Close
 	case opPong:
 		return nil
 	}
@@ -273,7 +276,8 @@ func (c *Conn) control(h header) error {
 	return e
 }
 
-// fail ends the connection: it sends a close frame that suits err, and closes the connection.
+// fail closes the connection, and makes every later Next return err. If err is a *CloseError or a
+// *LimitError, fail first sends a close frame.
 func (c *Conn) fail(err error) error {
 	c.err = err
 	code, reason := Code(0), ""
@@ -305,8 +309,8 @@ func (c *Conn) drain() {
 	}
 }
 
-// release closes the connection and returns the Reader's memory. Only the goroutine that reads
-// calls it.
+// release closes the connection and returns the Reader's memory to the Pool. Only the goroutine
+// that reads may call release.
 func (c *Conn) release() {
 	c.conn.Close()
 	c.r.Release()
@@ -354,8 +358,8 @@ func (c *Conn) writeControl(opcode byte, payload []byte) error {
 	return c.WriteFrames(&out)
 }
 
-// Close sends a close frame with a code and a reason of up to 123 bytes; a longer reason is cut.
-// After that, all writes fail. Next returns when the client has answered, or after the
+// Close sends a close frame with a code and a reason. It cuts a reason of more than 123 bytes.
+// After Close, all writes fail. Next returns when the client has answered, or after the
 // MessageTimeout. Close returns net.ErrClosed if a close frame was sent before.
 func (c *Conn) Close(code Code, reason string) error {
 	var buf [maxHeader + maxControl]byte
@@ -375,7 +379,8 @@ func (c *Conn) Close(code Code, reason string) error {
 	return err
 }
 
-// validPrefix returns the longest prefix of s with at most n bytes that is whole characters.
+// validPrefix returns the longest prefix of s that has at most n bytes and does not end within a
+// character.
 func validPrefix(s string, n int) string {
 	if len(s) <= n {
 		return s

@@ -44,8 +44,8 @@ func (c Code) valid() bool {
 		c >= 3000 && c <= 4999
 }
 
-// CloseError reports that the connection was closed: by the client, or because of a fault of the
-// client. Code and Reason are from the close frame.
+// CloseError reports that the connection was closed, either by the client or because the client
+// violated the protocol. Code and Reason are those of the close frame.
 type CloseError struct {
 	Code   Code
 	Reason string
@@ -55,8 +55,8 @@ func (e *CloseError) Error() string {
 	return fmt.Sprintf("websocket: closed with code %d: %s", e.Code, e.Reason)
 }
 
-// LimitError reports a message above the limit of [Options]. The connection was closed with the
-// code MessageTooBig.
+// LimitError reports a message that is longer than the MaxMessage of [Options]. The connection was
+// closed with the code MessageTooBig.
 type LimitError struct{ Limit int }
 
 func (e *LimitError) Error() string {

@@ -38,7 +38,7 @@ type header struct {
 
 func (h *header) control() bool { return h.opcode >= opClose }
 
-// headerSize returns the size of the header that begins with the two bytes of p.
+// headerSize returns the size of the header at the start of p, which has at least two bytes.
 func headerSize(p []byte) int {
 	switch p[1] &^ maskBit {
 	case 126:
@@ -75,7 +75,7 @@ func parseHeader(p []byte) (h header, err error) {
 	return h, nil
 }
 
-// appendHeader appends the header of an unfragmented frame of a server to dst.
+// appendHeader appends to dst the header of a frame that a server sends without fragmentation.
 func appendHeader(dst []byte, opcode byte, length int) []byte {
 	dst = append(dst, finBit|opcode)
 	switch {
@@ -92,11 +92,11 @@ func appendHeader(dst []byte, opcode byte, length int) []byte {
 const maxCopy = 2 << 10
 
 // AppendMessage appends a message to dst: a header, and the payload. It takes ownership of payload
-// and leaves it empty. It copies a payload of up to 2 KiB, and adds a longer one by reference.
+// and leaves payload empty. It copies a payload of up to 2 KiB, and adds a longer one by reference.
 // [Conn.WriteFrames] sends dst.
 //
 // AppendMessage panics if dst is payload, or if t is neither Text nor Binary. It does not check
-// that a Text payload is UTF-8. A client closes the connection if it is not.
+// that a Text payload is UTF-8. If the text is not UTF-8, the client closes the connection.
 func AppendMessage(dst *millrace.Chain, t Type, payload *millrace.Chain) {
 	if dst == payload {
 		panic("websocket: AppendMessage of a Chain to itself")
@@ -116,7 +116,8 @@ func AppendMessage(dst *millrace.Chain, t Type, payload *millrace.Chain) {
 	payload.Release()
 }
 
-// unmask applies the mask to p, in place. offset is the offset of p in the frame's payload.
+// unmask applies the mask to p, in place. The argument offset is the offset of p in the frame's
+// payload.
 func unmask(p []byte, mask [4]byte, offset int) {
 	var m [8]byte
 	for i := range m {

@@ -4,11 +4,11 @@ import "unicode/utf8"
 
 // A textCheck checks text that arrives in pieces. A piece may end within a character.
 type textCheck struct {
-	rest [utf8.UTFMax]byte // the start of a character
+	rest [utf8.UTFMax]byte // the first bytes of an incomplete character
 	n    int
 }
 
-// add checks the next bytes. It returns false if the text is not UTF-8.
+// add checks p, the next bytes of the text. It returns false if the text is not UTF-8.
 func (c *textCheck) add(p []byte) bool {
 	for c.n > 0 && len(p) > 0 {
 		c.rest[c.n] = p[0]

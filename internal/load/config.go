@@ -24,7 +24,7 @@ const (
 type DialFunc func(ctx context.Context, network, address string) (net.Conn, error)
 
 // Config describes a load test. It must have a URL or a Protocol, and it must have Streams or
-// Names. For every other field, the zero value means its default.
+// Names. In every other field, the zero value stands for the default.
 type Config struct {
 	// URL is the server's URL, such as http://127.0.0.1:8080. The streams are at URL/live/NAME. If
 	// the host is not this machine, Check returns an error unless AllowRemote is set.
@@ -45,7 +45,8 @@ type Config struct {
 	Token string
 
 	// Viewers is the number of viewers of each stream. Stalled is the total number of viewers that
-	// stop reading after the response header. They resume after StallFor (default one minute).
+	// stop reading after the response header. These viewers start to read again after StallFor
+	// (default one minute).
 	Viewers  int
 	Stalled  int
 	StallFor time.Duration
@@ -63,10 +64,11 @@ type Config struct {
 	// server's CPU time and memory (Linux only).
 	ServerPIDs []int
 
-	// Protocol transfers the streams, in place of FLV over HTTP.
+	// Protocol transfers the streams. If Protocol is nil, the streams are transferred as FLV over
+	// HTTP.
 	//
-	// Dial makes the connections for FLV over HTTP, in place of net.Dial. If Protocol is set, Dial
-	// is not used.
+	// Dial makes the connections for FLV over HTTP. The default is the DialContext method of a
+	// net.Dialer. If Protocol is set, Dial is not used.
 	Protocol Protocol
 	Dial     DialFunc
 }

@@ -13,12 +13,12 @@ import (
 	"syscall"
 )
 
-// A group holds the counters of a set of viewers. They count the connections of the viewers and the
-// tags (stream messages) that the viewers receive.
+// A group counts the connections of a set of viewers, and the tags (stream messages) that the
+// viewers receive.
 type group struct {
 	wanted    int
 	connected atomic.Int64
-	watching  atomic.Int64 // number of viewers that are watching now
+	watching  atomic.Int64
 	bytes     atomic.Int64 // bytes of payload
 	tags      atomic.Int64
 	numbered  atomic.Bool // at least one tag had a marker
@@ -74,8 +74,8 @@ func (e *endings) snapshot() map[string]int {
 
 const refusedPrefix = "refused: "
 
-// reason returns the text of an error without addresses, so that the same error at different
-// addresses counts as one reason.
+// reason returns the text of an error without addresses, so that errors that differ only in an
+// address count as one reason.
 func reason(err error) string {
 	var refused *RefusedError
 	var netErr net.Error

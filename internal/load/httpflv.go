@@ -109,12 +109,12 @@ type flvPublication struct {
 
 	ready    chan struct{} // closed when the server has sent 100 Continue
 	answered chan struct{} // closed when the server has sent its response or disconnected
-	refusal  error         // set before answered is closed; nil for a 2xx
+	refusal  error         // set before answered is closed; nil after a 2xx status
 }
 
 const (
 	// expectTime is how long a publisher waits for a 100 Continue before it sends the body. A
-	// server that does not support Expect sends none.
+	// server that does not support Expect sends no 100 Continue.
 	expectTime = time.Second
 	// When the context of a publisher ends, endTime is the time limit for sending the end of the
 	// body and receiving the server's response.
@@ -234,8 +234,7 @@ type flvSubscription struct {
 	head    [HeadLen]byte
 }
 
-// Watch requests the stream with the given name. It returns when the server has accepted the
-// request.
+// Watch requests the stream with this name. It returns when the server has accepted the request.
 func (h *httpFLV) Watch(ctx context.Context, name string) (Subscription, error) {
 	conn, release, err := h.open(ctx, h.head("GET", name, "Accept: */*\r\n"),
 		func(c net.Conn) { c.Close() })
@@ -256,7 +255,7 @@ const (
 	flvTagFooter = 4
 )
 
-// Next waits for the next tag of the stream, describes it in *a, and skips its data.
+// Next waits for the next tag of the stream, describes the tag in *a, and skips the tag's data.
 func (s *flvSubscription) Next(a *Arrival) error {
 	if !s.flv {
 		if err := s.readHeader(); err != nil {

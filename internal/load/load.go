@@ -20,8 +20,8 @@ import (
 	"github.com/millrace-io/millrace/internal/sleep"
 )
 
-// run is the state of one call of Run. The publishers and viewers write to counters and histograms,
-// and only the goroutine of Run reads all of them.
+// A run is the state of one call to Run. The publishers and viewers write to counters and
+// histograms, and only the goroutine of Run reads all of them.
 type run struct {
 	cfg   Config
 	proto Protocol
@@ -38,7 +38,8 @@ type run struct {
 	stalled    group
 }
 
-// errAllEnded is the cause of the end of ctx when all publishers or all viewers have ended.
+// errAllEnded is the cancellation cause of the context after all publishers or all viewers have
+// ended.
 var errAllEnded = errors.New("all publishers or all viewers have ended")
 
 // Run applies the load of cfg to the server and returns a report. It ends after the ramp, the
@@ -53,7 +54,8 @@ var errAllEnded = errors.New("all publishers or all viewers have ended")
 //   - No viewer received anything.
 //   - All viewers have ended.
 //
-// Run calls progress every progressInterval, on its own goroutine. progress may be nil.
+// Run calls the function progress every second, in the goroutine that called Run. progress may be
+// nil.
 func Run(ctx context.Context, cfg Config, progress func(Progress)) (Report, error) {
 	cfg = cfg.WithDefaults()
 	if err := cfg.Check(); err != nil {
@@ -81,8 +83,9 @@ func newRun(cfg Config) *run {
 	return r
 }
 
-// spreadViewers creates the viewers. Consecutive viewers watch different streams, so that the ramp
-// fills all streams evenly. The stalled viewers are spread evenly, too.
+// spreadViewers creates the viewers. Consecutive viewers watch different streams, so that the
+// number of viewers grows evenly in all streams. The stalled viewers are spread evenly among all
+// viewers.
 func (r *run) spreadViewers(names []string) {
 	total := len(names) * r.cfg.Viewers
 	for i := range total {
@@ -125,7 +128,7 @@ func (r *run) execute(ctx context.Context, progress func(Progress)) (Report, err
 	cause := context.Cause(ctx)
 
 	// Stop the viewers first, because the end of a publisher would end its viewers' streams, and
-	// these would be counted as ended early.
+	// these viewers would be counted as ended early.
 	stopWatching()
 	viewers.Wait()
 	stopPublishing()
@@ -137,8 +140,8 @@ func (r *run) execute(ctx context.Context, progress func(Progress)) (Report, err
 	return rep, rep.failure()
 }
 
-// startViewers starts the viewers one after the other during the ramp, with one timer for all of
-// them. Each viewer calls onEnd when it ends.
+// startViewers starts the viewers one after the other during the ramp. When a viewer ends, it calls
+// onEnd.
 func (r *run) startViewers(ctx context.Context, wg *sync.WaitGroup, onEnd func()) {
 	wg.Go(func() {
 		began := time.Now()
@@ -155,7 +158,7 @@ func (r *run) startViewers(ctx context.Context, wg *sync.WaitGroup, onEnd func()
 	})
 }
 
-// countdown returns a function that calls f when it is called for the nth time.
+// countdown returns a function that calls f at the nth call.
 func countdown(n int, f func()) func() {
 	var calls atomic.Int64
 	return func() {

@@ -33,8 +33,8 @@ func (m marker) put(p []byte) {
 	putDigits(p[n:n+sentDigits], uint64(m.sent))
 }
 
-// findMarker returns the marker of a tag. head is the first bytes of the tag's payload. If they
-// contain no marker, findMarker returns false.
+// findMarker returns the marker of a tag. head contains the first bytes of the tag's payload. If
+// there is no marker in head, findMarker returns false.
 func findMarker(kind byte, head []byte) (m marker, ok bool) {
 	at := audioMarkerAt
 	if kind == Video {

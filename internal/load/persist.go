@@ -19,8 +19,8 @@ const (
 	persistMost  = 250 * time.Millisecond
 )
 
-// persist calls open until open succeeds or fails with a permanent error, for at most persistFor.
-// If ctx ends first, it returns the error of the last attempt.
+// persist calls the function open until it succeeds or returns a permanent error. If ctx ends or
+// the time persistFor has passed, persist returns the error of the last attempt.
 func persist[T any](ctx context.Context, open func() (T, error)) (T, error) {
 	began := time.Now()
 	for pause := persistFirst; ; pause = min(2*pause, persistMost) {

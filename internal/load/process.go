@@ -76,8 +76,9 @@ func cpuTime(stat string) (time.Duration, error) {
 	return sum, nil
 }
 
-// statusBytes returns the size with the given name in /proc/PID/status, which has lines such as
-// "VmRSS: 1024 kB". It returns 0 for a process without memory, such as a zombie.
+// statusBytes returns the size with this name, such as VmRSS, in bytes. status is the content of
+// /proc/PID/status, which has lines such as "VmRSS: 1024 kB". statusBytes returns 0 for a process
+// without memory, such as a zombie.
 func statusBytes(status, name string) int64 {
 	for line := range strings.Lines(status) {
 		fields := strings.Fields(line)

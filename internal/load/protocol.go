@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// The kinds of tags. The values are those of FLV and RTMP.
+// The kinds of tags. The values are the same as in FLV and RTMP.
 const (
 	Audio  byte = 8
 	Video  byte = 9
@@ -32,7 +32,7 @@ type Arrival struct {
 	Size      int       // size of the payload in bytes
 	Waited    bool      // the viewer had to wait for at least one byte of the tag
 	At        time.Time // arrival time of the last byte; only set if Waited is set
-	// The first HeadLen bytes of the payload, or all of it. It is valid until the next call of
+	// The first HeadLen bytes of the payload, or all of it. Head is valid until the next call to
 	// Next.
 	Head []byte
 }
@@ -41,25 +41,25 @@ type Arrival struct {
 // at once. When ctx ends, the Protocol closes its Subscriptions at once. It closes its Publications
 // a moment later, so that it can send the end of the stream.
 type Protocol interface {
-	// Publish starts a publication. It returns when the server is ready for the first tag, or when
-	// the request has been sent if the protocol has no such answer.
+	// Publish starts a publication. It returns when the server is ready for the first tag. If the
+	// protocol has no answer to the request, Publish returns when the request has been sent.
 	Publish(ctx context.Context, name string) (Publication, error)
-	// Watch starts a subscription. It returns when the server has accepted it.
+	// Watch starts a subscription. It returns when the server has accepted the subscription.
 	Watch(ctx context.Context, name string) (Subscription, error)
 	// String returns the name of the server, for messages.
 	String() string
 }
 
-// Publication is a stream that is being published. One goroutine uses it.
+// Publication is a stream that is being published. Only one goroutine at a time may use it.
 type Publication interface {
 	// WriteTag sends a tag. It borrows t.Payload.
 	WriteTag(t Tag) error
 	Close() error
 }
 
-// Subscription is a stream that is being watched. One goroutine uses it.
+// Subscription is a stream that is being watched. Only one goroutine at a time may use it.
 type Subscription interface {
-	// Next waits for the next tag and stores its description in a.
+	// Next waits for the next tag and describes it in *a.
 	Next(a *Arrival) error
 	Close() error
 }

@@ -41,9 +41,9 @@ type Publishers struct {
 
 // Viewers holds the combined results of a group of viewers.
 //
-// The fields Lost, Jumps, Repeated and Latency are known only if the stream was published by this
-// package, which adds a number and the time of sending to each tag. If they are not known, Numbered
-// is false, and JSON has null for these four fields.
+// The fields Lost, Jumps, Repeated and Latency are known only if this package has published the
+// stream, because it adds a number and the time of sending to each tag. Otherwise Numbered is
+// false, and these four fields are null in JSON.
 type Viewers struct {
 	Wanted    int   `json:"wanted"`
 	Connected int   `json:"connected"`
@@ -158,7 +158,8 @@ func (r *run) report(began time.Time, from, until mark) Report {
 	return rep
 }
 
-// usage returns the resource use between two samples. If one of them is unknown, it returns nil.
+// usage returns the resource use between two samples, for a measurement in which viewers have
+// received this number of bytes. If a sample is unknown, usage returns nil.
 func usage(from, until sample, bytes int64) *Usage {
 	if !from.known || !until.known {
 		return nil

@@ -30,14 +30,15 @@ type Synth struct {
 	sounds   int64
 	seq      uint64
 
-	noise   []byte // bytes without zeros; a tag's data begins at offset seq % noiseShift
+	noise   []byte // random bytes without zeros; the data of a tag starts at offset seq % noiseShift
 	payload []byte // memory for the payload of the last tag
 }
 
 const noiseShift = 1021
 
-// NewSynth returns a generator for the stream with the given number. Two generators with the same
-// arguments generate the same bytes.
+// NewSynth returns a generator. The parameter stream is the number of the generated stream, and
+// bitRate is in bits per second. Two generators with the same arguments generate the same bytes,
+// except the times of sending.
 func NewSynth(stream, bitRate int, keyInterval time.Duration) *Synth {
 	gop := max(1, int(keyInterval*pictureRate/time.Second))
 	soundShare := soundBytes * float64(soundRate) / soundSamples
@@ -76,8 +77,8 @@ func (s *Synth) soundDue() time.Duration {
 	return time.Duration(s.sounds*soundSamples) * time.Second / soundRate
 }
 
-// Next returns the next tag. The payload contains the tag's number and the current time, and is
-// valid until the next call.
+// Next returns the next tag. The payload contains the tag's number, and now as the time of sending.
+// It is valid until the next call.
 func (s *Synth) Next(now time.Time) Tag {
 	s.seq++
 	m := marker{stream: s.stream, seq: s.seq, sent: now.UnixNano()}
@@ -126,8 +127,8 @@ const (
 	interPicture = 0x27
 )
 
-// appendPayload appends the payload of a tag with the marker m to p. kind is Audio or Video. key is
-// set for a keyframe.
+// appendPayload appends the payload of a tag to p. The payload contains the marker m. kind is Audio
+// or Video. key is true for a keyframe.
 func (s *Synth) appendPayload(p []byte, kind byte, m marker, key bool) []byte {
 	noise := s.noise[m.seq%noiseShift:]
 	if kind == Audio {
@@ -170,7 +171,7 @@ var avcHeader = []byte{
 	0x01, 0x00, 0x04, 0x68, 0xef, 0x0f, 0xc8,
 }
 
-// metadata returns an onMetaData with the usual fields, in AMF0.
+// metadata returns an onMetaData message with the usual fields, in AMF0.
 func metadata(bitRate int) []byte {
 	fields := []struct {
 		name  string

@@ -11,16 +11,16 @@ type viewer struct {
 	load   *run
 	group  *group
 	stream string
-	stalls bool // reads nothing for a while at first
+	stalls bool // the viewer reads nothing during the first StallFor
 
 	joined  time.Time // time at which the server accepted the viewer
 	lastSeq uint64    // number of the newest tag with a marker; 0 before the first
-	lastAt  time.Time // time of the newest arrival
+	lastAt  time.Time
 	gapFrom time.Time // start of the current gap; zero if there is none to measure
 }
 
-// run watches until ctx ends or the server ends the stream. If the server disconnects the viewer,
-// the viewer does not connect again, because that would hide the disconnect.
+// run watches the stream until ctx ends or the server ends the stream. If the server disconnects
+// the viewer, the viewer does not connect again, because that would hide the disconnect.
 func (v *viewer) run(ctx context.Context) {
 	sub, err := persist(ctx, func() (Subscription,
 		error) {
@@ -74,8 +74,8 @@ func (v *viewer) arrive(at time.Time) {
 	v.gapFrom = at
 }
 
-// closeGap is called when the viewer will receive no more tags. It stores the time since the last
-// arrival if this is the longest gap.
+// closeGap is called when the viewer will receive no more tags. If the time since the last arrival
+// is longer than all earlier gaps, it becomes the maximum gap.
 func (v *viewer) closeGap() {
 	if !v.gapFrom.IsZero() {
 		v.group.gap.raise(time.Since(v.gapFrom))

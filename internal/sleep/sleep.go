@@ -1,4 +1,4 @@
-// Package sleep waits with a context.
+// Package sleep pauses a goroutine for a duration, or until a context ends.
 package sleep
 
 import (
@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// For waits for d and returns true. If ctx ends first, it returns false at once.
+// For waits for the duration d and returns true. If ctx ends first, For returns false at once.
 func For(ctx context.Context, d time.Duration) bool {
 	if d <= 0 || ctx.Err() != nil {
 		return ctx.Err() == nil

@@ -7,15 +7,16 @@ import (
 
 // Codec identifies the codec of a tag.
 //
-// The value is the codec's FourCC, the four characters that name a codec in enhanced RTMP. This is
-// also true if the tag has the codec's classic number, the number in the original FLV format. If
-// the codec has no FourCC, the value is the classic number plus classicVideo or classicAudio.
+// The value is the codec's FourCC, the four characters that name a codec in enhanced RTMP. Tags in
+// the original FLV format identify a codec by a number, the classic number. If the codec has a
+// FourCC, the Decoder converts the classic number to the FourCC. Otherwise the value is the classic
+// number plus classicVideo or classicAudio.
 type Codec uint32
 
 // The codecs that the packages of Millrace handle. A Decoder also returns tags with other codecs.
 const (
 	AVC  Codec = 'a'<<24 | 'v'<<16 | 'c'<<8 | '1' // H.264
-	HEVC Codec = 'h'<<24 | 'v'<<16 | 'c'<<8 | '1' // H.265, also by the unofficial classic number 12
+	HEVC Codec = 'h'<<24 | 'v'<<16 | 'c'<<8 | '1' // H.265; its unofficial classic number is 12
 	AAC  Codec = 'm'<<24 | 'p'<<16 | '4'<<8 | 'a'
 	MP3  Codec = '.'<<24 | 'm'<<16 | 'p'<<8 | '3'
 	Opus Codec = 'O'<<24 | 'p'<<16 | 'u'<<8 | 's'
@@ -26,14 +27,15 @@ const (
 )
 
 // If a codec has no FourCC, its Codec value is the classic number plus one of these constants. The
-// value cannot be mistaken for a FourCC, because the first character of a FourCC is printable.
+// first byte of the value is then 1 or 2. A FourCC begins with a printable character, so the value
+// cannot be mistaken for a FourCC.
 const (
 	classicVideo Codec = 1 << 24
 	classicAudio Codec = 2 << 24
 )
 
 // videoCodec returns the Codec for the classic codec number n. A video tag has this number in the
-// low four bits of its first byte.
+// low four bits of the first byte of its data.
 func videoCodec(n byte) Codec {
 	switch n {
 	case 7:
@@ -45,7 +47,7 @@ func videoCodec(n byte) Codec {
 }
 
 // audioCodec returns the Codec for the classic format number n. An audio tag has this number in the
-// high four bits of its first byte.
+// high four bits of the first byte of its data.
 func audioCodec(n byte) Codec {
 	switch n {
 	case 2, 14: // 14 is MP3 at 8 kHz
@@ -71,7 +73,7 @@ var codecNames = map[Codec]string{
 }
 
 // String returns the usual name of the codec. For an unknown codec, it returns the FourCC in
-// quotes, or the codec's number in the original FLV format, such as "video codec 9".
+// quotes, or the classic number, for example as "video codec 9".
 func (c Codec) String() string {
 	if name, ok := codecNames[c]; ok {
 		return name

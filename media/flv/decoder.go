@@ -9,15 +9,16 @@ import (
 )
 
 // defaultMaxTag is the default of MaxTag, in bytes. It is half of MaxData, the maximum that the FLV
-// format allows. A keyframe of 8 MiB would be two seconds of a 32 Mbit/s stream.
+// format allows. Keyframes are smaller: 8 MiB is as much as two seconds of a 32 Mbit/s stream.
 const defaultMaxTag = 8 << 20
 
-// Option changes how a Decoder reads. Options panic if a value is out of range.
+// Option configures a Decoder. A function that returns an Option panics if its argument is out of
+// range.
 type Option func(*Decoder)
 
-// MaxTag sets the maximum size of a tag's data in bytes, from 1 to MaxData. If a tag announces
-// more, Next returns a *LimitError before the data arrives, and the stream ends. The default is 8
-// MiB.
+// MaxTag limits the size of a tag's data to n bytes. The number n must be from 1 to MaxData. If a
+// tag announces more data, Next returns a *LimitError before the data arrives, and the stream ends.
+// The default is 8 MiB.
 func MaxTag(n int) Option {
 	if n < 1 || n > MaxData {
 		panic(fmt.Sprintf("flv: MaxTag(%d): a limit is from 1 to %d bytes", n, MaxData))
@@ -27,8 +28,8 @@ func MaxTag(n int) Option {
 
 // A Decoder splits an FLV stream into tags. It belongs to one goroutine at a time.
 //
-// It does not use frame.Decoder, because an FLV stream begins with a header, and each tag repeats
-// its size at its end.
+// A Decoder does not use frame.Decoder, because of two features of FLV: a stream begins with a
+// header, and each tag repeats its size at its end.
 type Decoder struct {
 	r      *millrace.Reader
 	maxTag int // 0 < maxTag ≤ MaxData
@@ -41,8 +42,8 @@ type Decoder struct {
 }
 
 // NewDecoder returns a Decoder that reads from r. The Decoder borrows r for as long as the Decoder
-// is used. There is nothing to close. After each successful call of Next, r is positioned after the
-// returned tag.
+// is used. The Decoder need not be closed. After each successful call to Next, r is positioned
+// after the returned tag.
 func NewDecoder(r *millrace.Reader, opts ...Option) *Decoder {
 	d := &Decoder{r: r, maxTag: defaultMaxTag}
 	for _, opt := range opts {
@@ -55,17 +56,17 @@ func NewDecoder(r *millrace.Reader, opts ...Option) *Decoder {
 // previous-tag-size field at its end. Next copies nothing. A tag that arrived in one block of
 // memory becomes one piece of the Chain.
 //
-// With any error, dst is unchanged. The errors are:
+// If Next returns an error, dst is unchanged. The errors are:
 //
 //   - io.EOF: the stream ends between two tags.
 //   - io.ErrUnexpectedEOF: the stream ends inside a tag.
 //   - A *LimitError: a tag is larger than MaxTag.
-//   - A *PrevTagSizeError: the previous-tag-size is wrong. Next does not accept 0 either, because
-//     players treat it as damage.
+//   - A *PrevTagSizeError: the previous-tag-size is wrong. Next also rejects a previous-tag-size of
+//     0, because players treat the tag as damaged.
 //
-// After an error of the source, such as a deadline, the caller may call Next again. No bytes are
-// lost, even inside a tag. After any other error, the stream is over, and every later call returns
-// the same error.
+// After an error from the source of r, such as an expired deadline, the caller may call Next again.
+// No bytes are lost, even inside a tag. After any other error, the stream is over, and all later
+// calls return the same error.
 func (d *Decoder) Next(dst *millrace.Chain) (Tag, error) {
 	if d.err != nil {
 		return Tag{}, d.err
@@ -114,7 +115,7 @@ func (d *Decoder) inspect(t *Tag) error {
 	return nil
 }
 
-// fail ends the stream: this call and all later calls return err.
+// fail makes all later calls of the Decoder's methods return err, and returns err itself.
 func (d *Decoder) fail(err error) error {
 	d.err = err
 	return err

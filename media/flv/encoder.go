@@ -13,7 +13,7 @@ const headerBlock = 1 << 10
 
 // An Encoder builds tags. It writes the header and the previous-tag-size of a tag, and appends the
 // tag's body by reference. Headers are in small blocks of memory, so a tag that is kept for a long
-// time does not keep a large block.
+// time does not keep a large block in memory.
 //
 // The zero Encoder is ready to use. It belongs to one goroutine at a time. Call Release when the
 // Encoder is no longer used.
@@ -26,7 +26,7 @@ func (e *Encoder) Release() { e.room.Release() }
 // as [Decoder.Next]. body is the tag's data. For an audio or video tag, body must begin with the
 // codec's header.
 //
-// Append takes ownership of body and leaves it empty, even if it returns an error. If body is
+// Append takes ownership of body and leaves body empty, even if Append returns an error. If body is
 // larger than MaxData, the error is a *LimitError, and dst is unchanged.
 func (e *Encoder) Append(dst *millrace.Chain, t Type, timestamp uint32, body *millrace.Chain) (Tag,
 	error) {
@@ -49,9 +49,9 @@ func (e *Encoder) Append(dst *millrace.Chain, t Type, timestamp uint32, body *mi
 	return tag, nil
 }
 
-// Retime appends the tag in src to dst, with another timestamp. If src does not contain exactly one
-// tag, Retime panics. It borrows src. It copies the 11 bytes of the tag's header. dst and src share
-// the other bytes.
+// Retime appends the tag in src to dst, and sets the timestamp of the appended tag. If src does not
+// contain exactly one tag, Retime panics. It borrows src. It copies only the 11 bytes of the tag's
+// header. All other bytes are shared between dst and src.
 func (e *Encoder) Retime(dst, src *millrace.Chain, timestamp uint32) {
 	var head [tagHeaderSize]byte
 	if src.CopyTo(head[:]) < len(head) {
@@ -74,7 +74,8 @@ func (e *Encoder) put(dst *millrace.Chain, p []byte) {
 	dst.Append(&r)
 }
 
-// putTimestamp writes ts into a tag header: the three low bytes, then the high byte.
+// putTimestamp writes the timestamp ts into a tag header. The field has the three low bytes first,
+// and then the high byte.
 func putTimestamp(head []byte, ts uint32) {
 	head[4], head[5], head[6], head[7] = byte(ts>>16), byte(ts>>8), byte(ts), byte(ts>>24)
 }

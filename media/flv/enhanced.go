@@ -2,8 +2,8 @@ package flv
 
 import "encoding/binary"
 
-// The additions of enhanced RTMP: codecs by FourCC, extensions before the packet, and several
-// tracks in one tag. https://veovera.org/docs/enhanced/enhanced-rtmp-v2
+// Enhanced RTMP extends the headers of tags: it adds codecs with a FourCC, extensions before the
+// packet, and several tracks in one tag. https://veovera.org/docs/enhanced/enhanced-rtmp-v2
 
 // exAudio is the audio format that announces an enhanced audio header.
 const exAudio = 9
@@ -22,7 +22,6 @@ const (
 	exModEx         = 7
 )
 
-// Multitrack types.
 const (
 	oneTrack         = 0
 	manyTracksCodecs = 2 // each track has its own FourCC
@@ -34,7 +33,7 @@ const (
 // The arguments are:
 //
 //   - p: the tag's data after the first byte.
-//   - kind: the packet type in the first byte.
+//   - kind: the packet type in the first byte of the tag's data.
 //   - multitrackKind: the packet type that announces a multitrack header.
 //
 // The results are:
@@ -95,9 +94,9 @@ func (t *Tag) exHeader(p []byte, kind, multitrackKind byte) (packet byte, codec 
 	return kind, Codec(binary.BigEndian.Uint32(p)), offset + 4, true
 }
 
-// AppendTracks appends the numbers of the tracks in the tag to dst, in order. If Multitrack is not
-// set, there is one number, 0. If the list of tracks is damaged, AppendTracks stops after the last
-// whole track. It borrows tag, which must be the whole tag.
+// AppendTracks appends the track numbers of the tag to dst, in order. If t.Multitrack is not set,
+// it appends only the number 0. If the list of tracks is damaged, AppendTracks stops after the last
+// complete track. It borrows tag, which must contain the complete tag.
 func (t Tag) AppendTracks(dst []byte, tag []byte) []byte {
 	if !t.Multitrack || t.Payload == 0 {
 		return append(dst, 0)
@@ -110,7 +109,7 @@ func (t Tag) AppendTracks(dst []byte, tag []byte) []byte {
 	if form == oneTrack {
 		return append(dst, t.Track)
 	}
-	for { // each track has a FourCC, a number, and its size in three bytes
+	for { // a track has a FourCC (if the codecs differ), a number, and a size of three bytes
 		head := fourCC + 4
 		if len(list) < head {
 			return dst
@@ -160,8 +159,8 @@ func (t *Tag) parseExVideo(p []byte) {
 		beginsKey(codec, p[at:]))
 }
 
-// beginsKey reports whether p, the start of a frame, is the start of a keyframe. It is for frames
-// of senders that omit the frame type, such as gortmplib.
+// beginsKey reports whether a frame that begins with the bytes p is a keyframe. It is used for
+// frames from senders that omit the frame type, such as gortmplib.
 func beginsKey(c Codec, p []byte) bool {
 	switch c {
 	case AVC, HEVC:
@@ -186,7 +185,8 @@ func beginsKey(c Codec, p []byte) bool {
 		return len(p) > 0 && p[0]>>3&0xf == 1 // a sequence header
 	case vp9:
 		// A VP9 frame begins with a marker, the profile, the flag show_existing_frame, and the
-		// frame type, which is 0 for a keyframe. If the profile is 3, it takes one bit more.
+		// frame type, which is 0 for a keyframe. Profile 3 takes one more bit than the other
+		// profiles.
 		if len(p) > 0 && p[0]>>6 == 2 {
 			bits := p[0] << 4
 			if p[0]>>4&3 == 3 {
@@ -198,8 +198,8 @@ func beginsKey(c Codec, p []byte) bool {
 	return false
 }
 
-// hasCompositionTime reports whether coded frames of c begin with a composition time. The frames of
-// other codecs are shown in decoding order.
+// hasCompositionTime reports whether coded frames of the codec c begin with a composition time. The
+// frames of other codecs are shown in decoding order.
 func hasCompositionTime(c Codec) bool { return c == AVC || c == HEVC || c == vvc }
 
 func (t *Tag) parseExAudio(p []byte) {

@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// ErrNotFLV reports that a stream does not begin with an FLV header. A Decoder returns it, or an
-// error that wraps it and adds the reason.
+// ErrNotFLV reports that a stream does not begin with an FLV header. A Decoder returns ErrNotFLV
+// itself, or an error that wraps ErrNotFLV and adds the reason.
 var ErrNotFLV = errors.New("flv: not an FLV stream")
 
 // LimitError reports that a header announces a size above a limit. A Decoder returns it before the
@@ -25,7 +25,7 @@ func (e *LimitError) Error() string {
 // damaged.
 type PrevTagSizeError struct {
 	Have uint32 // the value in the stream
-	Want uint32 // 11 + the tag's data
+	Want uint32 // the correct value: 11 plus the size of the tag's data
 }
 
 func (e *PrevTagSizeError) Error() string {

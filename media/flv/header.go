@@ -11,7 +11,7 @@ import (
 
 const (
 	headerSize  = 9 // signature, version, flags, data offset
-	trailerSize = 4 // size of a previous-tag-size; the first one, after the header, is 0
+	trailerSize = 4 // size of a previous-tag-size field; the first field, after the header, is 0
 
 	flagVideo = 1 << 0
 	flagAudio = 1 << 2
@@ -21,16 +21,16 @@ const (
 	maxHeader = 1 << 10
 )
 
-// Header is the header of a stream. It announces audio and video. Live streams often announce
-// tracks that never arrive.
+// Header is the header of a stream. It announces whether the stream has audio and video. Live
+// streams often announce tracks that never arrive.
 type Header struct {
 	HasAudio bool
 	HasVideo bool
 }
 
 // Sniff reports whether p begins like an FLV stream. It checks the signature and the version in the
-// first 4 bytes. If p has 9 bytes, it also checks the data offset. With fewer than 4 bytes, the
-// result is false. It borrows p.
+// first 4 bytes. If p has at least 9 bytes, Sniff also checks the data offset. If p has fewer than
+// 4 bytes, the result is false. Sniff borrows p.
 func Sniff(p []byte) bool {
 	if len(p) < 4 || string(p[:3]) != "FLV" || p[3] != 1 {
 		return false
@@ -42,8 +42,8 @@ func Sniff(p []byte) bool {
 	return off >= headerSize && off <= maxHeader
 }
 
-// AppendHeader appends an FLV header and the first previous-tag-size, which is 0, to dst. Together
-// they have 13 bytes.
+// AppendHeader appends an FLV header and the first previous-tag-size, which is 0, to dst. It
+// appends 13 bytes in total.
 func AppendHeader(dst *millrace.Chain, h Header) {
 	b := [headerSize + trailerSize]byte{'F', 'L', 'V', 1, 0, 0, 0, 0, headerSize}
 	if h.HasAudio {
@@ -55,9 +55,10 @@ func AppendHeader(dst *millrace.Chain, h Header) {
 	dst.AppendCopy(b[:])
 }
 
-// Header reads the stream's header and the previous-tag-size after it. The first Next calls it.
-// Later calls return the same header. If the stream is empty, the error is io.EOF. If it is not
-// FLV, the error is [ErrNotFLV]. Other errors are as for Next.
+// Header reads the stream's header and the previous-tag-size after it. Next calls Header if the
+// caller has not called it before. Later calls return the same header. If the stream is empty, the
+// error is io.EOF. If the stream is not FLV, the error is [ErrNotFLV] or wraps it. All other errors
+// are described at [Decoder.Next].
 func (d *Decoder) Header() (Header, error) {
 	if d.began || d.err != nil {
 		return d.header, d.err
@@ -81,7 +82,7 @@ func (d *Decoder) Header() (Header, error) {
 	}
 	h := Header{HasAudio: p[4]&flagAudio != 0, HasVideo: p[4]&flagVideo != 0}
 	// The first previous-tag-size should be 0. Other values are accepted, because players ignore
-	// it.
+	// the field.
 	if err := d.r.ReadChain(&d.tag, int(off)+trailerSize); err != nil {
 		return Header{}, noEOF(err)
 	}
@@ -91,7 +92,7 @@ func (d *Decoder) Header() (Header, error) {
 }
 
 // headerError returns the error for an FLV header that could not be read completely. p is the part
-// of the header that was read, and err is the error of the reader.
+// of the header that was read, and err is the error from the reader.
 func headerError(p []byte, err error) error {
 	if !errors.Is(err, io.EOF) || len(p) == 0 {
 		return err
@@ -102,7 +103,8 @@ func headerError(p []byte, err error) error {
 	return io.ErrUnexpectedEOF
 }
 
-// noEOF converts io.EOF to io.ErrUnexpectedEOF, for an end inside a tag.
+// noEOF converts io.EOF to io.ErrUnexpectedEOF. It is used if a stream ends inside a header or a
+// tag.
 func noEOF(err error) error {
 	if err == io.EOF {
 		return io.ErrUnexpectedEOF

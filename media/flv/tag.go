@@ -51,29 +51,30 @@ const (
 type Tag struct {
 	Type   Type
 	Packet Packet
-	// A decoder can start at the tag, because it is a keyframe. Key is not set for a sequence
-	// header or a command.
+	// Key is set if the tag contains a keyframe, so that a decoder can start at the tag. Key is not
+	// set for a sequence header or a command.
 	Key            bool
 	SequenceHeader bool // Packet is PacketSequenceHeader
 	Metadata       bool // script data named onMetaData
-	// The payload is a list of tracks (enhanced RTMP). Codec is 0 if the tracks have different
-	// codecs.
+	// Multitrack is set if the payload is a list of tracks (enhanced RTMP). If the tracks have
+	// different codecs, Codec is 0.
 	Multitrack bool
-	// Number of the first track of a multitrack tag (enhanced RTMP). For all other tags, it is 0,
-	// the number of the default track.
+	// Track is the number of the first track in a multitrack tag (enhanced RTMP). For all other
+	// tags, it is 0, the number of the default track.
 	Track           byte
 	Encrypted       bool   // the filter bit is set
 	Codec           Codec  // 0 if Packet is PacketNone
-	Size            int    // length of the data; the whole tag has 15 bytes more
+	Size            int    // length of the data in bytes; the complete tag is 15 bytes longer
 	Timestamp       uint32 // decoding time in ms; wraps around after 49.7 days
 	StreamID        uint32 // 24 bits, 0 in a file
 	CompositionTime int32  // time from decoding to display in ms, or 0
-	// Offset of the codec's data in the tag, after all headers, or 0 if it is not known. The
-	// codec's data ends before the previous-tag-size, the last 4 bytes of the tag.
+	// Payload is the offset of the codec's data in the tag, after all headers. It is 0 if the
+	// offset is not known. The codec's data ends before the previous-tag-size, the last 4 bytes of
+	// the tag.
 	Payload int
 }
 
-// Len returns the length of the whole tag: header, data and previous-tag-size.
+// Len returns the length of the complete tag: header, data and previous-tag-size.
 func (t Tag) Len() int { return tagHeaderSize + t.Size + trailerSize }
 
 func parseTagHeader(p []byte) Tag {
@@ -87,13 +88,13 @@ func parseTagHeader(p []byte) Tag {
 	}
 }
 
-// peekSize is the number of bytes of data that parseData needs. It is enough for the name
-// onMetaData and for all codec headers. In enhanced RTMP, it leaves room for one short extension
+// peekSize is the number of bytes of data that parseData needs. These bytes contain the name
+// onMetaData or any codec header. In enhanced RTMP, there is also room for one short extension
 // before the codec header.
 const peekSize = 24
 
-// parseData sets the fields of t that come from the data. p has the first peekSize bytes of the
-// data, or all of it. parseData borrows p.
+// parseData sets the fields of t that depend on the tag's data. p has the first peekSize bytes of
+// the data, or all data of a shorter tag. parseData borrows p.
 func (t *Tag) parseData(p []byte) {
 	switch t.Type {
 	case TypeScript:
@@ -177,13 +178,12 @@ func (t *Tag) parseAudio(p []byte) {
 	}
 }
 
-// setPacket sets the Packet, Codec and Payload of the tag. The codec's data begins at offset in the
-// tag's data.
+// setPacket sets the Packet, Codec and Payload of the tag. The parameter offset is the position in
+// the tag's data at which the codec's data begins.
 func (t *Tag) setPacket(p Packet, c Codec, offset int) {
 	t.Packet, t.Codec, t.Payload = p, c, tagHeaderSize+offset
 }
 
-// int24 decodes a signed 24-bit number.
 func int24(p []byte) int32 {
 	return int32(uint32(p[0])<<24|uint32(p[1])<<16|uint32(p[2])<<8) >> 8
 }

@@ -19,12 +19,12 @@ const (
 type Object struct {
 	Kind  Kind
 	Epoch uint64
-	MSN   uint64 // media sequence number; for an init segment, its number, counted from 0
+	MSN   uint64 // media sequence number, or the number of an init segment, counted from 0
 	Part  int    // index of a part in its segment; otherwise 0
 }
 
-// String returns the object's name, the last element of its URL's path. If Kind is invalid, String
-// returns "".
+// String returns the name of the object. The name is the last element of the path in the object's
+// URL. If Kind is invalid, String returns "".
 func (o Object) String() string {
 	if o.Kind < KindInit || o.Kind > KindPart {
 		return ""
@@ -49,8 +49,8 @@ func (o Object) appendName(dst []byte) []byte {
 	return append(dst, ".m4s"...)
 }
 
-// ParseObject returns the object with the given name. It accepts only the names that String
-// returns, so that each object has only one URL.
+// ParseObject returns the object with the given name. It accepts only names that String returns.
+// Each object therefore has only one URL.
 func ParseObject(name string) (o Object, ok bool) {
 	var epoch, msn, index string
 	epoch, msn, ok = strings.Cut(name, "-")

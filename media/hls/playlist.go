@@ -2,11 +2,11 @@ package hls
 
 import "strconv"
 
-// AppendPlaylist appends the media playlist to dst. Before the first call of [Window.Init], the
+// AppendPlaylist appends the media playlist to dst. Before the first call to [Window.Init], the
 // playlist has no PRELOAD-HINT.
 //
-// If skip is set, AppendPlaylist appends a delta update: one EXT-X-SKIP replaces the oldest
-// segments if the remaining segments last more than six times Config.Target. After [Window.End],
+// If skip is set, AppendPlaylist appends a delta update: one EXT-X-SKIP replaces all segments that
+// end more than six times Config.Target before the end of the newest segment. After [Window.End],
 // skip has no effect.
 func (w *Window) AppendPlaylist(dst []byte, skip bool) []byte {
 	listed := w.segs[w.listed:]
@@ -69,8 +69,8 @@ func (w *Window) AppendPlaylist(dst []byte, skip bool) []byte {
 	return append(dst, "\"\n"...)
 }
 
-// firstDiscontinuity returns the EXT-X-DISCONTINUITY-SEQUENCE for a playlist that begins with s. It
-// does not count a DISCONTINUITY directly before s.
+// firstDiscontinuity returns the EXT-X-DISCONTINUITY-SEQUENCE for a playlist that begins with the
+// segment s. The number does not include a DISCONTINUITY directly before s.
 func (w *Window) firstDiscontinuity(s *segment) uint64 {
 	switch {
 	case s == w.open && s.empty():
@@ -85,7 +85,6 @@ func (s *segment) sharesInit(before *segment) bool {
 	return s.epoch == before.epoch && s.init == before.init
 }
 
-// appendHead appends the lines that come before a segment and its parts.
 func (w *Window) appendHead(dst []byte, s *segment, newMap bool) []byte {
 	if s.discontinuity {
 		dst = append(dst, "#EXT-X-DISCONTINUITY\n"...)
@@ -119,7 +118,7 @@ func (w *Window) appendParts(dst []byte, s *segment) []byte {
 	return dst
 }
 
-// appendSeconds appends a number of milliseconds as seconds with three decimals.
+// appendSeconds appends a duration of ms milliseconds, in seconds with three decimals.
 func appendSeconds(dst []byte, ms int64) []byte {
 	dst = strconv.AppendInt(dst, ms/1000, 10)
 	ms %= 1000
@@ -130,7 +129,8 @@ func appendSeconds(dst []byte, ms int64) []byte {
 // that are zero, except Bandwidth.
 type Variant struct {
 	URI string // URI of the media playlist, without line breaks
-	// Codecs in the form of RFC 6381, separated by commas, without quotes; see mp4.
+	// Codecs has the RFC 6381 names of the codecs, separated by commas, without quotes. Package mp4
+	// returns the names in this form.
 	Codecs                      string
 	Width, Height               int     // in pixels
 	FrameRate                   float64 // video frames per second

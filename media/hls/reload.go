@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// Reload is the query of a playlist request. The request may wait for a segment or part, and may
-// accept a delta update.
+// Reload is the query of a playlist request. The query may name a segment or part for which the
+// request waits, and may accept a delta update.
 type Reload struct {
 	MSN  uint64 // _HLS_msn
-	Part int    // _HLS_part, or -1 for the whole segment
-	Skip bool   // _HLS_skip: a delta update is acceptable
+	Part int    // _HLS_part, or -1 if the query names a complete segment
+	Skip bool   // _HLS_skip: the client accepts a delta update
 }
 
 var (
@@ -20,8 +20,8 @@ var (
 	errPartial = errors.New("hls: _HLS_part without _HLS_msn")
 )
 
-// ParseReload parses a query. blocking is true if the query names a segment or part, so that the
-// request may have to wait; see [Window.Status]. Values of _HLS_skip other than YES and v2 are
+// ParseReload parses a query. The result blocking is true if the query names a segment or part. The
+// request may then have to wait; see [Window.Status]. Values of _HLS_skip other than YES and v2 are
 // ignored. If ParseReload returns an error, answer the request with 400 Bad Request.
 func ParseReload(q url.Values) (r Reload, blocking bool, err error) {
 	r.Part = -1
@@ -45,9 +45,9 @@ func ParseReload(q url.Values) (r Reload, blocking bool, err error) {
 	return r, blocking, nil
 }
 
-// number parses a query parameter that is a decimal integer. If q does not have the parameter, ok
-// is false. If the integer is above limit, number returns limit. No stream has that many segments
-// or parts.
+// number parses the decimal integer in the query parameter called name. If q does not have the
+// parameter, ok is false. If the integer is larger than limit, number returns limit, because no
+// stream has that many segments or parts.
 func number(q url.Values, name string, limit uint64) (n uint64, ok bool, err error) {
 	values := q[name]
 	if len(values) == 0 {
@@ -70,11 +70,11 @@ const (
 	TooFar               // answer 400 Bad Request: the media is too far ahead
 )
 
-// Status returns the answer to the playlist request r. If the stream has ended, the answer is
+// Status returns how to answer the playlist request r. If the stream has ended, the answer is
 // always Ready.
 //
-// If r names a part after the last part of a complete segment, Status treats it as the first part
-// of the next segment.
+// If r names a part after the last part of a complete segment, Status treats r as a request for the
+// first part of the next segment.
 func (w *Window) Status(r Reload) Status {
 	msn, next := w.Next()
 	switch {
@@ -95,8 +95,8 @@ func (w *Window) Status(r Reload) Status {
 	if r.MSN == msn && r.Part >= 0 && r.Part < next {
 		return Ready
 	}
-	// ahead is the minimum number of parts that the stream must still complete before it can answer
-	// the request r, including the requested part r.Part.
+	// ahead is the minimum number of parts that must still be completed before r can be answered,
+	// including the requested part.
 	ahead := r.Part + 1
 	if r.MSN == msn {
 		ahead -= next

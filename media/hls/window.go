@@ -7,7 +7,6 @@ import (
 	"github.com/millrace-io/millrace"
 )
 
-// Limits of a Config.
 const (
 	maxTarget   = time.Minute
 	minPart     = 10 * time.Millisecond
@@ -18,7 +17,7 @@ const (
 
 // Estimates of used memory in bytes, which count towards MaxBytes. segmentCost is for a segment
 // without its media, and partCost is for a part without its media. A fragment counts as at least
-// fragmentCost, because it may keep a whole block of memory in use. With these estimates, MaxBytes
+// fragmentCost, because it may keep a larger block of memory in use. With these estimates, MaxBytes
 // also limits the number of tiny segments and fragments.
 const (
 	segmentCost  = 512
@@ -26,25 +25,27 @@ const (
 	fragmentCost = 4 << 10
 )
 
-// Config sets how a Window cuts a stream into segments and parts.
+// Config determines how a Window divides a stream into segments and parts.
 type Config struct {
 	Epoch uint64 // number of the publication; the first element of every object's name
 
 	// FirstMSN is the media sequence number of the first segment, and FirstDiscontinuity is its
-	// discontinuity sequence number. If a Window replaces an earlier one at the same address, call
-	// Break on the earlier Window, and then set the fields to the results of its Next and
-	// Discontinuity.
+	// discontinuity sequence number. If this Window replaces an earlier Window at the same address,
+	// call Break on the earlier Window. Then set FirstMSN to the media sequence number that the
+	// earlier Window's Next returns, and FirstDiscontinuity to the result of its Discontinuity.
 	FirstMSN, FirstDiscontinuity uint64
 
 	// Past lists segments that an earlier Window of the same playlist has made, up to the segment
-	// before FirstMSN. Only their descriptions are in this Window; their media must be stored
-	// elsewhere. The playlist begins with these segments, and continues with a DISCONTINUITY.
+	// before FirstMSN. This Window has only the descriptions of these segments. Their media must be
+	// stored elsewhere. The playlist begins with these segments, and continues with a
+	// DISCONTINUITY.
 	//
 	// Set Target and Part to the same values as in the earlier Window's Config. If Past is set,
 	// FirstDiscontinuity is ignored.
 	Past []Listed
 
-	// Target is the TARGETDURATION, in whole seconds. A segment is at most half a second longer.
+	// Target is the TARGETDURATION, in whole seconds. A segment may be up to half a second longer
+	// than Target.
 	Target time.Duration
 
 	// Part is the PART-TARGET, the maximum duration of a part, in whole milliseconds. HLS requires
@@ -61,21 +62,21 @@ type Config struct {
 	// is less than three times Target, the playlist has more segments.
 	Segments int
 
-	// MaxBytes limits the memory of the Window. If it is exceeded, the Window drops the oldest
-	// segments, even if they are in the playlist. The open segment ends when it reaches half of
-	// MaxBytes.
+	// MaxBytes limits the memory of the Window. If the limit is exceeded, the Window drops the
+	// oldest segments, even if they are in the playlist. The open segment ends when it reaches half
+	// of MaxBytes.
 	MaxBytes int64
 }
 
 // Listed describes a complete segment in a playlist.
 type Listed struct {
 	Epoch, MSN    uint64 // the segment's name
-	Init          uint64 // number of its init segment, which has the same epoch
+	Init          uint64 // number of the segment's init segment, which has the same epoch
 	Duration      time.Duration
 	Time          time.Time
 	Discontinuity bool   // the segment begins with a DISCONTINUITY
 	Number        uint64 // the segment's discontinuity sequence number
-	Gap           bool   // the media is missing: the playlist has an EXT-X-GAP
+	Gap           bool   // the media is missing, so the playlist has an EXT-X-GAP
 }
 
 // ConfigError reports a field of a Config that is out of range.
@@ -129,24 +130,24 @@ func (c *Config) limit() int64 { return c.Target.Milliseconds() + 499 }
 // Fragment describes an MP4 fragment.
 type Fragment struct {
 	Duration time.Duration
-	Key      bool // a viewer can begin here
+	Key      bool // a viewer can begin at this fragment
 
 	// KeyNext announces that the next fragment will have Key set. The segment can then end with
 	// this fragment.
 	//
-	// Without KeyNext, the segment ends only when the next fragment is added. Until then, the
+	// If KeyNext is not set, the segment ends only when the next fragment is added. Until then, the
 	// playlist announces another part of the segment, although that part will never exist.
 	KeyNext bool
 
 	Time time.Time // wall clock time of the first sample; zero if unknown
 }
 
-// A Window keeps the newest segments of a stream. It belongs to one goroutine at a time. Release
-// releases its memory.
+// A Window keeps the newest segments of a stream. It belongs to one goroutine at a time. Call
+// Release to release its memory.
 type Window struct {
 	// Invariants:
 	//
-	//	segs[i].msn == segs[0].msn+i, and open.msn is the next one
+	//	segs[i].msn == segs[0].msn+i, and open.msn is the number after these
 	//	0 ≤ listed ≤ len(segs)
 	//	0 ≤ past ≤ len(segs)
 	//	bytes = sum of the init segments' lengths and the segments' costs
@@ -157,7 +158,7 @@ type Window struct {
 	longest time.Duration // limit as a time.Duration
 
 	inits []initSegment
-	// Complete segments, oldest first. The first ones have left the playlist.
+	// Complete segments, oldest first. segs[:listed] have left the playlist.
 	segs   []*segment
 	listed int      // number of segments that have left the playlist
 	past   int      // number of segments that belong to an earlier Window
@@ -181,7 +182,8 @@ type initSegment struct {
 	body   millrace.Chain
 }
 
-// segment is a media segment, complete or open.
+// A segment is a media segment. It is either complete or open, which means that fragments are still
+// added to it.
 type segment struct {
 	epoch, msn    uint64
 	init          uint64 // number of its init segment
@@ -189,7 +191,7 @@ type segment struct {
 	key           bool // a viewer can begin at its first fragment
 	discontinuity bool
 	number        uint64 // discontinuity sequence number
-	whole         bool   // a fragment is longer than Part, so the segment has no parts
+	whole         bool   // the segment has no parts, because a fragment is longer than Part
 	gap           bool
 
 	body  millrace.Chain
@@ -205,7 +207,7 @@ type segment struct {
 	playlist  time.Duration // duration of the longest playlist that listed the segment
 }
 
-// part is a complete part of a segment. It begins where the previous part ends.
+// A part is a complete part of a segment. It begins where the previous part ends.
 type part struct {
 	end         int   // end, in bytes from the start of the segment
 	duration    int64 // in ms
@@ -226,8 +228,8 @@ func NewWindow(c Config) (*Window, error) {
 	return w, nil
 }
 
-// remember puts the newest segments of an earlier Window at the start of the playlist. They may use
-// at most half of MaxBytes.
+// remember puts segments of an earlier Window at the start of the playlist. It omits the oldest
+// segments if all descriptions together would use more than half of MaxBytes.
 func (w *Window) remember(past []Listed) {
 	w.config.Past = nil
 	for _, s := range past[max(0, len(past)-int(w.config.MaxBytes/2/segmentCost)):] {
@@ -253,8 +255,8 @@ func (w *Window) Listed() []Listed {
 	return list
 }
 
-// Opening describes the open segment, even if it has no fragment yet. Duration counts only the
-// complete parts of the segment.
+// Opening describes the open segment, to which the Window adds fragments. The segment may still be
+// empty. The Duration in the result counts only the complete parts of the segment.
 //
 // If the media of the open segment is lost, a Window that continues the playlist must list the
 // segment as a gap. To do so, set Gap in the result, and append the result to Config.Past of the
@@ -274,14 +276,14 @@ func (w *Window) Opening() Listed {
 	return l
 }
 
-// round rounds d to whole milliseconds. Do not round the duration of a part: round the start and
-// the end of the part, and subtract. The durations of all parts then add up to the duration of
-// their segment.
+// round returns d in milliseconds, rounded. To get the duration of a part, round the start and the
+// end of the part, and subtract. The durations of all parts then add up to the duration of their
+// segment.
 func round(d time.Duration) int64 { return d.Round(time.Millisecond).Milliseconds() }
 
-// Init sets the init segment for the fragments that follow. It takes ownership of body. If there
-// are fragments already, Init ends the open media segment, and the next media segment begins with a
-// DISCONTINUITY and a new MAP. Init reports whether the playlist has changed.
+// Init sets the init segment for the fragments that follow. It takes ownership of body, the init
+// segment. If there are fragments already, Init ends the open media segment, and the next media
+// segment begins with a DISCONTINUITY and a new MAP. Init reports whether the playlist has changed.
 func (w *Window) Init(body *millrace.Chain) (changed bool) {
 	defer body.Release()
 	if w.ended {
@@ -303,16 +305,17 @@ func (w *Window) Init(body *millrace.Chain) (changed bool) {
 	return w.trim() || changed
 }
 
-// Break announces that the next fragment does not continue the previous one. It ends the segment,
-// and the next segment begins with a DISCONTINUITY. Break reports whether the playlist has changed.
+// Break announces that the next fragment does not continue the previous fragment. It ends the open
+// segment, and the next segment begins with a DISCONTINUITY. Break reports whether the playlist has
+// changed.
 func (w *Window) Break() (changed bool) {
 	changed = w.Flush()
 	w.pendingDiscontinuity = w.pendingDiscontinuity || !w.ended
 	return changed
 }
 
-// Flush ends the segment, even without a keyframe. Call it when no fragment arrives for a while.
-// Flush reports whether the playlist has changed.
+// Flush ends the open segment without waiting for a keyframe. Call Flush when no fragment arrives
+// for a while. Flush reports whether the playlist has changed.
 func (w *Window) Flush() (changed bool) {
 	if w.ended || w.open.empty() {
 		return false
@@ -322,8 +325,8 @@ func (w *Window) Flush() (changed bool) {
 	return true
 }
 
-// End ends the segment and the stream, and adds ENDLIST to the playlist. From then on the Window
-// ignores fragments and releases them. The first call returns true, because the playlist has
+// End ends the open segment and the stream, and adds ENDLIST to the playlist. From then on the
+// Window ignores fragments and releases them. The first call returns true, because the playlist has
 // changed. Later calls return false.
 func (w *Window) End() (changed bool) {
 	if w.ended {
@@ -334,28 +337,29 @@ func (w *Window) End() (changed bool) {
 	return true
 }
 
-// Add adds a fragment, and takes ownership of body. It reports whether the playlist has changed.
-// Before the first Init, Add ignores the fragment and releases it.
+// Add adds the fragment f, and takes ownership of body, the bytes of the fragment. It reports
+// whether the playlist has changed. Before the first Init, Add ignores the fragment and releases
+// it.
 //
 // A part usually ends when the next fragment would make it longer than Config.Part. Add assumes
 // that the next fragment has the same duration as f. There are two exceptions:
 //
-//   - A part may end earlier, so that the parts of a segment have similar durations. Add assumes
-//     that the segment will last as long as the previous segment.
-//   - A part without a keyframe may end later. If it is shorter than 85 % of Config.Part, Add waits
-//     for the next fragment, which may be short enough to fit.
+//   - A part may end earlier, so that the parts of a segment have similar durations. Add divides
+//     the segment on the assumption that it will last as long as the previous segment.
+//   - A part without a keyframe may end later. If such a part is shorter than 85 % of Config.Part,
+//     Add waits for the next fragment, which may be short enough to fit.
 //
 // A segment usually ends at the first keyframe after the duration Config.Segment. There are two
 // exceptions:
 //
 //   - A segment ends at an earlier keyframe if the next GOP would make it longer than
-//     Config.Target. (A GOP is the frames from one keyframe to the next.) Add assumes that the next
-//     GOP has the same duration as the last GOP.
+//     Config.Target. (A GOP consists of the frames from one keyframe to the next.) Add assumes that
+//     the next GOP has the same duration as the last GOP.
 //   - If no keyframe arrives before Config.Target, the segment ends anyway. The next segment then
 //     ends at the first keyframe.
 //
-// A fragment longer than Config.Part is put into a segment without parts. If the fragment is even
-// longer than a segment may be, the playlist shows the maximum duration of a segment.
+// A fragment longer than Config.Part is put into a segment without parts. If the fragment is also
+// longer than the maximum duration of a segment, the playlist shows that maximum.
 func (w *Window) Add(f Fragment, body *millrace.Chain) (changed bool) {
 	defer body.Release()
 	if w.ended || len(w.inits) == 0 || body.Len() == 0 {
@@ -395,10 +399,11 @@ func (w *Window) Add(f Fragment, body *millrace.Chain) (changed bool) {
 	return w.trim() || changed
 }
 
-// endsEarly reports whether the open part should end before it is full. The parts of a segment then
-// have similar durations. Otherwise the last part may be so short that hls.js mistakes it for a
-// hole. duration is the duration of the part in ms, and extended is its duration with one more
-// fragment.
+// endsEarly reports whether the open part should end before it is full, so that the parts of a
+// segment have similar durations. If all other parts were full, the last part could be so short
+// that hls.js would mistake it for a hole.
+//
+// The arguments are the duration of the open part, in ms, and its duration after one more fragment.
 func (w *Window) endsEarly(duration, extended int64) bool {
 	rest := w.expected - w.open.partStart
 	if rest <= duration || 100*duration < 85*w.part {
@@ -408,14 +413,13 @@ func (w *Window) endsEarly(duration, extended int64) bool {
 	return 2*rest <= parts*(duration+extended)
 }
 
-// endsAtKey reports whether a keyframe would end the open segment.
+// endsAtKey reports whether the open segment must end if the next fragment begins with a keyframe.
 func (w *Window) endsAtKey() bool {
 	s := w.open
 	group := s.duration - s.lastKey
 	return s.duration >= w.config.Segment || !s.key || round(s.duration+group) > w.limit
 }
 
-// initOpen initializes the open segment when it gets its first fragment.
 func (w *Window) initOpen(f Fragment) {
 	s := w.open
 	s.epoch = w.config.Epoch
@@ -428,8 +432,8 @@ func (w *Window) initOpen(f Fragment) {
 	w.charge(segmentCost)
 }
 
-// charge counts n more bytes of memory, for the open (incomplete) segment and for the whole Window.
-// MaxBytes limits the memory of the Window.
+// charge adds n bytes to the cost of the open segment and to the memory of the Window, which
+// MaxBytes limits.
 func (w *Window) charge(n int64) {
 	w.open.cost += n
 	w.bytes += n
@@ -437,7 +441,8 @@ func (w *Window) charge(n int64) {
 
 func (s *segment) empty() bool { return s.body.Len() == 0 }
 
-// closePart completes the open part. It returns false if the part has no fragments.
+// closePart completes the open part. It returns false if the part has no fragments, or if the
+// segment has no parts.
 func (w *Window) closePart() bool {
 	s := w.open
 	if s.whole || s.body.Len() == s.partOffset(len(s.parts)) {
@@ -492,10 +497,10 @@ func (w *Window) unlist() {
 //
 //   - It makes the playlist as short as HLS allows, with a total duration of at least three times
 //     Config.Target. From then on, the Window ignores Config.Segments.
-//   - It lowers Config.MaxBytes to limit, but not below 64 KiB.
+//   - It lowers Config.MaxBytes to the argument, but not below 64 KiB.
 //
-// The Window keeps a removed segment while players may still request it, unless MaxBytes is
-// exceeded. Shorten reports whether the playlist has changed.
+// A segment that has left the playlist stays in the Window while players may still request it,
+// unless MaxBytes is exceeded. Shorten reports whether the playlist has changed.
 func (w *Window) Shorten(limit int64) (changed bool) {
 	before := w.listed
 	w.config.Segments, w.config.MaxBytes = 1, min(w.config.MaxBytes, max(limit, minMaxBytes))
@@ -547,9 +552,9 @@ func (w *Window) trim() (changed bool) {
 //   - The duration of s plus the duration of the longest playlist that listed s.
 //   - Six times Config.Target plus the maximum duration of a fragment.
 //
-// The second duration is for the parts of s. The playlist lists them for up to three times
-// Config.Target plus the duration of one fragment. Players may request them for another three times
-// Config.Target.
+// The second duration is for the parts of s. The playlist lists the parts for up to three times
+// Config.Target plus the duration of one fragment. After that, players may still request the parts
+// for another three times Config.Target.
 func (w *Window) expired(s *segment) bool {
 	return w.clock-s.completed >= max(s.duration+s.playlist, 6*w.config.Target+w.longest)
 }
@@ -578,8 +583,8 @@ func (w *Window) Discontinuity() uint64 {
 	return w.discontinuity
 }
 
-// Bytes returns the memory that counts for MaxBytes. It counts at least 4 KiB for each fragment,
-// and half a KiB for each segment.
+// Bytes returns the number of bytes that count towards MaxBytes. Each fragment counts as at least 4
+// KiB, and each segment as 512 bytes more.
 func (w *Window) Bytes() int64 { return w.bytes }
 
 // Bandwidth returns the peak and the average bit rate of the playlist, in bits per second. It

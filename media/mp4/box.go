@@ -2,11 +2,12 @@ package mp4
 
 import "encoding/binary"
 
-// boxes builds nested boxes in memory. A box has a size of 4 bytes, a type of 4 letters, and the
-// content.
+// boxes is a buffer that nested MP4 boxes are appended to. A box consists of its size (4 bytes),
+// its type (4 letters), and its content.
 type boxes struct{ b []byte }
 
-// open begins a box. It returns the box's offset, which the caller passes to close.
+// open appends the header of a box of the type kind. It returns the offset of the box. After the
+// caller has appended the content, it must pass the offset to close.
 func (w *boxes) open(kind string) (offset int) {
 	offset = len(w.b)
 	w.u32(0)
@@ -14,7 +15,8 @@ func (w *boxes) open(kind string) (offset int) {
 	return offset
 }
 
-// openFull begins a box that has a version and flags. It returns the box's offset, like open.
+// openFull appends the header of a box that has a version and flags. Like open, it returns the
+// offset of the box.
 func (w *boxes) openFull(kind string, version uint8, flags uint32) (offset int) {
 	offset = w.open(kind)
 	w.u32(uint32(version)<<24 | flags)

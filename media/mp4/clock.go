@@ -1,11 +1,12 @@
 package mp4
 
 const (
-	// maxBack is how far a timestamp may go back without being a jump. Decoding times should not go
-	// back at all, but encoders round them, and some encoders correct their clock by a few frames.
+	// maxBack is how far a timestamp may go back before it counts as a jump. Decoding times should
+	// not go back at all, but encoders round decoding times, and some encoders correct their clock
+	// by a few frames.
 	maxBack = 500 // ms
 
-	// maxAhead is how far a timestamp may be ahead of the expected time without being a jump.
+	// maxAhead is how far a timestamp may be ahead of the expected time before it counts as a jump.
 	maxAhead = 300 // ms
 
 	// maxPause is the longest pause in the stream that the clock accepts if it does not know when
@@ -19,16 +20,17 @@ const (
 
 	minConfirm = 3
 
-	// maxHeld is the maximum number of frames that the clock holds in one track. When it is
-	// reached, the clock accepts a jump without waiting for confirmTime. At up to 60 frames per
-	// second, 64 frames are enough to wait for confirmTime.
+	// maxHeld is the maximum number of frames that the clock holds in one track. When a track has
+	// reached the maximum, the clock accepts a jump without waiting for confirmTime. At up to 60
+	// frames per second, 64 frames are enough to wait for confirmTime.
 	maxHeld = 64
 
 	// Two frames of a track are consecutive if the second timestamp is at most maxStep after the
 	// first, or at most maxBack before it.
 	maxStep = 10_000 // ms
 
-	// maxAlone is how far audio may be ahead of video before it is sent without waiting for video.
+	// maxAlone is how far audio may be ahead of video before the audio is sent without waiting for
+	// the video.
 	maxAlone = 65 // ms
 
 	// If two video frames are more than slowStep apart (less than 23 frames a second), the video
@@ -47,20 +49,22 @@ const (
 // before it. Unless the clock can decide at once, it holds the frame and waits for more frames:
 //
 //   - If the next frames continue the timestamps before the jump, the held frames had wrong
-//     timestamps. They are called strays, and get times between their neighbors.
+//     timestamps. Such frames are called strays. They get times between the times of their
+//     neighbors.
 //   - If the jump is ahead, and not longer than the time that has passed, the publisher has paused.
 //     The clock accepts the jump: for video at once, and for audio after minConfirm frames. It
-//     measures the time with the wall clock and by the frames of the other track.
+//     measures the passed time with the wall clock and with the frames of the other track.
 //   - In other cases, the clock accepts the jump when the frames after it span confirmTime.
 //
-// While a frame is held, the frame before it waits, too, because its duration is not known yet.
+// While a frame is held, the frame before it waits, too, because the duration of that earlier frame
+// is not known yet.
 //
 // # Rounds
 //
-// The stream consists of rounds. A new round begins when the publisher starts over, or when the
-// timestamps jump ahead by more time than has passed. It follows the previous round without a
-// pause. Within a round, the clock adds the same number to the timestamps of audio and video, so
-// that they stay synchronous.
+// The stream consists of rounds. Within a round, the clock adds the same number to the timestamps
+// of audio and video, so that audio and video stay synchronous. A new round begins when the
+// publisher starts over, or when the timestamps jump ahead by more time than has passed. The new
+// round follows the previous round without a pause.
 //
 // Each track detects a new round from its own frames, because the timestamps of audio and video may
 // be far apart. One track may therefore begin a round before the other.
@@ -69,8 +73,8 @@ const (
 //
 // Several methods have the same parameters:
 //
-//   - f: a frame without a time in the stream.
-//   - n: the number of frames between f and the newest frame that has a time.
+//   - f: a frame that does not have a time in the stream yet.
+//   - n: the number of frames between f and the newest frame of the same track that has a time.
 //   - length: the expected duration of a frame, in ms.
 type clock struct {
 	first        int64 // time in the stream of the first frame
@@ -85,20 +89,20 @@ type pace struct {
 	wall  int64  // arrival time of that frame by the wall clock, in ms
 	step  int64  // time between the newest two frames, in ms
 	slow  int    // number of frames for which video still counts as slow
-	gone  int64  // time from the track's first frame to its newest
-	met   int64  // reach of the other track when that frame arrived
+	gone  int64  // time from the track's first frame to its newest frame
+	met   int64  // result of reach for the other track when that frame arrived
 
 	fresh bool      // the sequence header has changed: the publisher may have started over
-	sole  bool      // only one frame has arrived; it is also in held, in case it is a stray
+	sole  bool      // only one frame has arrived, which may be a stray; it is also in held
 	held  []arrival // frames without a time in the stream, oldest first
 }
 
-// An arrival is a frame that has arrived. wall and met are two measures of its arrival time. All
-// fields are in ms.
+// An arrival is a frame that has arrived. The fields wall and met are two measurements of the
+// arrival time. All fields are in ms.
 type arrival struct {
 	ts   uint32 // timestamp
-	wall int64  // time of the wall clock; 0 if it is not known
-	met  int64  // reach of the other track when the frame arrived
+	wall int64  // time of the wall clock, or 0 if the time is not known
+	met  int64  // result of reach for the other track when the frame arrived
 }
 
 func (c *clock) passed() int64 { return max(c.video.now, c.audio.now) - c.first }
@@ -110,16 +114,16 @@ func (c *clock) other(p *pace) *pace {
 	return &c.audio
 }
 
-// reach returns the time, in ms, from the track's first frame to its newest frame. For held frames,
-// it is an estimate.
+// reach returns the time, in ms, from the track's first frame to its newest frame. If the newest
+// frame is held, the time is an estimate.
 func (p *pace) reach() int64 { return p.gone + int64(len(p.held))*min(p.step, maxBack) }
 
 // timeAt returns the time in the stream that track p had reached when f arrived. f is a frame of
 // the other track.
 func (p *pace) timeAt(f arrival) int64 { return p.now + f.met - p.reach() }
 
-// waited returns how long track p has had no new frame, in ms. It measures the time by the frames
-// of the other track.
+// waited returns how long track p has had no new frame, in ms. It measures this time with the
+// frames of the other track.
 func (c *clock) waited(p *pace) int64 { return max(c.other(p).reach()-p.met, 0) }
 
 // restart prepares the clock for a publisher that may have started over. If the timestamps jump
@@ -127,10 +131,11 @@ func (c *clock) waited(p *pace) int64 { return max(c.other(p).reach()-p.met, 0) 
 func (c *clock) restart() { c.video.fresh, c.audio.fresh = true, true }
 
 // add adds a frame with the timestamp ts to track p. wall is the frame's arrival time in ms, or 0
-// if it is not known.
+// if the arrival time is not known.
 //
 // Usually add appends the frame's time in the stream to dst. If the frame must wait for later
-// frames, add appends nothing. When frames stop waiting, add appends their times, oldest first.
+// frames, add appends nothing. If the frame ends the wait of earlier frames, add appends the times
+// of all these frames, oldest first.
 func (c *clock) add(dst []int64, p *pace, ts uint32, length, wall int64) []int64 {
 	p.held = append(p.held, arrival{ts, wall, c.other(p).reach()})
 	n := len(p.held)
@@ -152,9 +157,9 @@ func (c *clock) add(dst []int64, p *pace, ts uint32, length, wall int64) []int64
 // flush appends the times of all held frames of track p to dst, oldest first. No frame is held
 // afterwards.
 //
-// Usually, flush treats held frames whose timestamps jump as strays. If full is set, there is no
-// room to wait for more frames. If the newest frames are consecutive, flush then accepts the jump
-// instead.
+// Usually, flush treats held frames whose timestamps jump as strays. The caller sets full if it has
+// no room for more frames. In this case, flush accepts the jump if the newest frames are
+// consecutive.
 func (c *clock) flush(dst []int64, p *pace, length int64, full bool) []int64 {
 	switch n, count := len(p.held), p.consecutive(); {
 	case n == 0:
@@ -170,7 +175,8 @@ func (c *clock) flush(dst []int64, p *pace, length int64, full bool) []int64 {
 }
 
 // fitting finds the frames at the end of p.held that have about the expected timestamps. It returns
-// the index of the first one, or len(p.held) if there are none. The frames before it may be strays.
+// the index of the first of these frames, or len(p.held) if there are none. The frames before the
+// index may be strays.
 func (c *clock) fitting(p *pace, length int64) int {
 	head := len(p.held)
 	for head > 0 && !(p.sole && head == 1) && c.fits(p, head-1, length) {
@@ -183,9 +189,9 @@ func (p *pace) expected(f arrival, n int, length int64) int64 {
 	return p.now + max(f.met-p.met, int64(n)*length)
 }
 
-// elapsed returns the time, in ms, from the arrival of p's newest frame to the arrival of f. It is
-// measured by the frames of the other track. If the wall clock was read for both frames and shows
-// more time, elapsed returns that time instead.
+// elapsed returns the time, in ms, from the arrival of p's newest frame to the arrival of f. It
+// measures this time with the frames of the other track. If the wall clock was read for both frames
+// and shows more time, elapsed returns that time instead.
 func (p *pace) elapsed(f arrival) int64 {
 	since := max(f.met-p.met, 0)
 	if f.wall != 0 && p.wall != 0 {
@@ -216,7 +222,7 @@ func (c *clock) latest(p *pace, f arrival, n int, length int64) int64 {
 // fits reports whether the timestamp of p.held[i] is close to the expected timestamp.
 //
 // Usually, the timestamp must continue the timestamps of p. If the other track has already changed
-// to new timestamps, it may continue the new timestamps instead.
+// to new timestamps, the timestamp may continue the new timestamps instead.
 //
 // After a pause, the timestamp of a video frame may be ahead by the duration of the pause. For
 // audio, this is not allowed: audio often arrives in bursts, so a long time between two arrivals
@@ -261,9 +267,9 @@ func (p *pace) consecutive() int {
 	return count
 }
 
-// settle appends the time of each frame in p.held to dst, and empties p.held. The frames before
-// p.held[head] are strays, except perhaps the first frame of the track; see firstIsStray. The other
-// frames have correct timestamps.
+// settle appends the time of each frame in p.held to dst, and empties p.held. head is the index of
+// the first frame in p.held with a correct timestamp. The frames before this index are strays,
+// except perhaps the first frame of the track; see firstIsStray.
 func (c *clock) settle(dst []int64, p *pace, head int, length int64) []int64 {
 	held := p.held
 	strays := held[:head]
@@ -307,8 +313,8 @@ func (c *clock) settle(dst []int64, p *pace, head int, length int64) []int64 {
 	return dst
 }
 
-// firstIsStray reports whether the first frame of a track is a stray. second and third are the
-// timestamps of two later frames that are not strays.
+// firstIsStray reports whether the first frame of a track is a stray. The arguments are the
+// timestamps of the first frame, and of two later frames that are not strays.
 func firstIsStray(first, second, third uint32) bool {
 	step, next := int32(second-first), int32(third-second)
 	return step < 0 || int64(step) > 2*int64(next)
@@ -317,9 +323,9 @@ func firstIsStray(first, second, third uint32) bool {
 // advance makes f the newest frame of track p, and returns the time of f in the stream. This time
 // may be up to maxBack before the previous frame's time.
 //
-// When the publisher changes its timestamps, the other track may be the first to use the new ones.
-// The timestamp of f may then be an old or a new one. advance computes a time for both cases, and
-// chooses the time that is nearer to the expected time.
+// When the publisher changes its timestamps, the other track may be the first to use the new
+// timestamps. The timestamp of f may then be an old or a new timestamp. advance computes a time for
+// both cases, and chooses the time that is nearer to the expected time.
 func (c *clock) advance(p *pace, f arrival, n int, length int64) int64 {
 	other := c.other(p)
 	begins := p.round == 0
@@ -353,16 +359,17 @@ func (c *clock) advance(p *pace, f arrival, n int, length int64) int64 {
 	case joins:
 		t = theirs
 		if overlap := p.now + length - t; !begins && overlap > 0 {
-			// The other track began its new timestamps before this track ended its old ones. Delay
-			// both tracks by the overlap, so that this track does not go back.
+			// The new timestamps of the other track begin before the old timestamps of this track
+			// end. Delay both tracks by this overlap, so that the times of this track do not go
+			// back.
 			t += overlap
 			other.now += overlap
 		}
 		p.round = other.round
 	case begun && distance(own, other.timeAt(f)) <= maxAhead && p.gone < confirmTime:
 		// The times of the other track show that the first frames of track p had wrong timestamps.
-		// Put f directly after the previous frame of track p. Move the other track by the same time
-		// as f.
+		// Put f directly after the previous frame of track p. Move the other track by the same
+		// amount of time as f.
 		t = p.now + int64(n+1)*length
 		other.now += t - own
 	default:
@@ -371,9 +378,10 @@ func (c *clock) advance(p *pace, f arrival, n int, length int64) int64 {
 		// maxBack before its expected time.
 		t = max(p.now+int64(n+1)*length, due-maxBack)
 		if len(other.held) > 0 && !other.sole {
-			// The other track has changed, too, and its new frames are still waiting. Their times
-			// must not overlap with the earlier frames of the other track. If they would overlap,
-			// delay both tracks by the overlap, but by at most confirmTime.
+			// The other track has changed to new timestamps, too, and its new frames are still
+			// held. Their times must not overlap with the times of the other track's earlier
+			// frames. To prevent this, delay both tracks by the overlap, but by at most
+			// confirmTime.
 			overlap := other.now + other.step + 1 - (t + int64(int32(other.held[0].ts-f.ts)))
 			t += max(0, min(overlap, confirmTime))
 		}

@@ -8,15 +8,14 @@ import (
 	"github.com/millrace-io/millrace/media/flv"
 )
 
-// config is a parsed sequence header. It is immutable, so that the configs of two fragments can be
-// compared.
+// A config is a parsed sequence header. It is immutable.
 type config struct {
 	codec  flv.Codec
 	record []byte // the sequence header
 
 	entry      string // type of the sample entry
 	box        []byte // content of the codec's box
-	lengthSize int    // size of the length before a NAL unit, in bytes
+	lengthSize int    // size of the length field before each NAL unit, in bytes
 
 	scale uint32 // units of time per second
 	step  uint32 // duration of a sample if the next sample is not known, in units
@@ -29,8 +28,8 @@ type config struct {
 
 const (
 	videoScale = 1000
-	// videoStep is the duration, in ms, of a video frame if the next one is not known. It assumes
-	// 25 frames a second.
+	// videoStep is the duration, in ms, of a video frame if the next video frame is not known. It
+	// assumes 25 frames a second.
 	videoStep = 40
 )
 
@@ -91,8 +90,8 @@ func parseAVC(c *config) string {
 	return parseAVCSPS(c, unescape(p[:n]))
 }
 
-// avcHighProfile reports whether the sequence parameter sets of a profile have the fields for
-// chroma format, bit depth and scaling matrices.
+// avcHighProfile reports whether the sequence parameter sets of the given profile have the fields
+// for chroma format, bit depth and scaling matrices.
 func avcHighProfile(profile uint32) bool {
 	switch profile {
 	case 100, 110, 122, 244, 44, 83, 86, 118, 128, 138, 139, 134, 135:
@@ -101,7 +100,8 @@ func avcHighProfile(profile uint32) bool {
 	return false
 }
 
-// parseAVCSPS parses a sequence parameter set (ITU-T H.264, 7.3.2.1.1).
+// parseAVCSPS parses a sequence parameter set into c (ITU-T H.264, 7.3.2.1.1). If the parameter set
+// is invalid, it returns the reason. Otherwise it returns "".
 func parseAVCSPS(c *config, rbsp []byte) string {
 	b := &bitReader{p: rbsp}
 	b.skip(8) // NAL header
@@ -179,7 +179,7 @@ func skipScalingLists(b *bitReader, chroma uint32) {
 }
 
 // readCrop reads the crop margins (left, right, top, bottom) of a sequence parameter set: the edges
-// of the video that are not shown. Without margins, it returns zeros.
+// of the video that are not shown. If the parameter set has no margins, readCrop returns zeros.
 func readCrop(b *bitReader) (crop [4]uint64) {
 	if b.flag() {
 		for i := range crop {
@@ -189,8 +189,9 @@ func readCrop(b *bitReader) (crop [4]uint64) {
 	return crop
 }
 
-// cropUnits returns the units of the crop margins in a sequence parameter set: x for left and
-// right, and y for top and bottom. The unit is the number of luma samples per chroma sample.
+// cropUnits returns the units in which a sequence parameter set states the crop margins. The left
+// and right margins are in units of x luma samples, and the top and bottom margins are in units of
+// y luma samples. In each direction, the unit is the number of luma samples per chroma sample.
 func cropUnits(chroma uint32, planes bool) (x, y uint64) {
 	switch {
 	case planes || chroma == 0 || chroma == 3:
@@ -225,7 +226,7 @@ var sampleShapes = [...][2]uint16{
 }
 
 // readAspect reads the pixel aspect ratio, the first field of the video usability information. An
-// unknown ratio counts as square.
+// unknown ratio counts as 1:1.
 func (c *config) readAspect(b *bitReader) {
 	if !b.flag() {
 		return
@@ -254,11 +255,11 @@ const (
 //
 // parseHEVC also builds c.box, the record for the init segment. It sorts the parameter sets by type
 // and marks them as complete, as the sample entry hvc1 requires (ISO/IEC 14496-15, 8.3.3.1.2 and
-// 8.4.1). Many encoders do not do this.
+// 8.4.1). Many encoders do neither.
 //
 // If the encoder's record has no video parameter set or no picture parameter set, the frames
-// contain the missing ones. In this case, the sample entry is hev1, and the parameter sets are not
-// marked as complete.
+// contain the missing parameter sets. In this case, the sample entry is hev1, and the parameter
+// sets are not marked as complete.
 func parseHEVC(c *config) string {
 	const head = 22 // bytes before the number of arrays
 	p := c.record
@@ -358,9 +359,10 @@ const (
 	aacELD = 39
 )
 
-// parseAAC parses rate, channels and frame length from an AudioSpecificConfig into c. If the record
-// is invalid, it returns the reason. Otherwise it returns "". It refuses channel configurations
-// that browsers do not support, because a browser would reject the whole file.
+// parseAAC parses the sampling rate, the channels and the frame length from an AudioSpecificConfig
+// into c. If the record is invalid, it returns the reason. Otherwise it returns "". parseAAC
+// refuses channel configurations that browsers do not support, because a browser would reject the
+// entire file.
 func parseAAC(c *config) string {
 	b := &bitReader{p: c.record}
 	kind := aacKind(b)
@@ -402,8 +404,8 @@ func aacKind(b *bitReader) uint32 {
 	return 32 + b.u(6)
 }
 
-// aacRate reads a sampling rate. It is coded as an index of aacRates, or as 15 followed by the
-// rate. If the index is unknown, aacRate returns 0.
+// aacRate reads a sampling rate. The rate is coded as an index of aacRates, or as 15 followed by
+// the rate itself. If the index is unknown, aacRate returns 0.
 func aacRate(b *bitReader) uint32 {
 	n := b.u(4)
 	if n == 15 {
@@ -422,7 +424,7 @@ type bitReader struct {
 	short bool // a read went beyond the last bit
 }
 
-// u reads an unsigned number of n bits. It requires n ≤ 32.
+// u reads an unsigned number of n bits. The number n must be at most 32.
 func (b *bitReader) u(n int) uint32 {
 	var v uint32
 	for range n {
@@ -467,8 +469,8 @@ func (b *bitReader) se() int32 {
 	return -int32(v >> 1)
 }
 
-// unescape removes the emulation prevention bytes of a NAL unit, such as the 03 in 00 00 03. It
-// borrows nal.
+// unescape returns a copy of a NAL unit without its emulation prevention bytes, such as the 03 in
+// 00 00 03. It borrows nal.
 func unescape(nal []byte) []byte {
 	out := make([]byte, 0, len(nal))
 	zeros := 0

@@ -6,15 +6,16 @@
 //
 //	ftyp moov │ moof mdat │ moof mdat │ ...
 //
-// The init segment (ftyp and moov) has the tracks, the codecs and the size of the picture, but no
+// The init segment (ftyp and moov) describes the tracks, the codecs and the picture size. It has no
 // samples. [Muxer.AppendInit] appends it. [Muxer.WriteTag] appends the fragments. The moof of a
 // fragment has the times, sizes and flags of the samples. The mdat has a header of 8 bytes,
 // followed by the tags' payloads by reference.
 //
 // Usually a fragment has one video frame and the audio that was sent with it. While video is late,
-// a fragment has one or two audio frames. In a stream without video, it has five audio frames.
+// a fragment has one or two audio frames. In a stream without video, a fragment has five audio
+// frames.
 //
-// A viewer may begin at any fragment with Key set. It needs the init segment, this fragment and all
-// later fragments. If a viewer misses fragments, it must start again, because its player would
-// otherwise play audio and video with different delays.
+// A viewer may begin at any fragment that has Key set. The viewer needs the init segment, this
+// fragment and all later fragments. If a viewer misses fragments, it must start again, because its
+// player would otherwise play audio and video with different delays.
 package mp4

@@ -28,8 +28,8 @@ func (e *CodecError) Error() string {
 }
 
 // ConfigError reports a sequence header that is invalid or that browsers cannot read. The Muxer
-// ignores it, and continues with the track's previous sequence header. If there is none, the Muxer
-// continues without the track.
+// ignores the sequence header, and continues with the track's previous sequence header. If there is
+// no previous sequence header, the Muxer continues without the track.
 type ConfigError struct {
 	Codec flv.Codec
 	Why   string

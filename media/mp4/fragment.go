@@ -17,10 +17,11 @@ const (
 
 // A FragmentInfo describes a fragment. All information is from the fragment's head (the moof box).
 type FragmentInfo struct {
-	// Size in bytes of the head and of the whole fragment. The head includes the first 8 bytes of
-	// the mdat.
+	// Head and Size are the sizes, in bytes, of the head and of the complete fragment. The head
+	// includes the first 8 bytes of the mdat.
 	Head, Size int
-	// Decoding times of the video, or of the audio if the fragment has no video.
+	// Start and End are the decoding times at which the video begins and ends. If the fragment has
+	// no video, they are the decoding times at which the audio begins and ends.
 	Start, End time.Duration
 	First      time.Duration // decoding time of the first sample, video or audio
 	Lead       time.Duration // time from the end of the video to the end of the audio, or 0
@@ -30,9 +31,9 @@ type FragmentInfo struct {
 	Key        bool          // begins with a keyframe, or has only audio in a stream without video
 }
 
-// newFragmentInfo describes a fragment with one run of each track. One of the runs may be empty.
-// hasVideo says whether the stream has video, even if the fragment has none. The caller must set
-// Head, Size and Sequence of the result.
+// newFragmentInfo describes a fragment from the run of its video samples and the run of its audio
+// samples. One of the runs may be empty. hasVideo reports whether the stream has video. The
+// fragment may still have no video. The caller must set Head, Size and Sequence of the result.
 func newFragmentInfo(video, sound run, hasVideo bool) (f FragmentInfo) {
 	f.Pictures, f.Sounds = video.samples, sound.samples
 	switch {
@@ -67,8 +68,8 @@ func (m *Muxer) lastKey() int {
 	return 0
 }
 
-// emit appends the complete samples to dst as fragments. If flush is false, it keeps some of them
-// for later fragments:
+// emit appends the complete samples to dst as fragments. If flush is false, it keeps some of the
+// samples for later fragments:
 //
 //   - If a keyframe follows other video samples, emit keeps the keyframe and the samples after it,
 //     so that the next fragment begins with the keyframe.
@@ -121,8 +122,8 @@ func (m *Muxer) describe(videos, sounds int) FragmentInfo {
 	return f
 }
 
-// run describes the first n complete samples of t: their number, their times, and whether the first
-// one is a keyframe.
+// run returns a description of the first n complete samples of t: their number, their times, and
+// whether the first sample is a keyframe.
 func (t *track) run(n int) run {
 	if n == 0 {
 		return run{}
@@ -157,7 +158,6 @@ func (m *Muxer) piece(videos, sounds int) (v, s int) {
 	return 1, s
 }
 
-// send moves the data of the first n complete samples to dst.
 func (t *track) send(dst *millrace.Chain, n int) {
 	t.doneData.CutTo(dst, bytesOf(t.done[:n]))
 	t.done = t.done[:copy(t.done, t.done[n:])]
@@ -215,8 +215,8 @@ func (m *Muxer) buildHead(videos, sounds int) {
 	w.text("mdat")
 }
 
-// run appends the traf box for the first n complete samples of tr. pos is the position of the field
-// for the data offset, which the caller must set with patch.
+// run appends the traf box for the first n complete samples of tr. The result pos is the position
+// of the data offset field. The caller must set this field with patch.
 func (w *boxes) run(tr *track, n int, flags uint32) (pos int) {
 	traf := w.open("traf")
 	tfhd := w.openFull("tfhd", 0, baseIsMoof)

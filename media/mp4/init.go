@@ -6,7 +6,7 @@ import (
 )
 
 // AppendInit appends the init segment (ftyp and moov) of the last fragment to dst, which then owns
-// it. Before the first fragment, it returns ErrNoInit and leaves dst unchanged.
+// it. Before the first fragment, AppendInit returns ErrNoInit and leaves dst unchanged.
 //
 // All viewers can use the same init segment. The times in fragments count from the start of the
 // stream, and a player starts at the time of its first fragment.
@@ -226,8 +226,8 @@ func (w *boxes) elementaryStream(record []byte) {
 }
 
 // descriptor appends the header of a descriptor with n bytes of content: the tag and the size. The
-// size takes four bytes. Each byte has seven bits of the size, and a flag that another byte
-// follows.
+// size takes four bytes. Each byte has seven bits of the size, and a flag that is set if another
+// byte follows.
 func (w *boxes) descriptor(tag uint8, n int) {
 	w.u8(tag)
 	w.u8(uint8(n>>21) | 0x80)

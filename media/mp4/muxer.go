@@ -8,8 +8,8 @@ import (
 	"github.com/millrace-io/millrace/media/flv"
 )
 
-// DefaultMaxWaitBytes is the default of MaxWaitBytes: 16 MiB. A sample is always smaller, because
-// it is the data of one FLV tag, which has at most flv.MaxData bytes.
+// DefaultMaxWaitBytes is the default of MaxWaitBytes: 16 MiB. A sample is always smaller, because a
+// sample is the data of one FLV tag, which has at most flv.MaxData bytes.
 const DefaultMaxWaitBytes = 16 << 20
 
 const (
@@ -17,14 +17,14 @@ const (
 	// enough for one second with 60 video frames and 47 audio frames.
 	maxWaitSamples = 128
 
-	// audioFrames is the number of audio frames in a fragment of a stream without video. They last
-	// about a tenth of a second at the usual rates.
+	// audioFrames is the number of audio frames in a fragment of a stream without video. At the
+	// usual sampling rates, these frames last about a tenth of a second.
 	audioFrames = 5
 )
 
 // lateFrames is the maximum number of audio frames in a fragment that is sent without video because
 // the next video frame is late. The number is small because HLS joins fragments into parts of a
-// limited duration, for example 280 ms. Short fragments fill a part better than long ones.
+// limited duration, for example 280 ms. Short fragments fill a part better than long fragments.
 const lateFrames = 2
 
 // maxLate is the maximum number of complete audio frames that wait for a late video frame. If more
@@ -45,11 +45,12 @@ const maxRecord = 64 << 10
 const trackWait = 1000
 
 // If all video frames are damaged for longer than damagedWait, the Muxer continues without video.
-// damagedWait is longer than the effect of one lost keyframe: the frames after it are lost, too,
-// until the next keyframe arrives some seconds later.
+// damagedWait is longer than the effect of one lost keyframe: the frames after the lost keyframe
+// are lost, too, until the next keyframe arrives some seconds later.
 const damagedWait = 10_000 // ms
 
-// Option changes how a Muxer works. Options panic if a value is out of range.
+// Option configures a Muxer. A function that returns an Option panics if its argument is out of
+// range.
 type Option func(*Muxer)
 
 // MaxWaitBytes limits the total size of the samples that wait for a fragment to n bytes. If a
@@ -66,12 +67,13 @@ func MaxWaitBytes(n int) Option {
 }
 
 // Tracks announces the tracks of the stream, as its FLV header does. The first fragment then waits
-// for the sequence header of each announced track. If it did not wait, an init segment with one
-// track would be sent, and then replaced when the sequence header of the second track arrives.
+// for the sequence header of each announced track. If the first fragment did not wait, an init
+// segment with one track would be sent, and then replaced when the sequence header of the second
+// track arrives.
 //
-// The wait ends at the latest after one second of the stream, or when the waiting samples reach 128
-// or the limit of MaxWaitBytes. If the Muxer refuses the codec or the sequence header of a track,
-// the wait for that track ends at once.
+// The wait ends after one second of the stream at the latest. It ends earlier if 128 samples wait,
+// or if the waiting samples reach the limit of MaxWaitBytes. If the Muxer refuses the codec or the
+// sequence header of a track, the wait for that track ends at once.
 func Tracks(video, audio bool) Option {
 	return func(m *Muxer) { m.video.expected, m.audio.expected = video, audio }
 }
@@ -98,7 +100,8 @@ type Fragment struct {
 	// KeyNext is set if the next fragment begins with a keyframe. The Muxer sent this fragment when
 	// the keyframe arrived.
 	KeyNext bool
-	// The init segment has changed since the previous fragment, or this is the first fragment.
+	// NewInit is set if the init segment has changed since the previous fragment, or if this is the
+	// first fragment.
 	NewInit bool
 	// Start is the earliest decoding time of the fragment's samples, in whole milliseconds. Unlike
 	// FLV timestamps, Start does not wrap around.
@@ -107,14 +110,14 @@ type Fragment struct {
 	Sequence uint32        // number of the last fragment, from 1
 }
 
-// Clock sets a function that returns the current time, such as time.Now. The Muxer calls it when a
-// tag arrives. Use Clock for live streams.
+// Clock sets the function that the Muxer calls to read the current time, such as time.Now. The
+// Muxer calls this function when a tag arrives. Use Clock for live streams.
 //
 // If the timestamps jump ahead, the Muxer compares the jump with the time that has passed:
 //
 //   - If as much time has passed, the Muxer accepts the jump as a pause in the stream: for video at
 //     once, and for audio after a few frames.
-//   - If less time has passed, the jump is no pause. After later frames have confirmed the jump,
+//   - If less time has passed, the jump is not a pause. After later frames have confirmed the jump,
 //     the stream continues without a pause.
 //
 // If the timestamps jump back, or if Clock is not set, the Muxer accepts a jump only after later
@@ -123,8 +126,8 @@ func Clock(now func() time.Time) Option {
 	return func(m *Muxer) { m.wall = now }
 }
 
-// Muxer converts FLV tags to fragmented MP4. It belongs to one goroutine at a time. Release
-// releases the samples that wait for a fragment.
+// Muxer converts FLV tags to fragmented MP4. It belongs to one goroutine at a time. Call Release to
+// release the samples that wait for a fragment.
 type Muxer struct {
 	maxBytes     int
 	wall         func() time.Time // nil if the stream is not live
@@ -154,7 +157,7 @@ func NewMuxer(opts ...Option) *Muxer {
 	return m
 }
 
-// WriteTag adds a tag. The Tag t and the tag's bytes in src must come from one call of
+// WriteTag adds a tag. The Tag t and the tag's bytes in src must come from one call to
 // flv.Decoder.Next, and src must have no other bytes. WriteTag takes ownership of src, even if it
 // returns an error. If the tag completes a fragment, WriteTag appends the fragment to dst, which
 // then owns it.
@@ -168,9 +171,9 @@ func NewMuxer(opts ...Option) *Muxer {
 //
 // From other video frames, WriteTag drops NAL units of length 0.
 //
-// If a sequence header differs from the previous one of its track, WriteTag appends all waiting
-// samples as a fragment. The next fragment then has NewInit set, unless the publisher goes back to
-// the old sequence header before that fragment.
+// If a sequence header differs from the previous sequence header of its track, WriteTag appends all
+// waiting samples as a fragment. The next fragment then has NewInit set, unless the publisher goes
+// back to the old sequence header before that fragment.
 //
 // If the error is a *CodecError, *ConfigError or *LimitError, WriteTag has appended nothing, and
 // the caller may continue with the next tag.
@@ -221,11 +224,12 @@ func (m *Muxer) WriteTag(dst *millrace.Chain, t flv.Tag, src *millrace.Chain) (F
 // continues without video. The init segment then has no video track until a good keyframe arrives.
 func (m *Muxer) LeftOut() int64 { return m.leftOut }
 
-// Flush appends all waiting samples to dst as a fragment, and dst takes ownership of it. If no
-// samples wait, dst is unchanged. The newest sample of each track gets the usual duration, because
-// no sample follows it.
+// Flush appends all waiting samples to dst as a fragment, which dst then owns. If no samples wait,
+// dst is unchanged. The newest sample of each track gets the usual duration, because no sample
+// follows it.
 //
-// Call Flush at the end of the stream. It leaves no waiting samples, so Release need not be called.
+// Call Flush at the end of the stream. After Flush, no samples are waiting, so Release need not be
+// called.
 func (m *Muxer) Flush(dst *millrace.Chain) Fragment {
 	m.parts = m.parts[:0]
 	m.video.expected, m.audio.expected = false, false
@@ -235,13 +239,14 @@ func (m *Muxer) Flush(dst *millrace.Chain) Fragment {
 	return m.emit(dst, true)
 }
 
-// Parts describes each MP4 fragment that the last call of WriteTag or Flush has appended, in order.
-// ReadFragment would return the same descriptions. The slice is valid until the next call of
+// Parts describes each MP4 fragment that the last call to WriteTag or Flush has appended, in order.
+// ReadFragment would return the same descriptions. The slice is valid until the next call to
 // WriteTag or Flush.
 func (m *Muxer) Parts() []FragmentInfo { return m.parts }
 
-// settle gives a time in the stream to all samples that have none yet. If full is set, the Muxer
-// has no room for more frames, and settle uses timestamps that later frames have not confirmed.
+// settle gives a time in the stream to all samples that have none yet. The caller sets full if the
+// Muxer has no room for more frames. In this case, settle also uses timestamps that later frames
+// have not confirmed.
 func (m *Muxer) settle(full bool) {
 	if m.video.conf != nil {
 		m.place(&m.video, m.clock.flush(m.times[:0], &m.clock.video, m.video.length(), full))
@@ -276,9 +281,9 @@ func (m *Muxer) track(t flv.Type) *track {
 	return &m.video
 }
 
-// configure sets the codec parameters of track tr from a sequence header. If they change, it first
-// appends a fragment of all waiting samples to dst, and returns a description of that fragment.
-// record is the content of the sequence header; configure borrows it.
+// configure sets the codec parameters of track tr from a sequence header. If the parameters change,
+// configure first appends a fragment of all waiting samples to dst, and returns a description of
+// that fragment. record is the content of the sequence header; configure borrows it.
 func (m *Muxer) configure(dst *millrace.Chain, tr *track, t flv.Tag,
 	record *millrace.Chain) (Fragment, error) {
 	if n := record.Len(); n > maxRecord {
@@ -388,7 +393,8 @@ func (m *Muxer) hold(tr *track, p *pace, t flv.Tag, data *millrace.Chain) {
 	m.place(tr, m.clock.add(m.times[:0], p, t.Timestamp, tr.length(), wall))
 }
 
-// place sets the decoding times of the oldest samples of tr that have none yet. times are in ms.
+// place sets the decoding times of the oldest held samples of tr, which have no decoding times yet.
+// The slice times has the times of these samples in the stream, in ms.
 func (m *Muxer) place(tr *track, times []int64) {
 	m.times = times
 	for i, ms := range times {
@@ -422,8 +428,8 @@ func (m *Muxer) checkSize(data *millrace.Chain) error {
 	return nil
 }
 
-// ready reports whether the first fragment can be sent. It must wait for the sequence header of
-// each announced track, but not for longer than trackWait.
+// ready reports whether the first fragment can be sent. The first fragment must wait for the
+// sequence header of each announced track, but not for longer than trackWait.
 func (m *Muxer) ready() bool {
 	if m.clock.passed() >= trackWait {
 		m.video.expected, m.audio.expected = false, false
@@ -432,8 +438,8 @@ func (m *Muxer) ready() bool {
 }
 
 // makeRoom makes room for another sample of n bytes. If the Muxer is full, makeRoom appends the
-// complete samples to dst as a fragment. It sends them even if the sequence header of an announced
-// track is missing, or if a timestamp has not been confirmed by later frames.
+// complete samples to dst as a fragment. makeRoom sends the samples even if the sequence header of
+// an announced track is missing, or if a timestamp has not been confirmed by later frames.
 func (m *Muxer) makeRoom(dst *millrace.Chain, n int) Fragment {
 	videos, videoBytes := m.video.waiting()
 	sounds, soundBytes := m.audio.waiting()
@@ -447,7 +453,7 @@ func (m *Muxer) makeRoom(dst *millrace.Chain, n int) Fragment {
 }
 
 // closeAudio ends the newest audio frame if no audio has arrived for a while, so that the frame
-// need not wait for the next one.
+// need not wait for the next audio frame.
 func (m *Muxer) closeAudio() {
 	if a := &m.clock.audio; a.round > 0 && m.clock.waited(a) > maxBack {
 		m.audio.close(m.audio.next)

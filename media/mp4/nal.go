@@ -5,26 +5,26 @@ import (
 	"github.com/millrace-io/millrace/media/flv"
 )
 
-// A video frame of AVC or HEVC is a sequence of NAL units, each after its length. Some encoders
-// send units of length 0, which decoders cannot handle. Others send frames in the Annex B format,
-// which has start codes instead of lengths.
+// An AVC or HEVC video frame is a sequence of NAL units. The length of each unit precedes the unit.
+// Some encoders send units of length 0, which decoders cannot handle. Others send frames in the
+// Annex B format, which has start codes instead of lengths.
 
 type unitScanner struct {
 	codec flv.Codec
-	size  int // size of a length, in bytes
+	size  int // size of the length before each unit, in bytes
 
 	empty   [][2]int // offsets of the units of length 0: start and end
 	picture bool     // the frame contains a slice
 }
 
-// scan scans a frame, which it borrows. It reports whether the frame is a sequence of NAL units.
-// Zeros at the end of the frame are allowed.
+// scan reads the frame in data, and sets s.empty and s.picture. It reports whether the frame is a
+// sequence of NAL units. Zeros at the end of the frame are allowed. scan borrows data.
 func (s *unitScanner) scan(data *millrace.Chain) bool {
 	at, total := 0, data.Len()
-	// The length of the current unit, the number of bytes of that length that are known, and the
-	// number of bytes of the unit that follow.
+	// length is the length of the current unit. It is read byte by byte, and have is the number of
+	// its bytes that have been read. rest is the number of bytes of the unit that remain.
 	length, have, rest := 0, 0, 0
-	first := false // the next byte is the first of a unit
+	first := false // the next byte is the first byte of a unit
 	for p := range data.All() {
 		for len(p) > 0 {
 			if rest > 0 {

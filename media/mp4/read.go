@@ -19,7 +19,7 @@ var ErrNotMP4 = errors.New("mp4: not an init segment, or not a fragment, of a Mu
 type Movie struct {
 	Codecs        string // as in RFC 6381, such as "avc1.64001f,mp4a.40.2"
 	Width, Height int    // displayed size of the video; 0 without video
-	Video, Audio  bool   // there is a video track, an audio track
+	Video, Audio  bool   // whether there is a video track, and an audio track
 
 	tracks []movieTrack
 }
@@ -109,7 +109,7 @@ func (m *Muxer) Movie() (movie Movie) {
 	return movie
 }
 
-// name returns the codec in the form of RFC 6381.
+// name returns the RFC 6381 name of the codec.
 func (c *config) name() string {
 	switch c.codec {
 	case flv.AVC:
@@ -123,9 +123,10 @@ func (c *config) name() string {
 // ReadFragment parses the head of the fragment at the start of b. It borrows b and allocates
 // nothing.
 //
-// If b is too short, minLen is the length that b must have when the caller tries again. It is 8 if
-// len(b) < 8, because the first 8 bytes contain the size of the moof box. Otherwise it is the size
-// of the moof box plus 8 bytes for the header of the mdat box. If b is long enough, minLen is 0.
+// If b is too short, minLen is the length that b must have when the caller tries again. If b has
+// fewer than 8 bytes, minLen is 8, because the first 8 bytes contain the size of the moof box.
+// Otherwise minLen is the size of the moof box plus 8 bytes for the header of the mdat box. If b is
+// long enough, minLen is 0.
 func (m *Movie) ReadFragment(b []byte) (f FragmentInfo, minLen int, err error) {
 	if len(b) < 8 {
 		return f, 8, nil
@@ -231,7 +232,7 @@ func (m *Movie) AppendEarlier(dst, src *millrace.Chain, f FragmentInfo, d time.D
 }
 
 // shiftHead subtracts d from the times in the head of a fragment. If only one track would begin
-// before time 0, it hides that track.
+// before time 0, shiftHead hides that track.
 func (m *Movie) shiftHead(head []byte, d time.Duration) {
 	size := int(binary.BigEndian.Uint32(head))
 	var early []byte // type field of the traf box to hide
@@ -256,8 +257,8 @@ func (m *Movie) shiftHead(head []byte, d time.Duration) {
 	}
 }
 
-// shiftTrack subtracts d from the time in a traf box. If the result would be negative, it sets the
-// time to 0 and returns false.
+// shiftTrack subtracts d from the time in a traf box. If the result would be negative, shiftTrack
+// sets the time to 0 and returns false.
 func (m *Movie) shiftTrack(traf []byte, d time.Duration) bool {
 	var scale time.Duration
 	for len(traf) > 0 {
@@ -281,7 +282,8 @@ func (m *Movie) shiftTrack(traf []byte, d time.Duration) bool {
 	return true
 }
 
-// units converts d to a number of units, rounded. scale is the number of units per second.
+// units returns the duration d as a number of time units, rounded. scale is the number of units per
+// second.
 func units(d, scale time.Duration) int64 {
 	return int64(d/time.Second*scale + (d%time.Second*scale+time.Second/2)/time.Second)
 }
@@ -289,11 +291,11 @@ func units(d, scale time.Duration) int64 {
 // End returns the time in the stream at which the Timeline ends.
 func (t *Timeline) End() time.Duration { return t.end }
 
-// maxHead is the maximum size of a fragment's head. The heads of a Muxer have at most about 2 KiB:
-// 16 bytes for each sample (at most maxWaitSamples, which is 128), and 200 more.
+// maxHead is the maximum size of a fragment's head. The heads that a Muxer makes have at most about
+// 2 KiB: 16 bytes for each of at most 128 samples (see maxWaitSamples), and 200 bytes more.
 const maxHead = 64 << 10
 
-// A run is the samples of one track in a fragment.
+// A run describes the samples of one track in a fragment.
 type run struct {
 	video, key bool
 	samples    int
@@ -347,7 +349,7 @@ func (m *Movie) readRun(traf []byte) (r run, err error) {
 }
 
 // cutBox returns the type and the content of the box at the start of b, and the bytes after the
-// box. If b does not begin with a whole box, all results are nil.
+// box. If b does not begin with a complete box, all results are nil.
 func cutBox(b []byte) (kind, content, rest []byte) {
 	if len(b) < 8 {
 		return nil, nil, nil
@@ -373,8 +375,8 @@ func walkBoxes(b []byte, f func(kind string, content []byte) error) error {
 	return nil
 }
 
-// sampleEntry returns the codec of a sample entry, in the form of RFC 6381. For an entry that no
-// Muxer writes, codec is "".
+// sampleEntry returns the RFC 6381 name of the codec in a sample entry, and whether the entry is
+// for video. For an entry that no Muxer writes, codec is "".
 func sampleEntry(kind string, in []byte) (codec string, video bool) {
 	const visual, sound = 78, 28 // number of bytes before the boxes
 	switch {

@@ -11,7 +11,7 @@ import (
 // A sample is one video or audio frame.
 type sample struct {
 	at       int64  // decoding time in the track's units
-	duration uint32 // time to the next sample
+	duration uint32 // time from this sample to the next sample
 	size     uint32
 	shift    int32 // time from decoding to display
 	key      bool
@@ -28,28 +28,30 @@ type track struct {
 	expected bool    // the first fragment waits for the sequence header
 
 	held     []sample       // samples that have no time yet
-	heldData millrace.Chain // the data of held, in order
+	heldData millrace.Chain // the data of the held samples, in order
 
 	done     []sample
-	doneData millrace.Chain // the data of done, in order
+	doneData millrace.Chain // the data of the done samples, in order
 	open     sample         // the newest sample with a time, even after it was closed
-	openData millrace.Chain // the data of open
+	openData millrace.Chain // the data of the open sample
 	isOpen   bool
 
 	floor int64 // minimum decoding time of the next sample
-	usual int64 // usual time between two video frames in ms; 0 before the second
-	last  int64 // time of the newest video frame by the clock, in ms
+	usual int64 // usual time between two video frames in ms; 0 before the second frame
+	last  int64 // time of the newest video frame in the stream, in ms
 
 	// Audio only: see audioTime.
 	timed bool  // next is set
-	next  int64 // end of the newest frame: expected start of the next one
+	next  int64 // end of the newest frame, which is the expected start of the next frame
 	// far counts consecutive frames whose timestamps are more than maxDrift away from the expected
 	// start (next), all in the same direction.
-	far   int
-	drift int64 // smallest distance of these timestamps, in the track's units; negative if before
+	far int
+	// drift is the smallest distance between these timestamps and the expected start, in the
+	// track's units. It is negative if the timestamps are earlier.
+	drift int64
 	debt  int64 // time to subtract from later frames, a little from each
 
-	// Invariant: each sample of done ends where the next one begins.
+	// Invariant: each done sample ends where the next sample begins.
 }
 
 func (t *track) waiting() (samples, bytes int) {
@@ -60,8 +62,8 @@ func (t *track) waiting() (samples, bytes int) {
 	return samples, t.heldData.Len() + t.doneData.Len() + t.openData.Len()
 }
 
-// close ends the newest sample, if it has not ended yet. If the next sample begins later than end,
-// players show the last video frame until then (ISO/IEC 14496-12, 8.8.12.1).
+// close ends the newest sample at the time end, unless the sample has already ended. If the next
+// sample begins later, players show the last video frame until then (ISO/IEC 14496-12, 8.8.12.1).
 func (t *track) close(end int64) {
 	if !t.isOpen {
 		return
@@ -104,7 +106,7 @@ func (t *track) duration(n int) time.Duration {
 	return toTime(last.at+int64(last.duration)-t.done[0].at, t.conf.scale)
 }
 
-// toTime converts n units to a Duration. scale is the number of units per second.
+// toTime converts n time units to a Duration. scale is the number of units per second.
 func toTime(n int64, scale uint32) time.Duration {
 	s := int64(scale)
 	return time.Duration(n/s)*time.Second + time.Duration(n%s)*time.Second/time.Duration(s)
@@ -144,15 +146,15 @@ func (t *track) release() {
 //   - If the timestamps are earlier, after driftBehind frames.
 //
 // driftBehind is larger, because early timestamps are common: if several frames have the same
-// timestamp, it is early for all of them but the first.
+// timestamp, the timestamp is early for all frames after the first.
 const (
 	maxDrift    = 2 // in frames
 	driftAhead  = 4
 	driftBehind = 64
 )
 
-// time converts a time in the stream, in ms, to the decoding time of a sample, in the track's
-// units.
+// time returns the decoding time of a sample, in the track's units. ms is the time of the sample in
+// the stream, in milliseconds.
 func (t *track) time(ms int64) int64 {
 	if t.conf.width > 0 {
 		return t.videoTime(ms)
@@ -198,7 +200,7 @@ func (t *track) audioTime(ms int64) int64 {
 	}
 	switch {
 	case t.drift > 0 && t.far >= driftAhead && t.isOpen:
-		// The previous frame lasts until this one.
+		// The previous frame lasts until this frame begins.
 		t.next += t.drift
 		t.drift, t.far = 0, 0
 	case t.drift < 0 && t.far == driftBehind:

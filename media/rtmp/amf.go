@@ -7,9 +7,10 @@ import (
 	"math"
 )
 
-// A value of AMF0 is nil, bool, float64, string, [Object], or []any for a strict array. ParseAMF
-// returns an ECMA array or a typed object as an Object, a date as a float64 and XML as a string. It
-// returns undefined, references and unsupported values as nil.
+// The Go type of an AMF0 value is bool, float64, string, [Object], or []any for a strict array. The
+// AMF0 null is nil. ParseAMF returns an ECMA array or a typed object as an Object, a date as a
+// float64, and XML as a string. It returns nil for undefined, for references, and for unsupported
+// values.
 
 // An Object is a list of named values, in order.
 type Object []Property
@@ -35,7 +36,6 @@ func (o Object) text(name string) string {
 	return s
 }
 
-// Markers of AMF0.
 const (
 	amfNumber      = 0
 	amfBoolean     = 1
@@ -65,8 +65,8 @@ const (
 
 var errAMF = errors.New("rtmp: AMF0 ends early, or has a marker that is not known")
 
-// AppendAMF appends the encoding of values to b. It panics on a value that is not nil, bool, int,
-// float64, string, Object or []any, and on a name above 65535 bytes.
+// AppendAMF appends the encoding of values to b. It panics if a value is not nil, bool, int,
+// float64, string, Object or []any, or if a name is longer than 65535 bytes.
 func AppendAMF(b []byte, values ...any) []byte {
 	for _, v := range values {
 		switch v := v.(type) {
@@ -113,8 +113,8 @@ func appendName(b []byte, name string) []byte {
 
 // ParseAMF parses the AMF values in p and returns them. The values do not refer to the memory of p.
 // If ParseAMF returns an error, it also returns the values before the error, because some clients
-// send commands with damaged last arguments. If objects are more than 16 deep, or there are more
-// than 1024 values, the error is a *LimitError.
+// send commands with damaged last arguments. If objects are nested more than 16 deep, or if there
+// are more than 1024 values, the error is a *LimitError.
 func ParseAMF(p []byte) ([]any, error) {
 	var list []any
 	parser := amfParser{rest: p}
@@ -133,7 +133,7 @@ type amfParser struct {
 	count int // number of values parsed
 }
 
-// take returns the next n bytes, or nil if there are fewer.
+// take consumes the next n bytes and returns them. If fewer than n bytes remain, it returns nil.
 func (a *amfParser) take(n int) []byte {
 	if n < 0 || n > len(a.rest) {
 		return nil
@@ -143,7 +143,7 @@ func (a *amfParser) take(n int) []byte {
 	return p
 }
 
-// number parses a big-endian number of n bytes.
+// number parses the next n bytes as a big-endian number.
 func (a *amfParser) number(n int) (v uint64, ok bool) {
 	p := a.take(n)
 	for _, b := range p {
@@ -152,7 +152,7 @@ func (a *amfParser) number(n int) (v uint64, ok bool) {
 	return v, p != nil
 }
 
-// text parses a string with a length prefix of n bytes.
+// text parses the next string, which has a length prefix of n bytes.
 func (a *amfParser) text(n int) (string, error) {
 	size, ok := a.number(n)
 	if !ok || size > uint64(len(a.rest)) {
@@ -161,7 +161,8 @@ func (a *amfParser) text(n int) (string, error) {
 	return string(a.take(int(size))), nil
 }
 
-// value parses a value. depth is the number of objects and arrays that contain the value.
+// value parses the next AMF value. depth is the number of objects and arrays that contain the
+// value.
 func (a *amfParser) value(depth int) (any, error) {
 	if a.count++; a.count > maxAMFValues {
 		return nil, &LimitError{What: "AMF values of one message", Have: int64(a.count),
@@ -241,7 +242,7 @@ func (a *amfParser) object(depth int) (any, error) {
 }
 
 // array parses the elements of a strict array. The stated number of elements may be wrong, so array
-// allocates memory only as it parses elements.
+// does not allocate memory for all elements in advance.
 func (a *amfParser) array(depth int) (any, error) {
 	n, ok := a.number(4)
 	if !ok {

@@ -7,12 +7,12 @@ import "io"
 // reports the state of a stream.
 
 // obey executes the command in c.body, which arrived on the given message stream. It returns io.EOF
-// when the client has ended its stream.
+// if the command ends the client's stream.
 func (c *ServerConn) obey(stream uint32) error {
 	if c.body.Len() == 0 {
 		return nil
 	}
-	values, _ := ParseAMF(c.body.Bytes()) // after an error, values are those before the error
+	values, _ := ParseAMF(c.body.Bytes()) // after an error, use the values before the error
 	c.body.Release()
 	name, _ := at(values, 0).(string)
 	transaction, _ := at(values, 1).(float64)
@@ -97,8 +97,8 @@ func (c *ServerConn) setPaused(paused bool) {
 	c.status("NetStream.Unpause.Notify", "continuing with the newest video")
 }
 
-// isOther reports whether a command ends a different stream than the one that the client publishes
-// or plays. Each command identifies its stream in a different way:
+// isOther reports whether a command refers to a stream that the client neither publishes nor plays.
+// Each command identifies its stream in a different way:
 //
 //   - The argument of FCUnpublish is the name of the stream.
 //   - The argument of deleteStream is the number of the message stream.
@@ -133,7 +133,6 @@ func (c *ServerConn) endStream(name string, transaction float64) error {
 	return io.EOF
 }
 
-// status returns the information object of an onStatus command.
 func status(level, code, description string) Object {
 	return Object{{"level", level}, {"code", code}, {"description", description}}
 }

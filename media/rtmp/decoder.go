@@ -9,11 +9,12 @@ import (
 )
 
 const (
-	// defaultChunkSize is the chunk size, in bytes, until the peer sets another one.
+	// defaultChunkSize is the chunk size, in bytes, until the peer sets another chunk size.
 	defaultChunkSize = 128
 
 	// copyBelow is the chunk size, in bytes, below which the chunks of one message are copied
-	// together. Sharing a small chunk costs more than a copy, and keeps a whole block in use.
+	// together. Sharing a small chunk costs more than a copy, and keeps an entire block of memory
+	// in use.
 	copyBelow = 1 << 10
 
 	// maxChunkStreams limits the number of chunk streams of a publisher. Encoders use fewer than
@@ -23,8 +24,8 @@ const (
 	// maxCommandStreams limits the number of chunk streams of a client that does not publish.
 	maxCommandStreams = 16
 
-	// A Decoder allocates memory for copies in blocks of leastCopy to mostCopy bytes. Each block is
-	// as large as the part of the message that has been copied.
+	// A Decoder allocates memory for copies in blocks of leastCopy to mostCopy bytes. Within these
+	// limits, a new block is as large as the part of the message that has already been copied.
 	leastCopy, mostCopy = 512, 8 << 10
 
 	// maxHeader is the size of the longest chunk header: the chunk stream's number, fields, and an
@@ -40,7 +41,7 @@ type Decoder struct {
 	//	1 ≤ chunk ≤ maxBody
 	//	unfinished = sum of the lengths of the streams' bodies ≤ maxUnfinished
 	//	len(streams) ≤ maxStreams
-	//	current == nil, or its next chunk's header has been read, and left bytes of payload have not
+	//	if current != nil, its chunk's header has been read, and left bytes of the payload remain
 
 	r             *millrace.Reader
 	pool          *millrace.Pool // pool of the blocks for copies
@@ -54,14 +55,14 @@ type Decoder struct {
 	left          int
 	unfinished    int
 	received      uint64
-	progress      func() error // called after each read of a part of a payload; may be nil
+	progress      func() error // called when a part of a payload has been read; may be nil
 	clock         *messageClock
 
 	aggregate struct { // the rest of an aggregate message
 		message Message
 		body    millrace.Chain
 		begun   bool
-		first   uint32 // timestamp of its first part
+		first   uint32 // timestamp of the first part
 	}
 }
 
@@ -75,19 +76,19 @@ type chunkStream struct {
 	room       millrace.Draft // unused memory for further copies
 }
 
-// A header holds the fields of a chunk header, including fields that the chunk inherits from the
-// chunk before it.
+// A header holds the fields of a chunk header, including the fields that the chunk inherits from
+// the previous chunk of its chunk stream.
 type header struct {
 	message  Message
-	delta    uint32 // difference to the next message, if that begins with form 3
-	field    uint32 // the last timestamp field: a time or a difference
+	delta    uint32 // timestamp difference to the next message, if that message begins with form 3
+	field    uint32 // the last timestamp field: a timestamp or a difference
 	extended bool   // the timestamp was in the extended field of four bytes
 }
 
-// NewDecoder returns a Decoder that reads from r, and borrows r while it is used. The Size of r
-// must be at least 18; a Reader from [millrace.NewReader] has the Size 4096. For a message of more
-// than maxMessage bytes, Next returns a *LimitError. [Decoder.Release] releases unfinished
-// messages.
+// NewDecoder returns a Decoder that reads from r. The Decoder borrows r for as long as the Decoder
+// is used. The Size of r must be at least 18; a Reader from [millrace.NewReader] has the Size 4096.
+// For a message of more than maxMessage bytes, Next returns a *LimitError. [Decoder.Release]
+// releases unfinished messages.
 func NewDecoder(r *millrace.Reader, maxMessage int) *Decoder {
 	d := &Decoder{r: r, pool: millrace.DefaultPool(), maxStreams: maxChunkStreams,
 		chunk: defaultChunkSize, copyBelow: copyBelow, streams: make(map[int]*chunkStream)}
@@ -95,7 +96,8 @@ func NewDecoder(r *millrace.Reader, maxMessage int) *Decoder {
 	return d
 }
 
-// SetMaxMessage changes the maximum size of the messages that begin after the call.
+// SetMaxMessage changes the maximum size of a message to n bytes. The change applies to messages
+// that begin after the call.
 func (d *Decoder) SetMaxMessage(n int) {
 	d.maxMessage = min(n, maxBody)
 	d.maxUnfinished = 2 * d.maxMessage
@@ -106,9 +108,9 @@ func (d *Decoder) setPool(p *millrace.Pool) {
 	d.pool = p
 }
 
-// limit sets the limits for a client that does not publish: n bytes for one message, n bytes for
-// all unfinished messages together, and maxCommandStreams chunk streams. It returns an error if the
-// unfinished messages are already larger.
+// limit applies the limits for a client that does not publish. n is the maximum number of bytes of
+// one message, and also of all unfinished messages together. The maximum number of chunk streams is
+// maxCommandStreams. If the unfinished messages are already too large, limit returns an error.
 func (d *Decoder) limit(n int) error {
 	d.maxMessage, d.maxUnfinished, d.maxStreams = n, n, maxCommandStreams
 	return d.checkUnfinished(d.unfinished)
@@ -134,17 +136,17 @@ func (d *Decoder) Release() {
 	d.streams, d.current, d.unfinished = nil, nil, 0
 }
 
-// Next appends the body of the next message to dst, which then owns it. It handles Set Chunk Size
-// and Abort itself and does not return them. It returns the parts of an aggregate message one by
-// one, as copies.
+// Next appends the body of the next message to dst, which then owns it. Next handles Set Chunk Size
+// and Abort messages itself and does not return them. It returns the parts of an aggregate message
+// one by one, as copies.
 //
-// With any error, dst is unchanged. The errors are:
+// If Next returns an error, dst is unchanged. The errors are:
 //
 //   - io.EOF: the connection ends between two messages.
 //   - io.ErrUnexpectedEOF: the connection ends inside a message.
 //   - A *LimitError, or an error for an invalid header.
-//   - An error of the source, such as a deadline. The caller may then call Next again, and nothing
-//     is lost.
+//   - An error from the source, such as an expired deadline. The caller may then call Next again,
+//     and no data is lost.
 func (d *Decoder) Next(dst *millrace.Chain) (Message, error) {
 	for {
 		if d.aggregate.body.Len() > 0 {
@@ -230,9 +232,9 @@ func (d *Decoder) nextChunk() (*chunkStream, error) {
 }
 
 // readPart adds the received bytes of the current chunk's payload to the message of s. If no bytes
-// have arrived, it waits for the first. If a deadline ends the wait, the caller may call readPart
-// again later. If copied is set, the message gets a copy of the bytes; otherwise it shares the
-// Reader's block.
+// have arrived, it waits for the first byte. If a deadline ends the wait, the caller may call
+// readPart again later. If copied is set, the message gets a copy of the bytes. Otherwise the
+// message shares the Reader's block.
 func (d *Decoder) readPart(s *chunkStream, copied bool) error {
 	if _, err := d.peek(1); err != nil {
 		return err
@@ -258,7 +260,7 @@ func (d *Decoder) readPart(s *chunkStream, copied bool) error {
 	return d.progress()
 }
 
-// nextHeader reads the next chunk up to its payload, and returns its chunk stream.
+// nextHeader reads the header of the next chunk, and returns the chunk stream of the chunk.
 func (d *Decoder) nextHeader() (*chunkStream, error) {
 	first, err := d.r.Peek(1)
 	if err != nil {
@@ -269,7 +271,7 @@ func (d *Decoder) nextHeader() (*chunkStream, error) {
 	}
 	form, id, at := first[0]>>6, int(first[0]&0x3f), 1
 	if id < firstChunkStream {
-		at += 1 + id // one or two more bytes have the chunk stream's number
+		at += 1 + id // one or two more bytes contain the chunk stream's number
 	}
 	fields := [4]int{11, 7, 3, 0}[form]
 	h, err := d.peek(at + fields)
@@ -294,7 +296,7 @@ func (d *Decoder) nextHeader() (*chunkStream, error) {
 	if s.unfinished && form != 3 {
 		return nil, errNestedHeader
 	}
-	next := s.header // change s only after the whole header has arrived
+	next := s.header // change s only after the complete header has arrived
 	if h = h[at:]; form < 3 {
 		next.field = uint32(h[0])<<16 | uint32(h[1])<<8 | uint32(h[2])
 		next.extended = next.field == extended
@@ -344,11 +346,13 @@ func (d *Decoder) peekExtended(next *header, form byte, offset int) (n int, err 
 		next.field = binary.BigEndian.Uint32(p[offset:])
 		return 4, nil
 	}
-	// The header of this chunk is shortened (form 3). The sender may repeat the four bytes of the
-	// extended timestamp after such a header: the value of the field in the previous header, or the
-	// timestamp of the message. If the next bytes equal neither of the two, they are payload.
-	// Compare byte by byte, because the payload may be shorter than four bytes, and waiting for
-	// more could take long.
+	// The header of this chunk is shortened (form 3). After such a header, the sender may repeat
+	// the four bytes of an extended timestamp. They contain either the value of the field in the
+	// previous header, or the timestamp of the message. If the next bytes equal neither value, they
+	// are payload.
+	//
+	// Compare byte by byte. The payload may be shorter than four bytes, and the wait for more bytes
+	// could take a long time.
 	var field, time [4]byte
 	binary.BigEndian.PutUint32(field[:], next.field)
 	binary.BigEndian.PutUint32(time[:], next.message.Timestamp)
@@ -368,8 +372,8 @@ func (d *Decoder) peekExtended(next *header, form byte, offset int) (n int, err 
 // (0 to 3).
 func (h *header) begin(form byte) {
 	if form < 3 {
-		// If the next message begins with form 3, its timestamp is this much later. After form 0,
-		// the difference is the timestamp itself, as specified.
+		// If the next message begins with form 3, its timestamp is later by h.delta. After form 0,
+		// h.delta is the timestamp itself, as the specification requires.
 		h.delta = h.field
 	}
 	if form == 0 {
@@ -378,7 +382,7 @@ func (h *header) begin(form byte) {
 	h.message.Timestamp += h.delta
 }
 
-// peek returns the next n bytes of a chunk without consuming them. If it must wait for bytes, it
+// peek returns the next n bytes of a chunk without consuming them. If peek must wait for bytes, it
 // starts the time limit for the message.
 func (d *Decoder) peek(n int) ([]byte, error) {
 	if d.clock != nil && d.r.Buffered() < n { // must wait inside a message
@@ -405,7 +409,7 @@ func (d *Decoder) setChunkSize(body *millrace.Chain) error {
 	return nil
 }
 
-// abort handles Abort, which drops an unfinished message.
+// abort handles an Abort message. It drops the unfinished message that the Abort message names.
 func (d *Decoder) abort(body *millrace.Chain) {
 	defer body.Release()
 	id, ok := uint32Of(body)
@@ -454,7 +458,7 @@ func (d *Decoder) nextPart(dst *millrace.Chain) (Message, error) {
 	a.body.CutTo(&part, size)
 	var room millrace.Draft
 	for p := range part.All() {
-		// Copy, because a share would keep the other parts in memory as well.
+		// Copy the part. If dst shared it, the other parts would stay in memory, too.
 		appendCopy(dst, &room, d.pool, p)
 	}
 	room.Release()

@@ -1,22 +1,22 @@
 // Package rtmp implements the server's side of RTMP without copying the bodies of messages.
 //
 // A [ServerConn] performs the handshake, and answers commands until the client wants to publish or
-// to play. Then it returns the client's messages. Its parts can be used alone: a [Decoder] reads
-// chunks and returns messages, and an [Encoder] splits messages into chunks. [AppendAMF] and
-// [ParseAMF] write and read the values of commands.
+// to play. Then it returns the client's messages. The parts of a ServerConn can also be used alone:
+// a [Decoder] reads chunks and returns messages, and an [Encoder] splits messages into chunks.
+// [AppendAMF] and [ParseAMF] write and read the values of commands.
 //
 //	        chunk                    chunk                  chunk
 //	├─ header ┬─ payload ─┼─ header ┬─ payload ─┼─ header ┬─ payload ─┤     on the wire; streams may interleave
 //	          └─────┬─────┘         └─────┬─────┘         └─────┬─────┘
 //	                └─────────────────────┴─────────────────────┘           a message: one Chain, cut where it arrived
 //
-// The body of a message is a [millrace.Chain] of the blocks that it arrived in. The Decoder removes
-// the headers between the chunks. A client that adopts the server's chunk size, as ffmpeg does,
-// sends each message in one chunk. The body then has one piece per block. The bodies of audio,
-// video and metadata messages are the same as in FLV tags; see package flv.
+// The body of a message is a [millrace.Chain] of the blocks of memory in which the body arrived.
+// The Decoder removes the headers between the chunks. A client that adopts the server's chunk size,
+// as ffmpeg does, sends each message in one chunk. The body then has one piece per block. The
+// bodies of audio, video and metadata messages are the same as in FLV tags; see package flv.
 //
-// Memory use depends on the bytes that have arrived, never on a declared length. There are limits
-// for the size of a message, for all unfinished messages of a connection together, for the chunk
-// streams, and for the depth and number of AMF values. A [*LimitError] names the limit that was
-// exceeded.
+// The memory use depends only on the bytes that have arrived, never on a declared length. There are
+// limits for the size of a message, for all unfinished messages of a connection together, for the
+// chunk streams, and for the depth and number of AMF values. A [*LimitError] names the limit that
+// was exceeded.
 package rtmp

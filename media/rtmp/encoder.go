@@ -116,8 +116,8 @@ func (e *Encoder) appendBytes(dst *millrace.Chain, m Message, p []byte) {
 	}
 }
 
-// Chunk streams of the server. Each kind of message has its own, so that no message waits for a
-// message of another kind.
+// Chunk streams of the server. Each kind of message has its own chunk stream, so that no message
+// waits for a message of another kind.
 const (
 	controlChunks = 2
 	commandChunks = 3

@@ -11,9 +11,9 @@ import (
 	"slices"
 )
 
-// A handshake has three messages in each direction. C0 and S0 are a version of one byte. C1 and S1
-// are 1536 bytes, most of them random. C2 and S2 repeat the peer's message. A client that acts like
-// Flash puts a digest into C1, and expects digests in S1 and S2.
+// A handshake has three messages in each direction. C0 and S0 consist of one byte, the version. C1
+// and S1 have 1536 bytes, most of them random. C2 and S2 repeat the peer's message. A client that
+// behaves like Flash puts a digest into C1, and expects digests in S1 and S2.
 const (
 	handshakeSize = 1536
 	digestSize    = sha256.Size
@@ -82,18 +82,18 @@ func checkVersion(v byte) error {
 
 // A digestPlace is the position of the digest in C1 or S1.
 type digestPlace struct {
-	base   int // offset of the four bytes that determine digest; clients use 8 or 772
+	base   int // offset of the four bytes from which digest is computed; clients use 8 or 772
 	digest int
 }
 
 func digestAt(p []byte, base int) digestPlace {
 	sum := int(p[base]) + int(p[base+1]) + int(p[base+2]) + int(p[base+3])
-	const room = 728 // number of offsets
+	const room = 728 // number of possible offsets
 	return digestPlace{base, base + 4 + sum%room}
 }
 
 func findDigest(c1 []byte) (digestPlace, bool) {
-	if bytes.Equal(c1[4:8], make([]byte, 4)) { // without a version of Flash there is no digest
+	if bytes.Equal(c1[4:8], make([]byte, 4)) { // no Flash version, so there is no digest
 		return digestPlace{}, false
 	}
 	for _, base := range []int{8, 772} {

@@ -48,14 +48,15 @@ type Message struct {
 	Size        int    // length of the body, in bytes
 }
 
-// Stream is the id of the message stream that is published or played. A connection has only one.
+// Stream is the id of the message stream that is published or played. A connection has only one
+// such stream.
 const Stream = 1
 
 const (
 	// maxBody is the maximum size of a body in bytes. The size field has 24 bits.
 	maxBody = 1<<24 - 1
 
-	firstChunkStream = 2     // numbers 0 and 1 announce a longer number
+	firstChunkStream = 2     // the values 0 and 1 mean that one or two more bytes have the number
 	maxChunkStream   = 65599 // 64 + 65535
 
 	// extended is the largest value of a 24-bit timestamp or difference. It means that the real

@@ -2,11 +2,12 @@ package rtmp
 
 import "time"
 
-// A messageClock calls expired when a message takes longer than limit to arrive.
+// A messageClock limits the time that a message may take to arrive. When a message exceeds the time
+// limit, the messageClock calls the function expired.
 type messageClock struct {
 	limit   time.Duration
 	expired func()
-	timer   *time.Timer // nil until the first call of start
+	timer   *time.Timer // nil until the first call to start
 	runs    bool
 }
 
@@ -32,8 +33,8 @@ func (c *messageClock) stop() {
 	}
 }
 
-// settle restarts the time limit for the oldest unfinished message. It is called when another
-// message is complete.
+// settle is called when a message is complete or dropped. If the time limit was running, settle
+// restarts it for the oldest unfinished message.
 func (d *Decoder) settle() {
 	if d.clock != nil && d.clock.runs {
 		d.clock.stop()

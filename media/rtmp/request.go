@@ -8,13 +8,14 @@ import (
 // A Request is a client's request to publish or play.
 type Request struct {
 	Publish bool // false: the client wants to play
-	// Application and stream name, such as "live/camera", without leading and trailing slashes and
-	// without a query.
+	// Path consists of the application and the stream name, such as "live/camera", without leading
+	// and trailing slashes and without a query.
 	Path string
 	// Query has the query parameters (after "?") of the stream name, the application and the
 	// address. If several of the three have the same parameter, Query has the parameter of the
-	// stream name, because OBS sends the user's stream key there. Users type keys literally, so "+"
-	// and ";" are not decoded, and an invalid escape is left unchanged.
+	// stream name, because the query of the stream name contains the stream key that an OBS user
+	// has entered. Users type keys literally, so "+" and ";" are not decoded, and an invalid escape
+	// is left unchanged.
 	Query url.Values
 	// RawQuery has the query strings (after "?") of the stream name, the application and the
 	// address as the client sent them, joined with "&".
@@ -54,7 +55,8 @@ func streamName(key string) string {
 	return strings.Trim(name, "/")
 }
 
-// addQuery adds the parameters of query that r.Query does not have yet.
+// addQuery appends query to r.RawQuery. It adds the parameters of query to r.Query, except
+// parameters that r.Query already has.
 func (r *Request) addQuery(query string) {
 	if query == "" {
 		return

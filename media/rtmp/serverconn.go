@@ -48,7 +48,7 @@ type ServerConn struct {
 	body       millrace.Chain // body of the message being processed; empty between calls
 
 	window, acknowledged uint64 // size of the acknowledgement window; bytes acknowledged so far
-	connect              Object // the object of the command connect
+	connect              Object // the object in the connect command
 	request              *Request
 	streamName           string // stream name of the request, without parameters
 	stream               uint32 // the message stream of the request
@@ -78,10 +78,10 @@ func NewServerConn(r *millrace.Reader, w io.Writer, maxMessage int) *ServerConn 
 // SetPool sets the Pool for the blocks of later messages.
 func (c *ServerConn) SetPool(p *millrace.Pool) { c.dec.setPool(p) }
 
-// SetMessageTimeout limits the time between the first and the last byte of a message. This includes
-// the time in which the client sends other messages. If a message takes longer, onTimeout is called
-// on another goroutine, perhaps more than once. onTimeout must end the connection. Release stops
-// the timer.
+// SetMessageTimeout limits the time between the first and the last byte of a message. The time in
+// which the client sends other messages counts, too. If a message takes longer than limit,
+// onTimeout is called on another goroutine, perhaps more than once. onTimeout must end the
+// connection. Release stops the timer.
 func (c *ServerConn) SetMessageTimeout(limit time.Duration, onTimeout func()) {
 	c.dec.clock.stop()
 	c.dec.clock = &messageClock{limit: limit, expired: onTimeout}
@@ -213,7 +213,7 @@ func (c *ServerConn) Paused() bool { return c.paused }
 //
 //   - io.EOF: the client has ended the stream.
 //   - io.ErrUnexpectedEOF: the connection has ended before the end of the stream.
-//   - Another error of [Decoder.Next], or an error from writing an answer.
+//   - Another error from [Decoder.Next], or an error from writing an answer.
 func (c *ServerConn) Next(dst *millrace.Chain) (Message, error) {
 	for {
 		m, err := c.read()
@@ -267,7 +267,7 @@ func (c *ServerConn) read() (Message, error) {
 
 // acknowledge reports the number of received bytes to the client, twice in each window. The Decoder
 // also calls it before a message is complete. If a message is larger than the window, the client
-// may wait for an acknowledgement before it sends the rest.
+// may wait for an acknowledgement before it sends the rest of the message.
 func (c *ServerConn) acknowledge() error {
 	n := c.dec.Received()
 	if n-c.acknowledged < c.window/2 {
@@ -278,7 +278,6 @@ func (c *ServerConn) acknowledge() error {
 	return c.flush()
 }
 
-// Events of user control messages.
 const (
 	eventStreamBegin  = 0
 	eventStreamEOF    = 1

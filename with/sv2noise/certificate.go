@@ -17,22 +17,24 @@ const (
 	certificateVersion = 0
 
 	// clockDrift is the difference between the clocks of two machines, in seconds, that Verify
-	// tolerates. The protocol's Rust implementation has the same. A responder that signs a
-	// certificate for each connection needs it.
+	// tolerates. The protocol's Rust implementation tolerates the same difference. Without this
+	// tolerance, an initiator with a slow clock would refuse a certificate that the responder signs
+	// for each connection.
 	clockDrift = 10
 )
 
-// A Certificate is the signature of an authority under the static key of a responder, and the time
-// for which it is valid. The specification calls it SIGNATURE_NOISE_MESSAGE. The 74 bytes are those
-// of the protocol, and can be stored as they are:
+// A Certificate contains an authority's signature of a responder's static key, and the time during
+// which the signature is valid. The specification calls it SIGNATURE_NOISE_MESSAGE. The 74 bytes
+// have the format of the protocol, and can be stored as they are:
 //
 //	0         2            6                 10          74
 //	├ version ┼ valid from ┼ not valid after ┼ signature ┤
 type Certificate [74]byte
 
 // Sign returns a Certificate in which the authority signs the static key of a responder. The
-// certificate is valid from one time until the other, in whole seconds. Sign returns an error if
-// until is before from, or if one of them is not between the years 1970 and 2106.
+// arguments from and until are the first and the last second in which the certificate is valid.
+// Sign returns an error if the last second is before the first, or if one of the two is not between
+// the years 1970 and 2106.
 func Sign(authority *PrivateKey, static PublicKey, from, until time.Time) (Certificate, error) {
 	first, last := from.Unix(), until.Unix()
 	if first < 0 || last < first || last > math.MaxUint32 {
@@ -91,9 +93,9 @@ func (e *CertificateError) Error() string {
 // Unwrap returns e.Err.
 func (e *CertificateError) Unwrap() error { return e.Err }
 
-// Verify checks that the authority has signed the static key of a responder in c, and that c is
-// valid now. The times may be off by 10 seconds, because clocks differ. The error is a
-// *CertificateError.
+// Verify checks that c contains the authority's signature of a responder's static key, and that c
+// is valid at the given time. It tolerates a difference of 10 seconds, because clocks differ. The
+// error is a *CertificateError.
 func (c Certificate) Verify(authority, static PublicKey, now time.Time) error {
 	fail := func(err error) error { return &CertificateError{c, now, err} }
 	if binary.LittleEndian.Uint16(c[:]) != certificateVersion {
@@ -114,8 +116,8 @@ func (c Certificate) Verify(authority, static PublicKey, now time.Time) error {
 	return nil
 }
 
-// SignedBy returns a function for [Initiate] that accepts the certificates of one authority. It
-// calls [Certificate.Verify] with the current time.
+// SignedBy returns a function for [Initiate] that accepts the certificates of one authority. The
+// function calls [Certificate.Verify] with the current time.
 func SignedBy(authority PublicKey) func(static PublicKey, c Certificate) error {
 	return func(static PublicKey, c Certificate) error {
 		return c.Verify(authority, static, time.Now())

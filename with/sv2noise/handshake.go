@@ -20,25 +20,26 @@ const (
 	protocolName = "Noise_NX_Secp256k1+EllSwift_ChaChaPoly_SHA256"
 
 	tagSize   = chacha20poly1305.Overhead
-	staticEnd = len(encodedKey{}) + len(encodedKey{}) + tagSize // in act 2
+	staticEnd = len(encodedKey{}) + len(encodedKey{}) + tagSize // end of the static key in act 2
 )
 
 // ErrTag reports that the initiator cannot decrypt act 2. The responder has used other keys or
 // another protocol, or a third party has changed an act.
 var ErrTag = errors.New("sv2noise: act 2 cannot be decrypted")
 
-// Initiate does the handshake of the initiator. It sends act 1 to w in one Write, and reads act 2
-// from r. Both usually belong to the same connection. Initiate borrows them until it returns, and
-// the Opener borrows r from then on. The options are for the Opener (see sv2.NewOpener).
+// Initiate does the initiator's part of the handshake. It sends act 1 to w in one Write, and reads
+// act 2 from r. Usually, r and w belong to the same connection. Initiate borrows r and w until it
+// returns. From then on, the Opener borrows r. The options are for the Opener (see sv2.NewOpener).
 //
-// Initiate passes the responder's static key and its certificate to verify, which decides whether
-// this is the right responder. [SignedBy] returns such a function. A function of the caller can use
-// another clock, or several authorities, with [Certificate.Verify]. If verify is nil, Initiate
-// accepts every responder, which leaves the connection open to an attacker in the middle.
+// Initiate passes the responder's static key and certificate to the function verify. If this is not
+// the right responder, verify must return an error. [SignedBy] returns such a function. The caller
+// can write another function that calls [Certificate.Verify], for example with another clock or for
+// several authorities. If verify is nil, Initiate accepts every responder, which leaves the
+// connection open to an attacker in the middle.
 //
-// The error is ErrTag, the error of verify, or the error of r or w, unchanged. If the stream ends,
-// the error is io.EOF before the first byte of act 2 and io.ErrUnexpectedEOF after it. After an
-// error, the connection cannot be used.
+// The error is ErrTag, or an error from verify, r or w, unchanged. If the stream ends, the error is
+// io.EOF before the first byte of act 2 and io.ErrUnexpectedEOF after it. After an error, the
+// connection cannot be used.
 func Initiate(
 	r *millrace.Reader, w io.Writer, verify func(static PublicKey, c Certificate) error,
 	opts ...frame.Option,
@@ -94,20 +95,20 @@ type Responder struct {
 	certificate Certificate
 }
 
-// NewResponder returns a Responder with a static key and the certificate of an authority for this
-// key. It does not check the certificate (see [Certificate.Verify]).
+// NewResponder returns a Responder with a static key and an authority's certificate for this key.
+// It does not check the certificate (see [Certificate.Verify]).
 func NewResponder(static *PrivateKey, c Certificate) *Responder {
 	return &Responder{static.pair(), c}
 }
 
-// Respond does the handshake of the responder. It reads act 1 from r, and sends act 2 to w in one
-// Write. Both usually belong to the same connection. Respond borrows them until it returns, and the
-// Opener borrows r from then on. The options are for the Opener (see sv2.NewOpener).
+// Respond does the responder's part of the handshake. It reads act 1 from r, and sends act 2 to w
+// in one Write. Usually, r and w belong to the same connection. Respond borrows r and w until it
+// returns. From then on, the Opener borrows r. The options are for the Opener (see sv2.NewOpener).
 //
 // Any 64 bytes are a valid act 1. If the initiator has other keys, the Opener returns a
-// *sv2.TagError for its first frame.
+// *sv2.TagError for the initiator's first frame.
 //
-// The error is the error of r or w, unchanged. If the stream ends, the error is io.EOF before the
+// The error is an error from r or w, unchanged. If the stream ends, the error is io.EOF before the
 // first byte of act 1 and io.ErrUnexpectedEOF after it. After an error, the connection cannot be
 // used.
 func (p *Responder) Respond(
@@ -141,8 +142,8 @@ func (p *Responder) respond(
 	return sv2.NewSealer(send), sv2.NewOpener(r, receive, opts...), nil
 }
 
-// A state is the SymmetricState of the Noise Protocol Framework (section 5.2). Each of its keys
-// encrypts one message, so that the nonce is always 0.
+// A state is the SymmetricState of the Noise Protocol Framework (section 5.2). Each key encrypts
+// only one message, so the nonce is always 0.
 type state struct {
 	chaining, hash [sha256.Size]byte
 	aead           cipher.AEAD
@@ -166,7 +167,8 @@ func (s *state) mixHash(p []byte) {
 	h.Sum(s.hash[:0])
 }
 
-// mixECDH mixes the shared secret of ours and theirs into the state.
+// mixECDH computes the secret that our key pair shares with the peer's key, and mixes this secret
+// into the state. The last argument says whether this side is the initiator.
 func (s *state) mixECDH(ours keyPair, theirs encodedKey, initiator bool) error {
 	secret, err := ellswift.V2Ecdh(ours.private, theirs, ours.public, initiator)
 	if err != nil {
@@ -181,13 +183,15 @@ func (s *state) mixKey(secret []byte) {
 	s.chaining, s.aead = [sha256.Size]byte(first), newAEAD(second)
 }
 
-// split returns the keys of the two directions. The first one is the initiator's.
+// split returns the ciphers of the two directions: up for the initiator's messages, and down for
+// the responder's messages.
 func (s *state) split() (up, down cipher.AEAD) {
 	first, second := s.derive(nil)
 	return newAEAD(first), newAEAD(second)
 }
 
-// derive returns the two outputs of the HKDF of Noise (section 4.3), which is that of RFC 5869.
+// derive returns the two outputs of HKDF as Noise uses it (section 4.3). Noise uses the HKDF of RFC
+// 5869.
 func (s *state) derive(secret []byte) (first, second []byte) {
 	keys, err := hkdf.Key(sha256.New, secret, s.chaining[:], "", 2*sha256.Size)
 	if err != nil {
@@ -204,7 +208,7 @@ func newAEAD(key []byte) cipher.AEAD {
 	return aead
 }
 
-// seal appends p to dst, encrypted, and mixes the encrypted bytes into the hash.
+// seal encrypts p, appends the encrypted bytes to dst, and mixes them into the hash.
 func (s *state) seal(dst, p []byte) []byte {
 	from := len(dst)
 	dst = s.aead.Seal(dst, zeroNonce, p, s.hash[:])
@@ -212,7 +216,7 @@ func (s *state) seal(dst, p []byte) []byte {
 	return dst
 }
 
-// open decrypts p and mixes p into the hash.
+// open decrypts p, and mixes the encrypted bytes into the hash.
 func (s *state) open(p []byte) ([]byte, error) {
 	plain, err := s.aead.Open(nil, zeroNonce, p, s.hash[:])
 	if err != nil {

@@ -25,7 +25,7 @@ type PrivateKey struct {
 func GenerateKey() *PrivateKey { return &PrivateKey{newKeyPair().private} }
 
 // NewPrivateKey returns the key with the given 32 bytes, a big-endian number. It copies p. It
-// refuses 0 and numbers that are not below the order of secp256k1.
+// returns an error for 0, and for numbers that are not below the order of secp256k1.
 func NewPrivateKey(p []byte) (*PrivateKey, error) {
 	var n btcec.ModNScalar
 	if len(p) != btcec.PrivKeyBytesLen || n.SetByteSlice(p) || n.IsZero() {
@@ -54,7 +54,7 @@ const (
 )
 
 // ParsePublicKey parses a key in the form that mining pools publish: base58-check with the prefix
-// 1, 0. In a URL such as stratum2+tcp://pool.example:34254/9bXi..., it is the path without the
+// 1, 0. In a URL such as stratum2+tcp://pool.example:34254/9bXi..., the key is the path without the
 // slash.
 func ParsePublicKey(s string) (PublicKey, error) {
 	var n big.Int
@@ -95,7 +95,6 @@ func checksum(p []byte) []byte {
 // and each key has many.
 type encodedKey [sv2.Act1Size]byte
 
-// decode returns the key that e encodes.
 func (e encodedKey) decode() (PublicKey, error) {
 	var u, t btcec.FieldVal
 	u.SetByteSlice(e[:32])

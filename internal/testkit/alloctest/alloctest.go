@@ -10,7 +10,7 @@ import (
 // Count measures again, because a result includes allocations of the runtime's own goroutines.
 const tries = 3
 
-// Count returns the number of allocations of one call of f. Before it counts, it calls f once
+// Count returns the number of allocations that one call of f makes. Count first calls f once
 // without counting.
 //
 // If the number differs from want, Count repeats both calls, up to three times in all, and returns

@@ -1,3 +1,3 @@
-// Package childproc starts processes that end with this process, even if this process is killed. It
-// is for the servers of tests and of the soak test.
+// Package childproc starts processes that end with this process, even if this process is killed.
+// Tests and the soak test use it for their servers.
 package childproc

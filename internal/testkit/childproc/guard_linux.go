@@ -6,7 +6,7 @@ import (
 )
 
 // A Guard ends a child process when this process ends, even if this process is killed. On Linux,
-// the kernel does that.
+// the kernel kills the child process.
 type Guard struct{}
 
 // Start starts cmd in a new process group. When this process ends, the kernel kills cmd (see

@@ -151,8 +151,8 @@ func compareParts(prevEpoch string, m *Media, p, s *Segment, r *report) {
 	}
 }
 
-// compareHint checks that the part in prev's hint comes next. If a discontinuity comes first, any
-// part may follow.
+// compareHint checks that the part that prev hints is the next part in m. If a discontinuity comes
+// first, any part may follow.
 func compareHint(prev, m *Media, r *report) {
 	if prev.Hint == "" || prev.Ended || m.Ended || prev.epoch() != m.epoch() {
 		return
@@ -179,8 +179,8 @@ func compareHint(prev, m *Media, r *report) {
 	}
 }
 
-// variant is the variant in a multivariant playlist: the URI of its media playlist, and its
-// attribute BANDWIDTH.
+// A variant holds the URI of the media playlist and the attribute BANDWIDTH of the only variant in
+// a multivariant playlist.
 type variant struct {
 	uri       string
 	bandwidth uint64

@@ -21,8 +21,8 @@ type Client struct {
 
 	Delta bool // request delta updates
 	Hints bool // request the hinted part while waiting for the next playlist
-	// Begin with the oldest segment. Otherwise the Client begins as near to the end as the playlist
-	// allows.
+	// FromStart makes the Client begin with the oldest segment. Otherwise the Client begins as near
+	// to the end as the playlist allows.
 	FromStart bool
 	Timing    bool // check the arrival times of parts
 
@@ -80,8 +80,7 @@ func (c *Client) Run(ctx context.Context) (Stats, error) {
 	return f.stats, err
 }
 
-// A follower reads and checks a stream for one call of Client.Run, and holds the state of that
-// call.
+// A follower reads and checks a stream for one call to Client.Run, and holds the state of the call.
 type follower struct {
 	Client
 	checker *Checker
@@ -97,10 +96,10 @@ type follower struct {
 	times timeline
 
 	fetched int
-	again   struct { // an object to fetch again
+	again   struct {
 		uri   string
 		sum   [sha256.Size]byte
-		after int // number of playlists to read first
+		after int // number of playlists to read before the object is fetched again
 	}
 	hint *hintRequest
 }
@@ -231,9 +230,10 @@ func (f *follower) reload(ctx context.Context, m *Media) (*Media, error) {
 	return next, nil
 }
 
-// start chooses where to begin. With FromStart, it chooses the oldest segment. Otherwise it chooses
-// the last independent part that begins at least PART-HOLD-BACK before the end. If there is none,
-// start chooses the first independent part, or the oldest segment if no part is independent.
+// start chooses where to begin. If FromStart is set, start chooses the oldest segment. Otherwise it
+// chooses the last independent part that begins at least PART-HOLD-BACK before the end. If no
+// independent part begins that early, start chooses the first independent part. If no part is
+// independent, start chooses the oldest segment.
 func (f *follower) start(m *Media) {
 	f.msn = m.first()
 	var toEnd time.Duration
@@ -422,8 +422,8 @@ func (f *follower) deliver(o Object) error {
 	return nil
 }
 
-// fetch fetches an object that the playlist lists. If the server does not send it, fetch returns
-// nil without an error.
+// fetch fetches an object that the playlist lists. If the server does not send the object, fetch
+// reports a problem and returns nil without an error.
 func (f *follower) fetch(ctx context.Context, uri string) ([]byte, error) {
 	data, resp, err := f.get(ctx, uri)
 	if err != nil {
@@ -537,7 +537,8 @@ func (f *follower) takeHint(uri string) ([]byte, error) {
 	return h.data, nil
 }
 
-// dropHint cancels the request of startHint, if there is one, and waits for its end.
+// dropHint cancels the request that startHint has made, if there is one, and waits for the end of
+// the request.
 func (f *follower) dropHint() {
 	if f.hint != nil {
 		f.hint.cancel()

@@ -42,12 +42,13 @@ func (p Problem) String() string {
 	return s + ": " + p.Text
 }
 
-// Must is a filter. It returns the violations of requirements, but not of recommendations.
+// Must returns the problems that violate a requirement. It omits the problems that violate only a
+// recommendation.
 func Must(problems []Problem) []Problem {
 	return slices.DeleteFunc(slices.Clone(problems), func(p Problem) bool { return p.Should })
 }
 
-// Without is a filter. It returns the problems of all Rules except rules.
+// Without returns the problems except violations of the named rules.
 func Without(problems []Problem, rules ...string) []Problem {
 	return slices.DeleteFunc(slices.Clone(problems),
 		func(p Problem) bool { return slices.Contains(rules, p.Rule) })
@@ -152,7 +153,7 @@ type report struct {
 	problems []Problem
 }
 
-// add adds a problem. It panics if rule is not a key of Rules.
+// add adds a violation of the named rule to the report. It panics if Rules does not have the rule.
 func (r *report) add(rule string, line int, format string, args ...any) {
 	d, ok := Rules[rule]
 	if !ok {

@@ -12,7 +12,7 @@ type Media struct {
 	Discontinuities uint64    // EXT-X-DISCONTINUITY-SEQUENCE
 	Skipped         int       // number of segments that EXT-X-SKIP replaced
 	Segments        []Segment // the complete segments
-	Open            Segment   // the next segment, without a URI, but perhaps with parts
+	Open            Segment   // the next segment, which has no URI but may have parts
 	Hint            string    // URI of the next part
 	Ended           bool
 
@@ -34,11 +34,11 @@ type Segment struct {
 	URI           string
 	Duration      time.Duration
 	Parts         []Part
-	Map           string // URI of its initialization section
+	Map           string // URI of the initialization section
 	Date          time.Time
 	Break         bool   // after an EXT-X-DISCONTINUITY
-	Gap           bool   // after an EXT-X-GAP: it cannot be fetched
-	Discontinuity uint64 // its discontinuity sequence number
+	Gap           bool   // after an EXT-X-GAP; the segment cannot be fetched
+	Discontinuity uint64 // discontinuity sequence number
 	Line          int    // line of the URI, or of the first part
 }
 
@@ -56,7 +56,8 @@ func (m *Media) Next() (msn uint64, part int) { return m.Open.MSN, len(m.Open.Pa
 // first returns the media sequence number of the first segment in m.Segments.
 func (m *Media) first() uint64 { return m.Open.MSN - uint64(len(m.Segments)) }
 
-// Segment returns the complete or open segment with the given media sequence number, or nil.
+// Segment returns the complete or open segment with the media sequence number msn. If there is
+// none, Segment returns nil.
 func (m *Media) Segment(msn uint64) *Segment {
 	switch {
 	case msn == m.Open.MSN:
@@ -67,8 +68,9 @@ func (m *Media) Segment(msn uint64) *Segment {
 	return nil
 }
 
-// epoch returns the epoch of the preload hint or, if the playlist has ended, of the last segment.
-// If a live playlist has no hint, epoch returns "", because the epoch may be about to change.
+// epoch returns the epoch of the server that writes the playlist. It is the epoch in the URI of the
+// hint or, if the playlist has ended, in the URI of the last segment. If a live playlist has no
+// hint, epoch returns "", because another server may be about to continue the stream.
 func (m *Media) epoch() string {
 	name := m.Hint
 	if m.Ended && len(m.Segments) > 0 {
@@ -95,7 +97,8 @@ func (s *Segment) epoch() string {
 // Duration returns the total duration of the complete segments.
 func (m *Media) Duration() time.Duration { return segmentsDuration(m.Segments) }
 
-// toEnd returns the time from the start of segment msn to the end of the last part.
+// toEnd returns the time from the start of the segment with the media sequence number msn to the
+// end of the last part.
 func (m *Media) toEnd(msn uint64) time.Duration {
 	return segmentsDuration(m.Segments[msn-m.first():]) + partsDuration(m.Open.Parts)
 }
@@ -124,7 +127,7 @@ func (s *Segment) hasAllParts() bool {
 	return s.Duration-partsDuration(s.Parts) <= partsTolerance(len(s.Parts))
 }
 
-// number sets the media sequence number and the discontinuity sequence number of each segment. If a
+// number assigns each segment its media sequence number and its discontinuity sequence number. If a
 // segment has no EXT-X-MAP, it gets the Map of the segment before it.
 func (m *Media) number() {
 	s := Segment{MSN: m.Sequence - 1, Discontinuity: m.Discontinuities}
@@ -146,8 +149,8 @@ func (m *Media) number() {
 
 func parseMedia(text string, r *report) *Media {
 	m := &Media{}
-	var cur Segment // the segment that the next tags apply to
-	extinf := 0     // line of its EXTINF
+	var cur Segment // the segment to which the next tags apply
+	extinf := 0     // line of the segment's EXTINF; 0 if there is none yet
 	for _, l := range parseLines(text, mediaTags, r) {
 		switch l.tag {
 		case "": // a URI

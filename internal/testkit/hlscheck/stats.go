@@ -14,9 +14,9 @@ const maxProblems = 100
 // the problems that the Client has found in them.
 type Stats struct {
 	Playlists, Deltas      int // media playlists, and delta updates among them
-	Inits, Parts, Segments int // written to Output
+	Inits, Parts, Segments int // objects that were passed to Object and Output
 	Hinted                 int // parts that were received for a hint
-	Compared, Again        int // segments compared with parts, objects fetched twice
+	Compared, Again        int // segments compared with their parts, and objects fetched twice
 	Missed                 int // listed segments and parts that could not be fetched
 	Bytes                  int64
 

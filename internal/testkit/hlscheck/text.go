@@ -65,7 +65,6 @@ var forms = func() map[string]*regexp.Regexp {
 	return m
 }()
 
-// attribute matches the first attribute in a list.
 var attribute = regexp.MustCompile(`^([A-Z-]+)=("[^"]*"|[^",]*)(,|$)`)
 
 // A line is a tag or a URI of a playlist.

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Goroutines returns the stacks of the running goroutines, by number. It ignores the caller, and the
-// goroutines of the runtime and the test framework.
+// Goroutines returns the stacks of the running goroutines, by number. It ignores the caller, and
+// the goroutines of the runtime and the test framework.
 func Goroutines() map[string]string {
 	buf := make([]byte, 64<<10)
 	for {

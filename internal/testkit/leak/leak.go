@@ -26,14 +26,14 @@ func Settled(f func() string) string {
 	}
 }
 
-// A Snapshot describes the goroutines and the memory of Pools at one time. The zero Snapshot has
-// neither.
+// A Snapshot describes the goroutines and the memory of Pools at one time. The zero Snapshot has no
+// goroutines and no Pools.
 type Snapshot struct {
 	goroutines map[string]string
 	pools      map[*millrace.Pool]millrace.PoolStats
 }
 
-// Take returns a Snapshot of the goroutines and the given Pools.
+// Take returns a Snapshot of the running goroutines and of the memory of these Pools.
 func Take(pools ...*millrace.Pool) Snapshot {
 	s := Snapshot{Goroutines(), map[*millrace.Pool]millrace.PoolStats{}}
 	for _, p := range pools {
@@ -42,8 +42,9 @@ func Take(pools ...*millrace.Pool) Snapshot {
 	return s
 }
 
-// Since describes the goroutines that were started after s and still run, and the differences
-// between the memory of the given Pools now and in s. It returns "" if there are none.
+// Since describes the goroutines that were started after the Snapshot s and still run. It also
+// describes how the memory of each of these Pools differs from the memory in s. If there are no
+// such goroutines and no differences, Since returns "".
 func Since(s Snapshot, pools ...*millrace.Pool) string {
 	var b strings.Builder
 	for _, p := range pools {

@@ -49,7 +49,7 @@ func isolate() (dir string, err error) {
 
 const homeName = "home"
 
-// files lists the temporary files in dir. While fuzzing, it returns an empty list. Fuzzing ends by
+// files lists the temporary files in dir. During fuzzing, it returns "", because fuzzing ends by
 // killing its worker processes, and a killed process cannot remove its files.
 func files(dir string) string {
 	if f := flag.Lookup("test.fuzz"); f != nil && f.Value.String() != "" {

@@ -1,7 +1,7 @@
 // Package leaktest makes the tests of a package fail if they leave a goroutine, a pooled block or a
-// temporary file. It also makes them independent of the caller's environment.
+// temporary file. It also makes the tests independent of the caller's environment.
 //
-// In a package that uses pooled memory, starts goroutines or writes files, TestMain calls it:
+// In a package that uses pooled memory, starts goroutines or writes files, TestMain calls [Main]:
 //
 //	func TestMain(m *testing.M) { leaktest.Main(m) }
 //

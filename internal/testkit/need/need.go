@@ -1,6 +1,6 @@
 // Package need is for tests that need a program or a feature of the kernel that this machine may
-// not have. If it is missing, the test is skipped, and make test lists at its end what to install.
-// If CI is "true", the test fails instead.
+// not have. If the program or feature is missing, the test is skipped, and make test lists at its
+// end what to install. If CI is "true", the test fails instead.
 package need
 
 import (
@@ -24,8 +24,9 @@ var packages = map[string]string{
 	"valkey-server":           "valkey",
 }
 
-// Program returns the path of a program. If name is not installed, the first installed program of
-// others is used instead. If none is installed, the test is skipped, or fails on CI.
+// Program returns the path of the named program. If this program is not installed, Program returns
+// the path of the first program in others that is installed. If none of the programs is installed,
+// the test is skipped, or fails on CI.
 func Program(t testing.TB, name string, others ...string) string {
 	t.Helper()
 	for _, n := range append([]string{name}, others...) {
@@ -45,9 +46,9 @@ func Program(t testing.TB, name string, others ...string) string {
 	return ""
 }
 
-// NginxModule returns the line of nginx.conf that loads the module "stream" or "rtmp" into the
-// nginx at path. If the module is compiled in, the line is "". If there is no such module, the test
-// is skipped, or fails on CI.
+// NginxModule returns the line of nginx.conf that loads a module. path is the path of the nginx
+// program, and module is "stream" or "rtmp". If the module is compiled in, the line is "". If the
+// module is missing, the test is skipped, or fails on CI.
 func NginxModule(t testing.TB, path, module string) (line string) {
 	t.Helper()
 	dir := t.TempDir()

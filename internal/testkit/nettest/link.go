@@ -45,7 +45,7 @@ func NewLink(t testing.TB, addr string) *Link {
 	return l
 }
 
-// Address returns the address of the link.
+// Address returns the address that clients connect to, host:port.
 func (l *Link) Address() string { return l.ln.Addr().String() }
 
 // Limit makes new connections end after n bytes of response.
@@ -55,7 +55,8 @@ func (l *Link) Limit(n int64) {
 	l.limit = n
 }
 
-// Cut breaks all connections. If down is set, the Link accepts no new ones.
+// Cut breaks all connections. If down is set, the Link then breaks each new connection at once,
+// until the next call to Cut.
 func (l *Link) Cut(down bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -25,7 +25,7 @@ var plainPath = regexp.MustCompile(`^[-+./0-9A-Z_a-z]{1,40}$`)
 
 // MkdirPlain creates a directory for Unix sockets and for configuration files of other programs.
 // Unlike [testing.T.TempDir], its path is short and needs no quotes. If the path of TMPDIR is too
-// long or needs quotes, MkdirPlain uses /tmp. The caller removes the directory.
+// long or needs quotes, MkdirPlain uses /tmp. The caller must remove the directory.
 func MkdirPlain() (string, error) {
 	parent := os.TempDir()
 	if runtime.GOOS != "windows" && !plainPath.MatchString(parent) {
@@ -62,14 +62,15 @@ func (l *LogBook) Write(p []byte) (int, error) {
 	return l.b.Write(p)
 }
 
-// String returns all that was logged.
+// String returns the whole log.
 func (l *LogBook) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.b.String()
 }
 
-// Eventually waits until ok returns true. If that takes longer than Timeout, it fails the test.
+// Eventually waits until the function ok returns true. If that takes longer than Timeout,
+// Eventually fails the test. The parameter what describes the condition in the failure message.
 func Eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(Timeout); !ok(); time.Sleep(time.Millisecond) {

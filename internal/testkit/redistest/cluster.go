@@ -81,13 +81,13 @@ func (c *Cluster) form(t testing.TB, masters int) {
 	t.Helper()
 	for i, s := range c.nodes {
 		s.id = fmt.Sprint(s.Do(t, "CLUSTER", "MYID"))
-		// Give the nodes different epochs, because they would first have to resolve a conflict of
-		// equal epochs.
+		// Give the nodes different epochs. Nodes with equal epochs would first have to resolve the
+		// conflict.
 		s.Do(t, "CLUSTER", "SET-CONFIG-EPOCH", i+1)
 		if i < masters {
 			s.Do(t, "CLUSTER", "ADDSLOTSRANGE", i*slots/masters, (i+1)*slots/masters-1)
 		}
-		for _, other := range c.nodes[:i] { // to all earlier nodes, because gossip is slow
+		for _, other := range c.nodes[:i] { // all earlier nodes, because gossip is slow
 			s.Do(t, "CLUSTER", "MEET", host, other.port, other.bus)
 		}
 	}
@@ -254,8 +254,8 @@ func (c *Cluster) Kill(t testing.TB, master *Server) {
 		"to have another master", func(v view) bool { return v.owner(slot) != master.id })
 }
 
-// manualFailover is how long a replica tries to execute CLUSTER FAILOVER. After this time, the
-// command must be sent again.
+// manualFailover is the time for which a replica tries to execute CLUSTER FAILOVER. If the failover
+// has not succeeded by then, the command must be sent again.
 const manualFailover = 5 * time.Second
 
 // Failover swaps the roles of the master and one of its replicas. Both continue to run. Failover
@@ -285,16 +285,16 @@ func (c *Cluster) Failover(t testing.TB, master *Server) {
 const migrateTimeout = 20000
 
 // A Migration moves a hash slot from one master, the old owner, to another. Until Finish, the old
-// owner serves the keys that have not been moved. For any other key of the slot, it answers ASK.
-// All other nodes answer MOVED.
+// owner serves the keys that have not been moved. For any other key of the slot, the old owner
+// answers ASK. For all keys of the slot, all other nodes answer MOVED.
 type Migration struct {
 	c        *Cluster
 	slot     int
 	from, to *Server
 }
 
-// BeginMigration marks the slot as migrating at its owner, and as importing at another master. It
-// moves no keys.
+// BeginMigration marks the slot as migrating at its owner, and as importing at another master.
+// BeginMigration moves no keys.
 func (c *Cluster) BeginMigration(t testing.TB, slot int) *Migration {
 	t.Helper()
 	v := c.view(t)
@@ -363,8 +363,8 @@ func crc16(s string) uint16 {
 	return crc
 }
 
-// KeyIn returns a key that ends with suffix and hashes to slot. The same arguments give the same
-// key.
+// KeyIn returns a key that ends with suffix and belongs to this hash slot. The same arguments give
+// the same key.
 func KeyIn(slot int, suffix string) string {
 	for i := 0; ; i++ {
 		if key := fmt.Sprintf("{%d}%s", i, suffix); Slot(key) == slot {

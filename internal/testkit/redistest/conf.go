@@ -44,7 +44,7 @@ type Option func(*config)
 
 type config struct {
 	password string
-	lines    []string // more lines for redis.conf, which override the others
+	lines    []string // more lines for redis.conf, which override earlier lines
 	tls      bool
 	unix     bool
 	cluster  bool
@@ -58,7 +58,8 @@ func configure(opts []Option) (c config) {
 	return c
 }
 
-// Password sets requirepass. [Server.Endpoint] returns it as Password.
+// Password makes the server require a password (requirepass). [Server.Endpoint] returns the
+// password in the field Password.
 func Password(password string) Option {
 	return func(c *config) { c.password = password }
 }
@@ -86,8 +87,8 @@ var certificate = sync.OnceValue(func() tls.Certificate {
 	return srv.TLS.Certificates[0]
 })
 
-// writeCertificate writes the certificate and its key to dir. It returns lines for redis.conf that
-// refer to them.
+// writeCertificate writes the certificate and its key to files in dir. It returns the lines for
+// redis.conf that name the files.
 func writeCertificate(dir string) (lines []string, err error) {
 	key, err := x509.MarshalPKCS8PrivateKey(certificate().PrivateKey)
 	if err != nil {

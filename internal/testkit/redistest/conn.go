@@ -17,7 +17,7 @@ type Endpoint struct {
 	Network  string      // "tcp" or "unix"
 	Addr     string      // host:port, or the path of a Unix socket
 	Password string      // of the default user; may be empty
-	TLS      *tls.Config // nil without TLS
+	TLS      *tls.Config // nil if the server does not use TLS
 }
 
 // Time limits for one connection attempt and for one reply. They are short, so that a caller that
@@ -34,7 +34,7 @@ func (e Endpoint) dial(ctx context.Context) (*conn, error) {
 		return nil, err
 	}
 	if e.TLS != nil {
-		nc = tls.Client(nc, e.TLS) // the handshake is part of the first command
+		nc = tls.Client(nc, e.TLS) // the first Write makes the handshake
 	}
 	c := &conn{Conn: nc, r: bufio.NewReader(nc)}
 	if e.Password != "" {

@@ -42,8 +42,8 @@ type Hostile struct {
 	requests []string
 }
 
-// StartHostile starts a fake server that replies to requests with the given Answers, in order. The
-// server is closed when the test ends.
+// StartHostile starts a fake server that replies to requests with the Answers in script, in order.
+// The server is closed when the test ends.
 func StartHostile(t testing.TB, script ...Answer) *Hostile {
 	t.Helper()
 	h := &Hostile{script: slices.Clone(script)}

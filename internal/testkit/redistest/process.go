@@ -19,9 +19,9 @@ const shownLog = 32 << 10
 // stopGrace is how long the test waits for a server to end. After this time, the server is killed.
 const stopGrace = 5 * time.Second
 
-// process is a program that writes its output to a file. It can be started again after it has
-// ended. It ends with the test binary (see childproc). It has no goroutine, because leaktest would
-// report the goroutine of a process that tests share.
+// A process is a program that writes its output to a file. The program can be started again after
+// it has ended. It is killed when the test binary ends (see childproc). It has no goroutine,
+// because leaktest would report the goroutine of a process that tests share.
 type process struct {
 	out   *os.File // also open for reading, because the file may be removed
 	begun int64    // size of out at the last start
@@ -104,9 +104,9 @@ func (p *process) end(sig syscall.Signal) {
 	}
 }
 
-// removeAtExit removes dir when this process ends, even if it is killed. It starts a shell that
-// waits until its input pipe is closed, and then removes dir. The other end of the pipe is closed
-// when this process ends. The shell tries twice, because a server may still be writing.
+// removeAtExit removes dir when this process ends, even if this process is killed. It starts a
+// shell that waits until its input pipe is closed, and then removes dir. The other end of the pipe
+// is closed when this process ends. The shell tries twice, because a server may still be writing.
 func removeAtExit(dir string) error {
 	shell := exec.Command("/bin/sh", "-c",
 		`trap "" INT TERM HUP; cat >/dev/null; rm -rf "$1" || { sleep 1; rm -rf "$1"; }`, "sh", dir)

@@ -9,8 +9,8 @@ import (
 type direction int
 
 const (
-	toServer direction = iota // from the client to the server
-	toClient                  // from the server to the client
+	toServer direction = iota
+	toClient
 )
 
 // A Rule makes a [Proxy] act on a connection after n bytes in one direction. For example,
@@ -96,7 +96,7 @@ type Proxy struct {
 	requests int64
 }
 
-// A proxyRule is a Rule that a Proxy applies. [Proxy.Set] replaces all of them.
+// A proxyRule is a Rule that a Proxy applies. [Proxy.Set] replaces all proxyRules of the Proxy.
 type proxyRule struct {
 	Rule
 	released chan struct{}
@@ -146,7 +146,7 @@ func (p *Proxy) Push(b string) {
 	}
 }
 
-// Cut resets all connections. The Proxy accepts new ones.
+// Cut resets all connections. The Proxy still accepts new connections.
 func (p *Proxy) Cut() {
 	for _, l := range p.links() {
 		l.cut(true)
@@ -199,11 +199,11 @@ type link struct {
 
 	// Guarded by p.mu.
 	marks []*mark // one for each rule of the Proxy, in the same order
-	mute  [2]bool // drop the bytes of that direction
+	mute  [2]bool // for each direction: drop the bytes
 }
 
 // begin applies the Proxy's current rules to this connection. All rules count bytes from 0. The
-// caller holds p.mu.
+// caller must hold l.p.mu.
 func (l *link) begin() {
 	l.marks = nil
 	for _, r := range l.p.rules {
@@ -243,7 +243,7 @@ func (l *link) cut(hard bool) {
 	l.silence(toClient)
 	l.endHolds()
 	if hard {
-		reset(l.client) // first, because copyLoop sends FIN when the server's side ends
+		reset(l.client) // before l.server.Close, which would make copyLoop send a FIN
 	}
 	l.server.Close()
 	closeWrite(l.client)
@@ -355,8 +355,8 @@ func (l *link) reply(p []byte) {
 // A mark is the state of one Rule on one connection.
 type mark struct {
 	rule   *proxyRule
-	armed  bool  // the rule's marker has been found, or it has none
-	done   bool  // the action is done; until then, passed ≤ at
+	armed  bool  // the rule's marker has been found, or the rule has no marker
+	done   bool  // the rule has acted; until then, passed ≤ at
 	passed int64 // bytes so far; negative before the end of the marker
 	// tail is the last few bytes of the requests so far. They may be the start of the marker that
 	// the rule waits for (see [Rule.On]). tail is shorter than the marker.

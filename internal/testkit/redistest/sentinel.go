@@ -12,8 +12,8 @@ import (
 // MasterName is the name of the master in a sentinel's configuration.
 const MasterName = "mymaster"
 
-// sentinelTimings is the command that makes a sentinel react faster. By default, its timings are
-// made for servers on several machines. The values are in milliseconds.
+// sentinelTimings is the command that makes a sentinel react faster. The default timings are for
+// servers on several machines. The values are in milliseconds.
 //
 //   - ping-period must be more than 200. A replica can replace a master that is down only if the
 //     sentinel has received the replica's INFO in the last five ping periods. While a master is
@@ -32,8 +32,8 @@ type Sentinel struct {
 	master, replica *Server
 }
 
-// StartSentinel starts a master, a replica in sync with it, and a sentinel for both. They are
-// stopped when the test ends.
+// StartSentinel starts a master, a replica, and a sentinel for both, and waits until the replica is
+// in sync with the master. All three are stopped when the test ends.
 func StartSentinel(t testing.TB) *Sentinel {
 	t.Helper()
 	s := &Sentinel{master: Start(t)}
@@ -42,7 +42,7 @@ func StartSentinel(t testing.TB) *Sentinel {
 	s.server = start(t, config{sentinel: true, lines: []string{
 		fmt.Sprintf("sentinel monitor %s %s %d 1", MasterName, host, s.master.port),
 		fmt.Sprintf("sentinel down-after-milliseconds %s %d", MasterName, nodeTimeout),
-		// After a failover, the sentinel starts no other one for twice this time.
+		// After a failover, the sentinel starts no other failover for twice this time.
 		fmt.Sprintf("sentinel failover-timeout %s %d", MasterName, 2*nodeTimeout),
 	}})
 	s.server.Do(t, sentinelTimings...)
@@ -63,9 +63,9 @@ func (s *Sentinel) Addr() string { return s.server.Addr() }
 // Master returns the current master.
 func (s *Sentinel) Master() *Server { return s.master }
 
-// Promote makes the sentinel promote the replica, and waits until the sentinel reports it as the
-// master. Both servers continue to run. Promote also works if the sentinel cannot reach the old
-// master.
+// Promote makes the sentinel promote the replica, and waits until the sentinel reports the replica
+// as the master. Both servers continue to run. Promote also works if the sentinel cannot reach the
+// old master.
 func (s *Sentinel) Promote(t testing.TB) {
 	t.Helper()
 	await(t, "the sentinel to call the replica the master", func(ctx context.Context) error {

@@ -5,9 +5,10 @@
 //     [Shared] returns one server for all tests of a package.
 //   - [StartCluster] starts a cluster of masters and replicas. Tests can move its slots and kill
 //     its masters. [SharedCluster] returns a cluster that tests must not change.
-//   - [StartSentinel] starts a master, a replica and a sentinel that can exchange them.
+//   - [StartSentinel] starts a master, a replica and a sentinel. The sentinel can swap the roles of
+//     the master and the replica.
 //   - [Server.Proxy] returns a proxy that can cut or delay a connection, or insert bytes into it,
-//     at a given byte.
+//     after a certain number of bytes.
 //   - [StartHostile] starts a fake server that sends scripted bytes.
 //
 // All servers listen on the loopback interface only, store nothing on disk, and are stopped when
@@ -46,8 +47,8 @@ type Server struct {
 	id   string // id of the node in a cluster
 }
 
-// Start starts a server that is stopped when the test ends. If the test fails, it shows the end of
-// the server's log.
+// Start starts a server that is stopped when the test ends. If the test fails, the test log shows
+// the end of the server's log.
 func Start(t testing.TB, opts ...Option) *Server {
 	t.Helper()
 	return start(t, configure(opts))
@@ -162,7 +163,7 @@ func (s *Server) answers(ctx context.Context) error {
 	return nil
 }
 
-// Restart starts a server again after Kill. The server has the same address and no data.
+// Restart starts a server again after Kill. The server has the same address as before, and no data.
 func (s *Server) Restart(t testing.TB) {
 	t.Helper()
 	s.stop()
@@ -179,7 +180,7 @@ func (s *Server) Pause(t testing.TB) {
 	}
 }
 
-// Resume ends a Pause.
+// Resume lets the server continue after Pause.
 func (s *Server) Resume(t testing.TB) {
 	t.Helper()
 	if err := s.signal(resumeSignal); err != nil {
@@ -202,7 +203,7 @@ func (s *Server) Addr() string {
 	return net.JoinHostPort(host, strconv.Itoa(s.port))
 }
 
-// Proxy starts a proxy for the server on another port. It is closed when the test ends.
+// Proxy starts a proxy for the server on another port. The proxy is closed when the test ends.
 func (s *Server) Proxy(t testing.TB) *Proxy {
 	t.Helper()
 	p := &Proxy{server: s.Endpoint(), released: make(chan struct{})}
@@ -287,7 +288,7 @@ var shared struct {
 // binary, so [leaktest.Main] does not report it as a leak.
 //
 // Tests must use different keys, and must not change the server's configuration. If a test fails,
-// it logs the server's output since its call of Shared.
+// the test log shows the server's output since the test called Shared.
 //
 // [leaktest.Main]: github.com/millrace-io/millrace/internal/testkit/leaktest.Main
 func Shared(t testing.TB) *Server {
@@ -335,14 +336,15 @@ func await(t testing.TB, what string, f func(ctx context.Context) error) {
 }
 
 // tlsConfig returns a new configuration for a client that trusts the server, or nil if the server
-// does not use TLS. It has a ServerName, so that it is also valid for the address of a [Proxy].
+// does not use TLS. The configuration has a ServerName, so that it is also valid for the address of
+// a [Proxy].
 func (s *Server) tlsConfig() *tls.Config {
 	if !s.conf.tls {
 		return nil
 	}
 	leaf, err := x509.ParseCertificate(certificate().Certificate[0])
 	if err != nil {
-		panic(err) // the certificate is that of net/http/httptest
+		panic(err) // cannot happen, because net/http/httptest has parsed the certificate
 	}
 	roots := x509.NewCertPool()
 	roots.AddCert(leaf)

@@ -20,9 +20,9 @@ type service struct {
 	ended    bool
 }
 
-// start listens on a new port. It calls serve with each connection, in a new goroutine; serve owns
-// the connection. When the test ends, start closes the connections that are registered with add,
-// and waits for the goroutines.
+// start listens on a new port. For each connection, it calls the function serve in a new goroutine.
+// serve owns the connection. When the test ends, a cleanup function closes the connections that are
+// registered with add, and waits for the goroutines.
 func (s *service) start(t testing.TB, serve func(net.Conn)) {
 	t.Helper()
 	ln, err := net.Listen("tcp", net.JoinHostPort(host, "0"))

@@ -45,7 +45,7 @@ type Loop struct {
 	at    int
 }
 
-// Read fills p, and never fails. It continues after the last byte of the previous Read.
+// Read fills p, and never returns an error. It continues after the last byte of the previous Read.
 func (l *Loop) Read(p []byte) (n int, err error) {
 	for n < len(p) {
 		m := copy(p[n:], l.Bytes[l.at:])

@@ -33,7 +33,7 @@ argument.`,
 	return root
 }
 
-// knowTopics makes `millrace help` fail for an unknown command. Without it, cobra's help command
+// knowTopics makes `millrace help` fail for an unknown command. Otherwise, cobra's help command
 // prints the usage and succeeds.
 func knowTopics(root *cobra.Command) {
 	root.InitDefaultHelpCmd()

@@ -22,8 +22,8 @@ import (
 )
 
 // A serveConfig is the configuration of millrace serve. Its options come from flags, the
-// environment and a file. Flags take precedence over the environment, and the environment over the
-// file.
+// environment and a file. Flags take precedence over the environment, and the environment takes
+// precedence over the file.
 type serveConfig struct {
 	server.Config
 	file                string // path of the configuration file; "" for none
@@ -201,7 +201,7 @@ func (c *serveConfig) unknownVariables(env []string) (names []string) {
 }
 
 // set sets a flag and records the source of its value, such as a line of the configuration file.
-// displayName is the name of the flag in errors.
+// The argument displayName is the name of the flag in errors.
 func (c *serveConfig) set(flag, value, source, displayName string) error {
 	c.from[flag] = source
 	err := c.flags.Set(flag, value)
@@ -349,7 +349,7 @@ func (c *serveConfig) printFlag(text *bytes.Buffer, flag server.Flag) {
 }
 
 // hasPassword reports whether value is a URL with a password. It also returns true for a URL that
-// cannot be parsed but may contain one.
+// cannot be parsed but may contain a password.
 func hasPassword(value string) bool {
 	scheme, rest, ok := strings.Cut(value, "://")
 	if !ok {

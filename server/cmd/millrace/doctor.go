@@ -12,7 +12,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// maxPlanned is the maximum of --viewers. At 4 KiB for each viewer, no machine has memory for more.
+// maxPlanned is the maximum of --viewers. At 4 KiB for each viewer, no machine has memory for more
+// viewers.
 const maxPlanned = 1 << 24
 
 func doctorCommand() *cobra.Command {
@@ -72,8 +73,8 @@ It sees what a server started in its place would see, so run it as the server's 
 	return cmd
 }
 
-// verdict returns an error with exit status 1 if the report has a bad finding. If strict is set, a
-// warning is enough.
+// verdict returns an error with exit status 1 if the report has a bad finding. If strict is true, a
+// warning also causes this error.
 func verdict(r doctor.Report, strict bool) error {
 	bad, warn := r.Counts[doctor.Bad], r.Counts[doctor.Warn]
 	if bad == 0 && (!strict || warn == 0) {

@@ -107,8 +107,8 @@ func loadFlags(f *pflag.FlagSet, cfg *load.Config) {
 		"the server's processes on this machine, for its CPU time and memory (Linux)")
 }
 
-// A pidsValue is the value of a flag for process IDs. They are separated by commas, or by spaces as
-// in the output of pidof.
+// A pidsValue is the value of a flag for process IDs. The IDs are separated by commas, or by spaces
+// as in the output of pidof.
 type pidsValue []int
 
 func (v *pidsValue) Type() string { return "ints" }

@@ -38,7 +38,7 @@ type instance struct {
 	endsOnHangup bool // whether SIGHUP ends the server if the terminal was closed
 }
 
-// serve runs a server until ctx ends or another process replaces this one.
+// serve runs a server until ctx ends or another process replaces this process.
 func serve(ctx context.Context, cfg *serveConfig) error {
 	inherited, err := systemd.Inherit()
 	if err != nil {
@@ -48,7 +48,7 @@ func serve(ctx context.Context, cfg *serveConfig) error {
 	defer end(nil)
 	r := &instance{log: cfg.Log, cfg: cfg, end: end,
 		endsOnHangup: !signal.Ignored(syscall.SIGHUP) && hasTerminal()}
-	signal.Ignore(syscall.SIGPIPE) // the server must survive the reader of its log
+	signal.Ignore(syscall.SIGPIPE) // the server must continue if the reader of its log ends
 	signals := make(chan os.Signal, 1)
 	signal.Reset(syscall.SIGHUP) // SIGHUP ends all other commands, see main
 	signal.Notify(signals, append(replaceSignals, syscall.SIGHUP)...)
@@ -79,9 +79,9 @@ func serve(ctx context.Context, cfg *serveConfig) error {
 
 // memoryBudget returns the memory budget of a process in bytes, or 0 if there is no budget.
 //
-// configured is the budget that the user has set, or 0. available is the memory that the process
-// may use, or 0 if it is unknown. If configured is 0, the budget is half of the available memory,
-// but at least server.MinMemory. If both are 0, there is no budget.
+// The argument configured is the budget that the user has set, or 0. The argument available is the
+// memory that the process may use, or 0 if it is unknown. If configured is 0, the budget is half of
+// the available memory, but at least server.MinMemory. If both are 0, there is no budget.
 func memoryBudget(configured, available int64) int64 {
 	if configured > 0 || available == 0 {
 		return configured
@@ -111,7 +111,7 @@ func (r *instance) obey(ctx context.Context, signals <-chan os.Signal) {
 }
 
 // reload reads the configuration again and applies it. If the new configuration is invalid, the
-// current one stays in use.
+// current configuration stays in use.
 func (r *instance) reload() {
 	r.notify(systemd.Notify("RELOADING=1\nMONOTONIC_USEC=" + strconv.FormatInt(monotonic(), 10)))
 	defer func() { r.notify(systemd.Notify("READY=1")) }()
@@ -139,12 +139,12 @@ func (r *instance) reload() {
 	}
 }
 
-// replace starts a new process with the same command, and ends this process when the new one
+// replace starts a new process with the same command, and ends this process when the new process
 // serves.
 //
-// replace first waits until this process may use the directory of recordings. Otherwise this
-// process and the new one could both be waiting for the directory, and the new one could get it
-// first.
+// replace first waits until this process may use the directory of recordings. Otherwise, this
+// process and the new process could both be waiting for the directory, and the new process could
+// get it first.
 func (r *instance) replace(ctx context.Context) {
 	ctx, cancel := context.WithTimeoutCause(ctx, successorTime, errors.New("it takes too long"))
 	defer cancel()

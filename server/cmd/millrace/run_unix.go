@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// replaceSignals are the signals that make another process replace this one.
+// replaceSignals are the signals that make another process replace this process.
 var replaceSignals = []os.Signal{syscall.SIGUSR2}
 
 // monotonic returns CLOCK_MONOTONIC in microseconds, for systemd.

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// A statusError is an error with the exit status of the process.
+// A statusError is an error that contains the exit status of the process.
 type statusError struct {
 	error
 	status int
@@ -49,8 +49,8 @@ func withStatus(err error, status int) error {
 	return &statusError{err, status}
 }
 
-// wrongFlag returns an error for a flag that cannot be parsed. It describes the valid values,
-// instead of using the texts of pflag and strconv.
+// wrongFlag returns an error for a flag that cannot be parsed. The error describes the valid
+// values, and does not use the messages of pflag and strconv.
 func wrongFlag(cmd *cobra.Command, err error) error {
 	if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
 		return misused(wrongValue("--"+invalid.GetFlag().Name, invalid))
@@ -58,8 +58,8 @@ func wrongFlag(cmd *cobra.Command, err error) error {
 	return misused(fmt.Errorf("%w: see %s --help", err, cmd.CommandPath()))
 }
 
-// wrongValue returns an error for a flag with an invalid value. name is the flag's name in the text
-// of the error, such as "--memory".
+// wrongValue returns an error for a flag with an invalid value. The argument name is the flag's
+// name in the text of the error, such as "--memory".
 func wrongValue(name string, invalid *pflag.InvalidValueError) error {
 	if errors.Is(invalid, strconv.ErrRange) {
 		return fmt.Errorf("%s is %s, which is out of range", name, invalid.GetValue())

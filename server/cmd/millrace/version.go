@@ -25,8 +25,8 @@ func version() string {
 	return "devel"
 }
 
-// commit returns the commit of the build, and says if the source was modified. It returns "" if the
-// commit is unknown.
+// commit returns a text with the commit of the build. The text contains "changed" if the source was
+// modified. If the commit is unknown, it returns "".
 func commit() (text string) {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

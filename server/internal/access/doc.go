@@ -2,8 +2,9 @@
 // viewers and stop the server. It counts and logs refusals.
 //
 // A [Policy] contains the rules and tokens of a listener. A [Gate] applies the current Policy, and
-// then asks the hook, which is a program of the operator. [Origins] lists the other sites that may
-// play streams. [Refusals] answers, counts and logs refused clients.
+// then asks the hook, which is a program that the operator provides. [Origins] lists the other web
+// sites that may play streams. [Refusals] sends errors to refused clients, and counts and logs the
+// refusals.
 //
 // If a client is refused, the error is always a [refuse.Refusal].
 //

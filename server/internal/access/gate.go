@@ -18,21 +18,21 @@ type Gate struct {
 
 // NewGate returns a Gate. The caller must call SetPolicy before the first request.
 //
-// h connects to the hook, which is an HTTP service of the operator. h is nil if there is no hook.
-// The Gate borrows h.
+// The argument h is a client of the hook, which is an HTTP service of the operator, or nil if there
+// is no hook. The Gate borrows h.
 func NewGate(h *hook.Client, refusals *Refusals) *Gate { return &Gate{hook: h, refusals: refusals} }
 
-// Policy returns the current policy, or nil before SetPolicy.
+// Policy returns the current policy, or nil if SetPolicy has not been called yet.
 func (g *Gate) Policy() *Policy { return g.policy.Load() }
 
 // SetPolicy replaces the policy. The caller must not change p afterwards, because several
-// goroutines use it.
+// goroutines use p.
 func (g *Gate) SetPolicy(p *Policy) { g.policy.Store(p) }
 
 // Protect returns a handler that passes a GET or HEAD request to next if the client may read, and
-// otherwise refuses it. It passes all other requests to next: a handler that allows a client to
-// write must check the permission itself. OPTIONS needs no token, because browsers cannot send one
-// with it.
+// otherwise refuses the request. The returned handler passes requests with other methods to next
+// without a check. If next allows clients to write, next itself must check the permission. An
+// OPTIONS request needs no token, because browsers cannot send a token with OPTIONS.
 func (g *Gate) Protect(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
@@ -53,9 +53,9 @@ func (g *Gate) Protect(next http.Handler) http.Handler {
 	})
 }
 
-// giveCookie sets a cookie if a browser opens a page with a plain token. It sets no cookie for a
-// signed token, because the cookie gives access to everything, and the signed token gives access to
-// one stream only.
+// giveCookie sets the cookie that allows a client to read everything, if a browser opens a page
+// with the publish token or the read token. It sets no cookie for a signed token, which gives
+// access only to the streams that the token names.
 func (p *Policy) giveCookie(w http.ResponseWriter, r *http.Request) {
 	tok := p.QueryToken(r.URL.RawQuery)
 	if tok == "" || !strings.Contains(r.Header.Get("Accept"), "text/html") || !p.isPlain(tok) {
@@ -68,7 +68,7 @@ func (p *Policy) giveCookie(w http.ResponseWriter, r *http.Request) {
 }
 
 // ProtectDecision returns a handler that calls next if the client may end streams, disconnect
-// viewers and stop the server. Otherwise the handler refuses the request.
+// viewers and stop the server. Otherwise the returned handler refuses the request.
 func (g *Gate) ProtectDecision(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if err := g.Policy().checkDecision(r); err != nil {

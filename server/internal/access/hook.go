@@ -14,19 +14,19 @@ import (
 // HasHook reports whether there is a hook.
 func (g *Gate) HasHook() bool { return g.hook != nil }
 
-// Question returns a request to the operator's hook. It asks whether the client that sent r may
-// publish or play the stream called name.
+// Question returns a request to the operator's hook. The request asks whether the client that sent
+// r may publish or play the stream called name.
 func (g *Gate) Question(event hook.Event, r *http.Request, name, protocol string) *hook.Request {
 	return &hook.Request{Event: event, Stream: name, Protocol: protocol, Address: r.RemoteAddr,
 		Agent: r.UserAgent(), Query: r.URL.RawQuery, Token: g.Policy().requestToken(r)}
 }
 
-// Ask asks the hook whether a client may publish or play a stream. It is for publishers, and for
-// players with a permanent connection. For HLS players there is AskPlayer.
+// Ask asks the hook whether a client may publish or play a stream. Use it for publishers, and for
+// players with a permanent connection. For HLS players, use AskPlayer.
 //
-// Ask returns the name under which the server has the stream, and the limits that the hook sets for
-// the client. If there is no hook, it returns the requested name and no limits. The error is a
-// [refuse.Refusal] or the error of ctx. Ask removes the port from q.Address.
+// Ask returns the name of the stream on this server, and the limits that the hook sets for the
+// client. If there is no hook, Ask returns the requested name and no limits. The error is a
+// [refuse.Refusal] or the context's error. Ask removes the port from q.Address.
 func (g *Gate) Ask(ctx context.Context, q *hook.Request) (name string, terms live.Terms,
 	err error) {
 	q.Address = withoutPort(q.Address)
@@ -67,9 +67,9 @@ func (g *Gate) askPlay(ctx context.Context, q *hook.Request) (string, live.Terms
 	return name, live.Terms{MaxTime: a.MaxTime, Ended: p.End}, nil
 }
 
-// publicName returns the stream name in the hook's answer. If the answer has none, it returns name,
-// the name that the client requested. If the answer's name is invalid, the error is a
-// [refuse.Refusal].
+// publicName returns the stream name in the hook's answer. If the answer contains no name,
+// publicName returns the argument name, which the client requested. If the answer's name is
+// invalid, the error is a [refuse.Refusal].
 func publicName(name string, answer *hook.Answer) (string, error) {
 	if answer.Name == "" {
 		return name, nil
@@ -83,8 +83,9 @@ func publicName(name string, answer *hook.Answer) (string, error) {
 	return answer.Name, nil
 }
 
-// AskRecording asks the hook whether to record a stream. The gate must have a hook. If the hook
-// refuses, end is nil. Otherwise the caller must call end when the recording ends.
+// AskRecording asks the hook whether to record the named stream. The gate must have a hook. If the
+// hook allows the recording, the caller must call end when the recording ends. If the hook refuses,
+// both results are nil.
 func (g *Gate) AskRecording(name string) (end func(reason string, bytes int64), err error) {
 	q := &hook.Request{Event: hook.Record, Stream: name, Name: name}
 	_, err = g.hook.Ask(context.Background(), q)

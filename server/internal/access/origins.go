@@ -9,8 +9,8 @@ import (
 	"sync/atomic"
 )
 
-// Origins lists the other sites that may play streams. "*" means all sites. The zero value allows
-// no site.
+// Origins lists the other web sites that may play streams. "*" means all sites. The zero value
+// allows no site.
 type Origins struct{ list atomic.Pointer[[]string] }
 
 // ParseOrigins parses a comma-separated list of origins.
@@ -36,7 +36,7 @@ func ParseOrigins(list string) ([]string, error) {
 func (o *Origins) Set(list []string) { o.list.Store(&list) }
 
 // Allow sets the CORS headers in h, the header of the response to r. It reports whether the page
-// that sent r may read the response. The caller may serve the request in any case.
+// that sent r may read the response. The caller may serve the request even if the result is false.
 func (o *Origins) Allow(h http.Header, r *http.Request) bool {
 	var list []string
 	if set := o.list.Load(); set != nil {

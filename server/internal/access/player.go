@@ -13,7 +13,7 @@ import (
 // A player is an HLS player that the operator's hook has allowed.
 type player struct {
 	*hook.Play
-	query string // query of the player's request, as the hook has seen it
+	query string // query that was sent to the hook
 }
 
 type playerKey struct{}
@@ -52,8 +52,8 @@ func (g *Gate) AskPlayer(r *http.Request, name string) (*http.Request, string, e
 	return r.WithContext(context.WithValue(r.Context(), playerKey{}, p)), name, nil
 }
 
-// NoteServed records that n bytes of HLS were sent to the player that made the request r. If
-// AskPlayer has not asked the hook about r, NoteServed does nothing.
+// NoteServed records that HLS data was sent to the player that made the request r. The number of
+// bytes is n. If AskPlayer has not asked the hook about r, NoteServed does nothing.
 func NoteServed(r *http.Request, n int) {
 	if p := playerOf(r); p != nil {
 		p.Served(n)
@@ -61,8 +61,8 @@ func NoteServed(r *http.Request, n int) {
 }
 
 // Shown returns a string that distinguishes HLS players with the same address. The string contains
-// the token of the request. If there is a hook, it also contains the query, because the hook is
-// asked about each query.
+// the token of the request. If there is a hook, the string also contains the query, because the
+// hook may answer differently for each query.
 func (g *Gate) Shown(r *http.Request) string {
 	text := g.Policy().requestToken(r)
 	if g.hook != nil {
@@ -72,16 +72,18 @@ func (g *Gate) Shown(r *http.Request) string {
 }
 
 // maxAddedToken is the maximum length in bytes of a token that is added to the URLs in a playlist.
-// A playlist has hundreds of URLs. Signed tokens are never longer.
+// It keeps playlists small, because a playlist has hundreds of URLs. Signed tokens are never
+// longer.
 const maxAddedToken = 1 << 10
 
-// AddedQuery returns the query, without "?", that a playlist must add to each of its URLs. Players
-// do not repeat the query of their request.
+// AddedQuery returns the query, without "?", that must be added to each URL in a playlist. The
+// argument r is the request for the playlist. Players do not copy the query of r to their later
+// requests.
 //
-//   - If the hook was asked about the request, it is the query that was sent to the hook.
-//   - Otherwise, if reading needs a token, it is token=TOKEN with the token in the request's query.
-//     A token longer than maxAddedToken is not added.
-//   - In all other cases it is "".
+//   - If the hook was asked about r, the result is the query that was sent to the hook.
+//   - Otherwise, if reading needs a token, the result is token=TOKEN, where TOKEN is the token in
+//     the query of r. A token longer than maxAddedToken is not added.
+//   - In all other cases, the result is "".
 func (g *Gate) AddedQuery(r *http.Request) string {
 	if p := playerOf(r); p != nil {
 		return p.query

@@ -25,8 +25,8 @@ import (
 // If no token is needed, only clients of a loopback listener may publish and write. The Host of an
 // HTTP request must then name this machine. Otherwise a web page could make its host name resolve
 // to 127.0.0.1, and its requests would count as same-origin (DNS rebinding). If Hook is set,
-// clients of other listeners may publish streams as well, because the hook is asked later. They may
-// not write blobs.
+// clients of other listeners may also publish streams without a token, because the hook decides
+// about these clients later. They may not write blobs.
 //
 // A page of another site may never publish or write.
 //
@@ -62,8 +62,8 @@ func (p *Policy) needsToken(name string) bool {
 	return p.Publish != "" || name != "" && len(p.Keys) > 0
 }
 
-// CheckPublish returns nil if the request may publish the stream called name, and otherwise a
-// [refuse.Refusal]. If name is empty, it checks whether the request may write a blob.
+// CheckPublish returns nil if the request r may publish the stream called name, and otherwise a
+// [refuse.Refusal]. If name is empty, CheckPublish checks whether the request may write a blob.
 func (p *Policy) CheckPublish(r *http.Request, name string) error {
 	if crossOrigin.Check(r) != nil {
 		return refuse.New(http.StatusForbidden,
@@ -79,9 +79,9 @@ func (p *Policy) CheckPublish(r *http.Request, name string) error {
 }
 
 // MayPublish returns nil if a client with the token tok may publish the stream called name, and
-// otherwise a [refuse.Refusal]. tok may be empty. If name is empty, MayPublish checks whether the
-// client may write a blob. If a token is missing, the Refusal contains hint, which explains how to
-// send one.
+// otherwise a [refuse.Refusal]. If the client has sent no token, tok must be empty. If name is
+// empty, MayPublish checks whether the client may write a blob. If a token is missing, the Refusal
+// contains the text hint, which explains how to send a token.
 //
 // MayPublish is for protocols that web pages cannot use. For HTTP requests, use CheckPublish, which
 // also checks the origin and the host name.
@@ -102,7 +102,7 @@ func (p *Policy) MayPublish(tok, name, hint string) error {
 // signed token allows the client to read only the stream in the path of r.
 //
 // If reading needs a token, a browser may send a cookie instead. If the request has a token, the
-// cookie is ignored, because the cookie may be from an older token.
+// cookie is ignored, because the cookie may belong to an older token.
 func (p *Policy) checkRead(r *http.Request) error {
 	tok, name := p.requestToken(r), streamname.InPath(r.URL.Path)
 	if p.Read == "" && p.readNeedsToken(r) && p.checkToken(tok, token.Read, name) != nil {
@@ -124,8 +124,9 @@ func (p *Policy) readNeedsToken(r *http.Request) bool {
 }
 
 // MayRead returns nil if a client with the token tok may read the stream called name, and otherwise
-// a [refuse.Refusal]. tok may be empty. For everything except streams, such as the metrics, name is
-// empty. If a token is missing, the Refusal contains hint, which explains how to send one.
+// a [refuse.Refusal]. If the client has sent no token, tok must be empty. For everything except
+// streams, such as the metrics, name must be empty. If a token is missing, the Refusal contains the
+// text hint, which explains how to send a token.
 //
 // MayRead is for protocols that web pages cannot use. For HTTP requests, use [Gate.Protect], which
 // also checks the cookie and the host name.
@@ -154,7 +155,7 @@ func (p *Policy) checkDecision(r *http.Request) error {
 
 // checkToken returns nil if the token tok gives a client the right to read or publish the stream
 // called name, and otherwise a [refuse.Refusal]. For everything except streams, such as the
-// metrics, name is empty.
+// metrics, name must be empty.
 func (p *Policy) checkToken(tok string, right token.Right, name string) error {
 	wrong := "wrong token"
 	if right == token.Publish {
@@ -179,16 +180,16 @@ func (p *Policy) checkToken(tok string, right token.Right, name string) error {
 	return nil
 }
 
-// On returns a copy of the policy for another listener. loopback is true if only this machine can
-// reach that listener.
+// On copies the policy p for use on another listener. The argument loopback says whether only this
+// machine can reach that listener.
 func (p *Policy) On(loopback bool) *Policy {
 	on := *p
 	on.Loopback = loopback
 	return &on
 }
 
-// Publishing returns who may publish: clients with a token ("token"), clients that the hook allows
-// ("hook"), all clients ("open"), or none ("off").
+// Publishing returns a word that says who may publish: "token" means clients with a token, "hook"
+// means clients that the hook allows, "open" means all clients, and "off" means no client.
 func (p *Policy) Publishing() string {
 	switch {
 	case p.needsToken("any"):
@@ -201,7 +202,8 @@ func (p *Policy) Publishing() string {
 	return "off"
 }
 
-// Reading returns who may read: all clients ("open") or clients with a token ("token").
+// Reading returns a word that says who may read: "open" means all clients, and "token" means
+// clients with a token.
 func (p *Policy) Reading() string {
 	if p.Read != "" {
 		return "token"
@@ -209,16 +211,17 @@ func (p *Policy) Reading() string {
 	return "open"
 }
 
-// isPlain reports whether tok is the publish token or the read token. Both allow a client to read
-// everything.
+// isPlain reports whether tok is the publish token or the read token. Each of these tokens allows a
+// client to read everything.
 func (p *Policy) isPlain(tok string) bool {
 	return p.Publish != "" && sameToken(tok, p.Publish) || p.Read != "" &&
 		sameToken(tok, p.Read)
 }
 
-// cookie returns the cookie that replaces the read token in a browser. Its value does not reveal
-// the token, because browsers send a cookie to all ports of a host. Its name depends on the token,
-// so that several servers on one host have separate cookies.
+// cookie returns the name and value of the cookie that replaces the read token in a browser.
+// Browsers send a cookie to all ports of a host, including ports of other programs. The value
+// therefore does not reveal the token. The name depends on the token, so that several servers on
+// one host have separate cookies.
 func (p *Policy) cookie() (name, value string) {
 	sum := sha256.Sum256([]byte("millrace-read\x00" + p.Read))
 	text := hex.EncodeToString(sum[:])
@@ -235,7 +238,7 @@ func (p *Policy) requestToken(r *http.Request) string {
 
 // QueryToken returns the token in a query, or "" if there is none.
 //
-// People type a token literally, and programs escape it in different ways. QueryToken therefore
+// People type tokens literally, and programs escape tokens in different ways. QueryToken therefore
 // decodes the token in several ways. If one of the results is the publish token or the read token,
 // QueryToken returns that result. Otherwise it returns the token with its percent-encoding decoded.
 func (p *Policy) QueryToken(query string) string {
@@ -263,8 +266,8 @@ func unescape(decode func(string) (string, error), text string) string {
 	return text
 }
 
-// sameToken reports whether two tokens are equal. Its duration does not depend on their contents or
-// lengths.
+// sameToken reports whether two tokens are equal. The time that the comparison takes does not
+// depend on the contents or lengths of the tokens.
 func sameToken(a, b string) bool {
 	x, y := sha256.Sum256([]byte(a)), sha256.Sum256([]byte(b))
 	return subtle.ConstantTimeCompare(x[:], y[:]) == 1

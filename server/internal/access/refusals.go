@@ -53,8 +53,8 @@ type Refused struct {
 }
 
 // isNoise reports whether a refusal is routine. Routine refusals are logged only at debug level.
-// Port scanners, probes and other nodes cause them. A node retries a refused request, and logs a
-// lasting problem itself.
+// They are caused by port scanners, probes and other nodes. If another node has a lasting problem,
+// that node retries its requests and logs the problem.
 func (k Refused) isNoise() bool {
 	switch k.Client {
 	case Reader:
@@ -67,13 +67,13 @@ func (k Refused) isNoise() bool {
 	return false
 }
 
-// Refusals answers, counts and logs refused clients. For each kind of client, it logs at most
-// refusalLines refusals per refusalPeriod as warnings, and the other refusals at debug level.
-// Clients that retry therefore do not fill the log.
+// Refusals sends errors to refused clients, and counts and logs the refusals. For each kind of
+// client, it logs at most refusalLines refusals per refusalPeriod as warnings, and the other
+// refusals at debug level. Clients that retry therefore do not fill the log.
 type Refusals struct {
 	log         *slog.Logger
 	origins     *Origins // sites whose scripts may read the reason of a refusal
-	secretNames bool     // whether stream names may be secret keys, as with some hooks
+	secretNames bool     // whether stream names may be secret keys, as some hooks require
 
 	mu     lock.Mutex
 	counts map[Refused]int64 // has an entry for every possible key
@@ -92,8 +92,8 @@ type lineLimit struct {
 	lines, muted int // muted is the number of refusals since the last warning
 }
 
-// NewRefusals returns Refusals that write to log. Scripts of the sites in origins may read why a
-// viewer was refused. The Refusals borrow origins. If secretNames is set, requested stream names
+// NewRefusals returns a Refusals that writes to log. Scripts of the sites in origins may read why a
+// viewer was refused. The Refusals borrows origins. If secretNames is set, requested stream names
 // are hidden in the log.
 func NewRefusals(log *slog.Logger, origins *Origins, secretNames bool) *Refusals {
 	r := &Refusals{
@@ -109,8 +109,8 @@ func NewRefusals(log *slog.Logger, origins *Origins, secretNames bool) *Refusals
 	return r
 }
 
-// Note counts a refusal, and logs it with the attributes attrs. err is the reason. The caller must
-// answer the client.
+// Note adds the refusal of a client to the counts and to the log. The error err is the reason, and
+// attrs contains further attributes for the log. The caller must answer the client.
 func (f *Refusals) Note(client Kind, err error, attrs ...any) {
 	key := Refused{client, refuse.CauseOf(err)}
 	if !slices.Contains(causes[client], key.Cause) {
@@ -131,9 +131,9 @@ func (f *Refusals) Note(client Kind, err error, attrs ...any) {
 	f.log.Log(context.Background(), level, message, attrs...)
 }
 
-// count counts a refusal, and returns its log level. The level is Debug if the refusal is routine,
-// or if refusalLines warnings about this kind of client were logged in the current refusalPeriod.
-// Otherwise the level is Warn.
+// count adds a refusal to the counts, and returns the level at which to log the refusal. The level
+// is Debug if the refusal is routine, or if refusalLines warnings about this kind of client were
+// logged in the current refusalPeriod. Otherwise the level is Warn.
 //
 // At the level Warn, muted is the number of refusals above the limit since the previous warning
 // about this kind of client. At the level Debug, muted is 0.
@@ -157,8 +157,8 @@ func (f *Refusals) count(key Refused, now time.Time) (level slog.Level, muted in
 	return slog.LevelWarn, muted
 }
 
-// Counts returns the number of refusals since the start. It has an entry for each kind of client
-// and each cause that is possible for this kind.
+// Counts returns the number of refusals since the start. The map has an entry for each kind of
+// client and each cause that is possible for this kind.
 func (f *Refusals) Counts() map[Refused]int64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -187,8 +187,8 @@ func (f *Refusals) NoteRequest(client Kind, r *http.Request, err error) {
 }
 
 // KindOf returns what a refused client has tried to do: publish, view a stream, or read something
-// else. It looks only at the method and the path of the request, because no handler has received
-// the request.
+// else. KindOf knows only the method and the path of the request, because the request was refused
+// before a handler examined it.
 func KindOf(r *http.Request) Kind {
 	switch {
 	case r.Method == http.MethodPost || r.Method == http.MethodPut:
@@ -199,8 +199,9 @@ func KindOf(r *http.Request) Kind {
 	return Reader
 }
 
-// Only returns a handler that calls h for requests with one of the methods, and refuses all other
-// requests. methods is a list such as "GET, HEAD".
+// Only restricts the handler h to certain HTTP methods. The returned handler calls h for requests
+// with one of the methods, and refuses all other requests. The argument methods is a list such as
+// "GET, HEAD".
 func (f *Refusals) Only(methods string, h http.HandlerFunc) http.HandlerFunc {
 	list := strings.Split(methods, ", ")
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -212,8 +213,8 @@ func (f *Refusals) Only(methods string, h http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// RefuseMethod refuses a request because of its method. methods lists the allowed methods, as in
-// "GET, HEAD".
+// RefuseMethod refuses a request because of its method. The argument methods lists the allowed
+// methods, as in "GET, HEAD".
 func (f *Refusals) RefuseMethod(w http.ResponseWriter, r *http.Request, methods string) {
 	w.Header().Set("Allow", methods)
 	f.Refuse(KindOf(r), w, r,
@@ -221,9 +222,9 @@ func (f *Refusals) RefuseMethod(w http.ResponseWriter, r *http.Request, methods 
 			methods))
 }
 
-// loggedPath returns the path to log for a request. If stream names may be secret, it hides the
-// name after /live/. If a publisher's path does not begin with /live/, loggedPath hides the whole
-// path: a secret name may follow a mistyped prefix.
+// loggedPath returns the path to log for a request. If stream names may be secret, loggedPath hides
+// the name after /live/. If a publisher's path does not begin with /live/, loggedPath hides the
+// whole path, because a secret name may follow a mistyped prefix.
 func (f *Refusals) loggedPath(client Kind, path string) string {
 	switch {
 	case !f.secretNames:

@@ -14,15 +14,15 @@ func overTLS(r *http.Request) bool {
 
 type nodeKey struct{}
 
-// WithNode returns a context for a request from another node of the cluster. node is the address
-// that the other node states in a header of the request. The other node must have proved that it
-// knows the cluster's token.
+// WithNode returns a context for a request from another node of the cluster. The argument node is
+// the address that the other node states in a header of the request. The other node must have
+// proved that it knows the cluster's token.
 func WithNode(ctx context.Context, node string) context.Context {
 	return context.WithValue(ctx, nodeKey{}, node)
 }
 
-// NodeOf returns the address of the node that has made the request, as stated by the node. For
-// other clients, ok is false.
+// NodeOf returns the address of the node that has made the request, as stated by the node. If the
+// client is not a node, ok is false.
 func NodeOf(r *http.Request) (node string, ok bool) {
 	node, ok = r.Context().Value(nodeKey{}).(string)
 	return node, ok
@@ -35,7 +35,8 @@ func withoutPort(address string) string {
 	return address
 }
 
-// IsLoopback reports whether only this machine can reach a listener with the address addr.
+// IsLoopback reports whether a listener with the address addr can be reached only from this
+// machine.
 func IsLoopback(addr net.Addr) bool {
 	switch a := addr.(type) {
 	case *net.TCPAddr:

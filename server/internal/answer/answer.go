@@ -1,6 +1,6 @@
-// Package answer limits the memory of responses that clients have not read yet, including the
-// memory of their requests and transfers. It also limits how long a client that does not read may
-// use this memory.
+// Package answer limits the memory that the server uses for responses that clients have not read
+// yet. This includes the memory of the requests and transfers. The package also limits how long a
+// client that does not read may use this memory.
 package answer
 
 import (
@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// RequestBytes is the memory in bytes of a request with an unread response. It includes a
-	// goroutine, the state of net/http, a buffer, and a short body.
+	// RequestBytes is the memory, in bytes, that is counted for a request with an unread response.
+	// It includes a goroutine, the state of net/http, a buffer, and a short body.
 	RequestBytes = 32 << 10
 
 	// The requests on one listener may use at most 1/requestsShare of the server's memory budget. A
@@ -48,15 +48,15 @@ type Budget struct {
 	stall    time.Duration // time limit for a client that accepts no data
 }
 
-// New returns a Budget. m is the memory budget of the whole server, or nil if there is no limit.
-// stall is the time limit for a client that accepts no data. refusals counts and logs the requests
-// that the Budget refuses.
+// New returns a Budget. The argument m is the memory budget of the whole server, or nil if there is
+// no limit. The argument stall is the time limit for a client that accepts no data. Requests that
+// the Budget refuses are counted and logged in refusals.
 func New(m *memory.Budget, stall time.Duration, refusals *access.Refusals) *Budget {
 	return &Budget{Memory: m, stall: stall, refusals: refusals}
 }
 
-// AddSteps adds steps to the server's memory budget. A step frees memory when memory is short.
-// These steps end requests and downloads that make no progress, and HLS responses that take too
+// AddSteps adds steps to the server's memory budget. A step frees memory when memory is short. The
+// added steps end requests and downloads that make no progress, and HLS responses that take too
 // long.
 func (b *Budget) AddSteps() {
 	for _, a := range []struct {
@@ -80,19 +80,20 @@ func (b *Budget) AddSteps() {
 type Loan struct {
 	budget   *Budget
 	requests *memory.Loans
-	// loan counts the memory of this request in the field requests. It is nil after GiveBack,
-	// because the memory is then no longer counted.
+	// loan is the entry for this request in requests. It is nil after GiveBack, which ends the
+	// counting.
 	loan *memory.Loan
 	end  func()
 }
 
 type loanKey struct{}
 
-// Limit returns a handler that calls h, and limits the memory of requests with unread responses.
-// Without this limit, HTTP/2 clients could make the server store thousands of unread responses.
+// Limit wraps the handler h. The returned handler calls h, but allows only a limited amount of
+// memory for requests with unread responses. Without this limit, HTTP/2 clients could make the
+// server store thousands of unread responses.
 //
-// If a request makes no progress, it is ended when a new request needs its memory, or when the
-// server is short of memory.
+// A request that makes no progress is ended when a new request needs memory, or when the server is
+// short of memory.
 //
 // Limit counts the memory in loans. Each listener has its own [memory.Loans], so that viewers
 // cannot keep the operator from using the admin listener.
@@ -116,8 +117,8 @@ func (b *Budget) Limit(loans *memory.Loans, h http.Handler) http.Handler {
 	})
 }
 
-// Of returns the Loan of r. In tests that call a handler directly, it returns nil. A nil Loan has
-// no limit.
+// Of returns the Loan of the request r. In tests that call a handler directly, Of returns nil. A
+// nil Loan has no limit.
 func Of(r *http.Request) *Loan {
 	a, _ := r.Context().Value(loanKey{}).(*Loan)
 	return a
@@ -133,13 +134,13 @@ func (a *Loan) GiveBack() {
 	}
 }
 
-// Renew records that the client has accepted a part of the response. It returns false if the
-// request was ended.
+// Renew records that the client has accepted a part of the response. Renew returns false if the
+// request was ended to free memory.
 func (a *Loan) Renew() bool { return a == nil || a.loan.Renew() }
 
-// Resume counts n more bytes of memory for the response. If GiveBack was called, Resume first
-// counts the RequestBytes of the request again. If there is not enough memory, the error is a
-// [refuse.Refusal].
+// Resume counts additional memory for the response: n is the number of bytes. If GiveBack was
+// called, Resume also counts the RequestBytes of the request again. If there is not enough memory,
+// the error is a [refuse.Refusal].
 func (a *Loan) Resume(n int) error {
 	if a == nil {
 		return nil
@@ -148,8 +149,8 @@ func (a *Loan) Resume(n int) error {
 	limit := a.budget.Share()
 	if limit > 0 {
 		// Count at most half of the memory limit for a response. Otherwise, a response that is
-		// longer than the limit would never be allowed. It is now allowed if there are few other
-		// requests.
+		// longer than the limit would never be allowed. This way, such a response is allowed if
+		// there are few other requests.
 		n = int(min(int64(n), limit/2))
 	}
 	switch {
@@ -161,8 +162,8 @@ func (a *Loan) Resume(n int) error {
 	return err
 }
 
-// Lend counts n bytes of memory for the response to r (see [Loan.Resume]). If there is not enough
-// memory, Lend refuses the request and returns false.
+// Lend counts additional memory for the response to r: n is the number of bytes (see
+// [Loan.Resume]). If there is not enough memory, Lend refuses the request and returns false.
 func (b *Budget) Lend(w http.ResponseWriter, r *http.Request, n int) bool {
 	err := Of(r).Resume(n)
 	if err != nil {
@@ -180,7 +181,7 @@ func (b *Budget) Share() int64 {
 }
 
 // RefuseFull refuses a request because there is no memory for its response. Over HTTP/2, the
-// refusal has no body, because the client might not read it.
+// refusal has no body, because the client might not read a body.
 func (b *Budget) RefuseFull(w http.ResponseWriter, r *http.Request, err error) {
 	b.refusals.NoteRequest(access.KindOf(r), r, err)
 	status := refuse.SetHeader(w.Header(), err)
@@ -198,7 +199,7 @@ func (b *Budget) LimitWrite(w http.ResponseWriter) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(b.stall))
 }
 
-// RefuseViewer sends err, an error of package live, to a viewer.
+// RefuseViewer sends err, an error from package live, to a viewer.
 func (b *Budget) RefuseViewer(w http.ResponseWriter, r *http.Request, err error) {
 	b.LimitWrite(w)
 	if full := Of(r).Resume(0); full != nil {

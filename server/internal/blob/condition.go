@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// A Condition reports whether a key may be written. tag is the entity tag of the key's value, or ""
-// if the key has no value. A nil Condition allows every write.
+// A Condition reports whether a key may be written. The argument tag is the entity tag of the key's
+// value, or "" if the key has no value. A nil Condition allows every write.
 type Condition func(tag string) bool
 
 // ConditionOf returns the write condition in the headers If-Match and If-None-Match of h. It
-// returns nil if h has neither header. If h has both, both must be met. An invalid list of entity
-// tags matches no value.
+// returns nil if h has neither header. If h has both headers, both conditions must be met. An
+// invalid list of entity tags matches no value.
 func ConditionOf(h http.Header) Condition {
 	match, noneMatch := h.Values("If-Match"), h.Values("If-None-Match")
 	if len(match) == 0 && len(noneMatch) == 0 {
@@ -30,8 +30,9 @@ func ConditionOf(h http.Header) Condition {
 
 func (c Condition) allows(tag string) bool { return c == nil || c(tag) }
 
-// matches reports whether list contains tag. list is the value of the header If-Match or
-// If-None-Match. tag is the strong entity tag of a blob, or "" if the blob does not exist.
+// matches reports whether list contains tag. The argument list is the value of the header If-Match
+// or If-None-Match. The argument tag is the strong entity tag of a blob, or "" if the blob does not
+// exist.
 //
 //   - The list "*" contains every tag except "".
 //   - If allowWeak is set, a weak tag such as W/"1" in the list matches the strong tag "1".

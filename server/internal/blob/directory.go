@@ -22,8 +22,8 @@ import (
 
 const (
 	// incoming is the directory for files that are still being written. It is in the same file
-	// system as the final directories (see shards), so that a complete file can be renamed into one
-	// of them.
+	// system as the final directories (see shards), so that a complete file can be renamed into a
+	// final directory.
 	incoming = "incoming"
 
 	// lockName is a file that marks a directory of blobs. Every process that uses the directory
@@ -35,19 +35,19 @@ const (
 	lockName = "millrace-blobs.lock"
 
 	// namesLockName is a file that a process locks while it adds a complete file to the store or
-	// removes one.
+	// removes a file.
 	namesLockName = "millrace-blobs.names.lock"
 
-	// shards is the number of directories for complete files. With many directories, reading one of
-	// them is fast.
+	// shards is the number of directories for complete files. With many directories, reading one
+	// directory is fast.
 	shards = 256
 
-	// suffix is the end of every file name. Without it, a key such as index.html or .gitignore
-	// could have a meaning for other programs.
+	// suffix is the end of every file name. Without the suffix, a key such as index.html or
+	// .gitignore could have a meaning for other programs.
 	suffix = ".blob"
 
-	// maxPlainName is the maximum length of a file name without suffix. With suffix, the name is
-	// within the 255 bytes that file systems allow.
+	// maxPlainName is the maximum length of a file name without suffix. Together with suffix, the
+	// name is within the 255 bytes that file systems allow.
 	maxPlainName = 240
 
 	// sweepInterval is the time between two sweeps. Each sweep deletes the files of expired values
@@ -60,8 +60,8 @@ const (
 )
 
 // The permissions of a file show whether its value expires. The modification time of an expiring
-// file is its expiry time. Both are set before the file gets its final name. They survive a
-// restart, and a backup that preserves permissions and times.
+// file is its expiry time. The permissions and the time are set before the file gets its final
+// name. Both survive a restart, and a backup that preserves permissions and times.
 const (
 	lasting  fs.FileMode = 0o600
 	expiring fs.FileMode = 0o700
@@ -85,8 +85,8 @@ type directory struct {
 	clock  func() time.Time
 	serial atomic.Int64 // makes the modification time of every file different, see stamp
 
-	// names is held while a file gets its final name or is removed. The lock on namesFile is then
-	// held as well. One mutex is enough for all directories, because the kernel also executes
+	// lockNames locks both names and namesFile. Both must be locked while a file gets its final
+	// name or is removed. One mutex is enough for all directories, because the kernel also executes
 	// renames between directories one after the other.
 	names     lock.Mutex
 	namesFile *os.File
@@ -100,9 +100,9 @@ type directory struct {
 // or a directory of blobs. The store takes its transfer buffers from pool. The caller must call
 // Close on the store.
 //
-// A successor shares the directory with the process that it replaces, because that process may
-// still have running transfers. Any other process needs exclusive access, and deletes the
-// unfinished files of processes that were killed.
+// If successor is true, this process shares the directory with the process that it replaces,
+// because that process may still have running transfers. If successor is false, this process needs
+// exclusive access at the start, and deletes the unfinished files of processes that were killed.
 func OpenDirectory(name string, successor bool, pool *millrace.Pool) (Store, error) {
 	d, err := newDirectory(name, successor, pool)
 	if err != nil {
@@ -172,7 +172,7 @@ func (d *directory) clear() error {
 }
 
 // checkUnused returns an error if the directory contains files of another program. The store must
-// not use such a directory, because it deletes files.
+// not use such a directory, because the store deletes files.
 func (d *directory) checkUnused() error {
 	if _, err := d.root.Lstat(lockName); !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -221,7 +221,7 @@ func (d *directory) probe() error {
 	return nil
 }
 
-// sync makes the names of the files in a directory durable.
+// sync calls fsync on a directory, which makes new and removed file names durable.
 func (d *directory) sync(name string) error {
 	f, err := d.root.Open(name)
 	if err != nil {
@@ -309,7 +309,8 @@ func fileTag(info fs.FileInfo) string {
 	return fmt.Sprintf(`"%x-%x"`, info.ModTime().UnixNano(), info.Size())
 }
 
-// Open returns the value of key. If there is none, or if it has expired, Open returns ErrNotFound.
+// Open returns the value of key. If key has no value, or if the value has expired, Open returns
+// ErrNotFound.
 func (d *directory) Open(_ context.Context, key string) (*Value, error) {
 	f, err := d.root.Open(fileOf(key).path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -332,8 +333,8 @@ func (d *directory) Open(_ context.Context, key string) (*Value, error) {
 	return v, nil
 }
 
-// tagAt returns the entity tag of the value at path. If there is no value, or it has expired, the
-// tag is "".
+// tagAt returns the entity tag of the value at path. If there is no value, or if the value has
+// expired, the tag is "".
 func (d *directory) tagAt(path string) (string, error) {
 	info, err := d.root.Lstat(path)
 	switch {
@@ -375,7 +376,8 @@ func (d *directory) Put(ctx context.Context, key string, body io.Reader, size in
 	return tag, before == "", nil
 }
 
-// write creates the file tmp, writes body to it, syncs it, and returns its entity tag.
+// write creates the file tmp, writes body to the file, syncs the file, and returns the file's
+// entity tag.
 func (d *directory) write(ctx context.Context, tmp string, body io.Reader, size int64,
 	put Put) (tag string, err error) {
 	f, err := d.root.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, lasting)
@@ -403,7 +405,7 @@ func (d *directory) write(ctx context.Context, tmp string, body io.Reader, size 
 }
 
 // stamp returns the permissions and the modification time of a new file. If the value expires, the
-// modification time is its expiry time. Otherwise it is the present time.
+// modification time is the expiry time. Otherwise, the modification time is the current time.
 //
 // The modification time is part of the entity tag, so every file must have a different one. stamp
 // therefore changes the time by less than two milliseconds. A value may expire up to two
@@ -433,11 +435,11 @@ func (d *directory) rename(tmp string, target file, cond Condition) (replaced st
 	return replaced, d.root.Rename(tmp, target.path)
 }
 
-// checkFile returns the entity tag of the value in a file, or "" if there is no value or it has
-// expired. If cond does not hold for the value, the error is ErrCondition.
+// checkFile returns the entity tag of the value in a file, or "" if there is no value or the value
+// has expired. If cond does not hold for the value, the error is ErrCondition.
 //
-// If the caller will change the file, it must call lockNames before checkFile. Otherwise another
-// change could come in between.
+// If the caller will change the file, it must call lockNames before checkFile. Otherwise, another
+// goroutine or process could change the file after the check.
 func (d *directory) checkFile(f file, cond Condition) (tag string, err error) {
 	if tag, err = d.tagAt(f.path); err == nil && !cond.allows(tag) {
 		err = ErrCondition
@@ -480,7 +482,7 @@ func (d *directory) remove(f file, cond Condition) error {
 }
 
 // roomError returns ErrFull if err means that the file system is full or a quota is used up.
-// Otherwise it returns err.
+// Otherwise, it returns err unchanged.
 func roomError(err error) error {
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 		return ErrFull

@@ -17,8 +17,9 @@ const (
 	noWait = syscall.LOCK_NB
 )
 
-// flock locks or unlocks f for this process. When the process ends, even if it is killed, its locks
-// end as well.
+// flock locks or unlocks the file f for this process. The argument how is a combination of the
+// operations above. When the process ends, even if it is killed, the operating system releases the
+// locks of the process.
 func flock(f *os.File, how int) error {
 	for {
 		if err := syscall.Flock(int(f.Fd()), how); err != syscall.EINTR {

@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	// MaxRedisValue is the maximum length in bytes of a value in Redis, with the default of
-	// proto-max-bulk-len.
+	// MaxRedisValue is the maximum length in bytes of a value in Redis, if the Redis option
+	// proto-max-bulk-len has its default value.
 	MaxRedisValue = 512 << 20
 
 	// conns is the maximum number of connections to one Redis server that transfer the bytes of
@@ -30,12 +30,12 @@ const (
 	// body is received into a file.
 	spoolMemory = 1 << 20
 
-	// replacedFor is how long a replaced or deleted value is kept in Redis for downloads that are
-	// reading it. Each of these downloads extends the time.
+	// replacedFor is how long a replaced or deleted value is kept in Redis for downloads that still
+	// read the value. Each of these downloads extends the time.
 	replacedFor = time.Minute
 
 	// pendingFor is how long a received value is kept in Redis until it is assigned to its key. If
-	// the server is killed in between, the value expires.
+	// the server is killed before that, the value expires.
 	pendingFor = time.Minute
 
 	// rememberedFor is how long Redis stores the outcome of a script. If the answer of the script
@@ -57,12 +57,12 @@ const (
 //	PREFIX{/KEY}:VERSION:new     a value that is not complete yet
 //	PREFIX{/KEY}:VERSION:done    the outcome of a script, in case the script is run again
 //
-// A version never changes, so its name serves as an entity tag, and it can be read in parts. A new
-// value is a new version. A script switches the hash to the new version in one step. The old
-// version is kept for replacedFor.
+// A version never changes, so the name of the version serves as an entity tag, and the version can
+// be read in parts. A new value is a new version. A script switches the hash to the new version in
+// one step. The old version is kept for replacedFor.
 //
 // No connection to Redis has to wait for a client. A body is received completely before it is sent
-// to Redis. A download requests the next part after the client has received the previous one.
+// to Redis. A download requests the next part after the client has received the previous part.
 type Redis struct {
 	rdb    redis.UniversalClient
 	values *redisbuf.Client
@@ -72,17 +72,17 @@ type Redis struct {
 }
 
 // OpenRedis opens a store in a Redis server or cluster. All Redis keys of the store begin with
-// prefix, which must not contain braces. OpenRedis takes ownership of rdb, even if it fails. It
-// does not connect to the server yet. The store takes its transfer buffers from pool. The caller
-// must call Close on the store.
+// prefix, which must not contain braces. OpenRedis takes ownership of rdb, even if it fails.
+// OpenRedis does not connect to the server yet. The store takes its transfer buffers from pool. The
+// caller must call Close on the store.
 func OpenRedis(rdb redis.UniversalClient, prefix string, pool *millrace.Pool) (*Redis, error) {
 	if strings.ContainsAny(prefix, "{}") {
 		return nil, errors.Join(
 			fmt.Errorf("the prefix of keys is %q, and braces have a meaning in keys", prefix),
 			rdb.Close())
 	}
-	// InFlight is so high that it never limits a call, because each call takes at most spoolMemory
-	// of memory anyway.
+	// MaxInFlight is so high that it never limits a call. No limit is needed, because each call
+	// takes at most spoolMemory bytes of memory.
 	values, err := redisbuf.New(rdb, redisbuf.MaxConns(conns), redisbuf.MaxInFlight(conns*MaxRedisValue))
 	if err != nil {
 		return nil, errors.Join(err, rdb.Close())
@@ -101,8 +101,8 @@ func (s *Redis) Ping(ctx context.Context) error { return s.rdb.Ping(ctx).Err() }
 func (s *Redis) Stats() redisbuf.Stats { return s.values.Stats() }
 
 // hashKey returns the Redis key of a blob's hash. All other Redis keys of the blob begin with this
-// key. They are in the same slot of a cluster, because Redis computes the slot only from the part
-// in braces.
+// key. All these keys are in the same slot of a cluster, because Redis computes the slot only from
+// the part in braces.
 func (s *Redis) hashKey(key string) string { return s.prefix + "{/" + key + "}" }
 
 // newVersion returns a unique Redis key for a new value of a blob. The key begins with hashKey, the
@@ -123,9 +123,9 @@ func tagOf(key string) string {
 }
 
 type version struct {
-	key  string // Redis key of the version
+	key  string
 	size int64
-	left time.Duration // time until it expires; 0 if it does not expire
+	left time.Duration // time until the version expires; 0 if it does not expire
 }
 
 // lookup returns the current version of a blob, or ErrNotFound.
@@ -155,8 +155,8 @@ func (s *Redis) lookup(ctx context.Context, hashKey string) (version, error) {
 	return version{key: key, size: size, left: time.Duration(left) * time.Millisecond}, nil
 }
 
-// Open returns the value of key. It reads the bytes from Redis only when the caller reads them. If
-// key has no value, it returns ErrNotFound.
+// Open returns the value of key. The bytes of the value are read from Redis only when the caller
+// reads the Value. If key has no value, Open returns ErrNotFound.
 func (s *Redis) Open(ctx context.Context, key string) (*Value, error) {
 	v, err := s.lookup(ctx, s.hashKey(key))
 	if err != nil {
@@ -212,7 +212,7 @@ func (v *versionReader) ReadAt(p []byte, off int64) (int, error) {
 	return n, err
 }
 
-// Close makes further calls of ReadAt fail, and waits for a running ReadAt. The wait is necessary
+// Close makes further calls to ReadAt fail, and waits for a running ReadAt. The wait is necessary
 // because for a response with several ranges, net/http reads in a goroutine that may outlive the
 // response.
 func (v *versionReader) Close() error {
@@ -302,7 +302,7 @@ type spool struct {
 	size  int64
 }
 
-// fill receives the whole body from src. The caller must call release, even after an error.
+// fill receives the complete body from src. The caller must call release, even after an error.
 func (b *spool) fill(ctx context.Context, src *source, blocks *millrace.Pool) error {
 	r := millrace.NewReader(&io.LimitedReader{R: src, N: spoolMemory + 1})
 	defer r.Release()
@@ -335,7 +335,8 @@ func (b *spool) release() {
 
 // commit replaces the current value of a blob with a value that Redis has received. It returns true
 // if the blob did not exist before. If the write condition put.Only does not hold, it returns
-// ErrCondition. length is the length of the new value in bytes. keys are the KEYS of commitScript.
+// ErrCondition. The argument length is the length of the new value in bytes, and keys are the KEYS
+// of commitScript.
 func (s *Redis) commit(ctx context.Context, keys []string, length int64, put Put) (created bool,
 	err error) {
 	for {
@@ -392,7 +393,8 @@ func (s *Redis) Delete(ctx context.Context, key string, cond Condition) error {
 	}
 }
 
-// run runs a script, and translates its errors into errors that a Store returns.
+// run runs a script. If the script fails, run returns an error that a Store returns, such as
+// ErrUnavailable.
 func (s *Redis) run(ctx context.Context, script *redis.Script, keys []string, args ...any) (string,
 	error) {
 	answer, err := runScript(ctx, s.rdb, script, keys, args...)
@@ -402,9 +404,9 @@ func (s *Redis) run(ctx context.Context, script *redis.Script, keys []string, ar
 	return answer, err
 }
 
-// failed translates the error of a Redis call into an error that a Store returns, such as ErrFull
-// or ErrUnavailable. These errors mean that the call has changed nothing, so failed must not be
-// used if the call may have changed a blob.
+// failed returns the error that a Store returns, such as ErrFull or ErrUnavailable, if a call to
+// Redis returns err. The errors ErrFull and ErrUnavailable mean that the call has changed nothing.
+// The caller must not use failed if the call to Redis may have changed a blob.
 func (s *Redis) failed(err error) error {
 	var reply redis.Error
 	switch {

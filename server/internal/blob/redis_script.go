@@ -16,7 +16,7 @@ import (
 const anyVersion = "*"
 
 const (
-	// scriptTries limits how many times a script is run to get its answer.
+	// scriptTries is the maximum number of times that a script is run to get its answer.
 	scriptTries = 4
 
 	// scriptPause is the pause between the first run of a script and the second run. The pause
@@ -100,20 +100,20 @@ return 'deleted'`)
 )
 
 // outcomeKey returns the Redis key under which a script stores its outcome, such as "created". If
-// the answer of the script is lost and the script is run again, the script finds the outcome there
-// and returns it. version is a Redis key that is unique to the call.
+// the answer of the script is lost and the script is run again, the script finds and returns the
+// stored outcome. The argument version is a Redis key that is unique to the call.
 //
 // The outcome is not stored in the Redis hash that describes the blob, because another writer may
 // replace this hash before the script is run again.
 func outcomeKey(version string) string { return version + ":done" }
 
 // runScript runs a script that stores its outcome, and returns the answer. If the answer is lost,
-// runScript runs the script again. If an answer was lost and no other one arrives, it returns
-// ErrUnsure.
+// runScript runs the script again. If an answer was lost and no other answer arrives, runScript
+// returns ErrUnsure.
 //
-// runScript does not use the retries of go-redis, because they do not report that an answer was
-// lost. If go-redis retries a script and the last try is refused, it returns only this refusal,
-// although an earlier try may have changed the value.
+// runScript does not use the retries of go-redis, because these retries do not report that an
+// answer was lost. If go-redis retries a script and the last try is refused, go-redis returns only
+// this refusal, although an earlier try may have changed the value.
 func runScript(ctx context.Context, rdb redis.UniversalClient, script *redis.Script, keys []string,
 	args ...any) (string, error) {
 	lost, pause := false, scriptPause
@@ -135,9 +135,9 @@ func runScript(ctx context.Context, rdb redis.UniversalClient, script *redis.Scr
 	}
 }
 
-// isTransient reports whether a later try may succeed. A try may fail, for example, while a slot
-// moves to another server: this process may not know the new server yet, or only some of a value's
-// keys have moved.
+// isTransient reports whether a later try may succeed after the error err. A try may fail, for
+// example, while a slot moves to another server: this process may not know the new server yet, or
+// only some of a value's keys have moved.
 func isTransient(err redis.Error) bool {
 	text := err.Error()
 	return strings.HasPrefix(text, "MOVED ") || strings.HasPrefix(text, "ASK ") ||

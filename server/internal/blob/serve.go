@@ -23,7 +23,7 @@ func (v *Value) Serve(w http.ResponseWriter, r *http.Request) (chunk.Report, err
 	h.Set("Content-Type", "application/octet-stream")
 	h.Set("X-Content-Type-Options", "nosniff")
 	// Clients must revalidate the value, because it may be replaced at any time. Revalidation
-	// transfers no body. If the caller has set "private", it stays.
+	// transfers no body. If the caller has set "private", this directive stays.
 	h.Add("Cache-Control", "no-cache")
 	if v.TTL > 0 {
 		h.Set(HeaderTTL, formatTTL(v.TTL))
@@ -53,7 +53,7 @@ type responseBody struct {
 	err    error
 }
 
-// ReadFrom copies a body or a part of it to the response. http.ServeContent calls it.
+// ReadFrom copies a body, or a part of a body, to the response. http.ServeContent calls it.
 func (b *responseBody) ReadFrom(src io.Reader) (int64, error) {
 	if b.isFile {
 		b.sent, b.err = chunk.Copy(b.ctx, b.ResponseWriter, src)

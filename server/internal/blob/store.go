@@ -18,16 +18,18 @@ type Store interface {
 	// Open returns the value of key, or ErrNotFound. The caller must close the value.
 	Open(ctx context.Context, key string) (*Value, error)
 
-	// Put reads a value from body, and assigns it to key. size is the length of the value, or
-	// unknownSize if the value is all of body. Put borrows body. It returns the entity tag of the
-	// value, and whether key is new. If there is an error other than ErrUnsure, key is unchanged.
+	// Put reads a value from body, and assigns it to key. The argument size is the length of the
+	// value, or unknownSize if the value extends to the end of body. Put borrows body. It returns
+	// the entity tag of the value, and whether key is new. If there is an error other than
+	// ErrUnsure, the value of key is unchanged.
 	Put(ctx context.Context, key string, body io.Reader, size int64, put Put) (tag string,
 		created bool, err error)
 
 	// Check returns ErrCondition if cond does not allow a write to key at present.
 	Check(ctx context.Context, key string, cond Condition) error
 
-	// Delete deletes key if cond allows it. An open Value can still be read to the end.
+	// Delete deletes the value of key if cond allows the deletion. An open Value can still be read
+	// to the end.
 	Delete(ctx context.Context, key string, cond Condition) error
 
 	// Close stops the store's goroutines and closes its files and connections.
@@ -38,7 +40,7 @@ type Store interface {
 // The caller must call Close.
 type Value struct {
 	Tag     string        // entity tag, in quotes
-	TTL     time.Duration // time until it expires; 0 if it does not expire
+	TTL     time.Duration // time until the value expires; 0 if it does not expire
 	Content io.ReadSeekCloser
 
 	blocks *millrace.Pool
@@ -91,11 +93,11 @@ func (e *TooLargeError) Error() string {
 // expires.
 const HeaderTTL = "Millrace-TTL"
 
-// maxTTL is the maximum TTL. With it, time calculations cannot overflow.
+// maxTTL is the maximum TTL. The limit prevents overflows in time calculations.
 const maxTTL = 100 * 365 * 24 * time.Hour
 
 // ParseTTL parses the value of HeaderTTL. The value is a number of seconds, such as 90 or 89.999,
-// or a duration in the format of Go, such as 1m30s. The TTL of "" is 0.
+// or a duration in Go's format, such as 1m30s. The TTL of "" is 0.
 func ParseTTL(s string) (time.Duration, error) {
 	if s == "" {
 		return 0, nil
@@ -113,8 +115,8 @@ func ParseTTL(s string) (time.Duration, error) {
 }
 
 // A source reads the body of a value. If the body is longer than limit, Read returns a
-// TooLargeError. If the caller announced the size of the body, bytes after this size are not read.
-// After Read has failed, source.failure returns the error.
+// TooLargeError. If the caller announced the size of the body, the source does not read bytes after
+// this size. After Read has failed, the method failure returns the error.
 type source struct {
 	body  io.Reader
 	limit int64
@@ -171,8 +173,8 @@ func (s *source) copyTo(ctx context.Context, w io.Writer, blocks *millrace.Pool)
 	return total, ctx.Err()
 }
 
-// failure returns the error for a body that could not be received. If Read has failed, failure
-// returns the error of Read. Otherwise it returns err.
+// failure returns the error for a body that could not be received: the error of Read if Read has
+// failed, and err otherwise.
 func (s *source) failure(err error) error {
 	var large *TooLargeError
 	switch {

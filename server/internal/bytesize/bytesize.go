@@ -54,8 +54,8 @@ var units = []struct {
 	{"T", 1 << 40}, {"G", 1 << 30}, {"M", 1 << 20}, {"K", 1 << 10},
 }
 
-// Format formats n with the largest of the units TiB, GiB, MiB and KiB that divides n, if there is
-// one.
+// Format formats a number of bytes. It uses the largest of the units TiB, GiB, MiB and KiB that
+// divides the number exactly, or no unit if none does.
 func Format(n int64) string {
 	for _, u := range units[:4] {
 		if n >= u.size && n%u.size == 0 {

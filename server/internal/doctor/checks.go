@@ -16,13 +16,13 @@ import (
 // A check examines one setting of the machine.
 type check struct {
 	group, name string
-	// look returns a Finding without Group and Name. If it cannot read the setting, it sets the err
-	// field of the host, and the Finding is ignored.
+	// look examines the setting, and returns a Finding without Group and Name. If look cannot read
+	// the setting, it sets the field err of the host, and the Finding is ignored.
 	look func(*host, Plan) Finding
 	why  string // added to the Why of the Finding
 }
 
-// checks lists all checks. Findings with the same State are reported in this order.
+// checks is the list of all checks. Findings with the same State are reported in this order.
 var checks = [...]check{
 	{"process", "open files", openFiles,
 		"At the limit, new connections wait, and file requests fail with 500. Go raises the soft " +
@@ -249,16 +249,16 @@ func conntrack(h *host, p Plan) Finding {
 
 // tcpBuffer returns a function that checks the kernel setting net.ipv4.tcp_wmem or
 // net.ipv4.tcp_rmem. The setting consists of the minimum, default and maximum size of a
-// connection's buffer. If it is bad, the check recommends the kernel's defaults.
+// connection's buffer. If the setting is bad, the check recommends the kernel's defaults.
 func tcpBuffer(name, defaults string) func(*host, Plan) Finding {
 	command := fmt.Sprintf("sysctl -w %s=%q", name, defaults)
 	return func(h *host, _ Plan) Finding { return tcpRange(h.sysctl(name, 3), command) }
 }
 
 func tcpRange(n []int64, command string) Finding {
-	// least is the minimum, in bytes, for the maximum size of a connection's buffer. With a buffer
-	// of 1 MiB, a client with a round-trip time of 100 ms gets up to 5 MB/s, because only about
-	// half of the buffer holds payload.
+	// least is the smallest good value, in bytes, for the maximum size of a connection's buffer.
+	// With a buffer of 1 MiB, a client with a round-trip time of 100 ms gets up to 5 MB/s, because
+	// only about half of the buffer holds payload.
 	const least = 1 << 20
 	f := Finding{
 		Value: fmt.Sprintf("%d %d %d", n[0], n[1], n[2]),
@@ -296,8 +296,9 @@ func tcpMemory(h *host, p Plan) Finding {
 	return f
 }
 
-// directory checks whether the server can read dir, which is the value of a command-line flag, and
-// whether dir is on a local disk. It returns the Finding and the mount that contains dir.
+// directory checks whether the server can read a directory, and whether the directory is on a local
+// disk. The argument dir is the path of the directory, and flag is the name of the command-line
+// flag that sets it. The results are the Finding and the mount that contains the directory.
 //
 // If mount is nil, the Finding is complete. Otherwise the caller may check the mount further and
 // add to the Finding.

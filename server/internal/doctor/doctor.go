@@ -2,9 +2,9 @@
 // to change.
 //
 // The variable checks lists the checks. A check depends only on a host and a Plan. It does not run
-// commands, write files or open connections. If it cannot read a value, its State is Unknown, which
-// is not a failure. Much of the package is text for users: each of the fifteen checks says what to
-// change, why, and with which command.
+// commands, write files or open connections. If a check cannot read a value, the State of its
+// Finding is Unknown, which is not a failure. Much of the package is text for users: each of the
+// fifteen checks says what to change, why, and with which command.
 package doctor
 
 import (
@@ -36,8 +36,8 @@ type State string
 
 const (
 	Bad     State = "bad"     // the load in the Plan will not work
-	Warn    State = "warn"    // it works, but is slow, unsafe or needs much memory
-	Info    State = "info"    // the user may choose
+	Warn    State = "warn"    // the load will work, but slowly, unsafely or with much memory
+	Info    State = "info"    // the advice applies only in some cases
 	Unknown State = "unknown" // the check could not read a value
 	OK      State = "ok"      // nothing to change
 )
@@ -73,7 +73,7 @@ type Report struct {
 	Viewers  int           `json:"viewers"`
 	Root     string        `json:"root"`
 	Blobs    string        `json:"blobs"`
-	Counts   map[State]int `json:"counts"` // number of findings by State, with an entry for each
+	Counts   map[State]int `json:"counts"` // number of findings for every State; may be 0
 	Findings []Finding     `json:"findings"`
 }
 
@@ -112,8 +112,8 @@ func examine(h *host, p Plan) Report {
 	return r
 }
 
-// line converts s to one line of printable characters. s may contain escape sequences, because it
-// may be a path or come from a file.
+// line converts s to one line of printable characters. This disables escape sequences, which a path
+// or the content of a file may contain.
 func line(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {

@@ -29,7 +29,7 @@ type host struct {
 	pageSize    int64
 	memoryLimit int64 // GOMEMLIMIT, or math.MaxInt64 if it is not set
 
-	err error // first error of a method
+	err error // first error from a method
 }
 
 func thisHost() *host {
@@ -60,7 +60,8 @@ func (h *host) read(name string) string {
 	return strings.TrimSpace(string(b))
 }
 
-// sysctl returns the n numbers of a sysctl(8) setting.
+// sysctl returns the numbers in the sysctl(8) setting called name. The setting must contain n
+// numbers.
 func (h *host) sysctl(name string, n int) []int64 {
 	s := h.read("proc/sys/" + strings.ReplaceAll(name, ".", "/"))
 	all := make([]int64, n)
@@ -151,8 +152,8 @@ func parseLimit(s string) (int64, bool) {
 	return n, err == nil && n < unlimited
 }
 
-// parseCPU parses cpu.max, which is "QUOTA PERIOD" or "max PERIOD". It returns thousandths of a
-// CPU.
+// parseCPU parses cpu.max, which is "QUOTA PERIOD" or "max PERIOD". It returns the CPU time in
+// thousandths of a CPU.
 func parseCPU(s string) (int64, bool) {
 	var quota, period int64
 	if n, _ := fmt.Sscanf(s, "%d %d", &quota, &period); n != 2 || period <= 0 || quota < 0 ||
@@ -163,8 +164,9 @@ func parseCPU(s string) (int64, bool) {
 }
 
 // groupLimit returns the lowest limit that a control group sets for this process. It reads the
-// limits of the process's control group and of all groups above it. If there is no limit, set is
-// false.
+// limits of the process's control group and of all groups above it. If there is no limit, the
+// result set is false.
+//
 //   - controller is the name of a controller, such as "memory", in version 1 of control groups. For
 //     version 2, controller is "".
 //   - name is the name of the file with the limit. Each control group has such a file.

@@ -31,12 +31,12 @@ const (
 )
 
 var (
-	// errBusy refuses a client if the queue of requests to the hook is full. It also refuses a
+	// errBusy is the error for a client if the queue of requests to the hook is full, and for a
 	// player if the playTable is full or closed.
 	errBusy = refuse.New(http.StatusServiceUnavailable,
 		"too many clients wait for the hook of this server, or play with its permission").
 		For(refuse.Limit).After(time.Second)
-	// errFails refuses a client if the hook fails. Only the log contains the reason.
+	// errFails is the error for a client if the hook fails. The reason appears only in the log.
 	errFails = refuse.New(http.StatusServiceUnavailable,
 		"the hook that this server asks does not answer").For(refuse.HookFailed).After(time.Second)
 )
@@ -61,9 +61,9 @@ type asker struct {
 // must have called Request.prepare on the request. ask returns these errors:
 //   - If the hook refuses the client, a [refuse.Refusal].
 //   - If the queue is full, errBusy.
-//   - If the hook fails, errFails, even with Config.Open.
-//   - If ctx ends, the error of ctx.
-//   - If queueCtx ends while the request is in the queue, the error of queueCtx.
+//   - If the hook fails, errFails, even if Config.Open is set.
+//   - If ctx ends, ctx.Err().
+//   - If queueCtx ends while the request is in the queue, queueCtx.Err().
 func (k *asker) ask(ctx, queueCtx context.Context, q *Request) (Answer, error) {
 	a, err := k.askInTime(ctx, queueCtx, q)
 	switch failed, ok := errors.AsType[*failure](err); {

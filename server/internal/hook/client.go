@@ -31,8 +31,8 @@ func CheckURL(address string) error {
 }
 
 // A Client asks the hook whether a stream may be published, played or recorded. When publishing,
-// playing or recording ends, it sends an end event to the hook. Its methods may be called from any
-// goroutine.
+// playing or recording ends, the Client sends an end event to the hook. The methods of a Client may
+// be called from any goroutine.
 type Client struct {
 	cfg    Config
 	counts *counter
@@ -75,8 +75,8 @@ func New(cfg Config) (*Client, error) {
 	return c, nil
 }
 
-// Ask asks the hook about q, and sets q's ID. It waits for the answer until ctx ends or the timeout
-// expires. The error is a [refuse.Refusal] or the error of ctx.
+// Ask sets the ID of q, sends q to the hook, and waits for the answer until ctx ends or the timeout
+// expires. The error is a [refuse.Refusal] or the context's error.
 func (c *Client) Ask(ctx context.Context, q *Request) (Answer, error) {
 	if err := c.prepare(q); err != nil {
 		return Answer{}, err
@@ -88,11 +88,12 @@ func (c *Client) Ask(ctx context.Context, q *Request) (Answer, error) {
 	return a, err
 }
 
-// Play asks the hook whether a client may play. The error is a [refuse.Refusal] or the error of
-// ctx.
+// Play asks the hook whether a client may play a stream. The error is a [refuse.Refusal] or the
+// context's error.
 //
 // Requests of the same client for the same stream have the same playKey, and share an answer. If
-// there is a valid answer, or another call is waiting for one, Play uses that answer.
+// there is a valid answer, Play uses it. If another call is waiting for the answer, Play waits for
+// the same answer.
 //
 // If the player has a permanent connection, the caller must call End on the result when the player
 // leaves.
@@ -111,8 +112,9 @@ func (c *Client) prepare(q *Request) error {
 	return err
 }
 
-// End queues an end event for q, a request that the hook has allowed. It never blocks. reason says
-// why publishing or recording has ended. bytes is the number of bytes that were transferred.
+// End queues an end event for q, a request that the hook has allowed. It never blocks. The argument
+// reason says why publishing or recording has ended, and bytes is the number of bytes that were
+// transferred.
 func (c *Client) End(q *Request, reason string, bytes int64) { c.ends.add(q.ended(reason, bytes)) }
 
 // Close queues an end event for each [Play] that has not ended, and delivers all queued end events

@@ -13,15 +13,16 @@
 // asked again. HLS players have no connection, so their Play ends when they have sent no request
 // for a while.
 //
-// client.go connects the other files. play.go stores answers, ask.go asks questions, ends.go
-// delivers end events, post.go sends the HTTP requests, and request.go defines the formats.
+// The file client.go defines the Client, which uses the other files: play.go stores answers, ask.go
+// asks questions, ends.go delivers end events, post.go sends the HTTP requests, and request.go
+// defines the formats.
 //
 // # Limits
 //
 // The following are limited: the callers that wait for an answer (maxWaiting), the stored answers
-// (maxPlays), the queued end events (maxEnds), and the size of an answer (maxAnswer). At the first
-// two limits, a new caller is refused. At the third limit, a new end event is dropped, counted and
-// logged.
+// (maxPlays), the queued end events (maxEnds), and the size of an answer (maxAnswer). If one of the
+// first two limits is reached, a new caller is refused. If the third limit is reached, a new end
+// event is dropped, counted and logged.
 //
 // Requests contain clients' credentials. The credentials are never logged, and not stored for the
 // end event. The log contains only the host of the hook's URL.

@@ -70,7 +70,7 @@ func (q *endQueue) add(e Request) {
 	q.drop(&e, fmt.Errorf("%d ends wait", len(q.queue)))
 }
 
-// drop counts an end event that was not delivered, and may log it. q.mu is held.
+// drop counts an end event that was not delivered, and may log it. The caller must hold q.mu.
 func (q *endQueue) drop(e *Request, why error) {
 	q.dropped++
 	q.counts.count(e.Event, "dropped")
@@ -153,8 +153,8 @@ func (q *endQueue) close(ctx context.Context, giveUp context.CancelFunc) {
 	<-delivered
 }
 
-// await returns when delivered is closed, when ctx has ended, or when no end event can be delivered
-// (see endCheck).
+// await returns when the channel delivered is closed, when ctx has ended, or when no end event can
+// be delivered (see endCheck).
 func (q *endQueue) await(ctx context.Context, delivered <-chan struct{}) {
 	check := time.NewTicker(endCheck)
 	defer check.Stop()

@@ -44,8 +44,8 @@ type Play struct {
 
 	served atomic.Int64 // bytes sent to all players
 
-	// t.mu guards the following fields. ready is closed when the answer has arrived. It is replaced
-	// when the hook is asked again.
+	// t.mu guards the following fields. The channel ready is closed when the answer has arrived,
+	// and is replaced when the hook is asked again.
 	ready   chan struct{}
 	asking  bool
 	answer  Answer
@@ -90,12 +90,12 @@ func (p *Play) Answer() Answer {
 	return p.answer
 }
 
-// Served counts n bytes as sent to a player.
+// Served adds n to the number of bytes that were sent to players.
 func (p *Play) Served(n int) { p.served.Add(int64(n)) }
 
-// End must be called when a player with a permanent connection has left. bytes is the number of
-// bytes that were sent to the player and that Served has not counted. When the last player of the
-// Play has left, End queues an end event for the hook.
+// End must be called when a player with a permanent connection has left. The argument bytes is the
+// number of bytes that were sent to the player and not passed to Served. When the last player of
+// the Play has left, End queues an end event for the hook.
 func (p *Play) End(reason string, bytes int64) {
 	p.served.Add(bytes)
 	p.t.mu.Lock()
@@ -103,8 +103,8 @@ func (p *Play) End(reason string, bytes int64) {
 	p.t.leave(p, reason)
 }
 
-// leave records that a player with a permanent connection has left. If it was the last one, leave
-// ends p. t.mu is held.
+// leave records that a player with a permanent connection has left. If this was the last player,
+// leave ends p. The caller must hold t.mu.
 func (t *playTable) leave(p *Play, reason string) {
 	if p.players--; p.players == 0 && !p.asking && p.allowed {
 		t.endPlay(p, reason)
@@ -112,7 +112,7 @@ func (t *playTable) leave(p *Play, reason string) {
 }
 
 // endPlay removes p from the table. If the hook had allowed p, endPlay sends an end event to the
-// hook. t.mu is held.
+// hook. The caller must hold t.mu.
 func (t *playTable) endPlay(p *Play, reason string) {
 	if t.plays[p.key] == p {
 		delete(t.plays, p.key)
@@ -196,8 +196,8 @@ func (t *playTable) play(ctx context.Context, q *Request) (*Play, error) {
 }
 
 // decide asks the hook about a player, stores the answer in p, and wakes the callers that wait for
-// it. queueCtx ends when no caller waits any longer. decide then does not send a request that is
-// still in the queue.
+// the answer. The context queueCtx ends when no caller waits any longer. If the request is still in
+// the queue at that time, decide does not send it.
 func (t *playTable) decide(queueCtx context.Context, p *Play, q Request) {
 	defer t.deciding.Done()
 	defer p.forget()
@@ -290,8 +290,8 @@ func (t *playTable) close() bool {
 	return true
 }
 
-// wait waits for the goroutines of t. The caller must first cancel the context t.closing, which
-// ends the goroutines.
+// wait blocks until the goroutines of t have ended. The caller must first cancel the context
+// t.closing, which ends the goroutines.
 func (t *playTable) wait() {
 	t.deciding.Wait()
 	<-t.swept

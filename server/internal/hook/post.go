@@ -98,8 +98,8 @@ func (p *poster) post(ctx context.Context, body []byte) (status int, text []byte
 	return res.StatusCode, text, err
 }
 
-// plain returns err without the hook's URL, which may contain secrets. For a timeout, it returns an
-// error that names --hook-timeout.
+// plain removes the hook's URL from err, because the URL may contain secrets. If the deadline of
+// ctx has passed, plain returns an error that names the flag --hook-timeout.
 func (p *poster) plain(ctx context.Context, err error) error {
 	if ctx.Err() == context.DeadlineExceeded {
 		return fmt.Errorf("no answer within %v (--hook-timeout)", p.timeout)

@@ -70,7 +70,7 @@ type Request struct {
 // tokens have up to a thousand bytes.
 const maxShown = 4 << 10
 
-// prepare sets the fields Version, Node, Time and ID. q must not be an end event.
+// prepare sets the fields Version, Node, Time and ID. It must not be called for an end event.
 //
 // If the client's query, token and user agent together have more than maxShown bytes, prepare
 // returns a [refuse.Refusal].
@@ -84,8 +84,8 @@ func (q *Request) prepare(node string) error {
 	return nil
 }
 
-// ended returns the end event that belongs to q. bytes is the number of bytes that were
-// transferred. The end event does not contain the client's credentials.
+// ended creates the end event for the request q. The argument bytes is the number of bytes that
+// were transferred. The end event does not contain the client's credentials.
 func (q *Request) ended(reason string, bytes int64) Request {
 	e := *q
 	e.Forget()
@@ -94,9 +94,9 @@ func (q *Request) ended(reason string, bytes int64) Request {
 	return e
 }
 
-// Forget clears the fields of q that the end event does not need, because the client may stay
-// connected for days. It copies the remaining strings, because they would otherwise keep the whole
-// HTTP request header in memory.
+// Forget saves memory, because a client may stay connected for days. It clears the fields of q that
+// the end event does not need. It also copies the remaining strings, because the original strings
+// keep the whole HTTP request header in memory.
 func (q *Request) Forget() {
 	q.Agent, q.Query, q.Token = "", "", ""
 	q.Stream, q.Address = strings.Clone(q.Stream), strings.Clone(q.Address)
@@ -134,12 +134,11 @@ const (
 	// five requests of an HLS player leads to a request to the hook.
 	keepDefault = 10 * time.Second
 	maxKeep     = time.Hour
-	// maxSeconds is the maximum of max_seconds, a time limit in the hook's response. It is one
-	// year.
+	// maxSeconds is the maximum value of max_seconds, a time limit in the hook's response. It is
+	// one year.
 	maxSeconds = 366 * 24 * 3600
 )
 
-// An answerBody is the JSON in the hook's response.
 type answerBody struct {
 	Allow      *bool    `json:"allow"`
 	Reason     string   `json:"reason"`
@@ -201,8 +200,8 @@ func decodeAnswer(body []byte) (got answerBody, err error) {
 	return got, nil
 }
 
-// limited adds the limits in the hook's response to the Answer, and returns the result. If a limit
-// is invalid, or is not allowed in a response to this event, limited returns an error.
+// limited adds the limits in got, the hook's response, to an Answer, and returns the new Answer. If
+// a limit is invalid, or is not allowed in a response to this event, limited returns an error.
 func (a Answer) limited(event Event, got answerBody) (Answer, error) {
 	for _, f := range []struct {
 		name  string

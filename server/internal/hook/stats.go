@@ -12,7 +12,7 @@ import (
 // Requests to the hook are counted by Outcome.
 type Outcome struct {
 	Event  Event
-	Result string // allowed, refused, failed or busy; for end events sent or dropped
+	Result string // allowed, refused, failed or busy; for end events, sent or dropped
 }
 
 // A counter counts requests by outcome. Its methods may be called from any goroutine.
@@ -54,7 +54,7 @@ type Stats struct {
 	Requests map[Outcome]int64
 	Attempts int64 // number of POSTs
 	Spent    time.Duration
-	Hits     int64 // calls of Play that caused no request to the hook
+	Hits     int64 // calls to Play that caused no request to the hook
 	Dropped  int64 // dropped end events
 	Plays    int   // plays and refusals in the table
 	Waiting  int   // callers in the queue, and requests in progress

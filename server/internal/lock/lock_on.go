@@ -87,7 +87,6 @@ func Logger(l *slog.Logger) *slog.Logger {
 	return slog.New(handler{l.Handler()})
 }
 
-// A handler aborts the process if the goroutine that logs holds a mutex.
 type handler struct{ slog.Handler }
 
 // Enabled aborts the process if the calling goroutine holds a mutex. A Logger calls Enabled first

@@ -10,13 +10,14 @@
 //
 // A [Step] frees memory if the memory in use exceeds the step's threshold, which is a number of
 // sixteenths of the budget. It frees only the bytes above its threshold. The least harmful steps
-// come first. In order, the steps free memory that no client uses, frames for late viewers, late
-// viewers, and the client that uses the most memory. Between the thresholds of the last two steps,
-// Admit begins to refuse new clients. A client that is fast enough and uses less memory than others
-// is therefore never affected by slow clients.
+// come first. The first steps free memory that no client uses. Later steps drop frames for late
+// viewers, then disconnect late viewers, and finally disconnect the client that uses the most
+// memory. Between the thresholds of the last two steps, Admit begins to refuse new clients. A
+// client that is fast enough and uses less memory than others is therefore never affected by slow
+// clients.
 //
-// Publishers call Check when they receive data. A publisher that needs memory runs the steps and
-// waits until they are done.
+// Publishers call Check when they receive data. If too much memory is in use, Check runs the steps,
+// and the publisher waits until the steps are done.
 //
 // The file watch.go measures how much of the heap is in use, and returns unused memory to the
 // system. The file loans.go tracks the responses that clients have not finished reading. A step
@@ -55,9 +56,10 @@ type Step struct {
 	Name  string // for metrics and the log
 	Above int    // the threshold, in sixteenths of the budget
 	Heap  bool   // whether Free frees heap memory, which lowers Used only at the next collection
-	// Free frees memory. excess is about how many bytes must be freed. Free returns how many bytes
-	// it frees, which may be fewer than excess. Free may return before the memory is free. If it is
-	// called again before then, it may count the same bytes again.
+	// Free frees memory. The argument excess is the approximate number of bytes to free. Free
+	// returns how many bytes it frees, which may be fewer than excess. Free may return before the
+	// memory is free. If Free is called again before the memory is free, it may count the same
+	// bytes again.
 	Free func(excess int64) int64
 }
 
@@ -123,7 +125,8 @@ func (b *Budget) Used() int64 { return b.pool.Stats().InUse + b.heap.Load() }
 // use too much memory are disconnected.
 const retryAfter = 5 * time.Second
 
-// Short returns a refusal for lack of memory. reason is the text for the client.
+// Short returns a Refusal that says that memory is short. The argument reason is the text for the
+// client.
 func Short(reason string) *refuse.Refusal {
 	return refuse.New(http.StatusServiceUnavailable, "%s (--memory)",
 		reason).For(refuse.Memory).After(retryAfter)
@@ -173,8 +176,8 @@ func (b *Budget) Check() {
 	}
 }
 
-// free frees idle memory blocks. It then runs each [Step] whose threshold is exceeded. The caller
-// must hold the lock b.freeing.
+// free drops the idle memory blocks if the memory in use plus the idle blocks exceed trimAbove. It
+// then runs each [Step] that has an exceeded threshold. The caller must hold the lock b.freeing.
 func (b *Budget) free() {
 	if st := b.pool.Stats(); b.heap.Load()+st.InUse+st.Idle > b.mark(trimAbove) && st.Idle > 0 {
 		b.pool.Trim()

@@ -26,23 +26,23 @@ type Loan struct {
 	ended chan struct{} // nil until the Loan is ended; closed when end has returned
 }
 
-// ErrFull means that a response must be refused. Other responses, which clients are still reading,
-// use all the memory that responses may use.
+// ErrFull means that a response must be refused, because other responses use all the memory that
+// responses may use. Clients are still reading these other responses.
 var ErrFull = Short(
 	"answers that clients have not taken yet hold as much memory as they may").After(time.Second)
 
 // Add adds a Loan for a response that uses the given number of bytes. The caller must call Done
 // when the response has ended.
 //
-// If the memory is needed earlier, l calls cancel. cancel must make the response end soon, and must
-// return without waiting for the end.
+// If the memory is needed earlier, l calls the function cancel. This function must make the
+// response end soon, and must return without waiting for the end.
 func (l *Loans) Add(bytes int64, cancel func()) *Loan {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.add(bytes, cancel)
 }
 
-// add is like Add, but l.mu is held.
+// add is like Add, but the caller must hold l.mu.
 func (l *Loans) add(bytes int64, cancel func()) *Loan {
 	loan := &Loan{of: l, since: time.Now(), bytes: bytes, end: cancel}
 	loan.place = l.list.PushBack(loan)
@@ -73,8 +73,9 @@ func (l *Loans) AddWithin(maxBytes int64, minAge time.Duration, bytes int64, can
 	return loan, nil
 }
 
-// Grow adds bytes to a Loan. It makes room as [Loans.AddWithin] does. If there is not enough room,
-// or if this Loan was ended, Grow returns ErrFull.
+// Grow increases the size of a Loan by the given number of bytes. It makes room as
+// [Loans.AddWithin] does. If there is not enough room, or if this Loan was ended, Grow returns
+// ErrFull.
 func (loan *Loan) Grow(maxBytes int64, minAge time.Duration, bytes int64) error {
 	if loan == nil {
 		return nil
@@ -95,13 +96,14 @@ func (loan *Loan) Grow(maxBytes int64, minAge time.Duration, bytes int64) error 
 	return nil
 }
 
-// fits reports whether the limit of AddWithin allows another Loan of the given size. l.mu is held.
+// fits reports whether the limit of AddWithin allows another Loan of the given size. The caller
+// must hold l.mu.
 func (l *Loans) fits(maxBytes, bytes int64) bool {
 	return maxBytes == 0 || l.bytes-l.going+bytes <= maxBytes && l.bytes+bytes <= 2*maxBytes
 }
 
 // makeRoom marks the oldest Loans as ended to make room for the given number of bytes; see
-// AddWithin. l.mu is held. The caller must unlock l.mu, and then pass the result to endAll.
+// AddWithin. The caller must hold l.mu. It must then unlock l.mu, and pass the result to endAll.
 func (l *Loans) makeRoom(maxBytes int64, minAge time.Duration, bytes int64) []*Loan {
 	excess := l.bytes - l.going + bytes - maxBytes
 	if maxBytes == 0 || excess <= 0 {
@@ -111,12 +113,13 @@ func (l *Loans) makeRoom(maxBytes int64, minAge time.Duration, bytes int64) []*L
 	return ending
 }
 
-// expire marks the oldest Loans as ended, until the marked Loans use at least want bytes. It does
-// not mark Loans younger than minAge. It returns the marked Loans and the number of bytes that they
-// use. l.mu is held. The caller must unlock l.mu, and then pass the Loans to endAll.
+// expire marks the oldest Loans as ended. The argument want is the number of bytes to free: when
+// enough Loans are marked, expire stops. Loans younger than minAge are not marked. expire returns
+// the marked Loans and the number of bytes that they use. The caller must hold l.mu. It must then
+// unlock l.mu, and pass the Loans to endAll.
 //
-// Loans that an earlier call has marked are not returned. Their bytes count only if countMarked is
-// set.
+// Loans that an earlier call has marked are not returned. If countMarked is set, the bytes of these
+// Loans are included in the number of bytes.
 func (l *Loans) expire(want int64, minAge time.Duration, countMarked bool) (marked []*Loan,
 	freed int64) {
 	for e := l.list.Front(); e != nil && freed < want; e = e.Next() {
@@ -136,7 +139,7 @@ func (l *Loans) expire(want int64, minAge time.Duration, countMarked bool) (mark
 	return marked, freed
 }
 
-// endAll calls the cancel function of each Loan. Loans.mu must not be held.
+// endAll calls the cancel function of each Loan. The caller must not hold Loans.mu.
 func endAll(loans []*Loan) {
 	for _, loan := range loans {
 		loan.end()
@@ -144,9 +147,9 @@ func endAll(loans []*Loan) {
 	}
 }
 
-// Renew must be called when the client has received some data. It makes this Loan the newest one.
-// When memory is needed, the oldest Loans are ended first. If this Loan was ended, Renew returns
-// false.
+// Renew must be called when the client has received some data. It makes this Loan the newest Loan.
+// When memory is needed, the oldest Loans are ended first. If this Loan was already ended, Renew
+// returns false.
 func (loan *Loan) Renew() bool {
 	if loan == nil {
 		return true
@@ -195,20 +198,20 @@ func (loan *Loan) Ended() bool {
 	return loan.ended != nil
 }
 
-// Bytes returns the sum of all Loans. Memory that several responses share is counted once for each
-// response.
+// Bytes returns the total size of all Loans in bytes. Memory that several responses share is
+// counted once for each response.
 func (l *Loans) Bytes() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.bytes
 }
 
-// Free ends the oldest Loans to free at least want bytes, and returns the number of bytes that will
-// be free when Done has been called for these Loans. It does not end Loans younger than minAge (see
-// [Loans.AddWithin]).
+// Free ends the oldest Loans to free memory. The argument want is the number of bytes to free. Free
+// returns the number of bytes that will be free when Done has been called for the ended Loans. It
+// does not end Loans younger than minAge (see [Loans.AddWithin]).
 //
-// Loans that were ended before, but for which Done has not been called yet, count toward want. A
-// [Step] may therefore call Free repeatedly.
+// Loans that were ended earlier, but for which Done has not been called yet, count toward want. A
+// [Step] may therefore call Free repeatedly without ending too many Loans.
 func (l *Loans) Free(want int64, minAge time.Duration) (freed int64) {
 	l.mu.Lock()
 	ending, freed := l.expire(want, minAge, true)

@@ -18,8 +18,8 @@ const (
 	// giveEvery is the time between two checks for unused memory that can be returned to the
 	// system.
 	giveEvery = 20 * time.Second
-	// giveBytes is the minimum number of unused bytes to return to the system. It is not worth the
-	// cost to return less.
+	// giveBytes is the minimum number of unused bytes that Run returns to the system. Returning
+	// less is not worth the cost.
 	giveBytes = 32 << 20
 )
 
@@ -69,8 +69,8 @@ func (b *Budget) Run(ctx context.Context) {
 	}
 }
 
-// afterGC measures the heap in use after each garbage collection. The caller must call stop to end
-// this.
+// afterGC starts to measure the heap in use after each garbage collection. The caller must call
+// stop to end the measurements.
 func (b *Budget) afterGC() (stop func()) {
 	var stopped atomic.Bool
 	type sentinel struct{ _ *byte }

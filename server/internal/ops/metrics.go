@@ -36,8 +36,8 @@ func (o *Observer) Metrics() http.HandlerFunc {
 }
 
 // A collector exports the server's counters to Prometheus. It does not use stream names as labels,
-// because publishers choose them, and the number of time series would be unlimited. /api/streams
-// has the values of single streams.
+// because publishers choose stream names, so that the number of time series would be unlimited.
+// /api/streams has the values of single streams.
 type collector struct{ of *Observer }
 
 // Describe sends nothing, which makes this an unchecked collector.
@@ -133,8 +133,8 @@ func (c scrape) addStreams(st live.Stats) {
 }
 
 // memoryOwners returns how many bytes of memory each part of the server uses, such as streams,
-// downloads and blobs. The key "idle" is for unused bytes. heap is the memory in use outside the
-// pool of memory blocks.
+// downloads and blobs. The key "idle" is for unused bytes. The argument heap is the memory in use
+// outside the pool of memory blocks.
 func (o *Observer) memoryOwners(streams live.Stats, heap int64) map[string]int64 {
 	pool, downloads, blobs := millrace.DefaultPool().Stats(), o.Files.BlockBytes(),
 		o.Blobs.BlockBytes()

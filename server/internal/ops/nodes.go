@@ -36,8 +36,8 @@ const (
 
 var errTooManyStreams = errors.New("too many streams in total to be listed here")
 
-// nodes requests a NodeReport from each of the other nodes of the cluster, and caches the reports
-// for reportFresh.
+// The type nodes requests a NodeReport from each of the other nodes of the cluster, and caches the
+// reports for reportFresh.
 type nodes struct {
 	peers func() []string // returns the sorted addresses of the other nodes
 	from  func(node, path string) cluster.Fetch
@@ -47,7 +47,7 @@ type nodes struct {
 	mu   lock.Mutex // held during requests to nodes, which take at most reportTimeout
 	at   time.Time  // when last was fetched
 	last []NodeReport
-	// failed has the failed requests, by node; see failedPause.
+	// failed maps nodes to their latest failed request; see failedPause.
 	failed map[string]failedReport
 }
 
@@ -103,7 +103,7 @@ func (n *nodes) get(ctx context.Context) []NodeReport {
 	return list
 }
 
-// noteFailed sets n.failed to the reports in list that have an error. n.mu is held.
+// noteFailed sets n.failed to the reports in list that have an error. The caller must hold n.mu.
 func (n *nodes) noteFailed(list []NodeReport) {
 	failed := make(map[string]failedReport)
 	for _, r := range list {
@@ -139,8 +139,8 @@ func (n *nodes) ask(ctx context.Context, report *NodeReport) error {
 	return nil
 }
 
-// read decodes a node's answer. It decodes one stream at a time, and at most reportStreams, because
-// an answer of a few megabytes could contain a million streams.
+// read decodes a node's answer. It decodes one stream at a time, and at most reportStreams streams,
+// because an answer of a few megabytes could contain a million streams.
 func (r *NodeReport) read(answer io.Reader) error {
 	dec := json.NewDecoder(answer)
 	if t, err := dec.Token(); err != nil || t != json.Delim('{') {

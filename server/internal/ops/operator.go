@@ -21,7 +21,7 @@ type Operator struct {
 	log      *slog.Logger
 }
 
-// NewOperator returns an Operator, which lists and ends the streams of o.Hub and their viewers.
+// NewOperator returns an Operator for the streams and viewers of o.Hub.
 func NewOperator(o *Observer) *Operator {
 	return &Operator{streams: live.NewOperator(o.Hub), budget: o.Budget, refusals: o.Refusals,
 		log: o.Log}
@@ -62,7 +62,7 @@ func (o *Operator) Stream(w http.ResponseWriter, r *http.Request) {
 const (
 	// refuseEnded is how long the publishers of a stream are refused after an operator has ended
 	// the stream. It applies if the operator's request does not contain for=DURATION. It is long
-	// enough for the encoder's user to notice.
+	// enough for the user of the encoder to notice the refusal.
 	refuseEnded = time.Minute
 	// maxRefuseEnded is the maximum time for which publishers may be refused, so that every refusal
 	// ends at some time.

@@ -31,7 +31,7 @@ type Observer struct {
 	Refusals    *access.Refusals
 	Budget      *answer.Budget
 	Connections *Connections
-	Addresses   *address.Table // accounts of the limits per address
+	Addresses   *address.Table // accounts of client addresses
 	RTMP, RTMPS Port
 	Files       *store.Files    // nil if no files are served
 	Blobs       *store.Blobs    // nil if there is no blob store
@@ -63,8 +63,8 @@ type Cluster struct {
 }
 
 // NewCluster returns a Cluster for the node n. If HLS segments are not stored outside the node, s
-// is nil. secret records which nodes have proved that they know the cluster's token. NewCluster
-// borrows its arguments.
+// must be nil. The argument secret records which nodes have proved that they know the cluster's
+// token. NewCluster borrows its arguments.
 func NewCluster(n *cluster.Node, o *cluster.Objects, s *cluster.Segments,
 	secret *cluster.Secret) *Cluster {
 	from := func(node, path string) cluster.Fetch { return o.From(node, path, 0, false) }

@@ -22,13 +22,12 @@ func (c scrape) gaugeVec(name, help, label string, values map[string]int64) {
 	c.sendAll(prometheus.GaugeValue, name, help, label, values)
 }
 
-// counterVec sends a counter for each entry of values. The key of the entry is the value of the
-// label.
 func (c scrape) counterVec(name, help, label string, values map[string]int64) {
 	c.sendAll(prometheus.CounterValue, name, help, label, values)
 }
 
-// counterOf sends a counter with labels, given as alternating names and values.
+// counterOf sends a counter with several labels. The argument labels contains names and values in
+// turn.
 func (c scrape) counterOf(name, help string, value int64, labels ...string) {
 	var names, values []string
 	for pair := range slices.Chunk(labels, 2) {

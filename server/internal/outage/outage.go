@@ -1,4 +1,4 @@
-// Package outage decides which failures of a service are logged while it fails repeatedly.
+// Package outage decides which failures are logged while a service fails repeatedly.
 package outage
 
 import (
@@ -11,8 +11,8 @@ import (
 // maxReasons is the maximum number of failures that are logged for one outage.
 const maxReasons = 8
 
-// port matches a port number. It is removed from error messages, because the local port differs
-// with each attempt.
+// port matches a port number. Note ignores port numbers when it compares errors, because the local
+// port differs with each attempt.
 var port = regexp.MustCompile(`:[0-9]+`)
 
 // An Outage records the failures of a service since its last success. The zero value has no
@@ -22,10 +22,10 @@ type Outage struct {
 	reasons []string // texts of the logged errors since the last success, without ports
 }
 
-// Note records the result of a call, and reports whether it should be logged. The first success
-// after a failure should be logged. A failure should be logged if no earlier failure of the outage
-// had the same reason. Reasons that differ only in port numbers are the same. After maxReasons
-// reasons, no more failures are logged.
+// Note records the result of a call, and reports whether the result should be logged. The first
+// success after a failure should be logged. A failure should be logged if no earlier failure of the
+// outage had the same reason. Reasons that differ only in port numbers count as the same reason.
+// After maxReasons different reasons, no more failures are logged.
 func (o *Outage) Note(err error) (news bool) {
 	reason := ""
 	if err != nil {

@@ -18,7 +18,6 @@ var errAddress = errors.New(
 	"want redis://[USER:PASSWORD@]HOST:PORT[/DB], rediss://…, unix://PATH, " +
 		"redis://HOST:PORT,HOST:PORT?master_name=NAME for Sentinel, or redis+cluster://HOST:PORT,HOST:PORT for a cluster")
 
-// options are the query parameters that may be in the URL of a Redis server.
 var options = []string{"addr", "db", "master_name", "sentinel_username", "sentinel_password"}
 
 var errOption = errors.New(

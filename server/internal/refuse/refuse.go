@@ -49,8 +49,8 @@ func Of(err error) *Refusal {
 	return r
 }
 
-// Status returns the HTTP status of the response to a request that failed with err. If err has no
-// Refusal, the client has disconnected, and Status returns 503.
+// Status returns the HTTP status of the response to a request that failed with err. If err contains
+// no Refusal, the client has disconnected. Status then returns 503.
 func Status(err error) int {
 	if r := Of(err); r != nil {
 		return r.Status

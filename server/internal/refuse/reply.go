@@ -9,8 +9,9 @@ import (
 )
 
 const (
-	// bodyWait is how long the server receives the body of a refused request. In this time, the
-	// response can reach a client on the other side of the world, and the client can stop sending.
+	// bodyWait is the maximum time for which the server receives the body of a refused request. In
+	// this time, the response can reach a client on the other side of the world, and the client can
+	// stop sending.
 	bodyWait = 2 * time.Second
 
 	// bodyBytes is the maximum number of bytes that the server receives from the body of a refused
@@ -21,8 +22,8 @@ const (
 
 // WriteAndClose sends a response while the body of the request may still be arriving. It then
 // receives a part of the body, up to bodyBytes and for up to bodyWait. The connection is closed
-// when the handler returns. If it were closed at once, the kernel would reset it, and the client
-// might not receive the response. Over HTTP/2, WriteAndClose only sends the response.
+// when the handler returns. If the connection were closed at once, the kernel would reset it, and
+// the client might not receive the response. Over HTTP/2, WriteAndClose only sends the response.
 func WriteAndClose(w http.ResponseWriter, r *http.Request, status int, reason string) {
 	if r.ProtoMajor != 1 {
 		Write(w, status, reason)

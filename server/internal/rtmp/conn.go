@@ -23,7 +23,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/refuse"
 )
 
-// A Conn is a connection of an RTMP client. Acceptor.Accept returns it. The caller then calls
+// A Conn is the connection of an RTMP client, which Acceptor.Accept returns. The caller then calls
 // Publish, Watch or Refuse. If a publisher has ended its stream, the caller may then call Next for
 // another request.
 type Conn struct {
@@ -54,13 +54,13 @@ func New(h *live.Hub) *Acceptor {
 	return &Acceptor{hub: h, cfg: h.Config(), clients: millrace.DefaultPool().Account()}
 }
 
-// ClientBytes returns the number of bytes of memory for received data. The data of publishers does
-// not count.
+// ClientBytes returns the size of the memory, in bytes, that holds received data. The data of
+// publishers does not count.
 func (d *Acceptor) ClientBytes() int64 { return d.clients.Stats().InUse }
 
 // Accept performs the handshake with a client, and returns the client's request. If the request
-// does not arrive before deadline, Accept returns an error. Accept takes ownership of conn, and
-// closes it after an error. Otherwise the caller must call Publish, Watch or Refuse.
+// does not arrive before the deadline, Accept returns an error. Accept takes ownership of conn, and
+// closes conn if it returns an error. Otherwise the caller must call Publish, Watch or Refuse.
 func (d *Acceptor) Accept(conn net.Conn, deadline time.Time) (*Conn, *rtmp.Request, error) {
 	c := &Conn{acceptor: d, conn: conn, out: &writer{conn}, r: millrace.NewReader(plain(conn))}
 	c.proto = rtmp.NewServerConn(c.r, c.out, d.cfg.MaxTag())
@@ -72,9 +72,9 @@ func (d *Acceptor) Accept(conn net.Conn, deadline time.Time) (*Conn, *rtmp.Reque
 	return c, want, nil
 }
 
-// countInput is called while the client does not publish. It makes the Acceptor count the memory
-// for received data. If the client takes longer than StallTimeout to send a message, the connection
-// is closed.
+// countInput makes the Acceptor count the memory for received data. It also sets a time limit: if
+// the client takes longer than StallTimeout to send a message, the connection is closed. Publishers
+// have other limits; see listenTo.
 func (c *Conn) countInput() {
 	c.proto.SetPool(c.acceptor.clients)
 	conn := c.conn
@@ -91,8 +91,8 @@ func (c *Conn) Next(deadline time.Time) *rtmp.Request {
 	return want
 }
 
-// awaitRequest calls receive, and interrupts it at the deadline or when the server shuts down. If
-// there is an error, awaitRequest ends the connection.
+// awaitRequest calls receive, and interrupts receive at the deadline or when the server shuts down.
+// If awaitRequest returns an error, it has closed the connection.
 func (c *Conn) awaitRequest(deadline time.Time, receive func() (*rtmp.Request, error)) (
 	*rtmp.Request, error) {
 	_ = c.conn.SetDeadline(deadline)
@@ -120,8 +120,8 @@ func (c *Conn) awaitRequest(deadline time.Time, receive func() (*rtmp.Request, e
 	return want, nil
 }
 
-// Conn returns the client's TCP connection. It may be called between two requests. The caller may
-// close the result, but must not read from it or write to it.
+// Conn returns the client's TCP connection. Conn may be called between two requests. The caller may
+// close the returned connection, but must not read from it or write to it.
 func (c *Conn) Conn() net.Conn {
 	if tcp := tcpconn.Of(c.conn); tcp != nil {
 		return tcp
@@ -148,14 +148,15 @@ func (c *Conn) close() {
 	c.release()
 }
 
-// release releases the memory for received data. It must be called at the end of the connection.
+// release releases the memory for received data. It must be called when the connection has ended.
 func (c *Conn) release() {
 	c.ended = true
 	c.proto.Release()
 	c.r.Release()
 }
 
-// Refuse refuses req. It sends err as the reason to the client, and ends the connection.
+// Refuse refuses the request req. It sends err to the client as the reason, and closes the
+// connection.
 func (c *Conn) Refuse(req *rtmp.Request, err error) {
 	_ = c.conn.SetDeadline(time.Now().Add(tcpconn.LingerTime))
 	if c.proto.Refuse(errorCode(req, live.PublishStatus(err)), live.Explain(err)) == nil {
@@ -164,8 +165,9 @@ func (c *Conn) Refuse(req *rtmp.Request, err error) {
 	c.close()
 }
 
-// errorCode returns the code that tells an RTMP client why req is refused. status is the refusal's
-// HTTP status. Encoders show the code to their users. Some encoders show only codes that they know.
+// errorCode returns the code that tells an RTMP client why the request req is refused. status is
+// the HTTP status of the refusal. Encoders show the code to their users. Some encoders show only
+// codes that they know.
 func errorCode(req *rtmp.Request, status int) string {
 	switch {
 	case req.Publish && status == http.StatusConflict:
@@ -182,7 +184,7 @@ func errorCode(req *rtmp.Request, status int) string {
 // ended:
 //
 //   - If the client has ended the stream, the connection stays open, and the caller may call Next.
-//   - Otherwise Publish has ended the connection.
+//   - Otherwise Publish has closed the connection.
 //
 // If the stream cannot begin, Publish returns a [refuse.Refusal]. The caller must then pass it to
 // Refuse.
@@ -210,7 +212,7 @@ func (c *Conn) Publish(name string) error {
 	return nil
 }
 
-// endPublish sends err to the client, as the reason for the end of the stream, and ends the
+// endPublish sends err to the client, as the reason for the end of the stream, and closes the
 // connection. If err is nil, the client has ended the stream, and the connection stays open for
 // another request.
 func (c *Conn) endPublish(err error) {
@@ -228,7 +230,7 @@ func (c *Conn) endPublish(err error) {
 	c.Refuse(&rtmp.Request{Publish: true}, err)
 }
 
-// receive publishes messages until the client ends the stream. It then returns nil.
+// receive reads messages and publishes them until the client ends the stream. It then returns nil.
 func (c *Conn) receive(p *live.Publisher) error {
 	var tags tagMaker
 	defer tags.release()
@@ -256,7 +258,7 @@ func (c *Conn) receive(p *live.Publisher) error {
 }
 
 // listenTo gives the connection to package ingest, which then reads the publisher's data. When the
-// publisher has ended, the caller must call takeBack.
+// stream has ended, the caller must call takeBack.
 func (c *Conn) listenTo(p *live.Publisher) ingest.Conn {
 	in := p.Ingest(c.conn)
 	c.out.Writer = in

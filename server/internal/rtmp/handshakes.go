@@ -17,17 +17,18 @@ import (
 // viewers have other limits.
 const MaxHandshakes = 512
 
-// Handshakes has all RTMP connections that have not sent a complete request yet. Clients send the
-// request within a few round trips.
+// Handshakes has all RTMP connections that have not sent a complete request yet. A client needs
+// only a few round trips to send its request.
 type Handshakes struct {
 	mu lock.Mutex
-	// silent has the connections that have sent nothing yet. begun has the connections that have
-	// sent a part of a request. A new connection in silent therefore never replaces one in begun.
+	// The connections in silent have sent nothing yet. The connections in begun have sent a part of
+	// a request. The two crowds are separate, so that a new connection never replaces a connection
+	// that has begun a request.
 	silent, begun crowd
 }
 
-// A crowd holds at most MaxHandshakes connections that have not sent a complete request yet. If it
-// is full and a connection is added, the oldest connection from the address with the most
+// A crowd holds at most MaxHandshakes connections that have not sent a complete request yet. If a
+// connection is added to a full crowd, the oldest connection from the address with the most
 // connections is closed. One address therefore cannot keep out clients with other addresses.
 // Addresses with up to address.FairShare connections count as equal.
 type crowd struct {
@@ -38,7 +39,7 @@ type crowd struct {
 // A handshake is a connection that has not sent a complete request yet.
 type handshake struct {
 	conn net.Conn
-	from netip.Addr // address of the client, or of its proxy while the client is unknown
+	from netip.Addr // address of the client, or of its proxy until the client's address is known
 }
 
 var errEvicted = errors.New("closed while silent to make room for new connections")
@@ -52,8 +53,8 @@ func peerOf(conn net.Conn) netip.Addr {
 	return proxy.KeyOf(conn.RemoteAddr())
 }
 
-// add adds conn, on which nothing has arrived yet. h borrows conn until remove is called. If too
-// many connections in h are silent, add closes one of them.
+// add adds conn to h. The client must not have sent any part of a request yet. h borrows conn until
+// remove is called. If too many connections in h are silent, add closes one of them.
 func (h *Handshakes) add(conn net.Conn) {
 	h.mu.Lock()
 	victim := h.silent.add(handshake{conn, peerOf(conn)})
@@ -63,8 +64,8 @@ func (h *Handshakes) add(conn net.Conn) {
 	}
 }
 
-// begin records that the first bytes have arrived on conn. If too many connections have sent a part
-// of a request, begin closes one of them.
+// begin records that the first bytes have arrived on conn. client is the address of the client. If
+// too many connections have sent a part of a request, begin closes one of them.
 func (h *Handshakes) begin(conn net.Conn, client net.Addr) {
 	h.mu.Lock()
 	var victim net.Conn
@@ -84,8 +85,8 @@ func (h *Handshakes) remove(conn net.Conn) bool {
 	return h.silent.remove(conn) || h.begun.remove(conn)
 }
 
-// add adds a connection. If there are now too many connections, add removes one of them, perhaps
-// the new one, and returns it. The caller must close it.
+// add adds a connection. If the crowd then has too many connections, add removes one of them,
+// perhaps the new connection, and returns the removed connection. The caller must close it.
 func (c *crowd) add(a handshake) (victim net.Conn) {
 	if c.from == nil {
 		c.from = make(map[netip.Addr]int)

@@ -23,7 +23,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/streamname"
 )
 
-// app is the RTMP application of the streams. They are at rtmp://host/live/NAME.
+// app is the RTMP application of all streams. The address of a stream is rtmp://host/live/NAME.
 const app = "live"
 
 // A Service serves publishers and viewers on one RTMP listener.
@@ -34,7 +34,7 @@ type Service struct {
 	Handshakes *Handshakes // shared by all listeners
 	Log        *slog.Logger
 
-	TLS           *tls.Config     // nil without TLS
+	TLS           *tls.Config     // nil if the listener does not use TLS
 	Loopback      bool            // only this machine can reach the listener
 	HeaderTimeout time.Duration   // time limit for the handshake and the request
 	Draining      context.Context // ends when the shutdown begins
@@ -72,10 +72,11 @@ func (v *Service) refuse(conn net.Conn, err error) {
 	v.Refusals.Note(access.Unknown, unaccepted(err), "client", client)
 }
 
-// serveConn serves a connection, which must be in v.Handshakes. A client can publish several
-// streams over the connection, one after another. serveConn returns when the last of these streams
-// has ended. If the client watches a stream, serveConn returns as soon as other goroutines have
-// started to serve the client. A panic is logged, and ends only this connection.
+// serveConn serves a connection. The caller must have added the connection to v.Handshakes. A
+// client can publish several streams over the connection, one after another. serveConn returns when
+// the last of these streams has ended. If the client watches a stream, serveConn returns as soon as
+// other goroutines have started to serve the client. A panic is logged, and ends only this
+// connection.
 func (v *Service) serveConn(conn net.Conn) {
 	client := conn.RemoteAddr().String()
 	defer func() {
@@ -103,7 +104,7 @@ func (v *Service) serveConn(conn net.Conn) {
 
 // serveRequest serves a client's request to publish or watch a stream. For a publisher, it returns
 // when the publisher has ended. For a viewer, it returns as soon as other goroutines have started
-// to serve the viewer. If the request is refused, serveRequest ends the connection and returns
+// to serve the viewer. If the request is refused, serveRequest closes the connection and returns
 // false.
 func (v *Service) serveRequest(conn net.Conn, c *Conn, want *rtmp.Request) bool {
 	client := conn.RemoteAddr().String()
@@ -131,8 +132,8 @@ func (v *Service) serveRequest(conn net.Conn, c *Conn, want *rtmp.Request) bool 
 	return err == nil
 }
 
-// clientContext returns a context with the client's [address.Account], for [address.Of]. The
-// Account enforces the limits of the client's address.
+// clientContext returns a context from which [address.Of] gets the [address.Account] of the client.
+// The Account enforces the limits of the client's address.
 func clientContext(conn net.Conn) context.Context {
 	if p := proxy.Of(conn); p != nil {
 		return address.NewContext(context.Background(), p)
@@ -140,8 +141,8 @@ func clientContext(conn net.Conn) context.Context {
 	return context.Background()
 }
 
-// checkAddress returns an error if the client's address has reached a limit. It also counts a
-// viewer for the address.
+// checkAddress returns an error if the client's address has reached a limit. If the client wants to
+// watch a stream, checkAddress also counts it as a viewer of the address.
 func checkAddress(conn net.Conn, publish bool) error {
 	c := proxy.Of(conn)
 	if c == nil {
@@ -198,12 +199,11 @@ func (v *Service) accept(conn net.Conn) (c *Conn, want *rtmp.Request, err error)
 	return v.Acceptor.Accept(over, time.Now().Add(v.HeaderTimeout))
 }
 
-// clip shortens text from a client for the log.
 func clip(text string) string { return fmt.Sprintf("%.100s", text) }
 
 // Check returns the name of the stream that a client requests. If the request is not allowed, it
-// returns a [refuse.Refusal]. If the path has no valid name, it returns the path instead of the
-// name.
+// returns a [refuse.Refusal]. If the path does not contain a valid name, Check returns the path as
+// the name.
 func (v *Service) Check(want *rtmp.Request) (name string, err error) {
 	name, ok := strings.CutPrefix(want.Path, app+"/")
 	if !ok {
@@ -223,8 +223,8 @@ func (v *Service) Check(want *rtmp.Request) (name string, err error) {
 }
 
 // serveAs lets a client publish or watch a stream. name is the name that the client has requested.
-// If there is a hook, it decides whether the client is allowed, and may choose another name for the
-// stream. serveAs returns the name under which the server has the stream.
+// If there is a hook, the hook decides whether the client is allowed, and may choose another name
+// for the stream. serveAs returns the name under which the server has the stream.
 func (v *Service) serveAs(ctx context.Context, c *Conn, want *rtmp.Request, name string) (_ string,
 	err error) {
 	q := &hook.Request{Event: hook.PlayBegin, Stream: name, Protocol: "rtmp",

@@ -14,7 +14,7 @@ import (
 // of a message without copying the body.
 type tagMaker struct {
 	enc       flv.Encoder
-	body, tag millrace.Chain // both empty between messages
+	body, tag millrace.Chain // both are empty between two messages
 	begun     bool
 }
 
@@ -24,12 +24,12 @@ func (r *tagMaker) release() {
 	r.tag.Release()
 }
 
-// setDataFrame is a name that encoders send before metadata. It means that the server should keep
-// the metadata.
+// setDataFrame is the encoded name "@setDataFrame". Encoders send this name before metadata, to ask
+// the server to keep the metadata.
 var setDataFrame = rtmp.AppendAMF(nil, "@setDataFrame")
 
-// publish publishes the message with the body r.body. It drops a message that is of no use to
-// viewers.
+// publish publishes the message that m describes. The body of the message is r.body. If the message
+// is of no use to viewers, publish drops it.
 func (r *tagMaker) publish(p *live.Publisher, m rtmp.Message) error {
 	if r.body.Len() == 0 {
 		return nil
@@ -59,8 +59,8 @@ func (r *tagMaker) publish(p *live.Publisher, m rtmp.Message) error {
 	return p.WriteTag(t, &r.tag)
 }
 
-// announcedTracks returns the tracks that a publisher announces in its first tag. t describes the
-// tag. The chain contains the bytes of the tag, and announcedTracks borrows the chain.
+// announcedTracks returns the tracks that a publisher announces in its first tag. t describes this
+// tag, and the chain contains its bytes. announcedTracks borrows the chain.
 func announcedTracks(t flv.Tag, tag *millrace.Chain) flv.Header {
 	h := flv.Header{HasAudio: true, HasVideo: true}
 	if t.Metadata && t.Len() <= flvstream.MaxPart {

@@ -16,10 +16,10 @@ import (
 )
 
 // Watch waits until the named stream exists, and starts to send it to the client. From then on,
-// other goroutines own the connection. They serve the client until the stream ends or the client
-// leaves.
+// other goroutines own the connection. These goroutines serve the client until the stream ends or
+// the client leaves.
 //
-// If the client leaves while Watch waits, Watch ends the connection and returns nil. If Watch
+// If the client leaves while Watch waits, Watch closes the connection and returns nil. If Watch
 // returns an error, the caller must pass it to Refuse.
 func (c *Conn) Watch(ctx context.Context, name string) error {
 	want := live.WatchRequest{Name: name, Format: rendition.RTMP,
@@ -52,7 +52,7 @@ func (c *Conn) Watch(ctx context.Context, name string) error {
 		c.out.Writer = c.conn
 		return err
 	}
-	to := v.Connect(fanout.NewConn(c.conn, true, c.acceptor.cfg.Unsent)) // the timer may end v
+	to := v.Connect(fanout.NewConn(c.conn, true, c.acceptor.cfg.Unsent))
 	to.Append(first.Bytes())
 	var end millrace.Chain
 	c.proto.AppendEnd(&end)
@@ -65,8 +65,8 @@ func (c *Conn) Watch(ctx context.Context, name string) error {
 }
 
 // readWaiting reads a viewer's input while the viewer waits for its stream. The returned context
-// ends when the viewer disconnects. The caller must call stop, which ends the reading. If the
-// viewer has left, stop returns the reason. Otherwise stop returns nil.
+// ends when the viewer disconnects. To end the reading, the caller must call stop. If the viewer
+// has left, stop returns the reason. Otherwise it returns nil.
 func (c *Conn) readWaiting(ctx context.Context) (waiting context.Context, stop func() error) {
 	waiting, cancel := context.WithCancel(ctx)
 	ended := make(chan error, 1)
@@ -108,8 +108,8 @@ func (c *Conn) readInput(to *fanout.Viewer, want live.WatchRequest) {
 	}
 }
 
-// readLoop reads a viewer's input until a read fails. It calls onCommand after each command, which
-// may have paused or resumed the stream. A panic is logged, and ends only this viewer.
+// readLoop reads a viewer's input until a read fails. After each command, which may have paused or
+// resumed the stream, readLoop calls onCommand. A panic is logged, and ends only this viewer.
 func (c *Conn) readLoop(onCommand func()) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {

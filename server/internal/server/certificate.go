@@ -12,12 +12,13 @@ import (
 	"github.com/millrace-io/millrace/server/internal/lock"
 )
 
-// certificateLook is the minimum time between two checks of the certificate's files for changes. It
-// may be long, because certificates are renewed days before they expire.
+// certificateLook is the minimum time between two checks of the certificate's files for changes.
+// The time may be long, because certificates are renewed days before they expire.
 const certificateLook = time.Minute
 
-// A certificate is the server's TLS certificate. It reads its files again after they have changed,
-// without a restart of the server. If they cannot be read, the previous certificate stays in use.
+// A certificate is the server's TLS certificate. After the certificate file or the key file has
+// changed, the server reads both files again, without a restart. If the files cannot be read, the
+// previous certificate stays in use.
 type certificate struct {
 	cert, key string // file names
 	log       *slog.Logger
@@ -26,10 +27,11 @@ type certificate struct {
 	shown  *tls.Certificate // the certificate in use; never nil
 	files  [2]time.Time     // modification times of the files at the last attempt to read them
 	looked time.Time
-	warned bool // whether the log already says that shown is expired or not yet valid
+	warned bool // whether the log has a warning that shown is expired or not yet valid
 }
 
-// openCertificate reads the certificate of cfg. It returns nil if cfg names no certificate.
+// openCertificate reads the certificate that cfg names. If cfg names no certificate, it returns
+// nil.
 func openCertificate(cfg *Config, log *slog.Logger) (*certificate, error) {
 	if cfg.TLSCert == "" {
 		return nil, nil
@@ -88,7 +90,7 @@ func (c *certificate) reload() {
 
 // look reads the certificate again if its files have changed. It returns a function that logs the
 // result, or nil if there is nothing to log. The function also logs a warning if the certificate
-// has expired or is not yet valid. c.mu is held.
+// has expired or is not yet valid. The caller must hold c.mu.
 func (c *certificate) look(now time.Time) (report func()) {
 	files, err := c.changed()
 	if err == nil && files == c.files {
@@ -116,8 +118,8 @@ func (c *certificate) look(now time.Time) (report func()) {
 }
 
 // outOfDate returns a function that logs a warning if the certificate has expired or is not yet
-// valid. It returns nil if the certificate is valid or the warning was already logged. c.mu is
-// held, or no other goroutine has c yet.
+// valid. It returns nil if the certificate is valid or the warning was already logged. The caller
+// must hold c.mu, unless no other goroutine can use c yet.
 func (c *certificate) outOfDate(now time.Time) (report func()) {
 	leaf := c.shown.Leaf
 	if c.warned || !now.Before(leaf.NotBefore) && !now.After(leaf.NotAfter) {
@@ -130,7 +132,7 @@ func (c *certificate) outOfDate(now time.Time) (report func()) {
 	}
 }
 
-// changed returns the modification times of the files.
+// changed returns the modification times of the certificate file and the key file.
 func (c *certificate) changed() (at [2]time.Time, err error) {
 	for i, name := range []string{c.cert, c.key} {
 		info, err := os.Stat(name)

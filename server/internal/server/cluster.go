@@ -20,7 +20,6 @@ import (
 	"github.com/millrace-io/millrace/server/internal/refuse"
 )
 
-// A clusterNode is this server as a node of a cluster.
 type clusterNode struct {
 	*cluster.Node
 	self      string // URL at which other nodes reach this node
@@ -33,7 +32,7 @@ type clusterNode struct {
 }
 
 // openNode makes this server a node of the cluster in cfg. The caller must call close on the
-// result. If there is no cluster in cfg, the result is nil.
+// result. If cfg names no cluster, the result is nil.
 //
 // openNode sets the fields Cluster and HLSStore of the live.Config, so that the nodes of the
 // cluster share their streams.
@@ -80,9 +79,10 @@ func openSegments(cfg *Config) (*cluster.Segments, error) {
 		cfg.ClusterLease, cfg.SegmentsKeep, cfg.Log)
 }
 
-// nodeTLS returns the TLS configuration for connections to other nodes. With --cluster-ca, it
-// trusts the certificate authorities in that file in addition to the system's authorities. Without
-// --cluster-ca, nodeTLS returns nil. A nil configuration trusts the system's authorities only.
+// nodeTLS returns the TLS configuration for connections to other nodes. If --cluster-ca is set, the
+// configuration trusts the certificate authorities in that file in addition to the system's
+// authorities. If --cluster-ca is not set, nodeTLS returns nil, and the connections trust only the
+// system's authorities.
 func (c *Config) nodeTLS() (*tls.Config, error) {
 	if c.ClusterCA == "" {
 		return nil, nil
@@ -113,7 +113,7 @@ func (n *clusterNode) drain() {
 }
 
 // close releases the node's leases, saves the remaining segments, and closes the connections.
-// Saving stops when ctx ends. close must be called after all streams have ended.
+// Saving stops when ctx ends. The caller must not call close before all streams have ended.
 func (n *clusterNode) close(ctx context.Context) (err error) {
 	if n == nil {
 		return nil
@@ -170,7 +170,8 @@ func (c *Config) checkAdvertise() error {
 	return nil
 }
 
-// self returns the URL of this node in the form that other nodes use, or "" without a cluster.
+// self returns the URL of this node in the form that other nodes use, or "" if the server is not in
+// a cluster.
 func (c *Config) self() string {
 	if c.Cluster == "" {
 		return ""
@@ -178,14 +179,14 @@ func (c *Config) self() string {
 	return strings.TrimRight(c.Advertise, "/")
 }
 
-// admit returns a handler that passes the requests of other nodes to forNodes, and all other
-// requests to forClients.
+// admit returns a handler that passes requests from other nodes to the handler forNodes, and all
+// other requests to the handler forClients.
 //
-// Each request of a node must prove that the node knows the cluster's token. The node needs no
+// Each request from a node must prove that the node knows the cluster's token. The node needs no
 // other token. If the proof is wrong, the request is refused. If the proof is right, forNodes can
 // get the address of the node from access.NodeOf.
 //
-// If the server is not in a cluster, n is nil, and the requests of nodes are refused.
+// If the server is not in a cluster, n is nil, and requests from nodes are refused.
 func (n *clusterNode) admit(refusals *access.Refusals, forNodes,
 	forClients http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

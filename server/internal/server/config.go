@@ -91,13 +91,13 @@ type Config struct {
 	// FilesDropBehind is a length in bytes. A response of at least this length does not stay in the
 	// page cache. 0 means that all responses may stay.
 	FilesDropBehind int64
-	MaxDownloads    int // concurrent file downloads, and also blob downloads; others get 503
+	MaxDownloads    int // concurrent downloads of files, and of blobs; further ones get status 503
 
 	Blobs         string // directory of the blobs at /blobs/
 	Redis         string // alternatively, URL of a Redis for the blobs, see package redisurl
 	RedisPassword string // used if the URL in Redis has no password
 	RedisPrefix   string // prefix of the blobs' keys in Redis
-	MaxBlobBytes  int64  // maximum length of a blob; a longer one gets status 413
+	MaxBlobBytes  int64  // maximum length of a blob; a longer blob gets status 413
 	MaxUploads    int    // concurrent uploads of blobs; further ones get status 503
 
 	Record        string        // directory for recordings of streams; empty: no recordings
@@ -111,10 +111,10 @@ type Config struct {
 	Cluster         string
 	ClusterPassword string // used if the URL in Cluster has no password
 	Advertise       string // URL at which the other nodes reach the main listener
-	ClusterToken    string // shared secret; a node proves to the others that it knows the secret
-	// ClusterCA is a PEM file with certificate authorities. They are trusted for connections
-	// between nodes, in addition to the system's authorities. Empty means that there is no such
-	// file.
+	ClusterToken    string // shared secret; a node proves to other nodes that it knows the secret
+	// ClusterCA is a PEM file with certificate authorities. These authorities are trusted for
+	// connections between nodes, in addition to the system's authorities. Empty means that there is
+	// no such file.
 	ClusterCA     string
 	ClusterLease  time.Duration // a node that is silent for this time loses its streams
 	ClusterPrefix string        // prefix of the cluster's keys in Redis
@@ -152,15 +152,16 @@ func Defaults() Config {
 		// between requests. Each connection takes about 10 KiB.
 		MaxConnections: 16384,
 		// There are no limits per address, because thousands of viewers in a mobile network, in a
-		// school or behind a proxy share one address. Only the operator can distinguish them from
-		// one client with many connections.
+		// school or behind a proxy share one address. Only the operator can distinguish these
+		// viewers from one client with many connections.
 
 		// Directories are not listed, because a user who puts a file there for a friend does not
 		// expect strangers to see its name. Precompressed files are not sent, because name.gz may
-		// be a different file. Responses stay in the page cache, because the kernel evicts files
-		// that were read only once first, and a file that many clients load should stay. There may
-		// be as many downloads as viewers. A download takes a goroutine and two buffers of 4 KiB in
-		// net/http. A slow download also takes the kernel's send buffer of up to 4 MiB.
+		// be a different file. Responses stay in the page cache, because a file that many clients
+		// load should stay there. When memory is short, the kernel first evicts files that were
+		// read only once. There may be as many downloads as viewers. A download takes a goroutine
+		// and two buffers of 4 KiB in net/http. A slow download also takes the kernel's send buffer
+		// of up to 4 MiB.
 		MaxDownloads: 4096,
 
 		// Because of the prefix, clients of /blobs/ cannot access the keys of other programs.
@@ -169,7 +170,7 @@ func Defaults() Config {
 		// limit.
 		MaxBlobBytes: blob.MaxRedisValue,
 		// An upload takes a file descriptor. It also takes 64 KiB of memory for a directory, or up
-		// to 1 MiB for Redis. Fewer uploads than this already use a disk fully.
+		// to 1 MiB for Redis. A smaller number of uploads already uses the full speed of a disk.
 		MaxUploads: 64,
 
 		// A client must wait for the hook's answer. A hook that queries a database answers within
@@ -187,8 +188,8 @@ func Defaults() Config {
 		// another one late. If a node dies, its viewers wait this long.
 		ClusterLease:  5 * time.Second,
 		ClusterPrefix: "millrace:",
-		// Enough for the playlists' segments of ten streams at 5 Mbit/s. Players usually request
-		// only the newest segments.
+		// Enough for the segments in the playlists of ten streams at 5 Mbit/s. Players usually
+		// request only the newest segments.
 		ClusterCache: 128 << 20,
 		// Long enough for a slow player to get the segments, and for an encoder to return.
 		SegmentsKeep: time.Minute,
@@ -199,12 +200,12 @@ func Defaults() Config {
 		// Longer than the poll interval of the page, so that the page reuses its connection.
 		IdleTimeout: 60 * time.Second,
 		// Less than the ten seconds after which Docker kills a process, and much less than the
-		// thirty of Kubernetes.
+		// thirty seconds of Kubernetes.
 		DrainTimeout: 8 * time.Second,
 
 		Config: live.Config{
 			// 128 streams with 16 MiB each take 2 GiB, which a small server has. If each stream is
-			// also watched as MP4, they take at most twice as much.
+			// also watched as MP4, the streams take at most twice as much.
 			MaxStreams: 128,
 			// A viewer takes about 4 KiB in this process. A slow viewer also takes up to Unsent
 			// bytes in the kernel, which is 512 MiB for 4096 slow viewers.
@@ -212,7 +213,7 @@ func Defaults() Config {
 			MaxStreamViewers: 4096,
 
 			// An encoder sends many times a second. Half a minute is longer than a roaming
-			// handover. It is short enough to free the name of the stream soon after an encoder has
+			// handover, and short enough to free the name of the stream soon after an encoder has
 			// failed.
 			PublishTimeout: 30 * time.Second,
 			// An encoder that has lost its connection, or was restarted, returns after a few
@@ -269,8 +270,8 @@ func Defaults() Config {
 }
 
 const (
-	// maxLatency is the maximum of --latency. It is short because ending a publisher or the server
-	// takes as long as the latency.
+	// maxLatency is the maximum of --latency. The maximum is short because ending a publisher or
+	// the server takes as long as the latency.
 	maxLatency = time.Second
 
 	// maxHookTimeout is the maximum of --hook-timeout. Encoders and players give up if an answer
@@ -422,7 +423,7 @@ func (c *Config) tokenKeys() (token.Keys, error) {
 	return keys, nil
 }
 
-// origins returns the origins of --cors. c must have been checked.
+// origins returns the origins of --cors. The caller must have checked c.
 func (c *Config) origins() []string {
 	list, _ := access.ParseOrigins(c.CORS)
 	return list

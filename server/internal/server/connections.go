@@ -17,8 +17,8 @@ import (
 )
 
 // connections holds the connections of the main listener. It does not include the connections of
-// HTTP/1 viewers, because net/http no longer serves them. If there are too many connections, it
-// closes an idle connection to make room for a new one.
+// HTTP/1 viewers, because net/http no longer serves those connections. If there are too many
+// connections, it closes an idle connection to make room for a new one.
 type connections struct {
 	clients *clients
 	tls     bool
@@ -26,21 +26,20 @@ type connections struct {
 
 	mu    lock.Mutex
 	limit int
-	all   map[*proxy.Conn]netip.Addr // each with the client address for which it counts
+	all   map[*proxy.Conn]netip.Addr // each with the client address for which the connection counts
 	from  map[netip.Addr]int         // number of connections per address
 }
 
 const (
-	// evictAmong is how many connections are compared to choose the one to close. The number is
-	// limited because, in a flood of new connections, each of them causes such a search. The
-	// compared connections are a random sample, because iteration over a map begins at a random
-	// entry.
+	// evictAmong is the number of connections that worst compares. The number is limited because,
+	// in a flood of new connections, each new connection causes such a comparison. The compared
+	// connections are a random sample, because iteration over a map begins at a random entry.
 	evictAmong = 256
 	// shedAfter is how long a connection must have been idle before it may be closed to free
 	// memory.
 	shedAfter = time.Second
 	// plainBytes and tlsBytes are the memory of an idle connection in bytes, without and with TLS.
-	// They include the connection's goroutine and buffers.
+	// These sizes include the connection's goroutine and buffers.
 	plainBytes, tlsBytes = 12 << 10, 36 << 10
 )
 
@@ -70,8 +69,8 @@ func (c *connections) note(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// add adds the new connection p. If there are too many connections, it closes an idle one, or p if
-// no connection is idle.
+// add adds the new connection p. If there are too many connections, add closes an idle connection,
+// or p if no connection is idle.
 func (c *connections) add(p *proxy.Conn) {
 	c.mu.Lock()
 	var closing *proxy.Conn
@@ -102,15 +101,15 @@ func (c *connections) add(p *proxy.Conn) {
 	}
 }
 
-// put adds p to c.all, and counts it for the client address a. c.mu is held.
+// put adds p to c.all, and counts p for the client address a. The caller must hold c.mu.
 func (c *connections) put(p *proxy.Conn, a netip.Addr) {
 	c.all[p] = a
 	c.from[a]++
 	c.counts.Open.Add(1)
 }
 
-// remove removes p from c.all and from the counts. If p is not in c.all, remove does nothing. c.mu
-// is held.
+// remove removes p from c.all and from the counts. If p is not in c.all, remove does nothing. The
+// caller must hold c.mu.
 func (c *connections) remove(p *proxy.Conn) {
 	a, ok := c.all[p]
 	if !ok {
@@ -137,8 +136,8 @@ func (c *connections) identify(p *proxy.Conn) {
 
 // worst returns the idle connection to close first, or nil if no connection is idle. It returns a
 // connection of the address with the most connections. If no address has more than
-// address.FairShare connections, it returns the connection that has been idle for longest. c.mu is
-// held.
+// address.FairShare connections, it returns the connection that has been idle for longest. The
+// caller must hold c.mu.
 func (c *connections) worst() (worst *proxy.Conn) {
 	looked, most, least := 0, 0, int64(0)
 	for p, a := range c.all {
@@ -186,7 +185,8 @@ func (c *connections) free(excess int64) (freed int64) {
 	return int64(len(list)) * each
 }
 
-// setLimit sets the maximum number of connections. If it is lowered, open connections stay open.
+// setLimit sets the maximum number of connections. If the maximum is lowered, open connections stay
+// open.
 func (c *connections) setLimit(n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

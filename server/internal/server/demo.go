@@ -30,11 +30,11 @@ type demoService struct {
 }
 
 // run publishes the sample in a loop until the stream ends, for example because another publisher
-// takes it over.
+// takes over the stream.
 //
-// In a cluster, run continues until ctx ends. Every demoPause, it checks whether a node has the
-// stream, and publishes only if no node has it. It therefore never takes the stream from another
-// publisher.
+// In a cluster, run continues until ctx ends. Every demoPause, run checks whether a node has the
+// stream, and publishes only if no node has the stream. It therefore never takes the stream from
+// another publisher.
 func (s *demoService) run(ctx context.Context) {
 	if s.node == nil {
 		if err := s.publish(); err != nil {
@@ -124,7 +124,7 @@ func (d *demoPlayer) release() {
 	}
 }
 
-// isConfig reports whether viewers need t before they can start.
+// isConfig reports whether viewers need the tag t before they can start.
 func (t *demoTag) isConfig() bool { return t.Metadata || t.SequenceHeader }
 
 // play publishes the sample again and again until ctx ends.
@@ -160,7 +160,8 @@ func (d *demoPlayer) play(ctx context.Context) error {
 	}
 }
 
-// due returns when to send tag in the given round, as the time since the start of play.
+// due returns the time at which the tag is sent, measured from the start of play. The argument
+// round is the number of complete repetitions of the sample before this tag.
 func (d *demoPlayer) due(tag *demoTag, round int) time.Duration {
 	return time.Duration(round)*demo.Length + time.Duration(tag.Timestamp)*time.Millisecond
 }

@@ -7,7 +7,7 @@
 //   - store serves the files at /files/ and the blobs at /blobs/.
 //   - ops serves the metrics, the API and the web page.
 //
-// A request takes one of these ways:
+// A request takes one of these paths:
 //
 //	main ─▶ proxy.Listener ─▶ withClientAddr ─▶ withAddressLimits ─▶ Gate.Protect ─┬▶ /live/NAME   web.Service
 //	                                                                         ├▶ /files/NAME  store.Files
@@ -19,13 +19,13 @@
 //
 // A [Server] creates the services and connects them: web.Service, store.Files, store.Blobs,
 // adminService, ops.Observer, ops.Operator, rtmp.Service and demoService. A service has no
-// reference to the Server. It gets only what it needs: the gate (permissions), the clients
-// (addresses), the budget (memory of requests and transfers) and the refusals.
+// reference to the Server. A service gets only the objects that it needs: the gate (permissions),
+// the clients (addresses), the budget (memory of requests and transfers) and the refusals.
 //
-// An access.Gate knows the tokens and calls the hook. A client's address is the remote address of
+// An access.Gate holds the tokens and calls the hook. A client's address is the remote address of
 // its connection, or the address that a trusted proxy reports (proxies.go). access.Refusals counts
 // and logs all refusals.
 //
-// Another node of the cluster needs no token of the gate. It proves with each request that it knows
-// the cluster's token. Such a request bypasses withAddressLimits and Protect (cluster.go).
+// Another node of the cluster needs no token of the gate. The node proves with each request that it
+// knows the cluster's token. Such a request bypasses withAddressLimits and Protect (cluster.go).
 package server

@@ -20,10 +20,10 @@ type Flag struct {
 	Help  string // the effect, the limits, and the meaning of 0
 	Page  string // page of the manual with more details; may be empty
 
-	Min, Max int64 // limits of Value, in ns for a duration; a Max of 0 is no limit
+	Min, Max int64 // limits of Value, in ns for a duration; a Max of 0 means no limit
 	OrZero   bool  // whether 0 is valid although it is below Min
 
-	Needs []string // the flag has no effect if none of these is set; may be nil
+	Needs []string // the flag has no effect if none of these flags is set; may be nil
 	// Secret means that the value is never printed. An operator can set it with an environment
 	// variable, so that it does not appear in the list of processes.
 	Secret bool

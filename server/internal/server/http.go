@@ -15,24 +15,26 @@ import (
 // maxHeaderBytes is the maximum size of a request's head. A browser sends about 1 KiB.
 const maxHeaderBytes = 16 << 10
 
-// These limits keep a client without a token from making net/http hold much memory for a
-// connection. Otherwise a client could send a frame of 1 MiB, or a body that no handler reads.
+// These limits prevent a client without a token from making net/http use much memory for a
+// connection. Otherwise, a client could send a frame of 1 MiB, or a body that no handler reads.
 const (
 	// http2Frame is the maximum size in bytes of a frame that a client may send. HTTP/2 does not
 	// allow a smaller maximum. Larger frames are not needed.
 	http2Frame = 16 << 10
 
-	// http2Body is the maximum number of body bytes that a connection may send before a handler
-	// reads them. It lets a publisher with a round trip of 100 ms send up to 20 Mbit/s.
+	// http2Body is the maximum number of body bytes that a client may send on a connection before a
+	// handler reads the bytes. The limit lets a publisher with a round trip of 100 ms send up to 20
+	// Mbit/s.
 	http2Body = 256 << 10
 
-	// http2Streams is the maximum number of concurrent requests of a connection. RFC 9113, section
+	// http2Streams is the maximum number of concurrent requests on a connection. RFC 9113, section
 	// 6.5.2, recommends at least 100. A higher maximum would take more memory. Browsers send fewer
 	// requests at once.
 	http2Streams = 100
 )
 
-// httpServer returns an HTTP server with the handler h. loans counts the memory of its requests.
+// httpServer returns an HTTP server with the handler h. The Loans count the memory of the server's
+// requests.
 func (s *Server) httpServer(h http.Handler, loans *memory.Loans) *http.Server {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
@@ -42,9 +44,9 @@ func (s *Server) httpServer(h http.Handler, loans *memory.Loans) *http.Server {
 		Protocols:         protocols,
 		ReadHeaderTimeout: s.cfg.HeaderTimeout,
 		IdleTimeout:       s.cfg.IdleTimeout,
-		// WriteTimeout limits the time for a whole short response, and for the data that net/http
-		// sends after a handler has returned. Handlers of streams and files replace it with a limit
-		// for the time without progress. Handlers of profiles extend it.
+		// WriteTimeout limits the time for a complete short response, and for the data that
+		// net/http sends after a handler has returned. Handlers of streams and files replace this
+		// limit with a limit for the time without progress. Handlers of profiles extend this limit.
 		WriteTimeout:   s.cfg.StallTimeout,
 		MaxHeaderBytes: maxHeaderBytes,
 		ErrorLog:       log.New(errorLog{s.log}, "", 0),
@@ -54,9 +56,10 @@ func (s *Server) httpServer(h http.Handler, loans *memory.Loans) *http.Server {
 			MaxReceiveBufferPerConnection: http2Body,
 			MaxReceiveBufferPerStream:     http2Body,
 			MaxConcurrentStreams:          http2Streams,
-			// If the client of an HTTP/2 connection accepts no data, all its viewers and downloads
-			// are blocked. They end first, and the connection is closed a little later, so that the
-			// log contains the reason for each.
+			// If the client of an HTTP/2 connection accepts no data, all viewers and downloads on
+			// the connection are blocked. The viewers and downloads end first, and the connection
+			// is closed a little later, so that the log contains the reason for each viewer and
+			// download.
 			WriteByteTimeout: s.cfg.StallTimeout + time.Second/2,
 		},
 		// ReadTimeout is not set, because the body of a published stream has no end. The handler
@@ -68,7 +71,7 @@ func (s *Server) httpServer(h http.Handler, loans *memory.Loans) *http.Server {
 // read:
 //
 //   - Over HTTP/1, net/http reads a part of the body before it sends the response. limitBodies
-//     therefore sets a read deadline. If h reads the body, it must replace this deadline.
+//     therefore sets a read deadline. If h reads the body, h must replace this deadline.
 //   - Over HTTP/2, net/http keeps the body in memory. limitBodies therefore discards the body,
 //     unless the method is POST or PUT.
 func (s *Server) limitBodies(h http.Handler) http.Handler {

@@ -126,8 +126,8 @@ func listensAt(addr net.Addr, configured string) bool {
 	return ip.Equal(tcp.IP)
 }
 
-// listenError returns an error that wraps err and advises the user what to do. err is an error of
-// net.Listen, and flag is the name of the flag that sets the address.
+// listenError returns an error that wraps err and advises the user what to do. The argument err is
+// an error from net.Listen, and flag is the name of the flag that sets the address.
 func listenError(flag, address string, err error) error {
 	host, port, _ := net.SplitHostPort(address)
 	n, notANumber := strconv.Atoi(port)
@@ -147,8 +147,8 @@ func listenError(flag, address string, err error) error {
 		flag, net.JoinHostPort(host, strconv.Itoa(n%math.MaxUint16+1)))
 }
 
-// rtmpPort returns the port of an RTMP listener, so that the server's web page can show it. If ln
-// is nil or not a TCP listener, it returns the zero Port.
+// rtmpPort returns the port of an RTMP listener, so that the server's web page can show the port.
+// If ln is nil or not a TCP listener, it returns the zero Port.
 func rtmpPort(ln net.Listener) ops.Port {
 	if ln != nil {
 		if a, ok := ln.Addr().(*net.TCPAddr); ok {

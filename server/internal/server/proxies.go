@@ -29,8 +29,8 @@ type clients struct {
 	draining      context.Context // when it ends, RTMP connections stop waiting for a PROXY header
 }
 
-// newClients uses the trusted proxies and the limits of cfg. The caller must have checked cfg. When
-// ctx ends, RTMP connections stop waiting for a PROXY header.
+// newClients returns clients with the trusted proxies and the limits of cfg. The caller must have
+// checked cfg. When ctx ends, RTMP connections stop waiting for a PROXY header.
 func newClients(ctx context.Context, cfg *Config, refusals *access.Refusals) *clients {
 	s := &clients{
 		addresses: address.New(cfg.addressLimits()), refusals: refusals,
@@ -40,7 +40,7 @@ func newClients(ctx context.Context, cfg *Config, refusals *access.Refusals) *cl
 	return s
 }
 
-// setLimits sets the trusted proxies and the limits per address. cfg must have been checked.
+// setLimits sets the trusted proxies and the limits per address. The caller must have checked cfg.
 func (s *clients) setLimits(cfg *Config) {
 	trusted, _ := proxy.ParseTrusted(cfg.TrustedProxies)
 	s.trusted.Store(&trusted)
@@ -48,7 +48,7 @@ func (s *clients) setLimits(cfg *Config) {
 }
 
 // behindProxies returns a listener for the connections that ln accepts, which may come through
-// proxies. It takes ownership of ln. isMain is true for the main listener.
+// proxies. It takes ownership of ln. The argument isMain is true for the main listener.
 func (s *clients) behindProxies(ln net.Listener, isMain bool) net.Listener {
 	cfg := proxy.Config{Trusted: &s.trusted, Timeout: s.headerTimeout, Addresses: s.addresses}
 	if isMain { // net/http does not log faulty connections, but closes idle ones at shutdown
@@ -61,9 +61,10 @@ func (s *clients) behindProxies(ln net.Listener, isMain bool) net.Listener {
 	return proxy.Listen(ln, cfg)
 }
 
-// withClientAddr returns a handler that corrects RemoteAddr if a request comes from a trusted
-// proxy: it sets the client's address, which it finds in the header. From all other requests, it
-// removes X-Forwarded-Proto, because only a trusted proxy may set it.
+// withClientAddr returns a handler that corrects requests and passes them to next. In a request
+// from a trusted proxy, the handler sets RemoteAddr to the client's address from the request
+// header. From all other requests, the handler removes X-Forwarded-Proto, because only a trusted
+// proxy may set this header.
 func (s *clients) withClientAddr(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if c := requestConn(r); c == nil || !c.Trusted() {
@@ -76,7 +77,7 @@ func (s *clients) withClientAddr(next http.Handler) http.Handler {
 }
 
 // withAddressLimits returns a handler that refuses a request if the client's address has reached
-// its limits.
+// one of its limits.
 func (s *clients) withAddressLimits(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := requestConn(r)

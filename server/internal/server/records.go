@@ -12,7 +12,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live/record"
 )
 
-// recordings records streams to files. A nil recordings does not record.
+// recordings records streams to files. A nil *recordings records nothing.
 type recordings struct{ *record.Archive }
 
 // openRecords opens the directory for recordings. It sets streams.Record, so that streams are
@@ -48,8 +48,8 @@ func openRecords(cfg *Config, gate *access.Gate, streams *live.Config) (*recordi
 	return &recordings{archive}, nil
 }
 
-// await waits until this process may write recordings. If the process replaces another one, it
-// waits until that process has ended its recordings.
+// await waits until this process may write recordings. If this process replaces another process,
+// await waits until that process has ended its recordings.
 func (r *recordings) await(ctx context.Context) error {
 	if r == nil {
 		return nil
@@ -61,7 +61,8 @@ func (r *recordings) await(ctx context.Context) error {
 }
 
 // recorded reports whether the name of a stream matches pattern. The pattern has the syntax of
-// path.Match, but its wildcards also match slashes. It must be valid, which Config.Check ensures.
+// path.Match, but its wildcards also match slashes. The pattern must be valid, which Config.Check
+// ensures.
 func recorded(pattern, name string) bool {
 	const slash = ":" // not allowed in a name
 	ok, _ := path.Match(strings.ReplaceAll(pattern, "/", slash),
@@ -69,7 +70,8 @@ func recorded(pattern, name string) bool {
 	return ok
 }
 
-// close returns when all recordings are on disk. It returns an error if ctx ends first.
+// close waits until all recordings are written to the disk. If ctx ends first, close returns an
+// error.
 func (r *recordings) close(ctx context.Context) error {
 	if r == nil {
 		return nil

@@ -18,8 +18,8 @@ import (
 )
 
 // Run opens the listeners of the configuration and calls Serve. It uses an inherited listener
-// instead of opening a new one. The keys of inherited are main, admin, rtmp and rtmps. Run takes
-// ownership of the inherited listeners.
+// instead of opening a new one. The keys of the map inherited are the listener names main, admin,
+// rtmp and rtmps. Run takes ownership of the inherited listeners.
 func (s *Server) Run(ctx context.Context, inherited map[string]net.Listener) error {
 	l, err := openListeners(&s.cfg, inherited)
 	if err != nil {
@@ -33,13 +33,14 @@ func (s *Server) Run(ctx context.Context, inherited map[string]net.Listener) err
 // listeners.
 var ErrReplaced = errors.New("another process has taken the listeners over")
 
-// acceptedPause is how long a replaced process still waits for the first requests of the
+// acceptedPause is how long a replaced process still waits for the first requests on the
 // connections that it has accepted.
 const acceptedPause = time.Second
 
 // Serve takes ownership of the listeners and serves until ctx ends. It then stops accepting
 // connections, ends the publishers, and lets viewers receive their queued frames. This takes at
-// most about the drain timeout, and Serve returns nil. If a listener fails, Serve returns an error.
+// most about the drain timeout. Serve then returns nil. If a listener fails, Serve returns an
+// error.
 func (s *Server) Serve(ctx context.Context, l Listeners) error {
 	ctx, s.stopServing = context.WithCancel(ctx)
 	defer s.stopServing()
@@ -142,9 +143,9 @@ func (s *Server) serveMain(main *http.Server, ln net.Listener) error {
 	return main.ServeTLS(ln, "", "")
 }
 
-// shutDown ends everything in an order that loses no data. The publishers end first. The viewers
-// end after they have received the remaining frames. Downloads may finish in the meantime. After
-// --drain-timeout, the remaining viewers and downloads are ended.
+// shutDown ends the publishers, viewers and transfers in an order that loses no data. The
+// publishers end first. The viewers end after they have received the remaining frames. Downloads
+// may finish in the meantime. After --drain-timeout, the remaining viewers and downloads are ended.
 func (s *Server) shutDown(servers []*http.Server) {
 	began := time.Now()
 	s.log.Info("shutting down", "streams", s.hub.Stats().Streams, "viewers", s.hub.Viewers(),

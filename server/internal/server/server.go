@@ -127,7 +127,7 @@ func New(cfg Config) (*Server, error) {
 }
 
 // openHook returns a client for the hook of cfg, or nil if cfg names no hook. The caller must close
-// it.
+// the client.
 func openHook(cfg *Config) (*hook.Client, error) {
 	if cfg.Hook == "" {
 		return nil, nil
@@ -141,8 +141,8 @@ func openHook(cfg *Config) (*hook.Client, error) {
 // Config.Successor.
 func (s *Server) AwaitRecords(ctx context.Context) error { return s.records.await(ctx) }
 
-// closeStores closes the files, the blobs, the recordings, the node and the hook. ctx limits how
-// long the recordings, the node and the hook may take.
+// closeStores closes the files, the blobs, the recordings, the node and the hook. The context ctx
+// limits how long the recordings, the node and the hook may take.
 func (s *Server) closeStores(ctx context.Context) error {
 	err := errors.Join(s.files.Close(), s.blobs.Close(), s.records.close(ctx), s.node.close(ctx))
 	s.hook.Close(ctx) // last, because the ends of publishers and players are reported to the hook

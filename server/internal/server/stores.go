@@ -11,8 +11,8 @@ func (c *Config) downloads() store.DownloadConfig {
 		Log: c.Log}
 }
 
-// openFiles opens the directory of static files that cfg configures. If cfg configures none,
-// openFiles returns nil. The caller must close the result.
+// openFiles opens the directory of static files that cfg configures. If cfg configures no such
+// directory, openFiles returns nil. The caller must close the result.
 func openFiles(cfg *Config, budget *answer.Budget) (*store.Files, error) {
 	if cfg.Root == "" {
 		return nil, nil

@@ -48,7 +48,8 @@ type BlobsConfig struct {
 	Downloads     DownloadConfig
 }
 
-// Blobs serves blobs to clients, and stores the blobs that they upload. A nil Blobs has no blobs.
+// Blobs serves blobs to clients, and stores the blobs that clients upload. A nil Blobs has no
+// blobs.
 type Blobs struct {
 	gate     *access.Gate // decides who may write
 	refusals *access.Refusals
@@ -103,7 +104,7 @@ func OpenBlobs(cfg BlobsConfig, gate *access.Gate, refusals *access.Refusals,
 
 func tooManyUploads(limit int) error { return tooMany("blobs", "received", limit, "uploads") }
 
-// Serve serves all requests below BlobsPath. key is the path after BlobsPath.
+// Serve serves all requests below BlobsPath. The argument key is the path after BlobsPath.
 func (b *Blobs) Serve(w http.ResponseWriter, r *http.Request, key string) {
 	if b == nil {
 		refuse.WriteAndClose(w, r, http.StatusNotFound, errNoBlobs)
@@ -205,7 +206,7 @@ func (b *Blobs) put(w http.ResponseWriter, r *http.Request, key string) error {
 		return &blob.TooLargeError{Limit: put.Limit}
 	}
 	// Check the headers If-Match and If-None-Match before the client sends the body (Expect:
-	// 100-continue). Put checks them again when the whole body has arrived.
+	// 100-continue). Put checks the headers again when the complete body has arrived.
 	ctx := blob.ContextOf(r)
 	if err := b.store.Check(ctx, key, put.Only); err != nil {
 		return err
@@ -229,8 +230,8 @@ func (b *Blobs) put(w http.ResponseWriter, r *http.Request, key string) error {
 	return nil
 }
 
-// An upload is the body of a PUT request. idle is the time limit for a Read. There is no limit for
-// the whole upload.
+// An upload is the body of a PUT request. The field idle is the time limit for one Read. There is
+// no time limit for the complete upload.
 type upload struct {
 	io.Reader
 	control  *http.ResponseController
@@ -250,8 +251,8 @@ func (u *upload) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// refuse sends the response for err. Status 503 means that nothing was changed and the client may
-// try again.
+// refuse sends the response for the error err. Status 503 means that nothing was changed and the
+// client may try again.
 func (b *Blobs) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	refused := blobRefusal(err)
 	if refused.Status >= http.StatusInternalServerError {

@@ -24,7 +24,7 @@ const (
 	// steps that are still in the kernel's buffers.
 	//
 	// Write uses steps of writeStep bytes. ReadFrom uses larger steps of readFromStep bytes,
-	// because each of its steps costs a system call (sendfile or splice).
+	// because each step of ReadFrom costs a system call (sendfile or splice).
 	writeStep    = 16 << 10
 	readFromStep = 256 << 10
 
@@ -82,7 +82,7 @@ func (d *downloads) admit(l *limit.Limiter) error {
 }
 
 // A progressResponse is a response that fails if the client accepts no data for some time. The
-// whole response has no time limit.
+// complete response has no time limit.
 type progressResponse struct {
 	http.ResponseWriter
 	blocks  *millrace.Pool
@@ -97,9 +97,9 @@ type progressResponse struct {
 // Unwrap returns the wrapped response, for http.ResponseController.
 func (p *progressResponse) Unwrap() http.ResponseWriter { return p.ResponseWriter }
 
-// extend moves the write deadline to one stall timeout from now. If the deadline was moved a short
+// extend sets the write deadline to one stall timeout from now. If the deadline was set a short
 // time ago, extend does nothing. This saves work over HTTP/2, where net/http sends a message to
-// another goroutine for each move.
+// another goroutine for each new deadline.
 func (p *progressResponse) extend() {
 	if !p.loan.Renew() {
 		return // the download was ended to make room, and its deadline has passed
@@ -160,12 +160,13 @@ func (p *progressResponse) ReadFrom(src io.Reader) (total int64, err error) {
 }
 
 // begin returns the response for a download. The caller must call end after the download. If there
-// is no memory for another download, begin returns a *[refuse.Refusal], and end must not be called.
+// is no memory for another download, begin returns a *[refuse.Refusal], and the caller must not
+// call end.
 //
 // begin also limits the unsent bytes in the socket's buffer, which could otherwise hold megabytes.
 // When the buffer is full, the kernel accepts more bytes only after it has sent a third of the
-// buffer. If the buffer is large and the connection is slow, that may take longer than the stall
-// timeout.
+// buffer. If the buffer is large and the connection is slow, sending this third may take longer
+// than the stall timeout.
 func (d *downloads) begin(w http.ResponseWriter, r *http.Request) (*progressResponse, error) {
 	holds, limit := int64(answer.RequestBytes), int64(0)
 	if !kernelSends(r) {
@@ -188,8 +189,8 @@ func (d *downloads) begin(w http.ResponseWriter, r *http.Request) (*progressResp
 	}, nil
 }
 
-// end ends a download. If the client has accepted no data for too long, end logs and counts that,
-// and makes the kernel discard the unsent bytes.
+// end ends a download. If the client has accepted no data for too long, end logs and counts the
+// stalled download, and makes the kernel discard the unsent bytes.
 func (d *downloads) end(p *progressResponse, r *http.Request) {
 	p.loan.Done()
 	if !p.stalled {
@@ -217,7 +218,7 @@ func downloadConn(r *http.Request) *net.TCPConn {
 // without TLS.
 func kernelSends(r *http.Request) bool { return r.TLS == nil && r.ProtoMajor == 1 }
 
-// tooMany returns a refusal for a transfer that would exceed limit. For example, the message of
+// tooMany returns a refusal for a transfer that would exceed the limit. For example, the message of
 // tooMany("files", "sent", 9, "downloads") is "9 files are being sent already, as many as
 // --max-downloads allows".
 func tooMany(noun, participle string, limit int, flag string) error {

@@ -32,7 +32,7 @@ type FilesConfig struct {
 type Files struct {
 	downloads *downloads
 	log       *slog.Logger
-	listing   bool // whether directories without an index.html are listed
+	listing   bool
 	root      *os.Root
 	handler   *chunk.FileHandler
 	answer    http.Handler // passes the path after FilesPath to handler
@@ -111,8 +111,8 @@ func (f *Files) served(r *http.Request, sent chunk.Report, status int) {
 	log.Log(r.Context(), slog.LevelDebug, "file served", attrs...)
 }
 
-// SetLimit sets the maximum number of concurrent downloads. If it is lowered, running downloads
-// continue.
+// SetLimit sets the maximum number of concurrent downloads. If the maximum is lowered, running
+// downloads continue.
 func (f *Files) SetLimit(n int) {
 	if f != nil {
 		f.downloads.setLimit(n)
@@ -146,8 +146,8 @@ func (f *Files) Close() error {
 	return f.root.Close()
 }
 
-// Offer returns a word for what f serves: nothing ("off"), files without directory listings
-// ("named"), or files with directory listings ("listed").
+// Offer returns "off" if f serves nothing, "named" if f serves files without directory listings,
+// and "listed" if f also serves directory listings.
 func (f *Files) Offer() string {
 	switch {
 	case f == nil:

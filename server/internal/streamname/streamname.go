@@ -18,7 +18,7 @@ import (
 const (
 	maxParts = 4
 	// maxName is the maximum length of a stream name in bytes. It is enough for a name of several
-	// words and a UUID, for example. It keeps Redis keys and log lines short.
+	// words and a UUID, for example. The limit keeps Redis keys and log lines short.
 	maxName   = 128
 	nameBytes = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-"
 )
@@ -26,7 +26,7 @@ const (
 // Path is the prefix of the HTTP paths of streams.
 const Path = "/live/"
 
-// The extensions that select the format of a stream.
+// Extensions that select the format of a stream.
 const (
 	FLV = ".flv"
 	MP4 = ".mp4"
@@ -67,8 +67,8 @@ func Check(name string) error {
 	return nil
 }
 
-// CutExt splits path into a name and the extension that selects a format. If path does not have a
-// known extension, ext is "".
+// CutExt separates path into a name and the extension that selects a format. If path does not have
+// a known extension, ext is "".
 func CutExt(path string) (name, ext string) {
 	for _, ext := range []string{FLV, MP4} {
 		if name, ok := strings.CutSuffix(path, ext); ok {
@@ -78,9 +78,9 @@ func CutExt(path string) (name, ext string) {
 	return path, ""
 }
 
-// Split splits path, a path below /live/, into the name of a stream and the name of an HLS object.
-// If path contains no object, object is "" and name is the whole path, which may have an extension.
-// Split does not check the name.
+// Split separates path, a path below /live/, into the name of a stream and the name of an HLS
+// object. If path contains no object, object is "" and name is the whole path, which may have an
+// extension. Split does not check the name.
 func Split(path string) (name, object string) {
 	i := strings.LastIndexByte(path, '/')
 	if i < 0 || !isObject(path[i+1:]) {
@@ -89,7 +89,6 @@ func Split(path string) (name, object string) {
 	return path[:i], path[i+1:]
 }
 
-// isObject reports whether word has the form of an HLS object's name.
 func isObject(word string) bool {
 	if strings.HasSuffix(word, ".m3u8") || strings.HasSuffix(word, ".m4s") {
 		return true
@@ -108,8 +107,8 @@ func Published(path string) (string, error) {
 	return name, Check(name)
 }
 
-// Of returns the name of the stream at NAME, NAME.flv, NAME.mp4 or NAME/OBJECT. It does not check
-// the name.
+// Of returns the name of the stream at path, which has the form NAME, NAME.flv, NAME.mp4 or
+// NAME/OBJECT. It does not check the name.
 func Of(path string) string {
 	name, object := Split(path)
 	if object == "" {

@@ -38,7 +38,7 @@ const (
 	audience = "millrace"
 
 	// maxTime is the end of the year 9999, in seconds since 1970. A larger "exp" is refused,
-	// because it is probably in milliseconds, as from JavaScript's Date.now(). The token would
+	// because it is probably in milliseconds, as from JavaScript's Date.now(). Such a token would
 	// practically never expire.
 	maxTime = 253402300799
 )
@@ -52,7 +52,6 @@ type Token struct {
 	Expires time.Time
 }
 
-// streamBytes has the bytes that may be in a name or pattern.
 const streamBytes = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-/*"
 
 // check returns an error if servers would refuse the token.
@@ -88,8 +87,8 @@ func Is(text string) bool {
 var parser = jwt.NewParser(jwt.WithStrictDecoding())
 
 // read checks the claims of a token whose signature has been verified, and returns the Token. It
-// returns an error if the token is not valid at the time now. read itself checks the claims "exp"
-// and "nbf", because the errors of the library do not contain the times.
+// returns an error if the token is not valid at the time now. It does not use the library's checks
+// of the claims "exp" and "nbf", because the library's errors do not contain the times.
 func read(claims jwt.MapClaims, now time.Time) (Token, error) {
 	expires, err := seconds(claims, "exp")
 	if err != nil {
@@ -143,7 +142,7 @@ func Decode(text string) (header, claims []byte, err error) {
 	return header, claims, nil
 }
 
-// Allow returns an error unless t grants the given right to the named stream.
+// Allow returns an error unless the token t grants the given right to the stream called name.
 func (t Token) Allow(right Right, name string) error {
 	beginning, isPattern := strings.CutSuffix(t.Stream, "*")
 	switch {

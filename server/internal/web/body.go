@@ -32,9 +32,9 @@ type connBody struct {
 // returns nil and does nothing in two cases:
 //
 //   - The connection cannot be taken over, for example because it uses TLS or HTTP/2.
-//   - Package ingest would read the connection as bytes arrive, and not at regular intervals (see
-//     ingest.ByClock). It is then useless to take over the connection, because net/http also reads
-//     as bytes arrive.
+//   - Package ingest would read from the connection whenever bytes arrive, and not at regular
+//     intervals (see ingest.ByClock). It would then have no advantage over net/http, which also
+//     reads whenever bytes arrive.
 func (d Handler) newConnBody(w http.ResponseWriter, r *http.Request, p *live.Publisher) *connBody {
 	if r.ProtoMajor != 1 || r.TLS != nil || !ingest.ByClock(d.cfg.Latency) {
 		return nil
@@ -59,8 +59,8 @@ func (d Handler) newConnBody(w http.ResponseWriter, r *http.Request, p *live.Pub
 	return b
 }
 
-// bodyBuffer is how many bytes of a chunked body are read at a time. An encoder sends this many
-// bytes in 50 ms at 5 Mbit/s.
+// bodyBuffer is the size, in bytes, of the buffer for reading a chunked body. At 5 Mbit/s, an
+// encoder sends this many bytes in 50 ms.
 const bodyBuffer = 32 << 10
 
 func (b *connBody) answer(status int, contentType string, text []byte) {

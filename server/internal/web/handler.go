@@ -4,9 +4,9 @@
 //   - viewers, which receive a stream as FLV, as MP4, or unchanged,
 //   - HLS players, which receive playlists and segments.
 //
-// A [Service] serves all requests. It first asks an access.Gate whether the client may publish or
-// watch. A [Handler] then publishes or watches the stream. HLS players get HLS from this node, from
-// another node, or from a store.
+// A [Service] serves all requests. For each request, it first asks an access.Gate whether the
+// client may publish or watch. A [Handler] then publishes or watches the stream. HLS players get
+// HLS from this node, from another node, or from a store.
 package web
 
 import (
@@ -26,7 +26,7 @@ type Handler struct {
 func New(h *live.Hub) Handler { return Handler{h, h.Config()} }
 
 // noWriteLimit removes the time limit for writing a response, because a stream may last forever.
-// While a client publishes or watches, the time without data is limited instead.
+// While a client publishes or watches, other code limits the time without data instead.
 func noWriteLimit(w http.ResponseWriter) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
 }

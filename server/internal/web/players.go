@@ -23,7 +23,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/streamname"
 )
 
-// players serves HLS players. The streams may be on this node or on other nodes.
+// A players value serves the requests of HLS players for streams on this node and on other nodes.
 type players struct {
 	cfg   Config
 	hls   live.HLS
@@ -59,9 +59,9 @@ func (s *players) serve(w http.ResponseWriter, r *http.Request, name, object str
 
 var playerSeed = maphash.MakeSeed()
 
-// admitPlayer counts an HLS player as a viewer of its address when the player requests its first
-// playlist. It returns a [refuse.Refusal] if the address has too many new viewers or has received
-// too many bytes.
+// admitPlayer counts an HLS player as a viewer of its client address when the player requests the
+// first playlist. It returns a [refuse.Refusal] if the address has too many new viewers or has
+// received too many bytes.
 //
 // Two requests from the same address count as different players if they are for different streams
 // or have different tokens or queries.
@@ -77,7 +77,6 @@ func (s *players) admitPlayer(account *address.Account, r *http.Request, name,
 	return account.Player(h.Sum64(), begins)
 }
 
-// serveHere serves HLS that this node makes.
 func (s *players) serveHere(w http.ResponseWriter, r *http.Request, name, object string) error {
 	switch {
 	case object == hlslive.MasterName:
@@ -119,7 +118,7 @@ func (s *players) serveMedia(w http.ResponseWriter, r *http.Request, name, objec
 
 const playlistType = "application/vnd.apple.mpegurl"
 
-// servePlaylist sends a playlist. fresh is how long a cache may keep it.
+// servePlaylist sends a playlist. fresh is how long a cache may keep the playlist.
 func (s *players) servePlaylist(w http.ResponseWriter, r *http.Request, list *hlslive.Playlist,
 	fresh time.Duration) error {
 	if s.wantsGzip(r) {
@@ -129,15 +128,15 @@ func (s *players) servePlaylist(w http.ResponseWriter, r *http.Request, list *hl
 }
 
 // wantsGzip reports whether to send the copy of a playlist that was compressed with gzip in
-// advance. It returns false if the client does not accept gzip, or if the URLs in the playlist need
-// the query of the request.
+// advance. It returns false in two cases: if the client does not accept gzip, or if the query of
+// the request must be added to the URLs in the playlist.
 func (s *players) wantsGzip(r *http.Request) bool {
 	return chunk.AcceptsEncoding(r.Header["Accept-Encoding"], "gzip") &&
 		s.cfg.Gate.AddedQuery(r) == ""
 }
 
 // writePlaylist sends body, the text of a playlist. If gzipped is set, body is already compressed.
-// If writePlaylist returns an error, it is a [refuse.Refusal], and nothing has been sent.
+// If writePlaylist returns an error, the error is a [refuse.Refusal], and nothing has been sent.
 func (s *players) writePlaylist(w http.ResponseWriter, r *http.Request, body []byte, gzipped bool,
 	fresh time.Duration) error {
 	query := s.cfg.Gate.AddedQuery(r)
@@ -181,7 +180,7 @@ func (s *players) setCacheControl(w http.ResponseWriter, r *http.Request, maxAge
 	w.Header().Set("Cache-Control", who+", max-age="+strconv.Itoa(int(maxAge/time.Second))+suffix)
 }
 
-// addQuery adds query to every URL in the text of a playlist, and returns the result.
+// addQuery returns the text of a playlist with query added to every URL.
 func addQuery(text []byte, query string) []byte {
 	var b bytes.Buffer
 	query = "?" + query
@@ -223,7 +222,7 @@ func (s *players) serveObject(w http.ResponseWriter, r *http.Request, name, obje
 }
 
 // writeObject sends the bytes of an HLS object. It borrows body, and may remove bytes from it. If
-// writeObject returns an error, it is a [refuse.Refusal], and nothing has been sent.
+// writeObject returns an error, the error is a [refuse.Refusal], and nothing has been sent.
 func (s *players) writeObject(w http.ResponseWriter, r *http.Request, object string,
 	body *millrace.Chain) error {
 	if err := answer.Of(r).Resume(0); err != nil {
@@ -234,7 +233,7 @@ func (s *players) writeObject(w http.ResponseWriter, r *http.Request, object str
 	etag := `"` + object + `"`
 	h.Set("ETag", etag)
 	s.setCacheControl(w, r, objectFresh, ", immutable")
-	if strings.Contains(r.Header.Get("If-None-Match"), etag) { // a weak tag, or one of several
+	if strings.Contains(r.Header.Get("If-None-Match"), etag) { // a weak tag or a list also matches
 		w.WriteHeader(http.StatusNotModified)
 		return nil
 	}
@@ -248,11 +247,11 @@ func (s *players) writeObject(w http.ResponseWriter, r *http.Request, object str
 	return nil
 }
 
-// A client must accept chainStep bytes within the stall timeout.
+// chainStep is the number of bytes that a client must accept within the stall timeout.
 const chainStep = 256 << 10
 
-// sendChain sends c. If the client has gone or accepts no data, it panics with
-// http.ErrAbortHandler.
+// sendChain sends the bytes of c to the client. If the client has gone or accepts no data,
+// sendChain panics with http.ErrAbortHandler.
 func (s *players) sendChain(w http.ResponseWriter, r *http.Request, c *millrace.Chain) {
 	var step millrace.Chain
 	defer step.Release()
@@ -288,7 +287,7 @@ type chainBody struct {
 }
 
 // Read copies bytes to p. net/http reads the first 512 bytes of a body in this way to detect its
-// type. They are sent together with the response header.
+// type. These bytes are sent together with the response header.
 func (b chainBody) Read(p []byte) (int, error) {
 	n := b.CopyTo(p)
 	b.Discard(n)

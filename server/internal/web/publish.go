@@ -8,10 +8,11 @@ import (
 )
 
 // Publish relays the body of a POST or PUT as the stream called name, and sends the response at the
-// end. If Publish returns an error, it is a [refuse.Refusal]. The body has not been read then, and
-// the caller must send the response. Over HTTP/1 without TLS, Publish usually takes over the
-// connection and returns at once. This frees the buffers and the goroutine of net/http while the
-// stream lasts.
+// end. If Publish returns an error, the error is a [refuse.Refusal]. In this case, the body has not
+// been read, and the caller must send the response.
+//
+// Over HTTP/1 without TLS, Publish usually takes over the connection and returns at once. This
+// frees the buffers and the goroutine of net/http while the stream lasts.
 func (d Handler) Publish(w http.ResponseWriter, r *http.Request, name string,
 	terms live.Terms) error {
 	p, err := d.hub.Open(name, r.RemoteAddr, terms)

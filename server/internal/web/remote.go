@@ -16,7 +16,7 @@ import (
 	"github.com/millrace-io/millrace/server/internal/refuse"
 )
 
-// newRequest returns the request that is sent to another node for a player's request.
+// newRequest converts a player's request to a request that can be sent to another node.
 func (s *players) newRequest(r *http.Request, name, object string) (q cluster.HLSRequest,
 	err error) {
 	_, isObject := hls.ParseObject(object)
@@ -39,13 +39,14 @@ func (s *players) newRequest(r *http.Request, name, object string) (q cluster.HL
 	return q, nil
 }
 
-// serveElsewhere serves HLS from another node or the store. It is called if serveHere has failed
-// with err. If serveElsewhere fails as well, it returns the error to send to the client.
+// serveElsewhere serves HLS from another node or from the store. It is called after serveHere has
+// failed with err. If serveElsewhere fails as well, it returns the error that must be sent to the
+// client.
 func (s *players) serveElsewhere(w http.ResponseWriter, r *http.Request, name, object string,
 	err error) error {
 	elsewhere := errors.Is(err, hlslive.ErrElsewhere)
 	_, fromNode := access.NodeOf(r)
-	if elsewhere && fromNode { // the other node then asks again who owns the stream
+	if elsewhere && fromNode { // the other node then looks up the owner again
 		return refuse.New(http.StatusMisdirectedRequest, "this node does not own the stream %q",
 			name)
 	}
@@ -87,9 +88,9 @@ func (s *players) serveElsewhere(w http.ResponseWriter, r *http.Request, name, o
 	return s.writeAnswer(w, r, object, &out)
 }
 
-// writeAnswer sends a response of another node to the client. The parameter out is this response.
-// writeAnswer borrows out, and may remove bytes from its body. If writeAnswer returns an error, it
-// is a [refuse.Refusal], and nothing has been sent.
+// writeAnswer sends a response from another node to the client. The parameter out is this response.
+// writeAnswer borrows out, and may remove bytes from its body. If writeAnswer returns an error, the
+// error is a [refuse.Refusal], and nothing has been sent.
 func (s *players) writeAnswer(w http.ResponseWriter, r *http.Request, object string,
 	out *cluster.Object) error {
 	if err := answer.Of(r).Resume(0); err != nil {

@@ -9,7 +9,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/streamname"
 )
 
-// parseWatchRequest parses a request for name. The name may have the extension of a format.
+// parseWatchRequest parses a request for the stream called name. The name may have the extension of
+// a format.
 func parseWatchRequest(r *http.Request, name string) (live.WatchRequest, error) {
 	name, ext := streamname.CutExt(name)
 	want := live.WatchRequest{Name: name, AsIs: ext == "", Format: rendition.FLV,

@@ -20,7 +20,7 @@ type Config struct {
 	Origins  *access.Origins
 	Budget   *answer.Budget
 	Refusals *access.Refusals
-	// Remote gets HLS of streams that other nodes own. It is nil without a cluster.
+	// Remote gets the HLS of streams that other nodes own. It is nil if there is no cluster.
 	Remote *cluster.RemoteHLS
 }
 
@@ -60,8 +60,9 @@ func (s *Service) Serve(w http.ResponseWriter, r *http.Request, path string) {
 	}
 }
 
-// allowPlayers serves OPTIONS requests. Browsers send them for players on other sites that use
-// custom headers. The response allows such players to watch, but not to publish.
+// allowPlayers serves OPTIONS requests. Browsers send such a request before a player on another
+// site sends a request with custom headers. The response allows the player to watch, but not to
+// publish.
 func (s *Service) allowPlayers(w http.ResponseWriter, r *http.Request, allow string) {
 	h := w.Header()
 	h.Set("Allow", allow)
@@ -110,8 +111,8 @@ func (s *Service) watch(w http.ResponseWriter, r *http.Request, name string) {
 	}
 }
 
-// publishAs serves a publisher. If there is a hook, it decides whether the client may publish, and
-// may choose another name for the stream. name is the requested name.
+// publishAs serves a publisher. name is the requested name of the stream. If there is a hook, the
+// hook decides whether the client may publish, and may choose another name for the stream.
 func (s *Service) publishAs(w http.ResponseWriter, r *http.Request, name string) error {
 	name, terms, err := s.cfg.Gate.Ask(r.Context(),
 		s.cfg.Gate.Question(hook.Publish, r, name, "http"))
@@ -125,7 +126,7 @@ func (s *Service) publishAs(w http.ResponseWriter, r *http.Request, name string)
 }
 
 // watchAs serves a viewer. path is the requested stream name with its extension. If there is a
-// hook, it decides whether the client may watch, and may choose another name for the stream.
+// hook, the hook decides whether the client may watch, and may choose another name for the stream.
 func (s *Service) watchAs(w http.ResponseWriter, r *http.Request, path string) (err error) {
 	var terms live.Terms
 	if s.cfg.Gate.HasHook() {

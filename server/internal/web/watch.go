@@ -51,7 +51,7 @@ func (d Handler) WatchNode(w http.ResponseWriter, r *http.Request, name, addr st
 
 func (d Handler) watch(w http.ResponseWriter, r *http.Request, want live.WatchRequest) error {
 	viewers := live.NewAdmission(d.hub)
-	if r.Method == http.MethodHead { // HEAD does not wait for a stream
+	if r.Method == http.MethodHead { // a HEAD request does not wait until the stream exists
 		f, err := viewers.Format(want)
 		if err == nil {
 			setFormat(w.Header(), f)
@@ -81,8 +81,8 @@ func setFormat(h http.Header, f rendition.Format) {
 	h.Set("X-Content-Type-Options", "nosniff")
 }
 
-// setHeader sets the headers of a viewer's response. If the viewer is another node, they include
-// the epoch, a number that identifies this node's ownership of the stream.
+// setHeader sets the headers of a viewer's response. If the viewer is another node, the headers
+// include the epoch, a number that identifies this node's ownership of the stream.
 func setHeader(h http.Header, v *live.Viewer) {
 	setFormat(h, v.Format())
 	if epoch := v.Epoch(); epoch != 0 {
@@ -91,7 +91,7 @@ func setHeader(h http.Header, v *live.Viewer) {
 }
 
 // appendHead queues the response header and the beginning of the stream for a viewer. The
-// connection must be hijacked, so that net/http does not send a header as well.
+// connection must have been hijacked, because net/http would otherwise send a header, too.
 func appendHead(to *fanout.Viewer, v *live.Viewer, h http.Header, chunked bool) {
 	h.Set("Connection", "close")
 	setHeader(h, v)

@@ -8,7 +8,6 @@ import (
 	"golang.org/x/tools/go/ssa"
 )
 
-// call changes s as a call does.
 func (a *flow) call(s states, call *ssa.Call) {
 	c := &call.Call
 	if _, ok := c.Value.(*ssa.Builtin); ok {
@@ -39,17 +38,17 @@ func (a *flow) call(s states, call *ssa.Call) {
 		a.use(s, at(n), pos, f.Name())
 		a.firstUse(s, at(n), nil)
 		if v := result(call); v != nil && kept(v) {
-			a.handOn(s, args[n]) // it lives as long as the result
+			a.handOn(s, args[n]) // the result may use the argument later
 		}
 	}
 	if r.reads || r.drops {
 		a.expire(s, self, pos, !r.drops)
 	}
-	full := true // the taken arguments are not empty
+	full := true // all arguments that the call takes have memory
 	for _, n := range r.takes {
 		l := at(n)
 		if l.root != nil && (typeName(l.root.Type()) != "millrace.Chain" || s[l].bits&released == 0) {
-			a.use(s, l, pos, f.Name()) // a released Chain may be handed on, as an empty one
+			a.use(s, l, pos, f.Name()) // a released Chain is empty, and may be passed on
 		}
 		full = full && s[l].bits == owned
 		if a.reporting && n > 0 && takenAgain(call, l) {
@@ -67,7 +66,7 @@ func (a *flow) call(s states, call *ssa.Call) {
 	}
 	for _, n := range r.fills {
 		if ignoresError(call) {
-			a.handOn(s, args[n]) // perhaps there was an error
+			a.handOn(s, args[n]) // the call may have failed
 		} else {
 			a.fill(s, at(n), pos, errorOf(call))
 		}
@@ -118,7 +117,7 @@ func (a *flow) call(s states, call *ssa.Call) {
 	}
 }
 
-// takenAgain reports whether a call that takes l is in a loop that never fills l again.
+// takenAgain reports whether a loop repeats a call that takes l, and never fills l again.
 func takenAgain(call *ssa.Call, l loc) bool {
 	loop := innermost(call.Block())
 	d := l.definedIn()
@@ -151,7 +150,7 @@ func takenAgain(call *ssa.Call, l loc) bool {
 			}
 		}
 	}
-	for _, r := range referrers(l.root) { // another name for the variable
+	for _, r := range referrers(l.root) { // the variable may have another name
 		switch r.(type) {
 		case *ssa.MakeClosure, *ssa.Phi, *ssa.MakeInterface:
 			return false
@@ -160,7 +159,7 @@ func takenAgain(call *ssa.Call, l loc) bool {
 	return true
 }
 
-// changesInLoop reports whether v is computed anew in each iteration of the loop of a call.
+// changesInLoop reports whether the innermost loop around a call computes v anew in each iteration.
 func changesInLoop(call *ssa.Call, v ssa.Value) bool {
 	loop := innermost(call.Block())
 	i, ok := v.(ssa.Instruction)
@@ -176,7 +175,8 @@ func changesInLoop(call *ssa.Call, v ssa.Value) bool {
 	return true
 }
 
-// continuesLoop reports whether the loop of a call continues after the call has succeeded.
+// continuesLoop reports whether the innermost loop around a call continues after the call has
+// succeeded.
 func continuesLoop(call *ssa.Call) bool {
 	loop, err := innermost(call.Block()), errorOf(call)
 	if loop == nil || err == nil {
@@ -197,7 +197,7 @@ func continuesLoop(call *ssa.Call) bool {
 	return true
 }
 
-// kept reports whether the pointer v is used for anything but calls of its methods.
+// kept reports whether the program uses the pointer v for anything except calls to its methods.
 func kept(v ssa.Value) bool {
 	for _, r := range referrers(v) {
 		c, ok := r.(ssa.CallInstruction)
@@ -211,7 +211,7 @@ func kept(v ssa.Value) bool {
 	return false
 }
 
-// result returns the first result of a call, or nil if it is not used.
+// result returns the first result of a call, or nil if the program does not use that result.
 func result(call *ssa.Call) ssa.Value {
 	if _, tuple := call.Type().(*types.Tuple); tuple {
 		return extract(call, 0)
@@ -219,7 +219,8 @@ func result(call *ssa.Call) ssa.Value {
 	return call
 }
 
-// give notes that the caller owns the target of pointer v from now on.
+// give records that a call has given the function ownership of v, or of the target of v if v is a
+// pointer.
 func (a *flow) give(s states, call *ssa.Call, v ssa.Value) {
 	l := loc{root: v}
 	a.leak(l, s[l], s[l].acquired)
@@ -240,7 +241,8 @@ func buffered(t types.Type) bool {
 	return name == "millrace.Reader" || name == "millrace.Writer"
 }
 
-// firstUse notes that a Reader or Writer takes a block. A Writer that has failed holds no block.
+// firstUse records that the Reader or Writer l takes a block of memory. If call uses a Writer and
+// fails, the Writer has no block.
 func (a *flow) firstUse(s states, l loc, call *ssa.Call) {
 	if l.root == nil || !buffered(l.root.Type()) {
 		return
@@ -256,7 +258,8 @@ func (a *flow) firstUse(s states, l loc, call *ssa.Call) {
 	s[l] = st
 }
 
-// fill notes that l has got memory.
+// fill records that a call has given memory to l. The argument err is the error that the call
+// returns, or nil if it returns none. After an error, l is unchanged.
 func (a *flow) fill(s states, l loc, pos token.Pos, err ssa.Value) {
 	st, ok := s[l]
 	if !ok || st.bits&unknown != 0 {
@@ -280,7 +283,8 @@ func (a *flow) fill(s states, l loc, pos token.Pos, err ssa.Value) {
 	s[l] = st
 }
 
-// expire notes that slices of l may not be used any more: the peeked slices, or all slices.
+// expire records that slices that l has lent may no longer be used. If peeked is true, this applies
+// only to slices that are valid until the next read.
 func (a *flow) expire(s states, l loc, pos token.Pos, peeked bool) {
 	for other, o := range s {
 		if o.bits&(valid|stale) != 0 && o.link == l && (o.peeked || !peeked) {
@@ -290,7 +294,7 @@ func (a *flow) expire(s states, l loc, pos token.Pos, peeked bool) {
 	}
 }
 
-// otherCall handles a call of a function that is not in the table.
+// otherCall updates the states s for a call to a function that is not in the table.
 func (a *flow) otherCall(s states, call *ssa.Call) {
 	c := &call.Call
 	fn := c.StaticCallee()
@@ -336,8 +340,8 @@ func (a *flow) otherCall(s states, call *ssa.Call) {
 	}
 }
 
-// lengthOfTaken reports a call of Len for an owner that is empty, because a call took its bytes.
-// The program may compare the length, and a test may print it.
+// lengthOfTaken reports a call to the method Len of l if an earlier call has taken the bytes of l.
+// It reports nothing if the program only compares the length, or in a test, which may print it.
 func (a *flow) lengthOfTaken(s states, l loc, call *ssa.Call) {
 	st := s[l]
 	test := strings.HasSuffix(a.pass.Fset.Position(call.Pos()).Filename, "_test.go")
@@ -356,7 +360,8 @@ func onlyCompared(call *ssa.Call) bool {
 	return true
 }
 
-// makes reports whether each result of fn is nil or comes from a function that gives ownership.
+// makes reports whether fn gives ownership of its first result: each return statement returns nil,
+// or the result of a function that gives ownership.
 func (a *flow) makes(fn *ssa.Function, depth int) bool {
 	gives := false
 	if len(fn.Blocks) == 0 || depth > 3 {
@@ -380,7 +385,7 @@ func (a *flow) makes(fn *ssa.Function, depth int) bool {
 		}
 		for _, u := range referrers(result(call)) {
 			if s, ok := u.(*ssa.Store); ok && s.Val == result(call) && !locate(s.Addr).local() {
-				return false // it has another owner
+				return false // the result has another owner
 			}
 		}
 		if rule, _ := ruleOf(&call.Call); rule == nil || !rule.gives {
@@ -394,7 +399,8 @@ func (a *flow) makes(fn *ssa.Function, depth int) bool {
 	return gives
 }
 
-// argument handles an argument or captured variable v of a call of fn. Inside fn, it is param.
+// argument updates the states s for a call to fn. The value v is an argument of the call, or a
+// variable that fn has captured. Inside fn, param stands for v.
 func (a *flow) argument(s states, fn *ssa.Function, param, v ssa.Value, pos token.Pos) {
 	l := locate(v)
 	st, ok := s[l]
@@ -423,7 +429,6 @@ func (a *flow) argument(s states, fn *ssa.Function, param, v ssa.Value, pos toke
 	}
 }
 
-// usesBytes reports whether fn calls a method that uses the bytes of v.
 func usesBytes(fn *ssa.Function, v ssa.Value) bool {
 	for _, r := range referrers(v) {
 		if call, ok := r.(ssa.CallInstruction); ok {

@@ -15,10 +15,10 @@ type bits uint16
 const (
 	empty    bits = 1 << iota // nothing to release
 	owned                     // must be released or handed on
-	pending                   // the error of a call decides; see state.by
-	released                  //
+	pending                   // depends on the error that a call returns; see state.by
+	released                  // the owner has been released
 	taken                     // empty, because a call took ownership
-	sent                      // a copy was sent on a channel
+	sent                      // a copy has been sent on a channel
 	copied                    // a copy is in another variable
 	unknown                   // nothing is reported
 	valid                     // a slice that may be used
@@ -27,22 +27,23 @@ const (
 
 type state struct {
 	bits     bits
-	by       ssa.Value // if pending: the error or boolean that decides
+	by       ssa.Value // if pending: the error or boolean that the state depends on
 	choice   int       // if pending and by is a select statement: the case that sends
-	onError  bits      // if pending: the bits if by is not nil, or false
-	onOK     bits      // if pending: the bits if by is nil, or true
+	onError  bits      // if pending: the bits if the error is not nil, or the boolean is false
+	onOK     bits      // if pending: the bits if the error is nil, or the boolean is true
 	acquired token.Pos // the call that gave the memory
 	ended    token.Pos // the call that released or took the memory
-	link     loc       // of a slice: its owner. Of a copy: the original
+	link     loc       // for a slice, its owner; for a copy, the original
 	peeked   bool      // the slice is valid only until the next read
 
-	deferred     bool // a deferred call may release it
-	deferRelease bool // a deferred call releases it
-	shared       bool // another goroutine uses it
+	deferred     bool // a deferred call may release the memory
+	deferRelease bool // a deferred call releases the memory
+	shared       bool // another goroutine uses the owner
 	sharedAt     token.Pos
 }
 
-// states has no entry for an owner in an unknown state.
+// states maps owners and lent slices to their states. An owner has no entry if its state is
+// unknown, except if it is shared.
 type states map[loc]state
 
 type flow struct {
@@ -52,7 +53,7 @@ type flow struct {
 	ended     map[loc]bool // owners that some call may release or take
 	live      map[ssa.Value]map[*ssa.BasicBlock]bool
 	reporting bool
-	derived   map[ssa.Value][]ssa.Value // from a value to the lent slices that it is part of
+	derived   map[ssa.Value][]ssa.Value // the lent slices that a value is part of
 }
 
 func newFlow(c *checker, fn *ssa.Function) *flow {
@@ -98,7 +99,8 @@ func (a *flow) derive(v, from ssa.Value) {
 	}
 }
 
-// solve computes the states at the start of each block.
+// solve computes the states at the start of each block. The argument entry has the states at the
+// start of the function.
 func (a *flow) solve(entry states) {
 	a.in = map[*ssa.BasicBlock]states{a.fn.Blocks[0]: entry}
 	if entry == nil {
@@ -198,7 +200,8 @@ func (a *flow) report() {
 	a.reporting = false
 }
 
-// impossible reports whether block b never continues with successor k, as in for range 4 {}.
+// impossible reports whether block b never continues with successor k, because b ends with a
+// comparison of two constants. For example, this is so in for range 4 {}.
 func impossible(b *ssa.BasicBlock, k int) bool {
 	branch, ok := b.Instrs[len(b.Instrs)-1].(*ssa.If)
 	if !ok {
@@ -216,7 +219,8 @@ func impossible(b *ssa.BasicBlock, k int) bool {
 	return constant.Compare(x.Value, cond.Op, y.Value) != (k == 0)
 }
 
-// edge returns the states after the end of block b if it continues with successor k.
+// edge returns the states at the start of successor k of block b. The argument s has the states at
+// the end of b.
 func (a *flow) edge(b *ssa.BasicBlock, k int, s states) states {
 	next := b.Succs[k]
 	branch, isIf := b.Instrs[len(b.Instrs)-1].(*ssa.If)
@@ -235,8 +239,8 @@ func (a *flow) edge(b *ssa.BasicBlock, k int, s states) states {
 	return s
 }
 
-// panics reports whether block b ends with a panic, with a call that does not return, or with a
-// failed test.
+// panics reports whether block b ends with a panic or with a call that does not return, or fails a
+// test.
 func panics(b *ssa.BasicBlock) bool {
 	for _, i := range b.Instrs {
 		if call, ok := i.(*ssa.Call); ok {
@@ -249,7 +253,8 @@ func panics(b *ssa.BasicBlock) bool {
 	return len(b.Succs) == 0 && !returns
 }
 
-// firstPos returns the position of the return statement of block b, or of its first instruction.
+// firstPos returns the position of the return statement at the end of block b. If there is none, it
+// returns the first valid position in b, or else in the block before b.
 func firstPos(b, before *ssa.BasicBlock) token.Pos {
 	if r, ok := b.Instrs[len(b.Instrs)-1].(*ssa.Return); ok && r.Pos().IsValid() {
 		return r.Pos()
@@ -262,7 +267,8 @@ func firstPos(b, before *ssa.BasicBlock) token.Pos {
 	return token.NoPos
 }
 
-// liveAt reports whether v may be used after the start of block b, before it is made again.
+// liveAt reports whether the program may use v after the start of block b, before it computes v
+// again.
 func (a *flow) liveAt(v ssa.Value, b *ssa.BasicBlock) bool {
 	live, ok := a.live[v]
 	if !ok {
@@ -295,7 +301,8 @@ func (a *flow) liveAt(v ssa.Value, b *ssa.BasicBlock) bool {
 	return live[b]
 }
 
-// decide returns the state of l in the branch in which cond is yes.
+// decide returns the state of l in the branch in which the condition cond has the value yes. The
+// argument st is the state of l before the branch.
 func (a *flow) decide(l loc, st state, cond ssa.Value, yes bool) state {
 	if st.bits&pending != 0 {
 		v, ok, known := outcome(cond, yes)
@@ -317,16 +324,17 @@ func (a *flow) decide(l loc, st state, cond ssa.Value, yes bool) state {
 		st.bits = empty
 		return st
 	}
-	// A condition may depend on the same event as the state. If l was released in one branch
-	// only, a later branch may release it.
+	// A condition may depend on the same event as the state. If the program released l in only one
+	// branch of an earlier condition, it may release l in the opposite branch of this condition.
 	if st.bits&owned != 0 && st.bits != owned && a.ended[l] {
 		st.bits |= unknown
 	}
 	return st
 }
 
-// outcome finds the error that cond tests, or the boolean that cond is. If known is true,
-// cond == yes means that the error is nil (ok) or is not nil.
+// outcome returns the error v that the condition cond tests. If cond tests no error, v is cond
+// itself, a boolean. If known is true, the value yes of cond determines v: the result ok reports
+// whether the error is nil, or the boolean is true.
 func outcome(cond ssa.Value, yes bool) (v ssa.Value, ok, known bool) {
 	switch c := cond.(type) {
 	case *ssa.UnOp:
@@ -356,7 +364,8 @@ func outcome(cond ssa.Value, yes bool) (v ssa.Value, ok, known bool) {
 	return cond, yes, true
 }
 
-// selected reports whether cond compares the number of the case that a select statement has chosen.
+// selected reports whether cond tests which case a select statement has chosen. It returns the
+// index of that case and the select statement.
 func selected(cond ssa.Value) (choice int, of ssa.Value, ok bool) {
 	b, ok := cond.(*ssa.BinOp)
 	if !ok || b.Op != token.EQL {
@@ -376,7 +385,7 @@ func isNil(v ssa.Value) bool {
 	return ok && c.IsNil()
 }
 
-// isVariable reports whether v may have been assigned in several places.
+// isVariable reports whether several assignments may determine v.
 func isVariable(v ssa.Value) bool {
 	switch v := v.(type) {
 	case *ssa.Phi, *ssa.Parameter, *ssa.FreeVar:
@@ -387,8 +396,8 @@ func isVariable(v ssa.Value) bool {
 	return false
 }
 
-// emptyTest reports whether cond compares the length of l with 0, and whether it is 0 if cond is
-// yes.
+// emptyTest checks whether the condition cond compares the length of l with 0. If so, ok is true,
+// and zero reports whether the length is 0 when cond has the value yes.
 func emptyTest(l loc, cond ssa.Value, yes bool) (zero, ok bool) {
 	b, isBin := cond.(*ssa.BinOp)
 	if !isBin {
@@ -413,7 +422,7 @@ func emptyTest(l loc, cond ssa.Value, yes bool) (zero, ok bool) {
 	return false, false
 }
 
-// leak reports l if it is not released when its life ends.
+// leak reports l if it still owns memory at the position end, where its life ends.
 func (a *flow) leak(l loc, st state, end token.Pos) {
 	if !a.reporting || !l.local() || st.deferred || st.bits&owned == 0 ||
 		st.bits&(unknown|pending|valid|stale) != 0 || !st.acquired.IsValid() || a.leaked[st.acquired] {

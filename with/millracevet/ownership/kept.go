@@ -8,7 +8,7 @@ import (
 	"golang.org/x/tools/go/ssa"
 )
 
-// staleOperands reports the use of a slice after its life.
+// staleOperands reports operands of instruction i that are lent slices and are no longer valid.
 func (a *flow) staleOperands(s states, i ssa.Instruction) {
 	if !a.reporting {
 		return
@@ -45,7 +45,8 @@ func (a *flow) staleOperands(s states, i ssa.Instruction) {
 	}
 }
 
-// returnLent reports a returned slice if a deferred call releases its memory.
+// returnLent reports a lent slice in a return statement if a deferred call releases the memory of
+// the slice.
 func (a *flow) returnLent(s states, r *ssa.Return) {
 	if !a.reporting {
 		return
@@ -61,7 +62,7 @@ func (a *flow) returnLent(s states, r *ssa.Return) {
 	}
 }
 
-// keptSlices reports slices that are stored where they outlive the memory.
+// keptSlices reports lent slices that the function stores where they outlive their memory.
 func (a *flow) keptSlices() {
 	for _, b := range a.fn.Blocks {
 		for _, i := range b.Instrs {
@@ -88,8 +89,8 @@ func (a *flow) keptSlices() {
 	}
 }
 
-// lentParam returns the parameter of a function of this package to which a call lends slices, or
-// nil.
+// lentParam returns the parameter that receives the slices, if a call passes lent slices to a
+// function of the analyzed package. Otherwise it returns nil.
 func lentParam(call *ssa.Call) ssa.Value {
 	if r, args := ruleOf(&call.Call); r != nil && len(r.calls) > 0 && r.calls[0] < len(args) {
 		return firstParam(args[r.calls[0]])
@@ -102,8 +103,8 @@ func lentParam(call *ssa.Call) ssa.Value {
 	return nil
 }
 
-// firstParam returns the first parameter of a function literal, function or method value of this
-// package, or nil.
+// firstParam returns the first parameter of v, if v is a function literal, a function or a method
+// value of the analyzed package. Otherwise it returns nil.
 func firstParam(v ssa.Value) ssa.Value {
 	var f *ssa.Function
 	switch v := v.(type) {
@@ -128,7 +129,7 @@ func firstParam(v ssa.Value) ssa.Value {
 type keeper struct {
 	a        *flow
 	f        *ssa.Function
-	call     *ssa.Call // that lends the slice
+	call     *ssa.Call // the call that lends the slice
 	owner    loc
 	peeked   bool // the slice is valid until the next read
 	callback bool // the slice is valid until f returns
@@ -147,8 +148,8 @@ func (k *keeper) report(pos token.Pos, how string) {
 	}
 }
 
-// follow visits the uses of v. If container is true, v is a slice that has the lent slice as an
-// element.
+// follow visits the uses of v, which is the lent slice or a part of it. If container is true, v
+// instead contains the lent slice, for example as an element.
 func (k *keeper) follow(v ssa.Value, container bool) {
 	if k.seen[v] {
 		return
@@ -193,7 +194,7 @@ func (k *keeper) follow(v ssa.Value, container bool) {
 	}
 }
 
-// emptied reports whether the slice v is only used as v[:0].
+// emptied reports whether the program uses the slice v only as v[:0].
 func emptied(v ssa.Value) bool {
 	for _, r := range referrers(v) {
 		s, ok := r.(*ssa.Slice)
@@ -256,7 +257,7 @@ func (k *keeper) stored(s *ssa.Store, container bool) {
 			return
 		}
 		if root := k.owner.root; root != nil && root == l.root {
-			return // an object that has its own Reader
+			return // the owner is in the same object as the field
 		}
 		if k.callback && l.root.Parent() == k.f {
 			if _, ok := l.root.(*ssa.Alloc); ok {
@@ -278,7 +279,7 @@ func (k *keeper) stored(s *ssa.Store, container bool) {
 			k.report(s.Pos(), "appended to a slice that is kept")
 			return
 		}
-		for _, r := range referrers(addr) { // a variable that a function literal captures
+		for _, r := range referrers(addr) { // a function literal may capture the variable
 			m, ok := r.(*ssa.MakeClosure)
 			if !ok {
 				continue
@@ -299,8 +300,8 @@ func (k *keeper) stored(s *ssa.Store, container bool) {
 	}
 }
 
-// inLiteral follows the value that addr is a part of, if it is a composite literal or the list of
-// the arguments of append. Otherwise it returns false.
+// inLiteral reports whether addr is in a composite literal or in the argument list of append. If
+// so, it follows the literal or the list.
 func (k *keeper) inLiteral(addr ssa.Value) bool {
 	switch addr := addr.(type) {
 	case *ssa.FieldAddr:
@@ -335,7 +336,7 @@ func (k *keeper) inLiteral(addr ssa.Value) bool {
 	return false
 }
 
-// escapes reports whether the target of pointer v is used outside of its function.
+// escapes reports whether code outside of the function may use the target of the pointer v.
 func escapes(v ssa.Value) bool {
 	for _, r := range referrers(v) {
 		switch r := r.(type) {
@@ -351,8 +352,8 @@ func escapes(v ssa.Value) bool {
 	return false
 }
 
-// far reports whether l is not a variable of the function: it belongs to the caller, or to the
-// enclosing function.
+// far reports whether l belongs to the caller or to the enclosing function, not to the function
+// itself.
 func (k *keeper) far(l loc) bool {
 	l.root = k.variable(l.root)
 	switch l.root.(type) {
@@ -364,7 +365,8 @@ func (k *keeper) far(l loc) bool {
 	return false
 }
 
-// variable returns the variable or captured variable of k.f that v is in a loop body of k.f.
+// variable returns the variable of k.f that v stands for. If the loop body of an iterator has
+// captured v from k.f, this is the variable that it has captured. Otherwise it is v itself.
 func (k *keeper) variable(v ssa.Value) ssa.Value {
 	fv, ok := v.(*ssa.FreeVar)
 	if !ok || fv.Parent() == k.f {
@@ -385,14 +387,15 @@ func (k *keeper) variable(v ssa.Value) ssa.Value {
 	return v
 }
 
-// made reports whether a map or slice was made before the loop in which the slice is lent.
+// made reports whether v, a map or slice, was made before the loop in which k.call lends the slice.
 func (k *keeper) made(v ssa.Value) bool {
 	i, ok := v.(ssa.Instruction)
 	return ok && k.call != nil && k.outlivesIteration(i)
 }
 
-// outlivesIteration reports whether i belongs to an outer block of the loop in which the slice is
-// lent, or to the start of the loop.
+// outlivesIteration reports whether the value of i outlives an iteration of the loop in which
+// k.call lends the slice: i is outside of the loop, or is a phi instruction at the start of the
+// loop.
 func (k *keeper) outlivesIteration(i ssa.Instruction) bool {
 	if k.call == nil || i.Parent() != k.call.Parent() {
 		return false
@@ -407,8 +410,9 @@ func (k *keeper) outlivesIteration(i ssa.Instruction) bool {
 	return !loop.has[i.Block()]
 }
 
-// ends reports whether the life of the slice ends before the function returns: at the next read, or
-// because the function releases its owner after instruction i or with a deferred call.
+// ends reports whether the slice becomes invalid after instruction i has stored it, at the latest
+// when the function returns. The next read may end the life of the slice, or the function may
+// release the owner after i or with a deferred call.
 func (k *keeper) ends(i ssa.Instruction) bool {
 	if k.callback || k.peeked {
 		return true
@@ -418,7 +422,7 @@ func (k *keeper) ends(i ssa.Instruction) bool {
 	}
 	for _, r := range referrers(k.owner.root) {
 		if u, ok := r.(*ssa.UnOp); ok && ownerValue(u.Type()) {
-			return false // the owner is kept as well
+			return false // the owner is copied, and may be kept as well
 		}
 	}
 	for _, r := range referrers(k.owner.root) {
@@ -446,8 +450,8 @@ func isPhi(i ssa.Instruction) bool {
 	return ok
 }
 
-// comesAfter reports whether instruction j may be executed after i, without a new iteration of the
-// loop in which i is.
+// comesAfter reports whether instruction j may be executed after instruction i in the same
+// iteration of the loop around i.
 func comesAfter(i, j ssa.Instruction) bool {
 	if isPhi(i) {
 		return true // at the start of the loop in which j is
@@ -479,8 +483,9 @@ func comesAfter(i, j ssa.Instruction) bool {
 	return visit(i.Block())
 }
 
-// joined reports whether the function waits for goroutines after g, in the same iteration. If g is
-// in the body of a loop over an iterator, the wait may be anywhere in the enclosing function.
+// joined reports whether the function waits for other goroutines after instruction g has started
+// one, in the same iteration of a loop. If g is in the body of a loop over an iterator, the wait
+// may be anywhere in the enclosing function.
 func (k *keeper) joined(g ssa.Instruction) bool {
 	for f := g.Parent(); f != nil; f = f.Parent() {
 		for _, b := range f.Blocks {
@@ -498,7 +503,7 @@ func (k *keeper) joined(g ssa.Instruction) bool {
 	return false
 }
 
-// waiting reports whether i waits for another goroutine.
+// waiting reports whether instruction i waits for another goroutine.
 func waiting(i ssa.Instruction) bool {
 	switch i := i.(type) {
 	case *ssa.Select:
@@ -512,7 +517,7 @@ func waiting(i ssa.Instruction) bool {
 	return false
 }
 
-// readElsewhere reports whether the variable that fn has captured as v is read outside of fn.
+// readElsewhere reports whether code outside of fn reads the variable that fn has captured as v.
 func readElsewhere(fn *ssa.Function, v *ssa.FreeVar) bool {
 	for i, fv := range fn.FreeVars {
 		if fv != v {
@@ -549,7 +554,7 @@ type loop struct {
 	has  map[*ssa.BasicBlock]bool
 }
 
-// innermost returns the smallest loop that has block b, or nil.
+// innermost returns the smallest loop that contains block b, or nil.
 func innermost(b *ssa.BasicBlock) *loop {
 	var best *loop
 	for _, head := range b.Parent().Blocks {

@@ -68,8 +68,8 @@ type checker struct {
 	names       map[token.Pos][]ast.Expr // see variableName
 }
 
-// A question asks for the state of a parameter or captured variable at the end of fn if its state
-// at the start is init.
+// A question asks for the state of v when fn returns, if the state is init at the start of fn. The
+// value v is a parameter or captured variable of fn.
 type question struct {
 	fn   *ssa.Function
 	v    ssa.Value
@@ -92,14 +92,14 @@ func (c *checker) check(fn *ssa.Function) {
 	}
 	a := newFlow(c, fn)
 	a.solve(nil)
-	a.solve(nil) // again, because a.ended is known now
+	a.solve(nil) // again, because the first run completes a.ended
 	a.report()
 	a.keptSlices()
 	a.heldUntilExec()
 }
 
-// after returns the possible states of v, a parameter or captured variable of fn that is or points
-// to an owner, when fn returns.
+// after returns the possible states of v when fn returns, if the state is init at the start of fn.
+// The value v is a parameter or captured variable of fn, and is an owner or a pointer to an owner.
 func (c *checker) after(fn *ssa.Function, v ssa.Value, init bits) bits {
 	q := question{fn, v, init}
 	if answer, ok := c.summaries[q]; ok {

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/tools/go/ssa"
 )
 
-// parts returns the values that instruction r makes from v and that share the memory of v: a part
-// of v, an element, a struct with v as a field, or the result of a function.
+// parts returns the values that instruction r makes from v, if they share the memory of v. Such a
+// value is a part of v, an element of v, a struct with v as a field, or the result of a function.
 func (c *checker) parts(r ssa.Instruction, v ssa.Value) []ssa.Value {
 	switch r := r.(type) {
 	case *ssa.Slice:
@@ -39,7 +39,8 @@ func (c *checker) parts(r ssa.Instruction, v ssa.Value) []ssa.Value {
 	return nil
 }
 
-// partOfStruct returns the values of the struct variable that s changes, if nothing else does.
+// partOfStruct returns the values that are loaded from the struct variable or field in which s
+// stores a value. If another instruction may store a value there, it returns nil.
 func partOfStruct(s *ssa.Store) []ssa.Value {
 	addr, field := s.Addr, -1
 	if f, ok := addr.(*ssa.FieldAddr); ok {
@@ -73,7 +74,7 @@ func partOfStruct(s *ssa.Store) []ssa.Value {
 	return append(out, loads(alloc)...)
 }
 
-// results returns the results of a call that share the memory of argument v.
+// results returns the results of a call that share the memory of the argument v.
 func (c *checker) results(call *ssa.Call, v ssa.Value) (out []ssa.Value) {
 	fn := call.Call.StaticCallee()
 	if fn == nil {
@@ -106,7 +107,7 @@ type paramOf struct {
 	n  int
 }
 
-// returnsPart returns the numbers of the results of fn that share the memory of parameter n.
+// returnsPart returns the indexes of the results of fn that share the memory of parameter n.
 func (c *checker) returnsPart(fn *ssa.Function, n int) map[int]bool {
 	key := paramOf{fn, n}
 	if known, ok := c.partResults[key]; ok {

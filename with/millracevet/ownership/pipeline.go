@@ -6,8 +6,8 @@ import (
 	"golang.org/x/tools/go/ssa"
 )
 
-// heldUntilExec reports calls that end the life of memory between a call of a Pipeline, which
-// borrows the memory, and the Exec.
+// heldUntilExec reports calls that end the life of memory that a Pipeline borrows. When a program
+// queues a command with such memory, the memory must stay valid until the Exec.
 func (a *flow) heldUntilExec() {
 	for _, b := range a.fn.Blocks {
 		for _, i := range b.Instrs {
@@ -69,7 +69,8 @@ func (a *flow) endsLife(call *ssa.Call, arg ssa.Value) bool {
 	return false
 }
 
-// ends reports whether i executes the calls of a Pipeline, makes a new one, or may do so.
+// ends reports whether instruction i executes the queued commands of a Pipeline or makes a new
+// Pipeline, or may do so.
 func ends(i ssa.Instruction, pipeline loc) bool {
 	if makes(i, pipeline) {
 		return true
@@ -96,8 +97,8 @@ func passes(call *ssa.Call, l loc) bool {
 	return slices.ContainsFunc(call.Call.Args, func(v ssa.Value) bool { return locate(v) == l })
 }
 
-// search calls visit for the instructions that may follow i. It does not continue after one for
-// which visit returns true.
+// search calls visit for the instructions that may follow i. If visit returns true for an
+// instruction, search does not continue after it.
 func search(i ssa.Instruction, visit func(ssa.Instruction) bool) {
 	seen := map[*ssa.BasicBlock]bool{}
 	var block func(b *ssa.BasicBlock, from int)

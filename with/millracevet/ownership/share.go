@@ -8,8 +8,8 @@ import (
 	"golang.org/x/tools/go/ssa"
 )
 
-// shareKey returns the loc of the single-goroutine value that v points to, or that the variable v
-// points to.
+// shareKey returns the loc of the value that v points to, directly or through a pointer variable.
+// It returns false if any number of goroutines may use the value.
 func shareKey(v ssa.Value) (loc, bool) {
 	l := locate(v)
 	t := v.Type()
@@ -23,7 +23,7 @@ func shareKey(v ssa.Value) (loc, bool) {
 	return l, pointer && singles[typeName(t)]
 }
 
-// share notes that another goroutine uses the target of v from now on.
+// share records that another goroutine uses the target of v from now on.
 func (a *flow) share(s states, v ssa.Value, pos token.Pos) {
 	l, ok := shareKey(v)
 	if !ok {
@@ -43,7 +43,7 @@ func (a *flow) share(s states, v ssa.Value, pos token.Pos) {
 	s[l] = st
 }
 
-// sharedUse reports a use of the target of v while another goroutine uses it.
+// sharedUse reports a use of the target of v if another goroutine uses the target at the same time.
 func (a *flow) sharedUse(s states, v ssa.Value, pos token.Pos) {
 	if v == nil {
 		return
@@ -55,7 +55,8 @@ func (a *flow) sharedUse(s states, v ssa.Value, pos token.Pos) {
 	}
 }
 
-// unshare notes that goroutines may have ended or waited.
+// unshare records that the other goroutines may have ended or may be waiting, so that they no
+// longer share a value with the function.
 func unshare(s states) {
 	for l, st := range s {
 		if st.shared {
@@ -99,14 +100,14 @@ func usesAlone(fn *ssa.Function, v *ssa.FreeVar) bool {
 	return ok && uses
 }
 
-// failsTest reports whether f is a method of testing.T that fails the test.
+// failsTest reports whether f is a method of testing.T that fails or skips the test.
 func failsTest(f *types.Func) bool {
 	return f != nil && f.Pkg() != nil && f.Pkg().Path() == "testing" && fails[f.Name()]
 }
 
 var fails = fields("Error Errorf Fail FailNow Fatal Fatalf Skip Skipf SkipNow")
 
-// starts are functions that call their argument on another goroutine.
+// starts has the names of functions that call their argument on another goroutine.
 var starts = fields("Go AfterFunc")
 
 var waits = fields("Wait Lock RLock TryLock Do Acquire")

@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// table says what the functions of the library do with memory, as their comments do. Each line has
-// a package, a function and its effects. The receiver of a method is argument 0. Methods that are
-// not listed, such as Len, neither use the bytes nor change the owner.
+// table lists the effects of the library's functions on memory, as documented in their comments.
+// Each line has a package, a function and its effects. The receiver of a method is argument 0.
+// Methods that are not listed, such as Len, neither use the bytes nor change the owner.
 //
 //	gives      the caller owns the result
 //	releases   releases the receiver
@@ -202,19 +202,19 @@ rtmp      ServerConn.AppendEnd    adds(1)
 rtmp      ServerConn.Next         drains(1)
 `
 
-// owners are the types that must be released. A * marks types that are used through a pointer. Any
-// other value of these packages needs no release.
+// owners has the types of values that must be released. A * marks a type that programs use through
+// a pointer. No other value of these packages needs to be released.
 var owners = fields(`
 millrace.Ref millrace.Draft millrace.Chain millrace.Slab arena.Slice
 *millrace.Reader *millrace.Writer *millrace.Body
 *broadcast.Cursor *broadcast.Watcher *redisbuf.Conn *redisbuf.ReaderAt
 *chunk.Tail`)
 
-// singles are the types that only one goroutine at a time may use.
+// singles has the types of values that only one goroutine at a time may use.
 var singles = fields(`millrace.Chain millrace.Ref millrace.Draft millrace.Slab millrace.Reader
 millrace.Writer stackbuf.Buffer`)
 
-// aliases are functions of the standard library that return parts of their first argument.
+// aliases has the functions of the standard library that return parts of their first argument.
 var aliases = fields(`bytes.TrimSpace bytes.Trim bytes.TrimLeft bytes.TrimRight bytes.TrimPrefix
 bytes.TrimSuffix bytes.TrimFunc bytes.Fields bytes.Split bytes.SplitN bytes.Cut bytes.CutPrefix
 bytes.CutSuffix bytes.SplitAfter bytes.SplitAfterN bytes.FieldsFunc bytes.Lines bytes.SplitSeq
@@ -228,13 +228,13 @@ func fields(s string) map[string]bool {
 	return set
 }
 
-// A rule is a line of the table. Each list has numbers of arguments.
+// A rule is a line of the table. Each list has the numbers of the arguments with that effect.
 type rule struct {
 	gives, releases, uses, sends, renews, lends, peeks, reads, yields, drops, flushes bool
 	takes, fills, adds, borrows, keeps, drains, calls                                 []int
 }
 
-// libraryPackages maps import paths to the names in the table.
+// libraryPackages maps import paths, relative to the module, to the names in the table.
 var libraryPackages = map[string]string{
 	"":                 "millrace",
 	"/arena":           "arena",
@@ -285,8 +285,8 @@ func parse() map[string]*rule {
 	return all
 }
 
-// nameOf returns the name of a type or function of the library as in the table, such as
-// millrace.Ref. For any other object it returns "".
+// nameOf returns the name that the table uses for a type or function of the library, such as
+// millrace.Ref. For any other object, it returns "".
 func nameOf(o types.Object) string {
 	if o == nil || o.Pkg() == nil {
 		return ""
@@ -305,7 +305,8 @@ func nameOf(o types.Object) string {
 	return libraryPackages[suffix] + "." + name
 }
 
-// typeName returns the name of t, or of the target of t, as in the table.
+// typeName returns the name that the table uses for t. If t is a pointer type, it returns the name
+// of the target type.
 func typeName(t types.Type) string {
 	if p, ok := types.Unalias(t).(*types.Pointer); ok {
 		t = p.Elem()
@@ -316,13 +317,11 @@ func typeName(t types.Type) string {
 	return ""
 }
 
-// ownerValue reports whether a value of type t owns memory.
 func ownerValue(t types.Type) bool {
 	_, pointer := types.Unalias(t).(*types.Pointer)
 	return !pointer && owners[typeName(t)]
 }
 
-// ownerPointer reports whether t is a pointer to an owner of memory.
 func ownerPointer(t types.Type) bool {
 	_, pointer := types.Unalias(t).(*types.Pointer)
 	return pointer && owners["*"+typeName(t)]

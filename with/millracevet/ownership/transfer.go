@@ -8,7 +8,7 @@ import (
 	"golang.org/x/tools/go/ssa"
 )
 
-// transfer changes s as instruction i does.
+// transfer updates the states s for instruction i.
 func (a *flow) transfer(s states, i ssa.Instruction) {
 	a.staleOperands(s, i)
 	switch i := i.(type) {
@@ -55,7 +55,7 @@ func (a *flow) transfer(s states, i ssa.Instruction) {
 	case *ssa.Call:
 		a.call(s, i)
 		if v := result(i); v != nil && ownerValue(v.Type()) && !onHeap(i) && !storedLocally(v) {
-			a.give(s, i, v) // a variable without an address
+			a.give(s, i, v) // the result is in a variable without an address
 		}
 	case *ssa.Defer:
 		a.deferCall(s, &i.Call)
@@ -81,7 +81,7 @@ func (a *flow) transfer(s states, i ssa.Instruction) {
 		a.returnLent(s, i)
 	case *ssa.FieldAddr:
 		if owners[typeName(i.X.Type())] {
-			a.handOn(s, i.X) // the implementation of the library
+			a.handOn(s, i.X) // only the library itself uses these fields
 		}
 	case *ssa.If, *ssa.Jump, *ssa.BinOp, *ssa.ChangeType, *ssa.DebugRef,
 		*ssa.IndexAddr, *ssa.RunDefers, *ssa.Panic, *ssa.Extract:
@@ -92,7 +92,7 @@ func (a *flow) transfer(s states, i ssa.Instruction) {
 	}
 }
 
-// handOn notes that other code may release the target of pointer v from now on.
+// handOn records that other code may release the target of the pointer v from now on.
 func (a *flow) handOn(s states, v ssa.Value) {
 	if v == nil {
 		return
@@ -103,7 +103,8 @@ func (a *flow) handOn(s states, v ssa.Value) {
 	}
 }
 
-// set changes the bits of l. It records that the memory of l may have ended.
+// set changes the bits of l. It also records in a.ended that a call may release or take the memory
+// of l.
 func (a *flow) set(s states, l loc, b bits) {
 	st := s[l]
 	st.bits = b
@@ -123,7 +124,8 @@ func (a *flow) returns(r *ssa.Return, l loc) bool {
 	return false
 }
 
-// storedLocally reports whether v is assigned to a variable of the function.
+// storedLocally reports whether the program assigns v to a variable of the function, or does not
+// use v.
 func storedLocally(v ssa.Value) bool {
 	for _, r := range referrers(v) {
 		if st, ok := r.(*ssa.Store); ok && locate(st.Addr).local() {
@@ -133,7 +135,6 @@ func storedLocally(v ssa.Value) bool {
 	return len(referrers(v)) == 0 // see dropped
 }
 
-// store handles an assignment: it moves an owner, or hands on a pointer to one.
 func (a *flow) store(s states, i *ssa.Store) {
 	if ownerValue(i.Val.Type()) {
 		delete(s, loc{root: i.Val})
@@ -217,8 +218,8 @@ func onHeap(call *ssa.Call) bool {
 	return false
 }
 
-// decideLater makes st depend on an error or boolean. If the program ignores it, the call is taken
-// to have succeeded.
+// decideLater makes st depend on the argument by, an error or boolean. If the program ignores that
+// value, decideLater assumes that the call has succeeded.
 func decideLater(st *state, by ssa.Value, onError, onOK bits) {
 	if by == nil || len(referrers(by)) == 0 {
 		st.bits = onOK
@@ -227,7 +228,7 @@ func decideLater(st *state, by ssa.Value, onError, onOK bits) {
 	st.bits, st.by, st.onError, st.onOK = pending, by, onError, onOK
 }
 
-// load handles a copy of the owner that u reads.
+// load updates the states s for the instruction u, which copies an owner from a variable.
 func (a *flow) load(s states, u *ssa.UnOp) {
 	l := locate(u.X)
 	st, ok := s[l]
@@ -268,7 +269,8 @@ func (a *flow) load(s states, u *ssa.UnOp) {
 	}
 }
 
-// use reports a use of l if its memory has been released or taken.
+// use reports a use of l if the memory of l has been released or taken, or a copy of l has been
+// sent.
 func (a *flow) use(s states, l loc, pos token.Pos, verb string) {
 	st := s[l]
 	if !a.reporting {
@@ -287,7 +289,6 @@ func (a *flow) use(s states, l loc, pos token.Pos, verb string) {
 	}
 }
 
-// release notes that l is released at pos.
 func (a *flow) release(s states, l loc, pos token.Pos) {
 	st := s[l]
 	if a.reporting {
@@ -337,7 +338,6 @@ func (a *flow) deferCall(s states, c *ssa.CallCommon) {
 	}
 }
 
-// closure handles the variables that a function literal captures.
 func (a *flow) closure(s states, m *ssa.MakeClosure) {
 	deferred, concurrent, calledHere := true, false, true
 	for _, r := range referrers(m) {
@@ -389,8 +389,8 @@ func (a *flow) closure(s states, m *ssa.MakeClosure) {
 	}
 }
 
-// lentToStandard reports whether an interface value is only passed to functions of the standard
-// library that do not release it.
+// lentToStandard reports whether the program passes the interface value i only to functions of the
+// standard library that do not release it.
 func lentToStandard(i *ssa.MakeInterface) bool {
 	if !ownerPointer(i.X.Type()) {
 		return false

@@ -1,4 +1,4 @@
-// Package address limits how much one client address can use of a server.
+// Package address limits how many resources of a server one client address can use.
 package address
 
 import (
@@ -34,8 +34,8 @@ const (
 	maxExcess = 3 * burst
 
 	// maxIdle is the maximum number of addresses that are remembered without a connection. Each
-	// takes about 200 bytes. Above the limit, the addresses that have been idle for longest are
-	// forgotten. This does little harm, because limits per address cannot stop a client with
+	// address takes about 200 bytes. Above the limit, the addresses that have been idle for longest
+	// are forgotten. This does little harm, because limits per address cannot stop a client with
 	// thousands of addresses.
 	maxIdle = 64 << 10
 )
@@ -47,8 +47,8 @@ type Limits struct {
 	Bytes       int64 // bytes per second
 }
 
-// refused returns the error for a client whose address has exceeded a limit: 429 Too Many Requests.
-// The client may try again after retryAfter.
+// refused creates the error 429 Too Many Requests for a client from an address that has exceeded a
+// limit. The client may try again after retryAfter.
 func refused(retryAfter time.Duration, format string, args ...any) *refuse.Refusal {
 	return refuse.New(http.StatusTooManyRequests, format, args...).For(refuse.Address).
 		After(retryAfter)
@@ -72,8 +72,8 @@ func New(l Limits) *Table {
 	return t
 }
 
-// SetLimits replaces the limits. If a limit is lowered, existing connections above the limit stay.
-// A connection that was opened while there were no limits stays without limits.
+// SetLimits replaces the limits. If a limit is lowered, existing connections above the limit stay
+// open. A connection that was opened while there were no limits remains without limits.
 func (t *Table) SetLimits(l Limits) { t.limits.Store(&l) }
 
 // An Account counts the resources that an address uses. A nil Account has no limits.
@@ -123,8 +123,8 @@ func Key(a netip.Addr) netip.Addr {
 	return p.Addr()
 }
 
-// Acquire counts a new connection of a client address, and returns the Account of the address. The
-// caller must call Release on the Account when the connection ends.
+// Acquire counts a new connection from a client address, and returns the Account of the address.
+// The caller must call Release on the Account when the connection ends.
 //
 // The Account is nil if there are no limits, or if the client is on this machine. If the address
 // has too many connections, the error is a [refuse.Refusal].
@@ -153,7 +153,8 @@ func (t *Table) Acquire(a netip.Addr) (*Account, error) {
 	return acct, nil
 }
 
-// Release must be called once for each account that Acquire has returned.
+// Release ends a connection that Acquire has counted. It must be called once for each call to
+// Acquire that has returned no error.
 func (a *Account) Release() {
 	if a == nil {
 		return
@@ -198,8 +199,9 @@ func (a *Account) Viewer() error {
 	return a.addViewer(rate)
 }
 
-// addViewer counts a new viewer. rate is the allowed number of new viewers per second. If the
-// address has exceeded the rate, addViewer returns a [refuse.Refusal] instead. table.mu is held.
+// addViewer counts a new viewer. The argument rate is the allowed number of new viewers per second.
+// If the address has exceeded the rate, addViewer returns a [refuse.Refusal] instead. The caller
+// must hold table.mu.
 func (a *Account) addViewer(rate int) error {
 	at := a.table.now()
 	after := max(a.viewers, at) + cost(1, int64(rate))
@@ -213,7 +215,8 @@ func (a *Account) addViewer(rate int) error {
 
 // Player counts a request of an HLS player, and returns the same errors as Viewer. All requests
 // with the same id count as one viewer. If the player sends no request for a minute, its next
-// request counts as a new viewer. first must be true for the player's first request.
+// request counts as a new viewer. The argument first says whether this is the player's first
+// request.
 func (a *Account) Player(id uint64, first bool) error {
 	rate, err := a.viewerRate()
 	if err != nil || rate == 0 {
@@ -283,7 +286,7 @@ func (a *Account) Check() error {
 	return nil
 }
 
-// Add counts n sent bytes. It takes no lock.
+// Add records that n bytes were sent to the account's address. It takes no lock.
 func (a *Account) Add(n int64) {
 	if a == nil {
 		return
@@ -301,8 +304,9 @@ func (a *Account) Add(n int64) {
 	}
 }
 
-// Pace waits until the account's address may receive more bytes, and then counts n bytes. It stops
-// waiting if ctx ends. If several calls for an address wait, they continue one after the other.
+// Pace waits until the account's address may receive more bytes, or until ctx ends. It then calls
+// Add with the argument n. If several calls wait for the same address, they continue one after the
+// other.
 func (a *Account) Pace(ctx context.Context, n int64) {
 	if a == nil {
 		return
@@ -330,8 +334,8 @@ func (a *Account) wait() time.Duration {
 	return time.Duration(a.bytes.Load() - a.table.now() - int64(burst))
 }
 
-// cost returns n/rate in nanoseconds, but at most maxExcess. n is a number of bytes or viewers, and
-// rate is the allowed number per second.
+// cost returns n/rate in nanoseconds, but at most maxExcess. The argument n is a number of bytes or
+// viewers, and rate is the allowed number per second.
 func cost(n, rate int64) int64 {
 	seconds := float64(n) / float64(rate)
 	return int64(min(seconds, maxExcess.Seconds()) * float64(time.Second))
@@ -343,7 +347,8 @@ type Stats struct {
 	Idle int // remembered addresses without a connection
 }
 
-// Stats returns how many addresses have a connection, and how many are remembered without one.
+// Stats returns how many addresses have a connection, and how many addresses without a connection
+// are remembered.
 func (t *Table) Stats() Stats {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -372,5 +377,5 @@ func Of(ctx context.Context) *Account {
 	return nil
 }
 
-// now returns the time since New in nanoseconds.
+// now returns the number of nanoseconds since New was called.
 func (t *Table) now() int64 { return int64(time.Since(t.start)) }

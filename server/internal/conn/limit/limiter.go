@@ -1,4 +1,5 @@
-// Package limit limits concurrent operations, and waits for their end.
+// Package limit restricts the number of concurrent operations, and waits until running operations
+// have ended.
 package limit
 
 import (
@@ -103,12 +104,13 @@ func (l *Limiter) Close() <-chan struct{} {
 }
 
 // Grace is how long the server waits for goroutines to end. If nothing delays them, they need less
-// time. A publisher's goroutine may notice the end of the server only after --latency, which is at
-// most a second.
+// time. A publisher's goroutine may notice the shutdown only after the time set by --latency, which
+// is at most a second.
 const Grace = 3 * time.Second
 
-// Await waits until done is closed, but no longer than Grace, because a bug must not prevent the
-// process from ending. After Grace, Await logs name, which describes the operations.
+// Await waits until the channel done is closed, but no longer than Grace, because a bug must not
+// prevent the process from ending. If Grace has passed, Await logs name, which describes the
+// operations.
 func Await(log *slog.Logger, name string, done <-chan struct{}) {
 	grace := time.NewTimer(Grace)
 	defer grace.Stop()

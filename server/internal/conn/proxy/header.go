@@ -51,9 +51,9 @@ func headerLen(p []byte) (n int, incomplete bool, err error) {
 	return 0, false, nil
 }
 
-// parseHeader parses a complete PROXY header and returns the client's address. If the header has no
-// client's address, parseHeader returns nil. For example, a proxy sends such a header when it opens
-// a connection for a health check.
+// parseHeader parses a complete PROXY header and returns the client's address. If the header
+// contains no client address, parseHeader returns nil. For example, a proxy sends such a header
+// when it opens a connection for a health check.
 func parseHeader(p []byte) (net.Addr, error) {
 	h, err := proxyproto.Read(bufio.NewReaderSize(bytes.NewReader(p), len(p)))
 	if err != nil {

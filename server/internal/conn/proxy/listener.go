@@ -22,11 +22,11 @@ type Config struct {
 	Timeout   time.Duration // time limit for receiving the PROXY header
 	Addresses *address.Table
 	// Ends limits the wait for a PROXY header, in addition to Timeout: when this context is done,
-	// connections stop waiting. If it is nil, only Timeout limits the wait.
+	// connections stop waiting. If Ends is nil, only Timeout limits the wait.
 	Ends context.Context
 
 	// Refused is called when a connection is closed because its PROXY header is invalid, or because
-	// its peer may not send one. It may be nil.
+	// its peer may not send a PROXY header. Refused may be nil.
 	Refused func(peer net.Addr, err error)
 }
 
@@ -63,11 +63,12 @@ func newConn(tcp *net.TCPConn, cfg *Config) *Conn {
 // the client's address. RemoteAddr returns the client's address.
 //
 // RemoteAddr, Read and Err wait until the PROXY header has arrived, or until it is certain that
-// there is none. If the peer is a trusted proxy, the methods Above, Trusted and Account also wait.
+// there is no PROXY header. If the peer is a trusted proxy, the methods Above, Trusted and Account
+// also wait.
 //
-// A Conn reads no bytes after the header. After the wait, the caller may therefore read from the
-// TCPConn and write to it directly. To close the connection, the caller must call Close on the
-// Conn, because that also releases the accounts.
+// A Conn reads no bytes after the header. When one of these methods has returned, the caller may
+// therefore read from the TCPConn and write to it directly. To close the connection, the caller
+// must call Close on the Conn, because Close also releases the accounts.
 type Conn struct {
 	*net.TCPConn
 	cfg    *Config
@@ -123,8 +124,8 @@ func (c *Conn) await() error {
 	return c.err
 }
 
-// open counts the connection for the client address addr. It sets c.account to the account of the
-// address. If the address has too many connections, it sets c.above to the error instead.
+// open counts the connection in the account of the client address addr, and stores this account in
+// c.account. If the address has too many connections, open stores the error in c.above instead.
 func (c *Conn) open(addr netip.Addr) {
 	account, err := c.cfg.Addresses.Acquire(addr)
 	if c.above = err; err != nil {
@@ -139,8 +140,8 @@ func (c *Conn) open(addr netip.Addr) {
 	c.account = account
 }
 
-// readHeader reads the PROXY header, and returns the client's address. It returns nil if there is
-// no header or no address in it.
+// readHeader reads the PROXY header, and returns the client's address. If there is no header, or if
+// the header contains no address, readHeader returns nil.
 func (c *Conn) readHeader() (client net.Addr, err error) {
 	_ = c.SetReadDeadline(time.Now().Add(c.cfg.Timeout))
 	cut := func() bool { return true }
@@ -167,8 +168,9 @@ func (c *Conn) readHeader() (client net.Addr, err error) {
 	return client, nil
 }
 
-// Direct reports whether the peer is the client, and not a trusted proxy. If it is the client, the
-// methods Above, Trusted and Account return at once, without waiting for a PROXY header.
+// Direct reports whether the peer is the client, and not a trusted proxy. If the peer is the
+// client, the methods Above, Trusted and Account return at once, without waiting for a PROXY
+// header.
 func (c *Conn) Direct() bool { return c.direct }
 
 func (c *Conn) identify() {
@@ -218,9 +220,9 @@ func (c *Conn) Read(p []byte) (int, error) {
 	return c.TCPConn.Read(p)
 }
 
-// Keep hands the Account of a request over to c, which releases it in Close. It is called when the
-// request has hijacked the connection, because the connection then outlives the request. If c is
-// already closed, Keep releases the Account at once.
+// Keep transfers the Account of a request to c. Close then releases this Account. The HTTP server
+// calls Keep when the request has hijacked the connection, because the connection then outlives the
+// request. If c is already closed, Keep releases the Account at once.
 func (c *Conn) Keep(a *address.Account) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -232,7 +234,7 @@ func (c *Conn) Keep(a *address.Account) {
 }
 
 // Close closes the TCP connection. It also releases the Account of the connection, and the Account
-// that Keep has taken.
+// that was passed to Keep.
 func (c *Conn) Close() error {
 	err := c.TCPConn.Close()
 	c.mu.Lock()
@@ -248,8 +250,8 @@ func (c *Conn) Close() error {
 // NetConn returns the underlying connection. Its RemoteAddr may be the address of a proxy.
 func (c *Conn) NetConn() net.Conn { return c.TCPConn }
 
-// Of returns c if it is a *Conn, or the *Conn that c wraps, for example with TLS. Otherwise it
-// returns nil.
+// Of finds the *Conn in a connection. If c is a *Conn, Of returns c. If c wraps a *Conn, as a TLS
+// connection may do, Of returns the *Conn. Otherwise it returns nil.
 func Of(c net.Conn) *Conn {
 	for {
 		switch over := c.(type) {

@@ -4,5 +4,5 @@ package proxy
 
 import "net"
 
-// peekHeader returns 0, because this system cannot peek at data without consuming it.
+// peekHeader always returns 0, because data cannot be read without being consumed on this system.
 func peekHeader(*net.TCPConn) (int, error) { return 0, nil }

@@ -35,7 +35,9 @@ func peekHeader(c *net.TCPConn) (n int, err error) {
 			}
 			var incomplete bool
 			n, incomplete, err = headerLen(p[:got])
-			return !incomplete // if false, RawConn.Read waits for more bytes and calls again
+			// If the result is false, RawConn.Read waits for more bytes and calls this function
+			// again.
+			return !incomplete
 		}
 	})
 	if read != nil {

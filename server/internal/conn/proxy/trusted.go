@@ -48,10 +48,13 @@ func (t Trusted) Has(a netip.Addr) bool {
 	return false
 }
 
-// Client returns the client of a request that a trusted proxy has forwarded. It returns the last
-// address in X-Forwarded-For that is not a trusted proxy, because a client can forge all earlier
-// addresses. If it reaches an entry that is not an address, it returns the proxy that has added the
-// entry. If the header has no address, the result is invalid.
+// Client returns the address of the client that has sent a request through trusted proxies. The
+// argument h is the header of the request. Client returns the last address in X-Forwarded-For that
+// is not a trusted proxy. A client can forge all earlier addresses.
+//
+// If an entry after that address is not an address, Client returns the address of the proxy that
+// has added the invalid entry. If there is no address, the result is the zero AddrPort, which is
+// invalid.
 func (t Trusted) Client(h http.Header) (client netip.AddrPort) {
 	lines := h["X-Forwarded-For"]
 	for i := len(lines) - 1; i >= 0; i-- {
@@ -83,11 +86,12 @@ func parseAddr(text string) (netip.AddrPort, bool) {
 	return netip.AddrPortFrom(a.Addr().Unmap().WithZone(""), a.Port()), err == nil
 }
 
-// KeyOf returns the address by which a client is counted. For an IPv6 address, this is the /64
-// network; see [address.Key].
+// KeyOf returns the address by which a client is counted. For an IPv6 address, the result is the
+// /64 network; see [address.Key].
 func KeyOf(a net.Addr) netip.Addr { return address.Key(AddrOf(a)) }
 
-// AddrOf returns the IP address of a, or the zero value if a has none.
+// AddrOf returns the IP address of a TCP address. For all other addresses, it returns the zero
+// value.
 func AddrOf(a net.Addr) netip.Addr {
 	if tcp, ok := a.(*net.TCPAddr); ok {
 		return tcp.AddrPort().Addr().Unmap()

@@ -1,6 +1,6 @@
 // Package systemd implements the service's side of two systemd protocols: inherited listeners and
-// notifications. A process passes its listeners to its successor with the same protocol, even if
-// systemd is not used.
+// notifications. The protocol for inherited listeners is also used to pass the listeners of a
+// process to its successor, even if systemd is not used.
 package systemd
 
 import (
@@ -32,10 +32,10 @@ const (
 	readyName = "successor"
 )
 
-// Inherited has the listeners that this process has inherited, from systemd or from the process
-// that it replaces.
+// Inherited contains the listeners that this process has inherited, from systemd or from the
+// process that it replaces.
 type Inherited struct {
-	// Listeners has the listeners by name. The names come from systemd's units or from the process
+	// Listeners maps names to listeners. The names come from systemd's units or from the process
 	// that this process replaces. The caller owns the listeners.
 	Listeners map[string]net.Listener
 
@@ -43,7 +43,8 @@ type Inherited struct {
 }
 
 // Inherit returns the inherited listeners, if any. If this process replaces another one, Inherit
-// also takes over a pipe, on which Ready reports to that process. Inherit must be called only once.
+// also takes over the pipe on which Ready reports to that process. Inherit must be called only
+// once.
 func Inherit() (*Inherited, error) {
 	in := &Inherited{Listeners: make(map[string]net.Listener)}
 	// Only systemd sets LISTEN_PID. A process that starts its successor cannot set it, because it
@@ -91,8 +92,8 @@ func (in *Inherited) Ready() error {
 	return errors.Join(err, in.ready.Close())
 }
 
-// Notify sends state to systemd, in the format of sd_notify(3). It does nothing if systemd has not
-// requested notifications.
+// Notify sends the text state to systemd, in the format of sd_notify(3). It does nothing if systemd
+// has not requested notifications.
 func Notify(state string) error {
 	name := os.Getenv(notifySocket)
 	if name == "" {
@@ -106,10 +107,10 @@ func Notify(state string) error {
 	return errors.Join(err, conn.Close())
 }
 
-// Succeed starts cmd as the successor of this process, passes it the listeners, and waits until it
-// is ready. If cmd exits early, or if ctx ends first, Succeed kills cmd and returns an error. This
-// process keeps its listeners in any case. A successor that is ready does not need this process any
-// more.
+// Succeed starts cmd as the successor of this process, passes the listeners to the successor, and
+// waits until the successor is ready. If cmd exits early, or if ctx ends first, Succeed kills cmd
+// and returns an error. This process keeps its listeners in any case. When Succeed has returned
+// nil, this process may exit.
 func Succeed(ctx context.Context, cmd *exec.Cmd, listeners map[string]net.Listener) error {
 	ready, itsReady, err := os.Pipe()
 	if err != nil {

@@ -42,12 +42,13 @@ func Plain(c net.Conn) *net.TCPConn {
 
 type connKey struct{}
 
-// NewContext returns a context that carries c, for the requests that arrive on c.
+// NewContext returns a copy of ctx that contains c. It is for the requests that arrive on the
+// connection c.
 func NewContext(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, connKey{}, c)
 }
 
-// FromContext returns the connection that NewContext has put into ctx, or nil.
+// FromContext returns the connection that NewContext has added to ctx, or nil if there is none.
 func FromContext(ctx context.Context) net.Conn {
 	c, _ := ctx.Value(connKey{}).(net.Conn)
 	return c

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// BoundUnsent limits the number of unsent bytes that the kernel buffers for c. It does nothing if c
-// is nil or n is 0.
+// BoundUnsent limits the number of unsent bytes that the kernel buffers for the connection c. The
+// limit is n. BoundUnsent does nothing if c is nil or n is 0.
 func BoundUnsent(c *net.TCPConn, n int) {
 	if c == nil || n <= 0 {
 		return

@@ -20,9 +20,9 @@ import (
 //go:embed assets
 var files embed.FS
 
-// policy is the Content-Security-Policy of the page. It blocks inline scripts and resources from
-// other servers, because the page shows stream names, which publishers choose. It also prevents the
-// page from being shown in a frame.
+// policy is the Content-Security-Policy of the page. The page shows text that comes from
+// publishers, such as stream names. The policy therefore blocks inline scripts and resources from
+// other servers. It also prevents the page from being shown in a frame.
 const policy = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; object-src 'none'"
 
 type asset struct {
@@ -36,8 +36,8 @@ type asset struct {
 func Handler() http.Handler { return handler("index.html", "admin.html") }
 
 // Admin returns the handler of the operator's page at / and its assets under /page/. The page lists
-// clients, and can end streams, viewers and the server. The handler answers GET and HEAD requests.
-// For every other path it returns status 404.
+// clients. It can end streams, disconnect viewers and stop the server. The handler answers GET and
+// HEAD requests. For every other path it returns status 404.
 func Admin() http.Handler { return handler("admin.html", "index.html") }
 
 // handler returns a handler that serves indexFile at /, and the other assets under /page/. It does
@@ -62,7 +62,7 @@ func handler(indexFile, otherFile string) http.Handler {
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Referrer-Policy", "no-referrer")
 		// The browser must revalidate the page each time, because a new binary has another page at
-		// the same URL. Add keeps "private" if the caller has set it.
+		// the same URL. Add, unlike Set, keeps the value "private" if the caller has set it.
 		h.Add("Cache-Control", "no-cache")
 		h.Set("ETag", a.etag)
 		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(a.body))

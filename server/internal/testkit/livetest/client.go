@@ -22,7 +22,7 @@ type Client struct {
 	Log  *nettest.LogBook // the server's log
 }
 
-// URL returns the URL of path on the server.
+// URL returns the URL of the given path on the server.
 func (c *Client) URL(path string) string { return "http://" + c.Addr + path }
 
 // Logged waits until the server's log has a line that contains all words.
@@ -52,7 +52,7 @@ type Response struct {
 // Do makes a request over HTTP/1 and returns the response.
 func (c *Client) Do(req *http.Request) Response { return Do(http.DefaultClient, req) }
 
-// Do makes a request with client and returns the response.
+// Do makes a request with the given HTTP client and returns the response.
 func Do(client *http.Client, req *http.Request) Response {
 	res, err := client.Do(req)
 	if err != nil {
@@ -90,8 +90,8 @@ func (c *Client) Request(method, path, body string, header ...string) Response {
 	return c.Do(req)
 }
 
-// HTTP2 returns a client for HTTP/2 without TLS. window is the size in bytes of the receive buffer
-// for each response.
+// HTTP2 returns a client for HTTP/2 without TLS. The argument window is the size of the receive
+// buffer for each response, in bytes.
 func HTTP2(t testing.TB, window int) *http.Client {
 	t.Helper()
 	protocols := new(http.Protocols)
@@ -102,8 +102,8 @@ func HTTP2(t testing.TB, window int) *http.Client {
 	return &http.Client{Transport: tr}
 }
 
-// Dial opens a connection and writes head, a hand-written request. It replaces each "\n" in head
-// with "\r\n".
+// Dial opens a connection and writes the hand-written request in head. It replaces each "\n" in
+// head with "\r\n".
 func (c *Client) Dial(head string) net.Conn {
 	c.T.Helper()
 	conn := nettest.Dial(c.T, c.Addr, 0)

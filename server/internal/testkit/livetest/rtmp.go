@@ -33,8 +33,8 @@ const handshakeSize = 1536
 // maxMessage is the maximum length in bytes of a message from the server.
 const maxMessage = 16 << 20
 
-// NewRTMP performs the handshake on conn. If it fails, the test ends. conn is closed at the end of
-// the test.
+// NewRTMP performs the handshake on conn. If the handshake fails, the test ends. NewRTMP arranges
+// for conn to be closed at the end of the test.
 func NewRTMP(t testing.TB, conn net.Conn) *RTMP {
 	t.Helper()
 	_ = conn.SetDeadline(time.Now().Add(2 * nettest.Timeout))
@@ -63,14 +63,15 @@ func NewRTMP(t testing.TB, conn net.Conn) *RTMP {
 	return c
 }
 
-// ChunkSize sets the chunk size for further messages to the server. Initially it is 128 bytes.
+// ChunkSize sets the chunk size for further messages to the server. Initially, the chunk size is
+// 128 bytes.
 func (c *RTMP) ChunkSize(n int) {
 	c.t.Helper()
 	c.enc.SetChunkSize(&c.out, n)
 	c.flush()
 }
 
-// flush sends the messages in out. It ignores errors, because a test can still read the server's
+// flush sends the messages in c.out. It ignores errors, because a test can still read the server's
 // last messages when the server has closed the connection.
 func (c *RTMP) flush() { _, _ = c.out.WriteTo(c.Conn) }
 
@@ -330,7 +331,8 @@ func (c *RTMP) Rest() (tags [][]byte, statuses []Status) {
 	}
 }
 
-// AwaitEnd reads until the connection ends with any error. If it does not end, the test fails.
+// AwaitEnd reads until the connection ends with any error. If the connection does not end, the test
+// fails.
 func (c *RTMP) AwaitEnd() {
 	c.t.Helper()
 	for {
@@ -344,7 +346,7 @@ func (c *RTMP) AwaitEnd() {
 	}
 }
 
-// RTMPChunks returns a message in chunks with at most size bytes of payload.
+// RTMPChunks returns a message as chunks. Each chunk has at most size bytes of payload.
 func RTMPChunks(m rtmp.Message, body []byte, size int) []byte {
 	var enc rtmp.Encoder
 	defer enc.Release()

@@ -20,8 +20,9 @@ type Watcher struct {
 	Res  *http.Response // set by Begin
 }
 
-// Watcher requests path on a new connection, and reads the head of the response. rcvbuf is the size
-// of the connection's receive buffer in bytes. 0 means the system's default.
+// Watcher requests the given path on a new connection, and reads the head of the response. The
+// argument rcvbuf is the size of the connection's receive buffer in bytes. 0 means the system's
+// default.
 func (c *Client) Watcher(path string, rcvbuf int) *Watcher {
 	c.T.Helper()
 	w := c.Ask(path, rcvbuf)
@@ -29,16 +30,16 @@ func (c *Client) Watcher(path string, rcvbuf int) *Watcher {
 	return w
 }
 
-// Ask requests path on a new connection, and returns a Watcher for the response. The caller calls
-// Watcher.Begin to read the head of the response. rcvbuf is the size of the connection's receive
-// buffer in bytes. 0 means the system's default.
+// Ask requests the given path on a new connection, and returns a Watcher for the response. The
+// caller must call Watcher.Begin to read the head of the response. The argument rcvbuf is the size
+// of the connection's receive buffer in bytes. 0 means the system's default.
 func (c *Client) Ask(path string, rcvbuf int) *Watcher {
 	c.T.Helper()
 	return c.AskOn(nettest.Dial(c.T, c.Addr, rcvbuf), path)
 }
 
-// AskOn requests path on an open connection, and returns a Watcher for the response. The caller
-// calls Watcher.Begin to read the head of the response.
+// AskOn requests the given path on an open connection, and returns a Watcher for the response. The
+// caller must call Watcher.Begin to read the head of the response.
 func (c *Client) AskOn(conn net.Conn, path string) *Watcher {
 	_ = conn.SetDeadline(time.Now().Add(2 * nettest.Timeout))
 	fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: %s\r\n\r\n", path, c.Addr)

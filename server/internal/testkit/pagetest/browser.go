@@ -14,7 +14,7 @@ import (
 	"github.com/millrace-io/millrace/internal/testkit/nettest"
 )
 
-// limit is the maximum lifetime of a browser, in case a test hangs.
+// limit is the maximum lifetime of a browser. It stops the browser of a test that hangs.
 const limit = 5 * time.Minute
 
 // A Console collects the messages on the browser's console. They come from the page or from the

@@ -55,7 +55,7 @@ func HLSJS(t testing.TB) []byte {
 	// time.
 	part := filepath.Join(dir, "script")
 	if os.MkdirAll(filepath.Dir(kept), 0o755) == nil && os.WriteFile(part, script, 0o644) == nil {
-		// The rename fails if the cache is on another file system. The next test then downloads the
+		// If the cache is on another file system, the rename fails, and the next test downloads the
 		// script again.
 		_ = os.Rename(part, kept)
 	}
@@ -67,8 +67,8 @@ func sum(p []byte) string {
 	return hex.EncodeToString(s[:])
 }
 
-// unpack returns the content of a file in an npm package, which is a tar.gz file. path is the path
-// of the package, and name is the name of the file in it.
+// unpack returns the content of a file in an npm package, which is a tar.gz file. The argument path
+// is the path of the package, and name is the name of the file in the package.
 func unpack(path, name string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -16,7 +16,8 @@ import (
 
 // playerPage is a page that plays streams with hls.js, each in a separate video element. It records
 // the latency of each player four times a second. The function begin() deletes the records of a
-// player, so that they do not include the time before it plays steadily.
+// player. A test calls begin() when the player plays steadily, so that the records do not include
+// the start of the playback.
 const playerPage = `<!doctype html><script src="hls.js"></script><script>
 const players = {};
 function play(name, url, config) {
@@ -58,7 +59,7 @@ function report(name) {
 // A Playback describes how a player on the test page has played its stream. The JavaScript function
 // begin() of the page clears Behind, Errors and Waiting.
 type Playback struct {
-	Time, From float64 // playback positions in seconds: now, and at the last call of begin()
+	Time, From float64 // playback positions in seconds: now, and at the last call to begin()
 	Behind     []float64
 	Errors     []string // errors from which hls.js recovered
 	Fatal      []string
@@ -107,11 +108,11 @@ type Players struct {
 // player needs more than the expected playing time and reachTime together.
 const reachTime = 30 * time.Second
 
-// NewPlayers opens a page that plays streams. It is closed at the end of the test.
+// NewPlayers opens a page that plays streams. The page is closed at the end of the test.
 func NewPlayers(t testing.TB) *Players { return OpenPage(t, playerPage) }
 
 // OpenPage opens a page with the content html, which may load "hls.js". The page does not have the
-// same origin as the server under test. It is closed at the end of the test.
+// same origin as the server under test. The page is closed at the end of the test.
 func OpenPage(t testing.TB, html string) *Players {
 	t.Helper()
 	script := HLSJS(t)
@@ -142,15 +143,15 @@ func (p *Players) Eval(expression string) string {
 	return text
 }
 
-// Play starts a player with the given name. config is the configuration of hls.js: the properties
-// of a JavaScript object, without the braces.
+// Play starts a player with the given name. The argument config is the configuration of hls.js: the
+// properties of a JavaScript object, without the braces.
 func (p *Players) Play(name, url, config string) {
 	p.t.Helper()
 	p.Eval(fmt.Sprintf("play(%q, %q, {%s})", name, url, config))
 }
 
 // Reaches waits until the player with the given name has played for more than the given seconds
-// since the last call of begin(), a JavaScript function of the page. The test fails if this takes
+// since the last call to begin(), a JavaScript function of the page. The test fails if this takes
 // too long, or if the player has a fatal error.
 func (p *Players) Reaches(name string, seconds float64) {
 	p.t.Helper()

@@ -7,7 +7,7 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// Options returns the options for a client of the server e.
+// Options returns the go-redis options for a client of the server e.
 func Options(e redistest.Endpoint) *redis.Options {
 	return &redis.Options{
 		Network:                  e.Network,
