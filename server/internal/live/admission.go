@@ -18,9 +18,9 @@ type Admission struct{ hub *Hub }
 // NewAdmission returns an Admission that admits viewers to the streams of h.
 func NewAdmission(h *Hub) Admission { return Admission{h} }
 
-// Admit waits until the requested stream exists, and returns a viewer of the stream. It waits as
-// long as [Config] and ctx allow. While the viewer waits, it counts toward the limits on viewers.
-// An error is a [refuse.Refusal] or the error of ctx.
+// Admit waits until the requested stream exists, and returns a viewer of the stream. It waits at
+// most as long as [Config] and ctx allow. A waiting viewer counts toward the limits on viewers. An
+// error is a [refuse.Refusal] or the error of ctx.
 //
 // To serve the viewer, the caller calls Viewer.Connect, and then Admission.Start or
 // Admission.Serve. If the caller does not serve the viewer, it must call Viewer.Decline.
@@ -29,7 +29,7 @@ func (a Admission) Admit(ctx context.Context, want WatchRequest) (*Viewer, error
 		return nil, err
 	}
 	acquire := a.hub.admitted.Acquire
-	if want.Node != "" { // other nodes are few, and are not limited
+	if want.Node != "" { // there are few other nodes, so they are not limited
 		acquire = a.hub.admitted.Force
 	}
 	if err := acquire(); err != nil {
@@ -54,8 +54,9 @@ func (a Admission) Admit(ctx context.Context, want WatchRequest) (*Viewer, error
 	return v, nil
 }
 
-// awaitStream waits for the named stream as long as Config and ctx allow. When the stream exists,
-// awaitStream calls enter with Hub.mu held, and returns the result of enter.
+// awaitStream waits for the named stream, at most as long as Config and ctx allow. When the stream
+// exists, awaitStream calls the function enter with the stream, and returns the error of enter. It
+// holds Hub.mu during the call.
 func (a Admission) awaitStream(ctx context.Context, name string,
 	enter func(s *stream) error) error {
 	h := a.hub
@@ -104,7 +105,7 @@ func (a Admission) awaitStream(ctx context.Context, name string,
 		delete(h.waiting, name)
 	}
 	switch {
-	case h.cfg.Cluster != nil && len(h.streams) >= h.cfg.MaxStreams: // no room to pull it
+	case h.cfg.Cluster != nil && len(h.streams) >= h.cfg.MaxStreams: // no room to pull the stream
 		return h.cfg.tooManyStreams()
 	case w.unreached:
 		return refuse.New(http.StatusServiceUnavailable,
@@ -113,7 +114,8 @@ func (a Admission) awaitStream(ctx context.Context, name string,
 	return h.cfg.absent(name)
 }
 
-// newViewer adds a viewer to s. Viewer.exit must be called to remove it. Hub.mu is held.
+// newViewer adds a viewer to s. The caller must hold Hub.mu, and must call Viewer.exit later to
+// remove the viewer.
 func (a Admission) newViewer(s *stream, want WatchRequest) (*Viewer, error) {
 	f, err := s.format(want)
 	peer := want.Node != ""
@@ -137,16 +139,16 @@ func (a Admission) newViewer(s *stream, want WatchRequest) (*Viewer, error) {
 	return v, nil
 }
 
-// Decline removes a viewer that Admit returned and that will not be served. It must not be called
-// after Viewer.Connect.
+// Decline removes a viewer that Admit has returned, if the caller does not serve the viewer. It
+// must not be called after Viewer.Connect.
 func (v *Viewer) Decline() {
 	v.start.Cursor.Close()
 	v.exit()
 	v.hub.admitted.Release()
 }
 
-// awaitReady waits until v.start is known. If it returns an error, it has removed v from its
-// stream.
+// awaitReady waits until v.start is known. If awaitReady returns an error, it has removed v from
+// its stream.
 func (v *Viewer) awaitReady(ctx context.Context) error {
 	if v.start.Cursor != nil {
 		return nil
@@ -161,8 +163,8 @@ func (v *Viewer) awaitReady(ctx context.Context) error {
 }
 
 // awaitTracks waits until the tracks of the stream are known, because the head of v's response
-// announces them. It does not wait if v is another node, which determines the tracks for its own
-// viewers. If awaitTracks returns an error, it has removed v from its stream.
+// announces them. If v is another node, awaitTracks does not wait, because that node determines the
+// tracks for its own viewers. If awaitTracks returns an error, it has removed v from its stream.
 func (v *Viewer) awaitTracks(ctx context.Context) error {
 	if v.node != "" {
 		return nil
@@ -175,7 +177,7 @@ func (v *Viewer) awaitTracks(ctx context.Context) error {
 	return err
 }
 
-// Format returns the format in which a viewer with this request would get the stream. It does not
+// Format returns the format in which the requested stream would be sent to a viewer. It does not
 // wait for the stream.
 func (a Admission) Format(want WatchRequest) (rendition.Format, error) {
 	a.hub.mu.Lock()
@@ -194,8 +196,8 @@ func (a Admission) Start(v *Viewer, readLoop func()) {
 	v.rendition.Fanout().Start(v.transport, readLoop)
 }
 
-// Serve serves v, after Viewer.Connect, and returns when v has ended. It reports whether v received
-// all of the stream, including its end.
+// Serve serves v, and returns when v has ended. The caller must call Viewer.Connect first. Serve
+// reports whether v has received the complete stream, including the end.
 func (a Admission) Serve(v *Viewer) (complete bool) {
 	a.enter(v)
 	v.rendition.Fanout().Serve(v.transport)
@@ -210,7 +212,7 @@ func (a Admission) enter(v *Viewer) {
 	}
 }
 
-// noteServed adds v to the Hub's served viewers. It ends v at once in two cases:
+// noteServed adds v to the Hub's served viewers. It disconnects v at once in two cases:
 //   - The server has already ended all viewers.
 //   - v is another node, and this node's lease of the stream has changed since v was admitted.
 func (a Admission) noteServed(v *Viewer) {

@@ -17,11 +17,11 @@ type claim struct {
 	since     int64        // time of the grant; see nanotime
 	lastInput atomic.Int64 // time of the last input; see nanotime
 
-	lease Lease  // this node's ownership of the stream; nil for a pull or without a cluster
+	lease Lease  // this node's ownership of the stream; nil for a pull, or if there is no cluster
 	epoch uint64 // for a pull, the epoch of the stream's owner; otherwise 0
 
 	replaced   bool        // this publisher took over from another one
-	reconnects atomic.Bool // the client supports requests to connect again
+	reconnects atomic.Bool // the client can be asked to connect again
 	leaves     atomic.Bool // the client must be asked to connect again
 }
 
@@ -34,8 +34,9 @@ func newClaim(ends context.Context, address string) *claim {
 // isPull reports whether the frames come from another node instead of a client of this node.
 func (c *claim) isPull() bool { return c.epoch != 0 }
 
-// replace ends the publisher c with errTakenOver, but not before c has had the stream for
-// LeastStay. c must have the stream already. Hub.mu is held.
+// replace cancels the publisher c with the cause errTakenOver. If c has had the stream for less
+// than LeastStay, a timer cancels c later, when LeastStay is over. c must already have the stream.
+// The caller must hold Hub.mu.
 func (c *claim) replace() {
 	end := func() { c.cancel(errTakenOver) }
 	if left := LeastStay - time.Duration(nanotime()-c.since); left > 0 {

@@ -4,5 +4,5 @@ import "time"
 
 var start = time.Now()
 
-// nanotime returns the time since start, in ns of the monotonic clock.
+// nanotime returns the number of nanoseconds since start, by the monotonic clock.
 func nanotime() int64 { return int64(time.Since(start)) }

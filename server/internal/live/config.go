@@ -42,33 +42,34 @@ const (
 // Config configures a Hub. Error messages name the command-line flags of the program, such as
 // --max-viewers.
 type Config struct {
-	MaxStreams       int // limits the streams; a further publisher gets 503
-	MaxViewers       int // limits all viewers, including waiting ones; a further viewer gets 503
+	MaxStreams       int // limits the streams; the publisher of a further stream gets 503
+	MaxViewers       int // limits all viewers, including waiting viewers; a further viewer gets 503
 	MaxStreamViewers int // limits the viewers per stream; a further viewer gets 503
 
 	PublishTimeout time.Duration // a publisher that sends nothing for this long gets 408
-	// How long a stream waits for its publisher to return. If it is 0, the stream ends with its
-	// publisher.
+	// How long a stream waits for its publisher to return. If PublisherReturn is 0, the stream ends
+	// when its publisher ends.
 	PublisherReturn time.Duration
 	Takeover        Takeover // applies when a second publisher comes; "" means TakeoverAlways
 
-	// How long a viewer waits for a publisher before it gets 404. If it is 0, the viewer does not
-	// wait. In a cluster, the viewer waits for at least pullWait.
+	// How long a viewer waits for a publisher before the viewer gets 404. If ViewerWait is 0, the
+	// viewer does not wait. In a cluster, the viewer waits for ViewerWait or pullWait, whichever is
+	// longer.
 	ViewerWait time.Duration
-	// A viewer that accepts no data for this long is disconnected, even with LagPolicy Skip.
+	// A viewer that accepts no data for this long is disconnected, even if LagPolicy is Skip.
 	StallTimeout time.Duration
 
 	KeepBytes   int64 // limits the bytes that a stream keeps
 	KeepFrames  int   // limits the frames that a stream keeps
 	MaxTagBytes int   // limits the data of an FLV tag
 
-	// How long a frame may wait so that it can be sent together with others. If it is 0, the frame
-	// does not wait.
+	// How long a frame may wait so that it can be sent together with later frames. If Latency is 0,
+	// frames do not wait.
 	Latency time.Duration
 
 	HLS hlslive.Config
 
-	// Memory limits the memory of all streams together. If it is nil, there is no common limit.
+	// Memory limits the total memory of all streams. If it is nil, the total is not limited.
 	Memory *memory.Budget
 
 	// HLSStore keeps HLS segments where other nodes find them. If it is nil, segments are kept only
@@ -80,17 +81,18 @@ type Config struct {
 
 	// Record returns a new recorder for a stream, or nil to record nothing. It is called once for
 	// each stream. In a cluster it is also called each time that this node becomes the stream's
-	// owner again. The stream's previous Recorder is closed before that. Record must not block.
+	// owner again. The stream's previous Recorder is closed before Record is called. Record must
+	// not block.
 	Record func(name string) Recorder
 
-	// How many bytes a viewer may lag. If it is 0, a viewer may lag as many bytes as the stream
-	// keeps.
+	// How many bytes a viewer may lag. If LagBytes is 0, a viewer may lag as many bytes as the
+	// stream keeps.
 	LagBytes  int64
-	LagFrames int           // how many frames; 0: as many as the stream keeps
-	LagTime   time.Duration // how much time; 0: no limit
-	LagPolicy Policy        // what happens to a viewer that lags more
-	// The number of unsent bytes that the kernel may hold for a viewer. If it is 0, the system's
-	// default applies.
+	LagFrames int           // how many frames a viewer may lag; 0: as many as the stream keeps
+	LagTime   time.Duration // how long a viewer may lag; 0: no limit
+	LagPolicy Policy        // what happens to a viewer that exceeds one of these limits
+	// The number of unsent bytes that the kernel may hold for a viewer. If Unsent is 0, the
+	// system's default applies.
 	Unsent int
 
 	Log *slog.Logger
@@ -111,7 +113,7 @@ func tooManyViewers(limit int) error {
 		"the server has %d viewers, as many as --max-viewers allows", limit).For(refuse.Limit)
 }
 
-// tooManyStreams returns the error that refuses another stream. Hub.mu is held.
+// tooManyStreams returns the error that refuses another stream. The caller must hold Hub.mu.
 func (c *Config) tooManyStreams() error {
 	return refuse.New(http.StatusServiceUnavailable,
 		"the server has %d streams, as many as --max-streams allows",
@@ -122,7 +124,7 @@ func errAbsent(name string) error {
 	return refuse.New(http.StatusNotFound, "no stream %q: it has no publisher", name)
 }
 
-// absent returns the error for viewers if the stream has not begun in time.
+// absent returns the error for a viewer whose stream has not begun in time.
 func (c *Config) absent(name string) error {
 	if c.Cluster != nil && !c.Cluster.Reachable() {
 		return refuse.New(http.StatusServiceUnavailable,
@@ -136,8 +138,8 @@ const (
 	// sends several times a second.
 	StalledAfter = 2 * time.Second
 	// LeastStay is how long a publisher keeps its stream before another publisher may take over.
-	// Without it, two encoders that reconnect at once would replace each other hundreds of times a
-	// second, and neither would send a video frame.
+	// Without this minimum, two encoders that reconnect immediately would replace each other
+	// hundreds of times a second, and neither encoder would send a video frame.
 	LeastStay = time.Second
 	// cleanEndWait limits how long a stream waits for its next publisher if the last publisher has
 	// ended without an error. The stream waits because an encoder that restarts also ends without
@@ -159,14 +161,14 @@ const (
 )
 
 // A Cluster shares the streams of this server with other servers. Its methods may be called from
-// any goroutine. Claim may block. The other methods, and the methods of a [Lease], do not block.
-// None of them may synchronously call a method of a Hub, because the caller may hold the lock of
-// the Hub.
+// any goroutine. Claim may block. The other methods, and the methods of a [Lease], do not block. A
+// method must not itself call the Hub, because the caller of the method may hold the lock of the
+// Hub.
 type Cluster interface {
 	// Claim makes this node the owner of a stream that has just got a publisher. If this node
 	// already owns the stream, Claim returns the same Lease as before. If the owner cannot be
-	// determined yet, the Epoch of the returned Lease is 0 until it is determined. An error is a
-	// [refuse.Refusal], or the cause if ctx has ended.
+	// determined yet, the Epoch of the returned Lease is 0 until it is determined. The error is a
+	// [refuse.Refusal], or the cause of ctx if ctx has ended.
 	Claim(ctx context.Context, name string) (Lease, error)
 
 	// Want tells the cluster that viewers here want a stream that this node does not own. See
@@ -179,13 +181,13 @@ type Cluster interface {
 
 // A Lease is a node's ownership of a stream. Two Leases can be compared with ==.
 type Lease interface {
-	// Epoch is the number of this ownership. It is greater than the numbers of all earlier
-	// ownerships of the stream. Epoch is 0 until the number is known.
+	// Epoch returns the number of this ownership. The number is greater than the numbers of all
+	// earlier ownerships of the stream. Until the number is known, Epoch returns 0.
 	Epoch() uint64
 
-	// Current reports whether this node was known to be the owner a moment ago. For example, it
-	// returns false after this process was stopped for longer than a lease lasts. While it returns
-	// false, the Hub sends nothing to other nodes.
+	// Current reports whether this node was known to be the owner a moment ago. For example,
+	// Current returns false if this process was stopped for longer than a lease lasts. While
+	// Current returns false, the Hub sends nothing to other nodes.
 	Current() bool
 
 	// Held reports whether this node has neither lost nor released the ownership. When [Peers.Lost]
@@ -196,15 +198,15 @@ type Lease interface {
 	// publisher has left or returned.
 	Tell()
 
-	// Release gives up the stream. It does nothing if the ownership is not held.
+	// Release gives up the ownership of the stream. If Held returns false, Release does nothing.
 	Release()
 }
 
-// A Recorder records the frames of one stream. Its methods never block. They are called by one
-// goroutine.
+// A Recorder records the frames of one stream. The methods must not block. Only one goroutine calls
+// them.
 type Recorder interface {
-	// Init passes the init segment for the fragments that follow. It takes ownership of body.
+	// Init receives the init segment of the fragments that follow, and takes ownership of body.
 	Init(body *millrace.Chain)
 	Add(f mp4.FragmentInfo, body *millrace.Chain) // takes ownership of body
-	Close()                                       // called when the stream has ended
+	Close()                                       // called after the last fragment
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // Close refuses new publishers and viewers from now on. It ends all publishers, and all streams
-// that wait for a publisher. Viewers stay until they have received everything.
+// that wait for a publisher. Viewers stay connected until they have received all frames.
 func (h *Hub) Close() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -30,8 +30,8 @@ func (h *Hub) Close() {
 	clear(h.waiting)
 }
 
-// reconnectWait limits how long AskToReconnect waits for the publishers. They continue until their
-// next keyframe, and encoders should send one every two seconds.
+// reconnectWait limits how long AskToReconnect waits for the publishers. A publisher leaves at its
+// next keyframe, and an encoder should send a keyframe every two seconds.
 const reconnectWait = 2 * time.Second
 
 // AskToReconnect asks the publishers that support it to reconnect to another server. It then waits
@@ -81,7 +81,8 @@ func (h *Hub) Drain(ctx context.Context) {
 	limit.Await(h.log, "publishers", answered)
 }
 
-// cutViewers ends all viewers, including viewers that wait to be served.
+// cutViewers disconnects all viewers. If serving a viewer begins later, this viewer is disconnected
+// at once.
 func (h *Hub) cutViewers() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -92,7 +93,7 @@ func (h *Hub) cutViewers() {
 }
 
 // AwaitRecorders waits until all publishers have left, and all recorders have received their frames
-// and are closed. It is called after Close.
+// and are closed. The caller must call Close first.
 func (h *Hub) AwaitRecorders() {
 	h.publishers.Wait()
 	h.recording.Wait()

@@ -22,25 +22,23 @@ var (
 			"other, join them first (ffmpeg -f concat), or send one after the other")
 	// ErrPanic is the error for a publisher or viewer that ended with a panic.
 	ErrPanic = errors.New("internal error")
-	// errUnwatched is the error when this node stops reading a stream from another node, because
-	// the stream has no viewers here.
+	// errUnwatched is the error of a pull that ends because the stream has no viewers at this node.
 	errUnwatched = errors.New("it has no viewers")
-	// errOwnerEnded is the error when a stream that this node reads from another node has ended
-	// there.
+	// errOwnerEnded is the error of a pull that ends because the stream has ended at its owner.
 	errOwnerEnded = errors.New("the stream has ended at its owner")
 	errNotFLV     = refuse.New(http.StatusUnsupportedMediaType,
 		"this stream is FLV, and waits for its publisher to come back: "+
 			"it cannot continue with another format")
 )
 
-// ErrSlowMessage returns the error for a publisher that takes longer than limit to send one message
-// or tag.
+// ErrSlowMessage returns the error for a publisher that takes longer than the given limit to send
+// one message or tag.
 func ErrSlowMessage(limit time.Duration) error {
 	return refuse.New(http.StatusRequestTimeout,
 		"a message has not come to its end within %v (--publish-timeout)", limit)
 }
 
-// PublishStatus returns the HTTP status for a publisher that ended with err.
+// PublishStatus returns the HTTP status for a publisher that ended with the error err.
 func PublishStatus(err error) int {
 	var limit *flv.LimitError
 	var rtmpLimit *rtmp.LimitError
@@ -60,8 +58,9 @@ func PublishStatus(err error) int {
 	return http.StatusBadRequest
 }
 
-// Explain returns a message about err, the error with which a stream ended. If the stream exceeded
-// --max-tag-bytes, the message names this flag. If err is nil, the stream ended normally.
+// Explain returns a message that explains why a stream ended. err is the error with which the
+// stream ended, or nil if the stream ended normally. If the stream exceeded the limit of
+// --max-tag-bytes, the message names this flag.
 func Explain(err error) string {
 	if err == nil {
 		return "end of the stream"

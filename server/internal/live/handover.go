@@ -37,8 +37,8 @@ func (h registrar) claim(c *claim, name string) (err error) {
 // errNotHeld reports that a new lease was lost or released before claimHere could use it.
 var errNotHeld = errors.New("the lease is not held any more")
 
-// claimHere gives the named stream to c. If the stream has a publisher, claimHere asks this
-// publisher to end, and c gets the stream after that.
+// claimHere gives the named stream to c. If the stream already has a publisher, claimHere makes
+// that publisher end, and c gets the stream after the end.
 //
 // If c cannot get the stream, claimHere returns an error. It then also releases c.lease, unless
 // another publisher of the stream uses the same lease.
@@ -75,7 +75,7 @@ func (h registrar) claimHere(c *claim, name string) (err error) {
 			return err
 		}
 		switch {
-		case s.successor != nil: // the earlier successor, which waits for the same publisher
+		case s.successor != nil: // another publisher already waits to take over
 			s.successor.cancel(errTakenOver)
 		case s.publisher.isPull():
 			s.publisher.cancel(errTakenOver)
@@ -101,7 +101,7 @@ func (h registrar) checkRoom(name string) error {
 }
 
 // checkTakeover returns an error if Config.Takeover does not allow a new publisher to replace the
-// current publisher of s. mu is held.
+// current publisher of s. The caller must hold h.mu.
 //
 // A pull, which reads the stream from another node, can always be replaced. However,
 // Config.Takeover protects a publisher that already waits to replace the pull.
@@ -152,7 +152,7 @@ func (h registrar) awaitGrant(c *claim, name string) (*stream, error) {
 		"this name has a publisher already, which has not ended within %v", limit.Grace)
 }
 
-// grant makes c the publisher of s. s must not have a publisher. mu is held.
+// grant makes c the publisher of s, which must not have a publisher. The caller must hold h.mu.
 func (h registrar) grant(s *stream, c *claim) {
 	if s.lease != nil && s.lease != c.lease { // lost to another node, but not yet revoked
 		h.revoke(s)
@@ -178,7 +178,7 @@ func (h registrar) grant(s *stream, c *claim) {
 	}
 }
 
-// endPause ends the pause of s, if there is one. mu is held.
+// endPause ends the pause of s, if s is paused. The caller must hold h.mu.
 func (h registrar) endPause(s *stream) {
 	if s.pause == nil {
 		return
@@ -188,9 +188,9 @@ func (h registrar) endPause(s *stream) {
 	s.pause = nil
 }
 
-// handOver decides what happens to s after its publisher c has ended with err. It gives s to the
-// successor, makes s wait for a publisher, or ends s. It returns how long s waits, or 0 if s does
-// not wait. frames is the number of frames that c has sent.
+// handOver decides what happens to s after the publisher c has ended with the error err. It gives s
+// to the waiting successor, makes s wait for a publisher, or ends s. It returns how long s waits,
+// or 0 if s does not wait. frames is the number of frames that c has sent.
 func (h registrar) handOver(s *stream, c *claim, frames int64, err error) time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -205,7 +205,7 @@ func (h registrar) handOver(s *stream, c *claim, frames int64, err error) time.D
 		h.end(s)
 	}
 	switch {
-	case h.ends.Err() != nil, s.ended: // the context of next has ended, with the reason
+	case h.ends.Err() != nil, s.ended: // next has already been cancelled, with the reason
 	case next != nil:
 		if !stays {
 			s = h.newStream(s.name)
@@ -227,10 +227,12 @@ func (h registrar) handOver(s *stream, c *claim, frames int64, err error) time.D
 }
 
 // waitLeft returns how long s may wait for its next publisher. frames is the number of frames from
-// the last publisher, and err is the error with which it has ended. mu is held.
+// the last publisher, and err is the error with which that publisher has ended. The caller must
+// hold h.mu.
 //
-// The wait begins at the end of the last publisher that has sent a frame. If the last publisher was
-// a pull that ended because the stream has no viewers, waitLeft returns 0.
+// The wait begins when the last publisher that has sent a frame ends. A publisher without frames
+// does not extend the wait. If the last publisher was a pull that ended because the stream has no
+// viewers, waitLeft returns 0.
 func (h registrar) waitLeft(s *stream, frames int64, err error) time.Duration {
 	if err == errUnwatched && h.unwatched(s) > 0 {
 		return 0
@@ -259,8 +261,8 @@ func (h registrar) expire(s *stream, p *pause) {
 	}
 }
 
-// end closes s, which no longer has a publisher, and frees its name. Viewers get the remaining
-// frames. mu is held.
+// end closes the stream s, which no longer has a publisher, and frees the name of s. Viewers still
+// receive the remaining frames. The caller must hold h.mu.
 func (h registrar) end(s *stream) {
 	h.endPause(s)
 	delete(h.streams, s.name)
@@ -273,7 +275,8 @@ func (h registrar) end(s *stream) {
 	}
 }
 
-// checkRefused returns an error if the operator has refused the name. mu is held.
+// checkRefused returns an error if the operator has closed the name to publishers. The caller must
+// hold h.mu.
 func (h registrar) checkRefused(name string) error {
 	until, ok := h.refused[name]
 	if !ok {

@@ -24,8 +24,8 @@ func NewHLS(h *Hub) HLS { return HLS{h} }
 const idleLengths = 3
 
 // Master returns the multivariant playlist of a stream. If the stream has not begun, Master first
-// waits for it, as [Admission.Admit] does. Master then waits until the tracks of the stream are
-// known. It returns the same errors as [Admission.Admit].
+// waits for the stream, as [Admission.Admit] does. Master then waits until the tracks of the stream
+// are known. It returns the same errors as [Admission.Admit].
 func (l HLS) Master(ctx context.Context, name string) (*hlslive.Playlist, error) {
 	w, err := l.find(ctx, name)
 	if err != nil {
@@ -34,8 +34,8 @@ func (l HLS) Master(ctx context.Context, name string) (*hlslive.Playlist, error)
 	return w.Master(ctx)
 }
 
-// Media returns the media playlist of a stream with the given file name; see [hlslive.IsMedia]. If
-// wait is set, Media waits until the playlist has the segment or part that query asks for.
+// Media returns a stream's media playlist that has the given file name; see [hlslive.IsMedia]. If
+// wait is true, Media waits until the playlist has the segment or part that query asks for.
 func (l HLS) Media(
 	ctx context.Context, name, file string, query hls.Reload, wait bool,
 ) (list *hlslive.Playlist, err error) {
@@ -48,8 +48,9 @@ func (l HLS) Media(
 	return w.Playlist(ctx, file, query, wait)
 }
 
-// Object appends references to an init segment, a segment or a part to dst. The caller keeps
-// ownership of dst. If a player asks for the part that is made next, Object waits for it.
+// Object appends an init segment, a segment or a part of a stream to dst, without copying bytes.
+// The caller keeps ownership of dst. If a player asks for the next part to be made, Object waits
+// for this part.
 func (l HLS) Object(ctx context.Context, name string, o hls.Object, dst *millrace.Chain) error {
 	l.hub.mu.Lock()
 	w := l.hub.hls.byName[name]
@@ -70,8 +71,8 @@ func (l HLS) Object(ctx context.Context, name string, o hls.Object, dst *millrac
 	return w.Object(ctx, o, dst)
 }
 
-// ended calls hlsSet.ended for the named stream. If there is a result, ended also records a
-// request, so that the liveHLS does not become idle.
+// ended returns the result of hlsSet.ended for the named stream and playlist file. If the result is
+// not nil, ended also records a request, so that the liveHLS does not become idle.
 func (l HLS) ended(name, file string) *liveHLS {
 	l.hub.mu.Lock()
 	defer l.hub.mu.Unlock()
@@ -87,7 +88,7 @@ func (l HLS) ended(name, file string) *liveHLS {
 }
 
 // find returns the liveHLS of the named stream, and starts one if necessary. If the stream has not
-// begun, find first waits for it, as [Admission.Admit] does.
+// begun, find first waits for the stream, as [Admission.Admit] does.
 func (l HLS) find(ctx context.Context, name string) (w *liveHLS, err error) {
 	l.hub.mu.Lock()
 	if l.elsewhere(name) {
@@ -125,7 +126,8 @@ func (l HLS) find(ctx context.Context, name string) (w *liveHLS, err error) {
 	return w, err
 }
 
-// elsewhere reports whether another node must make the named stream's HLS. Hub.mu is held.
+// elsewhere reports whether another node must make the named stream's HLS. The caller must hold
+// Hub.mu.
 func (l HLS) elsewhere(name string) bool {
 	if s := l.hub.streams[name]; s != nil {
 		return l.hub.cfg.Cluster != nil && s.lease == nil
@@ -133,7 +135,7 @@ func (l HLS) elsewhere(name string) bool {
 	return l.hub.cfg.Cluster != nil && l.hub.hls.byName[name] == nil
 }
 
-// start starts a liveHLS for s. Hub.mu is held.
+// start adds a liveHLS for s, and runs the liveHLS in a goroutine. The caller must hold Hub.mu.
 func (l HLS) start(s *stream) *liveHLS {
 	w := l.hub.hls.add(s)
 	w.idle = time.AfterFunc(w.IdleIn(idleLengths), func() { l.checkIdle(w) })
@@ -175,7 +177,7 @@ func (l HLS) checkIdle(w *liveHLS) {
 }
 
 // Absent returns the error for a player whose stream could not be found in time. If ctx has ended,
-// Absent returns the cause.
+// Absent returns the cause of ctx.
 func (l HLS) Absent(ctx context.Context, name string) error {
 	return cmp.Or(context.Cause(ctx), l.hub.cfg.absent(name))
 }

@@ -10,8 +10,8 @@ import (
 )
 
 // A liveHLS makes the HLS playlists and segments of a stream. It begins with the first request, and
-// ends when there has been no request for a while. After the stream has ended, it stays for a time,
-// so that players can still fetch the last segments.
+// ends when there has been no request for a while. After the stream has ended, the liveHLS
+// continues for a time, so that players can still fetch the last segments.
 type liveHLS struct {
 	*hlslive.Window
 	stream *stream
@@ -26,7 +26,7 @@ type liveHLS struct {
 type hlsSet struct {
 	shared  hlslive.Shared
 	byName  map[string]*liveHLS
-	numbers map[string]hlslive.SequenceStart // where the next window of each name begins; see keep
+	numbers map[string]hlslive.SequenceStart // by stream name; see keep
 }
 
 func (set *hlsSet) init(cfg *Config, limiter *limit.Limiter) {
@@ -44,8 +44,8 @@ func (set *hlsSet) get(s *stream) *liveHLS {
 // ended returns the liveHLS of s that has made the named playlist file, if this liveHLS has ended.
 // Otherwise it returns nil.
 //
-// When the tracks of s change, its liveHLS ends and a new one begins. Players must still see the
-// end of the old playlist.
+// When the tracks of s change, the liveHLS of s ends and a new one begins. Players of the old
+// playlist must still receive the end of that playlist.
 func (set *hlsSet) ended(s *stream, file string) *liveHLS {
 	w := set.get(s)
 	if w == nil {
@@ -71,7 +71,7 @@ func (set *hlsSet) add(s *stream) *liveHLS {
 	w := &liveHLS{stream: s}
 	if old := set.byName[s.name]; old != nil {
 		first = old.NextStart()
-		if old.stream == s { // the tracks changed; the players of old must see its end
+		if old.stream == s { // the tracks changed; the players of old must receive its end
 			w.before, old = old, old.before
 			w.before.before = nil
 		}
@@ -99,12 +99,13 @@ func (set *hlsSet) end(w *liveHLS) {
 
 const maxHLSNumbers = 1 << 10
 
-// keep stores next, the smallest numbers that the next window of the named stream may use. They
-// stay stored after the stream has ended.
+// keep stores the smallest numbers that the next window of the named stream may use. The parameter
+// next holds these numbers. The numbers stay stored after the stream has ended.
 //
 // Usually nothing needs to be stored, because [hlslive.Config.FirstMSN] grows with time, and is
-// already greater than all used media sequence numbers. It is less than next.MSN only if the stream
-// was sent faster than real time. Stored numbers are deleted when FirstMSN has caught up with them.
+// already greater than all used media sequence numbers. FirstMSN is less than next.MSN only if the
+// stream was sent faster than real time. Stored numbers are deleted when FirstMSN has caught up
+// with them.
 func (set *hlsSet) keep(name string, next hlslive.SequenceStart) {
 	first := set.shared.Config.FirstMSN(time.Now())
 	maps.DeleteFunc(set.numbers, func(_ string, old hlslive.SequenceStart) bool {

@@ -27,7 +27,7 @@ import (
 type Hub struct {
 	cfg  Config // MaxStreams and MaxStreamViewers are guarded by mu; the rest does not change
 	log  *slog.Logger
-	ends context.Context // ended by Close, with mu held
+	ends context.Context // ended by Close, which holds mu
 	stop context.CancelCauseFunc
 
 	counters counters
@@ -35,34 +35,34 @@ type Hub struct {
 
 	publishers sync.WaitGroup // counts publishers that are served, or not yet answered
 	recording  sync.WaitGroup // counts streams that are being recorded
-	admitted   *limit.Limiter // limits viewers, including waiting ones
+	admitted   *limit.Limiter // limits viewers, including viewers that wait
 
-	pullIdle, cleanEndWait time.Duration // the constants; tests may replace them before they use h
+	pullIdle, cleanEndWait time.Duration // copies of the constants; tests may set them before use
 
 	mu      lock.Mutex
 	streams map[string]*stream // by name, from newStream to registrar.end
 	waiting map[string][]*waiter
 	hls     hlsSet
 	served  map[*Viewer]struct{}
-	records map[string]chan struct{} // by name; closed when a stream's recording has ended
-	// Names that the operator refuses to publishers, with the time at which the refusal ends. There
-	// are at most maxRefusedNames.
+	records map[string]chan struct{} // by name; each is closed when a recording has ended
+	// The stream names that the operator has closed to publishers. The value is the time until
+	// which the name is closed. There are at most maxRefusedNames names.
 	refused map[string]time.Time
 
-	lastViewer uint64 // the number of the newest viewer
-	cut        bool   // cutViewers was called, so every new viewer ends at once
+	lastViewer uint64
+	cut        bool // cutViewers was called, so every new viewer is disconnected at once
 }
 
 // A waiter is a viewer or an HLS request that waits for a stream.
 type waiter struct {
-	enter func(s *stream) error // called with Hub.mu held
-	done  chan struct{}         // closed when enter has returned, or err was set
+	enter func(s *stream) error // Hub.mu is held during the call
+	done  chan struct{}         // closed when enter has returned, or when err was set
 	err   error
 
 	unreached bool // set by Peers.pullFailed; guarded by Hub.mu
 }
 
-// NewHub returns a Hub without streams. Drain ends it.
+// NewHub returns a Hub without streams. The caller must call Drain to close the Hub.
 func NewHub(cfg Config) *Hub {
 	cfg.Log = lock.Logger(cfg.Log)
 	h := &Hub{
@@ -89,8 +89,8 @@ func (h *Hub) Config() *Config { return &h.cfg }
 // Closing returns a context that ends when Close is called.
 func (h *Hub) Closing() context.Context { return h.ends }
 
-// SetLimits replaces the limits of Config. Existing streams and viewers stay, even if there are
-// more than a new limit allows.
+// SetLimits replaces the limits MaxStreams, MaxViewers and MaxStreamViewers of Config. If there are
+// already more streams or viewers than a new limit allows, they stay.
 func (h *Hub) SetLimits(streams, viewers, streamViewers int) {
 	h.admitted.SetLimit(viewers, tooManyViewers(viewers))
 	h.mu.Lock()
@@ -98,8 +98,8 @@ func (h *Hub) SetLimits(streams, viewers, streamViewers int) {
 	h.cfg.MaxStreams, h.cfg.MaxStreamViewers = streams, streamViewers
 }
 
-// newStream adds a stream without a publisher. The caller must call registrar.grant before it
-// releases mu. mu is held.
+// newStream adds a stream without a publisher. The caller must hold h.mu, and must call
+// registrar.grant before it releases h.mu.
 func (h *Hub) newStream(name string) *stream {
 	s := &stream{name: name, started: time.Now(), log: h.log.With("stream", name),
 		memory: millrace.DefaultPool().Account()}
@@ -110,9 +110,9 @@ func (h *Hub) newStream(name string) *stream {
 	return s
 }
 
-// announce makes the stream s visible to viewers, and wakes the viewers and HLS requests that wait
-// for s. It must be called before the first frame of s is published, so that the waiting viewers
-// get the frame.
+// announce sets the frames of the stream s, which makes s visible to viewers. It then wakes the
+// viewers and HLS requests that wait for s. announce must be called before the first frame of s is
+// published, so that the waiting viewers get this frame.
 func (h *Hub) announce(s *stream, forms *rendition.Set) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -124,7 +124,8 @@ func (h *Hub) announce(s *stream, forms *rendition.Set) {
 	delete(h.waiting, s.name)
 }
 
-// find returns the stream that is visible to viewers under name, or nil. mu is held.
+// find returns the named stream, or nil if viewers cannot find the stream. The caller must hold
+// h.mu.
 func (h *Hub) find(name string) *stream {
 	if s := h.streams[name]; s != nil && s.forms != nil {
 		return s
@@ -132,8 +133,8 @@ func (h *Hub) find(name string) *stream {
 	return nil
 }
 
-// unwatched returns how long s has had no viewers. It returns 0 if s has viewers or viewers wait
-// for it. mu is held.
+// unwatched returns how long s has had no viewers. It returns 0 if s has viewers, or if viewers
+// wait for s. The caller must hold h.mu.
 func (h *Hub) unwatched(s *stream) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()

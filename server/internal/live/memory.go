@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// A viewer counts as late if its lag is longer than lateAfter. A healthy viewer has less lag: a
-	// frame waits only for the configured latency and for the writes to other viewers.
+	// A viewer counts as late if its lag is longer than lateAfter. A healthy viewer lags less: its
+	// frames wait only for the configured latency and for the writes to other viewers.
 	//
 	// If memory is short, frames older than lateAfter are dropped, except for the newest GOP. Only
 	// late viewers still need the dropped frames.
@@ -43,8 +43,9 @@ func MemorySteps(h *Hub) []memory.Step {
 	}
 }
 
-// endIdle frees n bytes, if possible. It stops making HLS for streams without HLS players. A stream
-// has no HLS players if its last HLS request was longer ago than the length of its playlist.
+// endIdle tries to free n bytes, and returns the number of bytes freed. It stops making HLS for
+// streams without HLS players. A stream counts as having no HLS players if the time since its last
+// HLS request is longer than its playlist.
 func (l HLS) endIdle(n int64) (freed int64) {
 	l.hub.mu.Lock()
 	defer l.hub.mu.Unlock()
@@ -60,8 +61,8 @@ func (l HLS) endIdle(n int64) (freed int64) {
 	return freed
 }
 
-// evictGroups frees n bytes, if possible. It shortens HLS windows to the minimum length that the
-// standard requires, and drops old GOPs.
+// evictGroups tries to free n bytes, and returns the number of bytes freed. It shortens HLS windows
+// to the minimum length that the standard requires, and drops old GOPs.
 func (d shedder) evictGroups(n int64) (freed int64) {
 	for _, s := range d.hub.holders() {
 		if s.window != nil {
@@ -77,8 +78,9 @@ func (d shedder) evictGroups(n int64) (freed int64) {
 	return freed
 }
 
-// dropLaggards frees n bytes, if possible. It disconnects viewers whose current write has taken
-// longer than timeout. If s is not nil, it disconnects only viewers of s.
+// dropLaggards tries to free n bytes, and returns the number of bytes freed. It disconnects viewers
+// whose current write has taken longer than the given timeout. If s is not nil, dropLaggards
+// disconnects only viewers of s.
 //
 // dropLaggards starts with the viewers of the largest streams. Within a stream, it starts with the
 // viewer with the longest write.
@@ -93,7 +95,7 @@ func (d shedder) dropLaggards(n int64, s *stream, timeout time.Duration) (freed 
 	for v := range d.hub.served {
 		since, writes := v.transport.WritingFor()
 		switch {
-		case v.node != "" || s != nil && v.stream != s: // other nodes have many viewers
+		case v.node != "" || s != nil && v.stream != s: // another node may serve many viewers
 		case v.transport.Reason() != fanout.Connected:
 			freed += v.transport.Batch() // freed soon
 		case writes && since > timeout:
@@ -117,8 +119,9 @@ func (d shedder) dropLaggards(n int64, s *stream, timeout time.Duration) (freed 
 
 var errLargest = memory.Short("memory is short, and this stream holds the most")
 
-// cutLargest frees n bytes, if possible, from the largest streams, one after the other. It takes
-// these steps for each stream, and stops when it has freed enough:
+// cutLargest tries to free n bytes, and returns the number of bytes freed. It begins with the
+// largest stream. For each stream, cutLargest takes these steps, and stops when it has freed
+// enough:
 //   - It disconnects viewers whose current write has taken longer than blockedAfter.
 //   - It shortens the HLS playlist, and drops all frames that the stream keeps for viewers.
 //   - It disconnects the publisher, and stops making HLS for the stream.

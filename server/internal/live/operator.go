@@ -12,11 +12,11 @@ import (
 	"github.com/millrace-io/millrace/server/internal/streamname"
 )
 
-// maxRefusedNames limits the number of refused stream names; see [Operator.EndStream]. Each name
-// needs about 200 bytes.
+// maxRefusedNames limits the number of stream names that are closed to publishers; see
+// [Operator.EndStream]. Each name needs about 200 bytes.
 const maxRefusedNames = 10_000
 
-// An Operator shows and ends the streams and viewers of a Hub.
+// An Operator lists and ends the streams and viewers of a Hub.
 type Operator struct{ hub *Hub }
 
 // NewOperator returns an Operator of h.
@@ -25,10 +25,11 @@ func NewOperator(h *Hub) Operator { return Operator{h} }
 // EndStream ends a stream, and reports whether the stream existed. The stream's viewers still
 // receive their queued frames.
 //
-// For the duration d, the server then refuses publishers of the name. If d is 0, it accepts them.
+// For the duration d, the server then refuses publishers of the name. If d is 0, the server accepts
+// them at once.
 //
-// If another node owns the stream, or if too many names are refused, EndStream changes nothing and
-// returns a [refuse.Refusal].
+// If another node owns the stream, or if too many names are already refused, EndStream changes
+// nothing and returns a [refuse.Refusal].
 func (o Operator) EndStream(name string, d time.Duration) (existed bool, err error) {
 	if err := streamname.Check(name); err != nil {
 		return false, err
@@ -77,7 +78,7 @@ type ViewerInfo struct {
 	// otherwise "".
 	Node  string  `json:"node,omitempty"`
 	Form  string  `json:"form"`         // flv, mp4, rtmp or raw
-	Path  string  `json:"path"`         // the kind of connection; see the metrics
+	Path  string  `json:"path"`         // the kind of write call; see fanout.Viewer.Path
 	Time  float64 `json:"time_seconds"` // since the viewer came
 	Bytes int64   `json:"bytes"`        // bytes of the stream that were sent
 	// Age of the oldest frame that waits for the viewer; 0 if no frame waits.
@@ -85,8 +86,9 @@ type ViewerInfo struct {
 	BehindLive float64 `json:"behind_live_seconds"`
 }
 
-// Viewers returns up to limit viewers of a stream, in the order of their arrival. It returns only
-// viewers with an ID greater than lastID. ok is false if the stream does not exist.
+// Viewers returns viewers of a stream in the order of their arrival. It returns only viewers with
+// an ID greater than lastID, and at most as many viewers as limit says. ok is false if the stream
+// does not exist.
 func (o Operator) Viewers(name string, lastID uint64, limit int) (list []ViewerInfo, ok bool) {
 	o.hub.mu.Lock()
 	s := o.hub.find(name)
@@ -128,8 +130,8 @@ func (o Operator) Stream(name string) (info StreamInfo, ok bool) {
 	return o.hub.info(s), true
 }
 
-// EndViewer disconnects a viewer and returns its description. ok is false if the viewer does not
-// exist.
+// EndViewer disconnects the viewer with the given ID, and returns the viewer's description. ok is
+// false if the viewer does not exist.
 func (o Operator) EndViewer(id uint64) (info ViewerInfo, ok bool) {
 	o.hub.mu.Lock()
 	var found *Viewer

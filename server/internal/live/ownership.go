@@ -19,8 +19,8 @@ func (h *Hub) owns(name string) (epoch uint64, ok bool) {
 	return 0, false
 }
 
-// wanted reports whether viewers here want the named stream, or wanted it a short time ago. If this
-// node owns the stream, wanted returns false.
+// wanted reports whether viewers at this node want the named stream, or wanted it until a short
+// time ago. If this node owns the stream, wanted returns false.
 func (h *Hub) wanted(name string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -41,7 +41,7 @@ func (h *Hub) want(name string) {
 }
 
 // revoke ends this node's ownership of s. It disconnects the publisher, and stops recording s,
-// making HLS for s, and sending s to other nodes. mu is held.
+// making HLS for s, and sending s to other nodes. The caller must hold h.mu.
 func (h *Hub) revoke(s *stream) {
 	if s.successor != nil && s.successor.lease == s.lease {
 		s.successor.cancel(errMoved)
@@ -65,7 +65,7 @@ func (h *Hub) revoke(s *stream) {
 
 // giveUp releases the lease when the stream s has ended. If the lease is current, other nodes and
 // HLS players still get the remaining frames. If the lease is not current, another node may already
-// own s, and giveUp stops sending s to other nodes. mu is held.
+// own s, so giveUp stops sending s to other nodes. The caller must hold h.mu.
 func (h *Hub) giveUp(s *stream) {
 	if s.lease == nil {
 		return
@@ -79,8 +79,8 @@ func (h *Hub) giveUp(s *stream) {
 	s.lease = nil
 }
 
-// release releases the lease of the named stream, unless the publisher of the stream or its
-// successor uses it. lease may be nil. mu is held.
+// release gives up the given lease of the named stream, unless the publisher of the stream or the
+// waiting successor uses this lease. The lease may be nil. The caller must hold h.mu.
 func (h *Hub) release(name string, lease Lease) {
 	if s := h.streams[name]; lease != nil && (s == nil || s.lease != lease &&
 		(s.successor == nil || s.successor.lease != lease)) {

@@ -26,7 +26,8 @@ func (e Peers) Silent(name string) (d time.Duration, waiting bool) {
 	return time.Duration(nanotime() - s.publisher.lastInput.Load()), s.pause != nil
 }
 
-// Wanted reports whether a stream that this node does not own has viewers here, or had some lately.
+// Wanted reports whether a stream that this node does not own has viewers at this node, or had
+// viewers until a short time ago.
 func (e Peers) Wanted(name string) bool { return e.hub.wanted(name) }
 
 // Lost tells this node that another node has become the owner of a stream. epoch identifies the

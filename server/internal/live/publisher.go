@@ -22,8 +22,8 @@ import (
 // rawChunk limits how many bytes of a stream of unknown format are relayed at a time.
 const rawChunk = 64 << 10
 
-// A Publisher feeds one stream, from [Hub.Open] to Close. Each Publisher belongs to one connection;
-// other connections may have fed the stream before it, or may feed it later. The caller publishes
+// A Publisher feeds one stream, from [Hub.Open] to Close. Each Publisher belongs to one connection.
+// Other connections may have fed the stream before, or may feed it later. The caller publishes
 // either FLV tags (Begin, then WriteTag) or an HTTP body (ReadBody). Only one goroutine at a time
 // may use a Publisher.
 type Publisher struct {
@@ -31,7 +31,7 @@ type Publisher struct {
 	hub     *Hub
 	s       *stream
 	started time.Time
-	terms   Terms // set by keepTo
+	terms   Terms
 
 	r     *millrace.Reader // used by ReadBody
 	frame millrace.Chain   // the frame that is being received; empty between frames
@@ -47,16 +47,16 @@ type received struct {
 }
 
 // Open makes a Publisher for the named stream, and starts the stream if it does not exist. If the
-// stream waits for a publisher, the new Publisher continues it. If the stream already has a
-// publisher, the new one takes over, unless Config.Takeover protects the current one. An error is a
-// [refuse.Refusal].
+// stream waits for a publisher, the new Publisher continues the stream. If the stream already has a
+// publisher, the new Publisher takes over, unless Config.Takeover protects the current publisher.
+// An error is a [refuse.Refusal].
 //
 // address identifies the publisher in logs and in the API. terms limits how long the Publisher may
 // publish, and how many viewers its stream may have. Viewers cannot find a new stream until its
 // format is known.
 //
-// The caller must end the Publisher with Run or Close. After that, it must call Answered when the
-// client has received its response.
+// The caller must end the Publisher with Run or Close. It must then call Answered when the client
+// has received its response.
 func (h *Hub) Open(name, address string, terms Terms) (*Publisher, error) {
 	if err := streamname.Check(name); err != nil {
 		return nil, err
@@ -80,13 +80,13 @@ func (h *Hub) newPublisher(address string) *Publisher {
 
 // Lifetime returns a context that ends when the publisher must stop. The cause is then a
 // [refuse.Refusal] with the reason, for example that another publisher took over or that the server
-// shuts down. The caller must call Close soon. Close also ends the context.
+// shuts down. The caller must then call Close soon. Close also ends the context.
 func (p *Publisher) Lifetime() context.Context { return p.ctx }
 
-// Run calls send, which must publish the stream, and then calls Close with the error of send. It
-// returns the error that it passed to Close.
-//   - If send returns an error after the context of Lifetime has ended, Run passes the cause of
-//     that end instead.
+// Run calls the function send, which must publish the stream. Then Run calls Close with the error
+// that send has returned. Run returns the error that it has passed to Close.
+//   - If send returns an error after the context of Lifetime has ended, Run passes the cause of the
+//     context instead.
 //   - If send panics, Run logs the panic and passes ErrPanic. The panic ends only this stream.
 func (p *Publisher) Run(send func() error) (err error) {
 	defer func() {
@@ -127,7 +127,7 @@ func (p *Publisher) Close(err error) {
 	p.terms.End(Explain(err), p.bytes)
 }
 
-// End ends the publisher. The context of Lifetime ends with the given cause.
+// End makes the publisher stop: it ends the context of Lifetime with the given cause.
 func (p *Publisher) End(cause error) { p.cancel(cause) }
 
 // Memory returns the Pool for the bytes that the publisher sends. The Pool counts the stream's
@@ -156,11 +156,11 @@ func (p *Publisher) Summary() Summary {
 		Seconds: time.Since(p.started).Seconds()}
 }
 
-// Answered tells the Hub that the publisher's client has got its answer. Drain waits until this has
-// been called for every publisher.
+// Answered tells the Hub that the publisher's client has received its response. Drain waits until
+// Answered has been called for every publisher.
 func (p *Publisher) Answered() { p.hub.publishers.Done() }
 
-// Begin makes the stream visible to viewers. It must be called before the first call of WriteTag.
+// Begin makes the stream visible to viewers. It must be called before the first call to WriteTag.
 func (p *Publisher) Begin(h flv.Header) {
 	as := feed.Publisher{Address: p.address, Epoch: p.epoch, Skipped: p.skipped}
 	if p.s.feed != nil {
@@ -210,8 +210,9 @@ func (p *Publisher) Flush() {
 	}
 }
 
-// ReadBody publishes all of body. It cuts a body that begins as FLV into tags, and relays any other
-// body as bytes. It returns an error if body is empty, or if body ends within a tag or a header.
+// ReadBody publishes all of body. If the body begins with an FLV header, ReadBody divides it into
+// tags. Otherwise, ReadBody relays the bytes unchanged. It returns an error if the body is empty,
+// or if the body ends within a tag or a header.
 func (p *Publisher) ReadBody(body io.Reader) error {
 	p.r = millrace.NewReader(body)
 	p.r.SetPool(p.s.memory)
@@ -232,7 +233,7 @@ func (p *Publisher) ReadBody(body io.Reader) error {
 // flvHeader is the number of bytes that identify a stream as FLV.
 const flvHeader = 9
 
-// sniff reports whether the body is FLV. It reads only as many bytes as it needs for that.
+// sniff reports whether the body is FLV. It reads only as many bytes as it needs to determine this.
 func (p *Publisher) sniff() (isFLV bool, err error) {
 	const signature = "FLV\x01"
 	for n := 1; ; n++ {
@@ -243,7 +244,7 @@ func (p *Publisher) sniff() (isFLV bool, err error) {
 			return false, errEmpty
 		case string(b[:k]) != signature[:k]:
 			return false, nil
-		case err == io.EOF: // a cut header, or too few bytes to identify the format
+		case err == io.EOF: // an incomplete header, or too few bytes to identify the format
 			return k == len(signature), nil
 		case err != nil:
 			return false, err
@@ -253,7 +254,6 @@ func (p *Publisher) sniff() (isFLV bool, err error) {
 	}
 }
 
-// looksLike guesses the format of a stream from its first bytes.
 func looksLike(first []byte) string {
 	begins := func(text string) bool { return strings.HasPrefix(string(first), text) }
 	switch {
@@ -322,13 +322,12 @@ func (p *Publisher) next(dec *flv.Decoder) error {
 	return p.WriteTag(t, &p.frame)
 }
 
-// WriteTag publishes a tag. It takes ownership of c, which holds the whole tag.
+// WriteTag publishes the tag t. It takes ownership of c, which holds all bytes of the tag.
 func (p *Publisher) WriteTag(t flv.Tag, c *millrace.Chain) error {
 	return p.s.feed.Write(t, c, p.count(t.Len()))
 }
 
-// checkEvery is the number of bytes that are received from a publisher between two checks of the
-// memory in use.
+// checkEvery is the number of bytes that a publisher sends between two checks of the memory in use.
 const checkEvery = 256 << 10
 
 // Ingest returns an ingest.Conn that reads conn for p. The ingest.Conn owns conn until Release.
@@ -337,7 +336,7 @@ func (p *Publisher) Ingest(conn net.Conn) ingest.Conn {
 	return ingest.NewConn(conn, p, ingest.Config{Beat: cfg.Latency, Silence: cfg.PublishTimeout})
 }
 
-// Received records n bytes that were read from the connection.
+// Received records that n bytes were read from the connection.
 func (p *Publisher) Received(n int) {
 	at := nanotime()
 	p.lastInput.Store(at)

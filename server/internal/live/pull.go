@@ -22,17 +22,19 @@ import (
 
 // An Owner describes the node that owns a stream, and how to connect to that node.
 type Owner struct {
-	Node  string      // the owner's address, as in http://10.0.0.5:8080, always with a port
-	Epoch uint64      // of the ownership, as far as known; an answer with a lower epoch is refused
-	Proof Proof       // authenticates the two nodes to each other; nil: they are not authenticated
-	TLS   *tls.Config // for an owner with https; nil: the default configuration
+	Node  string      // the owner's address with a port, for example http://10.0.0.5:8080
+	Epoch uint64      // the latest known epoch; a response with a lower epoch is refused
+	Proof Proof       // authenticates the two nodes to each other; nil: no authentication
+	TLS   *tls.Config // for an owner with an https address; nil: the default configuration
 }
 
 // A Proof authenticates this node to another node of the cluster, and that node to this node.
 type Proof interface {
+	// Sign adds the proof of this node to a request. epoch identifies the receiver's ownership of
+	// the stream.
 	Sign(req *http.Request, epoch uint64)
-	// Check returns an error if the answer does not prove that the other node belongs to the
-	// cluster. If again is true, the request must be signed and sent again.
+	// Check returns an error if the response does not prove that the other node belongs to the
+	// cluster. If again is true, the caller must sign and send the request again.
 	Check(res *http.Response) (again bool, err error)
 }
 
@@ -41,7 +43,7 @@ const (
 	// because nodes are near each other.
 	DialTimeout = 3 * time.Second
 	// bodyBuffer is how many bytes of a stream are read at a time from the node that owns the
-	// stream. A stream of 5 Mbit/s fills it in 50 ms.
+	// stream. A stream of 5 Mbit/s fills such a buffer in 50 ms.
 	bodyBuffer = 32 << 10
 	// maxAnswer is the maximum size in bytes of the response header from the node that owns the
 	// stream. A usual header has a few hundred bytes.
@@ -94,9 +96,12 @@ func (e Peers) Pull(ctx context.Context, name string, owner Owner) error {
 	return err
 }
 
-// pullFailed records that a pull has failed with err. This determines the error for the viewers
-// that wait for the stream in vain. If the other node has answered that it does not own the stream,
-// they get the error of Config.absent. Otherwise they learn that the node does not answer.
+// pullFailed records that a pull of the named stream has failed with the error err. This error
+// determines which error viewers get if they are still waiting for the stream when their time is
+// up:
+//   - If the other node has answered that it does not own the stream, the viewers get the error of
+//     Config.absent.
+//   - Otherwise, the viewers get an error that says that the node does not answer.
 func (e Peers) pullFailed(name string, err error) {
 	var refused *refuse.Refusal
 	ok := errors.As(err, &refused) && refused.Status == http.StatusMisdirectedRequest
@@ -186,7 +191,7 @@ func (p *Publisher) readAnswer(conn net.Conn, req *http.Request, owner Owner) (e
 }
 
 // claimPull gives the named stream to c, a publisher that reads from another node. It returns an
-// error if the stream has another publisher, or if this node owns it.
+// error if the stream has another publisher, or if this node owns the stream.
 func (e Peers) claimPull(c *claim, name string) (*stream, error) {
 	e.hub.mu.Lock()
 	defer e.hub.mu.Unlock()
@@ -208,8 +213,8 @@ func (e Peers) claimPull(c *claim, name string) (*stream, error) {
 	return s, nil
 }
 
-// endUnwatched ends p, which reads a stream from another node, when the stream has had no viewers
-// for a while. The caller must stop the returned timer when p has ended.
+// endUnwatched starts a timer that ends the pull p when the stream has had no viewers for a while.
+// The caller must stop the timer when p has ended.
 func (e Peers) endUnwatched(p *Publisher) (t *time.Timer) {
 	e.hub.mu.Lock()
 	defer e.hub.mu.Unlock()

@@ -9,9 +9,9 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live/rendition"
 )
 
-// record records s, which must be FLV. It sends the fragments of s to the Recorder that
-// Config.Record returns, until s ends or moves to another node. It does nothing if Record returns
-// nil, or if s is already recorded.
+// record begins to record s, which must be FLV. A goroutine passes the fragments of s to the
+// Recorder that Config.Record returns, until s ends or moves to another node. record does nothing
+// if Config.Record returns nil, if s is already being recorded, or if another node owns s.
 func (h *Hub) record(s *stream) {
 	if h.cfg.Record == nil {
 		return

@@ -35,13 +35,13 @@ type Stats struct {
 
 	HLS hlslive.Stats
 
-	FurtherTracks int           // sum of StreamInfo.Further
+	FurtherTracks int           // the sum of StreamInfo.Further
 	KeptBytes     int64         // bytes that all streams keep
 	Memory        int64         // sum of StreamInfo.Memory
 	Pending       int64         // size of the batches that are being written to viewers
-	Blocked       int           // viewers with a write that waits
+	Blocked       int           // viewers with a blocking write in progress
 	Behind        int           // viewers that exceeded the lag limits and have not caught up
-	LagMax        time.Duration // lag of the viewer that is furthest behind; 0 when all keep up
+	LagMax        time.Duration // lag of the viewer that is furthest behind; 0 if all keep up
 	BehindLive    time.Duration // the largest StreamInfo.BehindLive
 
 	FramesLost map[string]int64 // frames that viewers have lost, by reason
@@ -97,7 +97,8 @@ func (h *Hub) Stats() Stats {
 }
 
 // pending returns the size of all batches that are being written to viewers, in bytes. A batch
-// counts in full until it is written. If viewers share bytes, these count once for each viewer.
+// counts in full until all of it is written. Bytes that several viewers share count once for each
+// viewer.
 func (h *Hub) pending() (sum int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -129,7 +130,7 @@ type StreamInfo struct {
 	// The address of the publisher, or "demo" for the built-in demo. If the stream has no publisher
 	// at present, this is the address of its last publisher.
 	Publisher string `json:"publisher,omitempty"`
-	// Time without a publisher; 0 while there is one.
+	// How long the stream has had no publisher; 0 if it has a publisher.
 	Waiting     float64 `json:"waiting_seconds"`
 	Returns     int64   `json:"returns"`        // publishers that came while the stream waited
 	Takeovers   int64   `json:"takeovers"`      // publishers that took over from another one
@@ -137,11 +138,11 @@ type StreamInfo struct {
 	Uptime      float64 `json:"uptime_seconds"`
 	BitRate     int64   `json:"bits_per_second"`
 	Viewers     int     `json:"viewers"`      // in all formats; each node of Edges counts as one
-	ViewersMP4  int     `json:"viewers_mp4"`  // the part of Viewers in MP4
-	ViewersRTMP int     `json:"viewers_rtmp"` // the part of Viewers over RTMP
+	ViewersMP4  int     `json:"viewers_mp4"`  // viewers of MP4, which are part of Viewers
+	ViewersRTMP int     `json:"viewers_rtmp"` // viewers over RTMP, which are part of Viewers
 	// HLS players, estimated from their requests. Viewers does not include them.
 	ViewersHLS int `json:"viewers_hls"`
-	// Lag of the viewer that is furthest behind; 0 when all keep up.
+	// Lag of the viewer that is furthest behind; 0 if all viewers keep up.
 	LagMax float64 `json:"lag_seconds_max"`
 	// The largest time that a player is behind the publisher.
 	BehindLive float64 `json:"behind_live_seconds_max"`
@@ -161,8 +162,8 @@ type StreamInfo struct {
 	// Viewers that are further behind than allowed.
 	Stalled int `json:"stalled"`
 
-	// In a cluster.
-	Epoch uint64 `json:"epoch,omitempty"` // of the ownership
+	// The following fields are set only in a cluster.
+	Epoch uint64 `json:"epoch,omitempty"` // the epoch of the stream's ownership
 	// The node from which the stream is pulled; "" if this node owns the stream.
 	Owner string   `json:"owner,omitempty"`
 	Edges []string `json:"edges,omitempty"` // the nodes that read the stream here
@@ -245,16 +246,15 @@ func (h *Hub) info(s *stream) StreamInfo {
 	return i
 }
 
-// A holder is a stream and the memory that it uses.
 type holder struct {
 	*stream
 	bytes   int64
-	visible bool     // viewers can find it
-	window  *liveHLS // its HLS; nil if none is made
+	visible bool     // viewers can find the stream
+	window  *liveHLS // the stream's HLS, or nil
 }
 
-// made returns the renditions of the stream that exist at present, one for each format. If viewers
-// cannot find the stream yet, there are none.
+// made returns the existing renditions of the stream, one for each format. If viewers cannot find
+// the stream yet, made returns nil.
 func (s *holder) made() []*rendition.Rendition {
 	if !s.visible {
 		return nil
@@ -262,8 +262,8 @@ func (s *holder) made() []*rendition.Rendition {
 	return s.forms.All()
 }
 
-// holders returns all streams, the largest first. It includes streams that viewers cannot find yet,
-// because their first frame is incomplete.
+// holders returns all streams, the largest first. It includes streams that viewers cannot find yet
+// because the first frame is incomplete.
 func (h *Hub) holders() (list []holder) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -17,15 +17,15 @@ import (
 	"github.com/millrace-io/millrace/server/internal/refuse"
 )
 
-// A stream is the sequence of frames from all publishers of a name, one after another. Its viewers
-// stay when the publisher changes.
+// A stream consists of the frames from all publishers that use its name, one after another. The
+// viewers of the stream stay connected when the publisher changes.
 //
 // These rules apply to streams and publishers:
-//   - A stream is in Hub.streams from Hub.newStream to registrar.end. In that time it either has a
-//     publisher or waits for one.
+//   - A stream is in Hub.streams from Hub.newStream to registrar.end. During that time, the stream
+//     either has a publisher or waits for one.
 //   - A publisher has the stream, and writes to it, only from registrar.grant to
 //     registrar.handOver.
-//   - The first publisher determines the format. Only a stream of FLV can continue with another
+//   - The first publisher determines the format. Only an FLV stream can continue with another
 //     publisher.
 //   - If another node of the cluster owns the stream, this node reads the stream from the owner.
 //     The publisher is then called a pull.
@@ -33,13 +33,13 @@ type stream struct {
 	name    string
 	log     *slog.Logger
 	started time.Time
-	memory  *millrace.Pool // the account of the blocks that hold its publishers' bytes
+	memory  *millrace.Pool // counts the blocks that hold the publishers' bytes
 
-	// The frames in all formats. It is nil until viewers can find the stream. It is set while
-	// Hub.mu is held.
+	// The frames in all formats. The field is nil until viewers can find the stream. Hub.announce,
+	// which holds Hub.mu, sets the field.
 	forms *rendition.Set
-	// Makes the frames from the publisher's tags. It is nil until the format of the stream is
-	// known, and always nil if the format is not FLV.
+	// Makes frames from the publisher's tags. The field is nil until the format of the stream is
+	// known. If the format is not FLV, the field stays nil.
 	feed *feed.Feed
 
 	succession                       // guarded by Hub.mu
@@ -47,20 +47,20 @@ type stream struct {
 	hls        hlslive.SequenceStart // start of the next HLS window; guarded by Hub.mu
 
 	frameAt   atomic.Int64 // time of the last frame; see nanotime
-	returns   atomic.Int64 // number of publishers that came while the stream waited
+	returns   atomic.Int64 // number of publishers that came during a pause
 	takeovers atomic.Int64
 
 	mu          lock.Mutex
 	viewerCount // guarded by mu
 }
 
-// A succession records which publisher a stream has, and which one comes next.
+// A succession records which publisher a stream has, and which publisher comes next.
 type succession struct {
-	publisher *claim // the current publisher, or the last one while the stream waits
-	successor *claim // takes over from publisher; nil while the stream waits
+	publisher *claim // the current publisher; during a pause, the last one
+	successor *claim // waits to take over from publisher; nil if there is none
 	pause     *pause // nil while there is a publisher
-	ended     bool   // ended by the operator: the stream ends when its publisher has left
-	until     int64  // time at which a pause ends; see registrar.waitLeft
+	ended     bool   // the operator has ended the stream, but its publisher has not left yet
+	until     int64  // time at which a pause must end; see registrar.waitLeft
 }
 
 // A pause is a time in which a stream has no publisher.
@@ -72,10 +72,10 @@ type pause struct {
 // An ownership records whether this node owns a stream of the cluster, and which other nodes read
 // the stream from this node.
 type ownership struct {
-	lease      Lease                     // nil if this node is not the owner, or without a cluster
+	lease      Lease                     // nil if this node is not the owner, or has no cluster
 	epoch      uint64                    // the highest epoch of earlier leases, and of pulls
 	peers      map[*fanout.Viewer]string // the addresses of other nodes that read the stream
-	stopRecord context.CancelFunc        // ends the recording; nil if there never was one
+	stopRecord context.CancelFunc        // ends the recording; nil until it starts and after revoke
 }
 
 func (o *ownership) tell() {
@@ -101,9 +101,9 @@ func (o *ownership) edges() []string {
 
 // A viewerCount counts the viewers of a stream. It does not count other nodes that read the stream.
 type viewerCount struct {
-	viewers    int   // number of viewers, of all renditions
-	leftAt     int64 // time when the last one left; see nanotime
-	maxViewers int   // the publisher's own limit; 0: none
+	viewers    int   // number of viewers of all renditions
+	leftAt     int64 // time when a viewer last left; see nanotime
+	maxViewers int   // the limit in the publisher's Terms; 0: no limit
 }
 
 func (a *viewerCount) join(limit int) error {
@@ -126,8 +126,8 @@ func (a *viewerCount) leave() {
 	a.leftAt = nanotime()
 }
 
-// format returns the format in which a viewer with the request req gets s. It returns an error if s
-// does not exist in the requested format.
+// format returns the format in which s is sent to a viewer that sends the request req. It returns
+// an error if s is not available in the requested format.
 func (s *stream) format(req WatchRequest) (rendition.Format, error) {
 	f := s.forms.Format()
 	switch {

@@ -18,9 +18,9 @@ type Viewer struct {
 	stream    *stream
 	rendition *rendition.Rendition
 	remote    string
-	account   *address.Account // of the viewer's address
+	account   *address.Account // counts the bytes sent to the viewer's address
 	since     int64            // time of the viewer's arrival; see nanotime
-	id        uint64           // number among all viewers; set by Admission.noteServed
+	id        uint64           // unique number of the viewer; set by Admission.noteServed
 
 	// If the viewer is another node of the cluster, node is its address, and lease is this node's
 	// ownership of the stream. Otherwise node is "" and lease is nil. While lease.Current returns
@@ -29,7 +29,7 @@ type Viewer struct {
 	lease Lease
 
 	terms  Terms
-	timeUp *time.Timer // nil without a time limit
+	timeUp *time.Timer // nil if there is no time limit
 
 	// The position in the stream at which the viewer begins. The field Cursor is nil before the
 	// position is known. It is also nil after Connect, which passes the position to transport.
@@ -89,8 +89,8 @@ func (v *Viewer) Owned() bool { return v.lease.Current() }
 // stream then continues at another node.
 func (v *Viewer) Complete() bool { return v.lease == nil || v.hub.ends.Err() == nil }
 
-// Begin corrects the FLV metadata in batch. The metadata must announce the same tracks as the FLV
-// header. The first tag begins at offset.
+// Begin changes the FLV metadata in batch, so that the metadata announce the same tracks as the FLV
+// header. The first tag in batch begins at the given offset.
 func (v *Viewer) Begin(batch *millrace.Chain, offset int) {
 	if v.node == "" { // another node does this for its own viewers
 		v.rendition.StateTracks(batch, offset)
@@ -107,8 +107,8 @@ func (v *Viewer) Missed(m broadcast.Missed) time.Duration {
 // Restart returns the newest keyframe as the position at which v continues after a pause.
 func (v *Viewer) Restart() fanout.Start { return v.stream.forms.Restart(v.rendition) }
 
-// Sent counts n bytes that were sent to the address of v. If v is another node, they also count as
-// bytes sent to other nodes.
+// Sent records that n bytes were sent to v. The bytes count for the address of v. If v is another
+// node, the bytes also count as sent to other nodes.
 func (v *Viewer) Sent(n int) {
 	v.account.Add(int64(n))
 	if v.lease != nil {

@@ -13,7 +13,7 @@ import (
 // attempts is how many times this node tries to renew a lease while the lease lasts.
 const attempts = 3
 
-// attemptTime returns the time limit for one call of the cluster's directory. The limit is short
+// attemptTime returns the time limit for one call to the cluster's directory. The limit is short
 // enough for a lease to outlast two failed calls.
 //
 // For example, if a lease lasts 12 s, a call may take 3 s, and renewals are due every 4 s. In the
@@ -24,9 +24,9 @@ const attempts = 3
 //   - The next renewal begins before the lease ends at 12 s.
 func attemptTime(leaseTime time.Duration) time.Duration { return leaseTime / 4 }
 
-// maxAsking limits how many claims of streams and lookups of owners run at a time. It is lower than
-// the number of connections to Redis, so that a renewal of leases always finds a free connection.
-// Time spent waiting for a connection would count toward the time limit of the renewal.
+// maxAsking limits how many claims of streams and lookups of owners run at a time. The limit is
+// lower than the number of connections to Redis, so that a renewal of leases always finds a free
+// connection. Time spent waiting for a connection would count toward the time limit of the renewal.
 const maxAsking = 8
 
 var errBusy = errors.New("too many questions to the cluster's directory at a time")
@@ -38,10 +38,10 @@ type directoryClient struct {
 	leaseTime time.Duration
 	log       *slog.Logger
 	ctx       context.Context // the context of the node
-	asking    chan struct{}   // holds an element for each call of ask in progress
+	asking    chan struct{}   // holds an element for each call to ask in progress
 
 	reachable atomic.Bool // the last call reached the directory
-	asked     atomic.Bool // the directory was called before
+	asked     atomic.Bool // the directory has been called
 	outage    outage.Outage
 }
 
@@ -75,9 +75,9 @@ func (c *directoryClient) ask(f func(ctx context.Context) error) error {
 	return f(ctx)
 }
 
-// answered records whether the cluster's directory has answered a call, and logs changes. err is
-// the result of the call. answered returns false if err means that the directory could not be
-// reached.
+// answered records whether the cluster's directory has answered a call, and logs when the directory
+// stops answering or answers again. The parameter err is the error of the call. answered returns
+// false if err means that the directory could not be reached.
 func (c *directoryClient) answered(err error) bool {
 	_, taken := errors.AsType[*TakenError](err)
 	ok := err == nil || taken || errors.Is(err, ErrNoOwner) || errors.Is(err, ErrLost)

@@ -15,26 +15,27 @@ type Directory interface {
 	// Claim makes c.Node the owner of a stream for the duration of a lease, and returns the epoch
 	// of the ownership. The epoch is greater than every earlier epoch, even if c.Node already owns
 	// the stream. If another node owns the stream, and c.Takeover does not allow the claim to
-	// replace it, the error is a *TakenError.
+	// replace that node, the error is a *TakenError.
 	Claim(ctx context.Context, c Claim) (epoch uint64, err error)
 
-	// Renew renews the lease of each ownership in owned, and announces that node is alive.
-	//   - If GiveUp is set, Renew ends the ownership instead, so that other nodes can claim the
-	//     stream at once.
+	// Renew renews the lease of each ownership in owned, and announces that the calling node is
+	// alive. The parameter node is the address of the calling node.
+	//   - If Ownership.GiveUp is set, Renew ends the ownership instead, so that other nodes can
+	//     claim the stream at once.
 	//   - If the directory has lost its data, Renew restores the ownership.
 	//   - Renew never changes the records of other nodes.
 	//
-	// errs has one error for each ownership. The error is ErrLost if another node owns the stream
-	// or has owned it since. Any other error is the reason why the directory cannot be reached. err
-	// is the error of the announcement.
+	// errs has one element for each ownership. The element is nil if Renew has succeeded. It is
+	// ErrLost if another node owns the stream, or has owned it since. Any other error means that
+	// the directory cannot be reached. err is the error of the announcement.
 	Renew(ctx context.Context, node string, owned ...Ownership) (errs []error, err error)
 
 	// Lookup returns the owner of a stream, or ErrNoOwner.
 	Lookup(ctx context.Context, stream string) (Owner, error)
 
-	// Watch calls f for each change, until ctx ends. If the connection fails, or is silent for the
-	// duration of a lease, Watch reconnects. After each connect it calls f with Event{}, because
-	// earlier changes may have been missed. f must not block.
+	// Watch calls the function f for each event, until ctx ends. If the connection fails, or is
+	// silent for the duration of a lease, Watch reconnects. After each connect it calls f with
+	// Event{}, because earlier events may have been missed. f must not block.
 	Watch(ctx context.Context, f func(Event))
 }
 
@@ -69,7 +70,7 @@ type Owner struct {
 // that a node is alive.
 type Event struct {
 	Stream string
-	Owner  Owner // if Owner.Epoch is 0, the stream has no owner any more: Owner.Node gave it up
+	Owner  Owner // if Owner.Epoch is 0, Owner.Node has given up the stream, which has no owner
 }
 
 var (

@@ -3,7 +3,7 @@
 //
 // The node with a stream's publisher owns the stream. A [Directory] records the owner of each
 // stream. Each time that a node becomes the owner of a stream, the Directory gives this ownership a
-// number, which is called the epoch. It is greater than all earlier epochs of the stream.
+// number, which is called the epoch. The epoch is greater than all earlier epochs of the stream.
 // directory.go has the contract of a Directory, and event.go has the messages between nodes.
 // redis.go has the only Directory so far.
 //
@@ -25,13 +25,13 @@
 //   - peers.go records which nodes are alive.
 //   - client.go calls the Directory, and records whether it answers.
 //
-// The hub holds its own lock when it calls the Node. A Node therefore holds no lock when it calls
-// its hub.
+// The hub holds its own lock when it calls the Node. To avoid a deadlock, the Node holds no lock
+// when it calls the hub.
 //
 // HLS is not pulled. Instead a [RemoteHLS] (remotehls.go) sends a player's request to the owner of
 // the stream. [Objects] (objects.go) fetches each HLS object once for all waiting requests.
-// [Segments] (segments.go) stores recent segments in Redis for the players of a dead node
-// (segments_redis.go). Objects and Segments do not depend on Node.
+// [Segments] (segments.go) stores recent segments in Redis (segments_redis.go), so that players can
+// still get them after their node has died. Objects and Segments do not depend on Node.
 //
 // The package knows nothing about routes or media; see packages server and live. It is large
 // because it combines four things that fail in different ways: Redis, this node's leases, the

@@ -8,12 +8,12 @@ import (
 )
 
 const (
-	// maxEpoch is the largest epoch that a float64 holds exactly. The limit is needed because
-	// numbers of Lua and JavaScript are float64. Epochs are times in microseconds, so maxEpoch is
+	// maxEpoch is the largest epoch that a float64 holds exactly. The limit is needed because Lua
+	// and JavaScript represent numbers as float64. Epochs are times in microseconds, so maxEpoch is
 	// reached in the year 2255.
 	maxEpoch = 1<<53 - 1
-	// maxAddress limits the length of a node's address. It is longer than any host name with its
-	// scheme and port.
+	// maxAddress limits the length of a node's address. The limit is longer than any host name with
+	// its scheme and port.
 	maxAddress = 300
 )
 
@@ -27,8 +27,8 @@ func (e Event) String() string {
 }
 
 // parseEvent parses the text of an event: "NODE EPOCH STREAM", or "NODE" if a node announces that
-// it is alive. It returns false if the text is not an event. Later versions of the server may add
-// more words; parseEvent ignores them.
+// it is alive. It returns false if the text is not an event. Later versions of the server may
+// append more words, which parseEvent ignores.
 func parseEvent(text string) (e Event, ok bool) {
 	node, rest, ofStream := strings.Cut(text, " ")
 	if !isAddress(node) {

@@ -15,8 +15,8 @@ import (
 const absentFor = 250 * time.Millisecond
 
 // An ownerFinder finds the node that owns a stream. It looks among this node's leases, then in the
-// table of other owners, and then in the cluster's directory. Concurrent callers share one call of
-// the directory. Its methods may be called from any goroutine.
+// table of other owners, and then in the cluster's directory. Concurrent callers that look for the
+// same owner share one call to the directory. The methods may be called from any goroutine.
 type ownerFinder struct {
 	leases  *leaseTable
 	owners  *ownerTable
@@ -25,8 +25,8 @@ type ownerFinder struct {
 	asked   atomic.Int64 // number of lookups in the directory
 }
 
-// cached returns the owner of a stream if it is known without a lookup in the cluster's directory.
-// If the stream is known to have no owner, cached returns an Owner with an empty Node.
+// cached returns the owner of a stream if the owner is known without a lookup in the cluster's
+// directory. If the stream is known to have no owner, cached returns an Owner with an empty Node.
 func (f *ownerFinder) cached(name string) (o Owner, ok bool) {
 	if o, ok := f.leases.held(name); ok {
 		return o, true

@@ -16,23 +16,23 @@ import (
 type lease struct {
 	t       *leaseTable
 	name    string
-	claimed chan struct{} // closed when the first attempt to claim it has ended
+	claimed chan struct{} // closed when the first attempt to claim the lease has ended
 
 	epoch     atomic.Uint64 // 0 until the directory has granted the claim; then it does not change
-	ended     atomic.Bool   // lost to another node, or released; set with t.mu held
+	ended     atomic.Bool   // lost to another node, or released; t.mu is held to set it
 	changed   atomic.Bool   // the publisher has left or returned, and the directory must be told
 	attempted atomic.Int64  // when the claim or the last completed renewal began; see clock
 }
 
 var startTime = time.Now()
 
-// clock returns the number of nanoseconds from startTime to t, by the monotonic clock.
+// clock returns the number of nanoseconds from startTime to the time t, by the monotonic clock.
 func clock(t time.Time) int64 { return int64(t.Sub(startTime)) }
 
 var errTaken = refuse.New(http.StatusConflict, "this name has a publisher already, at another node")
 
-// A Hub is the part of [live.Peers] that a Node uses. The methods are documented there. A Node
-// holds no lock when it calls them, and they may call the Node.
+// A Hub is the part of [live.Peers] that a Node uses. The methods are documented at live.Peers. A
+// Node holds no lock when it calls a method, so the methods may call the Node.
 type Hub interface {
 	Lost(name string, epoch uint64)
 	Silent(name string) (silent time.Duration, away bool)
@@ -58,8 +58,8 @@ type leaseTable struct {
 	mu       lock.Mutex
 	draining bool
 	leases   map[string]*lease // leases that are held or being claimed
-	// Released leases, with the time of the release. A lease stays here until the cluster's
-	// directory has recorded its release.
+	// Released leases, each with the time of its release. A lease stays here until the cluster's
+	// directory has recorded the release, or until the lease has expired.
 	leaving map[*lease]time.Time
 }
 
@@ -114,7 +114,8 @@ func (t *leaseTable) takeoverDelay(name string) (delay time.Duration, changed <-
 }
 
 // claimFirst claims l for a publisher that waits for the result. If the cluster's directory does
-// not answer, it returns l without an epoch.
+// not answer, claimFirst returns l without an epoch. If another node owns the stream and keeps it,
+// the error is errTaken.
 func (t *leaseTable) claimFirst(l *lease) (live.Lease, error) {
 	var taken bool
 	_ = t.client.ask(func(ctx context.Context) (err error) {
@@ -130,7 +131,7 @@ func (t *leaseTable) claimFirst(l *lease) (live.Lease, error) {
 	if taken {
 		return nil, errTaken
 	}
-	t.owners.wake(l.name) // setOwner was not called if l has no epoch
+	t.owners.wake(l.name) // needed if l has no epoch, because request has not called setOwner
 	return l, nil
 }
 
@@ -162,12 +163,12 @@ func (t *leaseTable) request(ctx context.Context, l *lease) (taken bool, err err
 	return false, nil
 }
 
-// setOwner records that o is the owner of a stream. If another node owns the stream with a greater
-// epoch than this node's lease, this node loses its lease.
+// setOwner records that o is the owner of a stream. If o is another node, and o.Epoch is greater
+// than the epoch of this node's lease, this node loses its lease.
 //
-// If a call of the cluster's directory returned o, callStart is when the call began. If an Event
-// announced o, callStart is zero. If this node already knows a more recent owner, setOwner does
-// nothing.
+// If a call to the cluster's directory returned o, callStart is the time at which the call began.
+// If an Event announced o, callStart is zero. If this node already knows a more recent owner,
+// setOwner does nothing.
 func (t *leaseTable) setOwner(name string, o Owner, callStart time.Time) {
 	if !t.owners.setOwner(name, o, callStart) {
 		return
@@ -183,8 +184,8 @@ func (t *leaseTable) setOwner(name string, o Owner, callStart time.Time) {
 	}
 }
 
-// held returns this node as the owner of a stream if this node has a lease of the stream. The Epoch
-// of the result is 0 if the cluster's directory has not granted the lease yet.
+// held reports whether this node has a lease of a stream. If so, held also returns this node as the
+// owner. The Epoch of this Owner is 0 if the cluster's directory has not granted the lease yet.
 func (t *leaseTable) held(name string) (o Owner, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -230,7 +231,7 @@ func (l *lease) Release() {
 	l.t.leave(l)
 }
 
-// leave releases l, unless l was lost or released before. t.mu is held.
+// leave releases l, unless l was lost or released before. The caller must hold t.mu.
 func (t *leaseTable) leave(l *lease) {
 	if t.remove(l) && l.epoch.Load() != 0 {
 		t.giveUp(l)
@@ -238,7 +239,7 @@ func (t *leaseTable) leave(l *lease) {
 }
 
 // remove ends l, so that l is not renewed any more. It returns false if l was lost or released
-// before. t.mu is held.
+// before. The caller must hold t.mu.
 func (t *leaseTable) remove(l *lease) bool {
 	held := !l.ended.Swap(true)
 	if held {
@@ -248,7 +249,7 @@ func (t *leaseTable) remove(l *lease) bool {
 }
 
 // giveUp hands l to the goroutine of renew, which reports the release to the cluster's directory.
-// t.mu is held.
+// The caller must hold t.mu.
 func (t *leaseTable) giveUp(l *lease) {
 	t.leaving[l] = time.Now()
 	t.wakeRenewer()
@@ -292,7 +293,7 @@ func (t *leaseTable) renew() {
 }
 
 // attempt reports released leases to the cluster's directory, and renews leases. If renewAll is
-// false, it renews only the leases for which lease.Tell was called since the last renewal.
+// false, attempt renews only the leases for which lease.Tell was called since the last renewal.
 func (t *leaseTable) attempt(ctx context.Context, renewAll bool) {
 	begun := time.Now()
 	var tried []*lease
@@ -378,7 +379,8 @@ func (t *leaseTable) claimLate(deadline time.Time) {
 	}
 }
 
-// revoke ends l and calls Hub.Lost, because another node has become the owner.
+// revoke ends l and calls Hub.Lost. It is called when another node has become the owner of the
+// stream.
 func (t *leaseTable) revoke(l *lease) {
 	t.mu.Lock()
 	held := t.remove(l)

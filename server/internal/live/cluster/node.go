@@ -17,7 +17,7 @@ type Config struct {
 	Directory Directory
 	Self      string        // this node's address for other nodes, such as http://10.0.0.5:8080
 	Secret    *Secret       // authenticates the nodes to each other
-	TLS       *tls.Config   // for other nodes with https; nil: the default configuration
+	TLS       *tls.Config   // for nodes with an https address; nil: the default configuration
 	Lease     time.Duration // the duration of a lease in Directory
 	Takeover  live.Takeover
 	Log       *slog.Logger
@@ -41,7 +41,7 @@ type Node struct {
 
 var _ live.Cluster = (*Node)(nil)
 
-// NewNode returns a Node, which does nothing before Start. The caller calls Close.
+// NewNode returns a Node, which does nothing before Start. The caller must call Close.
 func NewNode(cfg Config) *Node {
 	cfg.Takeover = cmp.Or(cfg.Takeover, live.TakeoverAlways)
 	cfg.Log = lock.Logger(cfg.Log)
@@ -136,7 +136,7 @@ type Stats struct {
 	Claims    int64 // claims of this node that the directory granted
 	Refused   int64 // claims that the directory refused, because the stream has another owner
 	Lost      int64 // streams that another node has taken from this node
-	Failures  int64 // renewals without an answer
+	Failures  int64 // renewals that the directory did not answer
 	Lookups   int64 // lookups of owners in the directory
 }
 

@@ -22,11 +22,11 @@ import (
 )
 
 const (
-	// maxPause limits each pause within a node's response. It does not limit the time before the
-	// response begins.
+	// maxPause limits each pause while another node sends the body of a response. It does not limit
+	// the time before the response begins.
 	maxPause = 10 * time.Second
 	// idleConns limits the idle connections to a node. The players of a hundred streams do not need
-	// more at a time.
+	// more connections at a time.
 	idleConns = 256
 	// maxHead limits the header of a response, in bytes. A usual header has a few hundred bytes.
 	maxHead = 16 << 10
@@ -41,13 +41,13 @@ const (
 
 // Objects fetches and caches the HLS objects of other nodes' streams for the players at this node.
 // Concurrent requests for an object share one fetch. The cache is limited in bytes, and drops the
-// least recently used objects first. The caller calls Close.
+// least recently used objects first. The caller must call Close.
 type Objects struct {
 	max, maxObject int64
 	silence        time.Duration
 	secret         *Secret
 	transport      *http.Transport
-	ctx            context.Context // ended by Close, with mu held
+	ctx            context.Context // ended by Close, which holds mu
 	stop           context.CancelFunc
 	fetches        sync.WaitGroup
 
@@ -77,18 +77,19 @@ type ObjectStats struct {
 type Object struct {
 	Status     int
 	Gzip       bool          // Body is compressed
-	RetryAfter string        // the header of that name, or ""
+	RetryAfter string        // the Retry-After header, or ""
 	Fresh      time.Duration // how long the object may be kept after its arrival
-	Once       bool          // the object is not cached: only calls that wait for it get it
+	Once       bool          // not cached: only the calls that wait for the object get it
 	Body       millrace.Chain
 }
 
-// A Fetch fetches an object. It must call reserve once, with the length of the body, and must fail
-// if reserve returns an error. After an error the body is empty.
+// A Fetch fetches an object. It must call the function reserve once, with the length of the body in
+// bytes. If reserve returns an error, the Fetch must fail. If the Fetch fails, the body of the
+// returned Object is empty.
 type Fetch func(ctx context.Context, reserve func(n int64) error) (Object, error)
 
 // An objectEntry is an object that is being fetched or is cached. If calls wait for the object, the
-// entry exists until each of them has its copy. All fields are guarded by Objects.mu.
+// entry exists until each of these calls has a copy. All fields are guarded by Objects.mu.
 type objectEntry struct {
 	key      string
 	done     chan struct{} // closed when object and err are set
@@ -96,7 +97,7 @@ type objectEntry struct {
 	waiting  int           // calls that have not taken their copy
 	place    *list.Element // element of kept, or nil
 	cost     int64
-	until    time.Time // time until which it is fresh
+	until    time.Time // time until which the object is fresh
 	complete bool
 	object   Object
 	err      error
@@ -110,8 +111,8 @@ var (
 )
 
 // NewObjects returns an Objects that caches up to maxBytes, and accepts no object longer than
-// maxObject. secret authenticates the nodes to each other. tlsConfig is for requests to other
-// nodes; nil means the default. The caller calls Close.
+// maxObject bytes. secret authenticates the nodes to each other. tlsConfig is for requests to other
+// nodes; nil means the default configuration. The caller must call Close.
 func NewObjects(maxBytes, maxObject int64, secret *Secret, tlsConfig *tls.Config) *Objects {
 	dialer := &net.Dialer{Timeout: live.DialTimeout, KeepAliveConfig: net.KeepAliveConfig{
 		// Keep-alive detects a node that has died while a request waits for a long time.
@@ -156,8 +157,8 @@ func (o *Objects) Stats() ObjectStats {
 }
 
 // Get returns the object with the given key. If the object is neither cached nor being fetched, Get
-// calls fetch. A fetch is cancelled when the last call that waits for it has ended. The caller owns
-// the body and releases it.
+// calls fetch. A fetch is cancelled when no call waits for the object any more. The caller owns the
+// body of the object, and must release it.
 func (o *Objects) Get(ctx context.Context, key string, fetch Fetch) (Object, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -206,7 +207,8 @@ func (e *objectEntry) share() (Object, error) {
 	return out, nil
 }
 
-// startFetch starts a fetch in a goroutine. mu is held.
+// startFetch starts a goroutine that calls fetch, and returns the new entry. The caller must hold
+// o.mu.
 func (o *Objects) startFetch(key string, fetch Fetch) *objectEntry {
 	ctx, stop := context.WithCancel(o.ctx)
 	e := &objectEntry{key: key, done: make(chan struct{}), stop: stop}
@@ -219,7 +221,8 @@ func (o *Objects) startFetch(key string, fetch Fetch) *objectEntry {
 	return e
 }
 
-// reserve counts n bytes for e, which is being fetched. If necessary, it drops cached objects.
+// reserve counts n bytes for e, which is being fetched. If necessary, it drops cached objects. If
+// there is still no room, it returns errFull.
 func (o *Objects) reserve(e *objectEntry, n int64) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -235,7 +238,7 @@ func (o *Objects) reserve(e *objectEntry, n int64) error {
 }
 
 // makeRoom drops the least recently used objects until there is room for n more bytes, or the cache
-// is empty. mu is held.
+// is empty. The caller must hold o.mu.
 func (o *Objects) makeRoom(n int64) {
 	for o.kept.Len() > 0 && o.stats.Bytes+n > o.max {
 		o.drop(o.kept.Back().Value.(*objectEntry))
@@ -283,7 +286,7 @@ func (o *Objects) complete(e *objectEntry, object Object, err error) {
 	}
 }
 
-// drop removes e, which must be cached, from the cache. mu is held.
+// drop removes e, which must be cached, from the cache. The caller must hold o.mu.
 func (o *Objects) drop(e *objectEntry) {
 	o.kept.Remove(e.place)
 	e.place = nil
@@ -292,8 +295,8 @@ func (o *Objects) drop(e *objectEntry) {
 	o.leave(e)
 }
 
-// leave ends the entry e if no call of Get waits for it and it is not cached. It cancels the fetch,
-// or releases the body if the fetch has completed. mu is held.
+// leave ends the entry e if e is not cached and no call to Get waits for e. If the fetch is in
+// progress, leave cancels the fetch. Otherwise, leave releases the body. The caller must hold o.mu.
 func (o *Objects) leave(e *objectEntry) {
 	switch {
 	case e.waiting > 0 || e.place != nil:
@@ -307,9 +310,9 @@ func (o *Objects) leave(e *objectEntry) {
 	}
 }
 
-// request sends a request for the object at path to another node. epoch is the epoch of that node's
-// ownership of the stream, or 0 if the node was not chosen as the owner. The caller closes the body
-// of the response.
+// request sends a request for the object at path to another node. epoch identifies that node's
+// ownership of the stream. It is 0 if the request is not sent to the node as the owner. The caller
+// must close the body of the response.
 func (o *Objects) request(ctx context.Context, node, path string, epoch uint64,
 	gzip bool) (*http.Response, error) {
 	for retried := false; ; retried = true {
@@ -339,8 +342,8 @@ func (o *Objects) request(ctx context.Context, node, path string, epoch uint64,
 
 // From returns a Fetch that requests an object from another node.
 //   - path is the path of the object, with an optional query.
-//   - epoch is the epoch of that node's ownership of the stream, or 0 if the node was not chosen as
-//     the owner.
+//   - epoch identifies that node's ownership of the stream. It is 0 if the request is not sent to
+//     the node as the owner.
 //   - gzip allows the node to compress the response with gzip.
 //
 // The Fetch returns a response with the status 200, 400, 404, 406 or 503. For any other status, it
@@ -400,8 +403,8 @@ func maxAge(cacheControl string) time.Duration {
 	return 0
 }
 
-// A bodyReader reads the body of a response. net/http returns an error if the body is shorter than
-// its Content-Length.
+// A bodyReader reads the body of a response. It does not check the length, because net/http returns
+// an error if the body is shorter than its Content-Length.
 type bodyReader struct {
 	io.Reader
 	heard func() // called after each Read that returns bytes

@@ -7,32 +7,33 @@ import (
 	"github.com/millrace-io/millrace/server/internal/lock"
 )
 
-// maxOwners limits the number of streams in an ownerTable. With this limit, the table takes at most
+// maxOwners limits the number of streams in an ownerTable. With this limit, the table needs at most
 // about 4 MB. The limit is needed because viewers may request any name.
 const maxOwners = 16384
 
 // An ownerRecord is what this node knows about the owner of a stream.
 type ownerRecord struct {
-	owner Owner // the last known owner; Node is empty if there is no owner
+	owner Owner // the last known owner; Node is "" if there is no owner
 	// The previous owner. If the stream has no owner now, former may still have the last HLS
 	// segments of the stream.
 	former  Owner
-	came    time.Time // when an event announced owner; zero if no event did
+	came    time.Time // when an event announced owner; zero if no event announced it
 	seen    uint64    // the greatest epoch so far
-	checked time.Time // when the owner was last looked up or announced; zero: it must be looked up
+	checked time.Time // when owner was last looked up or announced; zero: look it up again
 	// Closed and replaced when owner changes, or when events may have been missed.
 	changed chan struct{}
 }
 
 // An ownerTable remembers the owners of streams. Its methods may be called from any goroutine.
 type ownerTable struct {
-	self string // the address of this node
+	self string
 
 	mu      lock.Mutex
 	records map[string]*ownerRecord // at most maxOwners
 }
 
-// record returns the record of a stream, and adds it if necessary. t.mu is held.
+// record returns the record of a stream, and adds the record if necessary. The caller must hold
+// t.mu.
 func (t *ownerTable) record(name string) *ownerRecord {
 	r := t.records[name]
 	if r == nil {
@@ -48,7 +49,8 @@ func (t *ownerTable) record(name string) *ownerRecord {
 // forgetOne removes one record from the table to make room for a new record. It looks at only some
 // of the records, and prefers the record of a stream without an owner. Viewers may request
 // arbitrary names. The records of such names must not displace the records of streams with an
-// owner, which are needed while the cluster's directory cannot be reached. t.mu is held.
+// owner, which are needed while the cluster's directory cannot be reached. The caller must hold
+// t.mu.
 func (t *ownerTable) forgetOne() {
 	var victim string
 	tries := 0
@@ -62,7 +64,7 @@ func (t *ownerTable) forgetOne() {
 	delete(t.records, victim)
 }
 
-// change wakes the goroutines that wait for a change of r. The mutex of the ownerTable is held.
+// change wakes the goroutines that wait for a change of r. The caller must hold ownerTable.mu.
 func (r *ownerRecord) change() {
 	close(r.changed)
 	r.changed = make(chan struct{})
@@ -70,9 +72,9 @@ func (r *ownerRecord) change() {
 
 // setOwner records that o is the owner of a stream. If there is no owner, o is Owner{}.
 //
-// If a call of the cluster's directory returned o, callStart is when the call began. If an Event
-// announced o, callStart is zero. If the table already has a more recent owner, setOwner changes
-// nothing and returns false.
+// If a call to the cluster's directory returned o, callStart is the time at which the call began.
+// If an Event announced o, callStart is zero. If the table already has a more recent owner,
+// setOwner changes nothing and returns false.
 func (t *ownerTable) setOwner(name string, o Owner, callStart time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -92,8 +94,9 @@ func (t *ownerTable) setOwner(name string, o Owner, callStart time.Time) bool {
 	return true
 }
 
-// last returns the last known owner of a stream, and when this node learned it. If the stream has
-// no owner, or this node is the owner, last returns Owner{}. ok is false if nothing is known.
+// last returns the last known owner of a stream, and the time at which this node last learned the
+// owner. If the stream has no owner, or if this node is the owner, the result is Owner{}. ok is
+// false if nothing is known.
 func (t *ownerTable) last(name string) (o Owner, checked time.Time, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -155,7 +158,8 @@ func (t *ownerTable) missed() {
 	}
 }
 
-// changed returns a channel that is closed when the owner of the stream changes.
+// changed returns a channel that is closed when the owner of the stream changes, or when events may
+// have been missed.
 func (t *ownerTable) changed(name string) <-chan struct{} {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -174,8 +178,8 @@ func (t *ownerTable) formerOwner(name string) (o Owner, ok bool) {
 	return r.former, true
 }
 
-// forget is called after a request to the owner with the given epoch has failed. If that owner is
-// still the last known owner, this node will look up the owner of the stream again.
+// forget makes this node look up the owner of a stream again, if the last known owner still has the
+// given epoch. It is called after a request to that owner has failed.
 func (t *ownerTable) forget(name string, epoch uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -184,8 +188,8 @@ func (t *ownerTable) forget(name string, epoch uint64) {
 	}
 }
 
-// forgetFormer is called after a request to the former owner with the given epoch has failed. If
-// the stream still has that former owner, forgetFormer forgets it.
+// forgetFormer removes the former owner of a stream from the table, if the former owner still has
+// the given epoch. It is called after a request to the former owner has failed.
 func (t *ownerTable) forgetFormer(name string, epoch uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -7,8 +7,9 @@ import (
 	"github.com/millrace-io/millrace/server/internal/lock"
 )
 
-// peerRounds is how many rounds of renewals a node may be silent before it counts as dead. A lease
-// lasts for three rounds (see attempts), so this is three times the duration of a lease.
+// peerRounds is the number of renewal rounds for which a node may be silent before it counts as
+// dead. A lease lasts for three rounds (see attempts), so this time is three times the duration of
+// a lease.
 const peerRounds = 3 * attempts
 
 const (
@@ -27,7 +28,7 @@ type peerTable struct {
 
 	mu lock.Mutex
 	// round counts the renewals of this node's leases. If another node has been silent for too many
-	// rounds, it is considered dead.
+	// rounds, that node counts as dead.
 	//
 	// The nodes announce that they are alive through the cluster's directory. While the directory
 	// cannot be reached, renewals are therefore not counted.

@@ -12,12 +12,12 @@ import (
 )
 
 const (
-	// askAgain is how often the puller asks the hub whether a stream without an owner is still
-	// wanted.
+	// askAgain is the interval at which the puller asks the hub whether a stream without an owner
+	// is still wanted.
 	askAgain = time.Second
 	// pullPause is the pause before the second attempt to read a stream from its owner. The first
-	// attempt may come too early, because an owner is known before its publisher has sent
-	// something.
+	// attempt may come too early, because this node may know the owner before the publisher has
+	// sent anything.
 	pullPause = 50 * time.Millisecond
 )
 
@@ -34,11 +34,11 @@ type puller struct {
 	log       *slog.Logger
 
 	ctx     context.Context
-	stop    context.CancelFunc // called with mu held
+	stop    context.CancelFunc // mu must be held to call it
 	running sync.WaitGroup
 
 	mu    lock.Mutex
-	pulls map[string]bool // has each wanted stream, and whether its pull is running
+	pulls map[string]bool // the wanted streams; true while the stream is being pulled
 }
 
 func (p *puller) close() {
@@ -59,8 +59,8 @@ func (p *puller) count() (pulled int) {
 	return pulled
 }
 
-// startPull starts to read a stream from its owner. If p already does so, or is closed, startPull
-// does nothing.
+// startPull starts to read a stream from its owner. If p already reads the stream, or if p is
+// closed, startPull does nothing.
 func (p *puller) startPull(name string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -125,7 +125,7 @@ func (p *puller) pull(name string) {
 		}
 		pause, cancel := context.WithTimeout(p.ctx, wait/2+rand.N(wait))
 		select {
-		case <-changed: // there may be another owner, so try at once
+		case <-changed: // there may be a new owner, so try at once
 			wait = pullPause
 		case <-pause.Done():
 			wait = min(2*wait, longest)
@@ -153,8 +153,8 @@ func (p *puller) setPulled(name string, pulled bool) {
 	p.pulls[name] = pulled
 }
 
-// follow calls stop when the stream has a newer owner, whose epoch is greater than the given epoch.
-// It returns when ctx ends.
+// follow calls the function stop when the stream has a newer owner, whose epoch is greater than the
+// given epoch. It returns when ctx ends.
 func (p *puller) follow(ctx context.Context, name string, epoch uint64, stop func()) {
 	for ctx.Err() == nil {
 		changed := p.owners.changed(name)

@@ -24,8 +24,8 @@ import (
 // ended. Without an epoch, Renew assumes that Redis has lost its data, and restores the ownership.
 const epochKept = time.Hour
 
-// A Redis is a Directory in a server of Redis or Valkey, or in a cluster of such servers. Each
-// stream has one key, PREFIX{STREAM}owner. The value of the key is a hash with these fields:
+// A Redis is a Directory in a Redis or Valkey server, or in a cluster of such servers. Each stream
+// has one key, PREFIX{STREAM}owner. The value of the key is a hash with these fields:
 //
 //	epoch   the epoch of the present or last ownership of the stream
 //	node    the address of the owner; absent if the owner has given up the stream
@@ -33,7 +33,7 @@ const epochKept = time.Hour
 //	heard   when the publisher last sent something
 //	away    1 if the stream has no publisher at present
 //
-// The times are in milliseconds of the server's clock.
+// The times are in milliseconds, by the clock of the Redis server.
 //
 // If a key is missing, Renew assumes that Redis has lost its data, and restores the ownership of
 // the calling node. The key therefore outlives the lease by epochKept. Otherwise, a node that was
@@ -52,13 +52,13 @@ type Redis struct {
 }
 
 // errSharded means that the address is for a single server, but the server is a node of a Redis
-// Cluster. Such a node would answer for some streams and not for others.
+// Cluster. Such a node would answer only for some of the streams.
 var errSharded = errors.New(
 	"the server is a node of a Redis Cluster: its address must begin with redis+cluster:// or rediss+cluster://")
 
 // OpenRedis returns a Directory in Redis that grants leases of the given duration. It does not
 // connect yet. [redisurl.Parse] describes the address; password is used if the address has no
-// password. The caller ends the Directory with Close.
+// password. The caller must call Close.
 func OpenRedis(address, password, prefix string, lease time.Duration) (*Redis, error) {
 	if strings.ContainsAny(prefix, "{} ") {
 		return nil, fmt.Errorf("the prefix of keys is %q, and braces have a meaning in keys",
@@ -96,8 +96,8 @@ local now = t[1] * 1000 + math.floor(t[2] / 1000)`
 
 var (
 	// claimScript makes a node the owner of a stream, and returns the epoch of the ownership. If
-	// another node owns the stream, and the claim does not replace that node, the script returns
-	// that node's epoch and address instead.
+	// another node owns the stream and the claim does not replace that node, the script returns the
+	// epoch of that node's ownership and the address of that node instead.
 	//
 	//	KEYS[1]   the key of the stream
 	//	ARGV[1]   the address of the node
@@ -160,11 +160,12 @@ if o[2] and tonumber(o[3]) > now then return {o[1], o[2]} end
 return {}`)
 )
 
-// failed converts the error of a command. If the server is a node of a Redis Cluster, but the
-// address is for a single server, failed returns errSharded. Otherwise it returns err.
+// failed is called with the error err of each Redis command, and returns the error for the caller.
+// If err shows that the server is a node of a Redis Cluster, but the address is for a single
+// server, the result is errSharded. Otherwise the result is err.
 //
-// If no reply came from a Redis Cluster, a slot may have moved to another master. failed then makes
-// go-redis reload the slots at once instead of within a minute.
+// If err shows that a Redis Cluster has sent no reply, a hash slot may have moved to another
+// master. failed then makes go-redis reload the table of slots at once instead of within a minute.
 func (d *Redis) failed(ctx context.Context, err error) error {
 	var reply redis.Error
 	switch c, ok := d.rdb.(*redis.ClusterClient); {
@@ -252,9 +253,9 @@ func (d *Redis) Renew(ctx context.Context, node string, owned ...Ownership) ([]e
 	return errs, d.failed(ctx, alive.Err())
 }
 
-// exec sends the commands of pipe. If they cannot be sent, exec sets the error of each command.
-// This is needed because go-redis sets no error for some causes, such as a wrong password, or
-// sentinels that do not know the master.
+// exec sends the commands that are queued in pipe. If the commands cannot be sent, exec stores the
+// error in each command. This is needed because go-redis does not set the errors for all causes.
+// Examples are a wrong password, and sentinels that do not know the master.
 func exec(ctx context.Context, pipe redis.Pipeliner) {
 	cmds, err := pipe.Exec(ctx)
 	if err == nil || slices.ContainsFunc(cmds, func(c redis.Cmder) bool { return c.Err() != nil }) {
@@ -280,9 +281,9 @@ func (d *Redis) Lookup(ctx context.Context, stream string) (Owner, error) {
 	return parseOwner(reply)
 }
 
-// Watch calls f for each change of a stream's owner, and each time that a node announces that it is
-// alive. It returns when ctx ends. After each connect, it calls f with Event{}, because earlier
-// events may have been missed. f must not block.
+// Watch calls the function f for each change of a stream's owner, and each time that a node
+// announces that it is alive. It returns when ctx ends. After each connect, it calls f with
+// Event{}, because earlier events may have been missed. f must not block.
 func (d *Redis) Watch(ctx context.Context, f func(Event)) {
 	for ctx.Err() == nil {
 		d.watchOnce(ctx, f)
@@ -292,9 +293,9 @@ func (d *Redis) Watch(ctx context.Context, f func(Event)) {
 	}
 }
 
-// watchOnce watches over one connection. It returns when the connection has failed, or has been
-// silent for the duration of a lease. A working connection is never silent for that long, because
-// this node announces itself three times during a lease.
+// watchOnce opens one connection, and calls f for each event. It returns when the connection has
+// failed, or has been silent for the duration of a lease. A working connection is never silent for
+// that long, because this node publishes an event three times during a lease.
 func (d *Redis) watchOnce(ctx context.Context, f func(Event)) {
 	sub := d.rdb.Subscribe(ctx, d.channel)
 	defer sub.Close()

@@ -22,7 +22,7 @@ const (
 	// ownerWait is the minimum value of RemoteHLS.Wait. A node needs about this time to restart.
 	ownerWait = 2 * time.Second
 	// firstPause is the pause after the first failed request to the node that owns a stream. The
-	// pause doubles each time, up to mostPause.
+	// pause doubles after each further failure, up to mostPause.
 	firstPause = 50 * time.Millisecond
 	mostPause  = time.Second
 	// storedFresh is how long a playlist from the store of segments is cached. A playlist from the
@@ -46,7 +46,7 @@ type ownerSource interface {
 }
 
 // A RemoteHLS gets the HLS of streams that this node does not own. It gets the HLS from the owner
-// or, if there is no owner, from the store.
+// or, if there is no owner, from the store of segments.
 type RemoteHLS struct {
 	owners  ownerSource
 	self    string // the address of this node
@@ -67,10 +67,10 @@ func NewRemoteHLS(n *Node, objects *Objects, store *Segments, viewerWait time.Du
 // An HLSRequest is a player's request.
 type HLSRequest struct {
 	Stream string
-	Object string // the name of a playlist, or of an object
-	Query  string // for a media playlist, "" or "?" and the parameters in a fixed order
+	Object string // the file name of the playlist or other object
+	Query  string // "", or the query of a media playlist: "?" and the parameters in a fixed order
 	Blocks bool   // the request waits for the next segment or part
-	Gzip   bool   // the player accepts a playlist with gzip
+	Gzip   bool   // the player accepts a compressed playlist
 }
 
 func (q *HLSRequest) target() string { return "/live/" + q.Stream + "/" + q.Object + q.Query }
@@ -79,7 +79,7 @@ func (q *HLSRequest) isPlaylist() bool {
 	return q.Object == hlslive.MasterName || hlslive.IsMedia(q.Object)
 }
 
-// mayGoBack reports whether a cached answer could show the player an older playlist than the player
+// mayGoBack reports whether a cached response could contain an older playlist than the player
 // already has. That can happen if the player's last playlist came from another node.
 func (q *HLSRequest) mayGoBack() bool { return q.isPlaylist() && !q.Blocks }
 
@@ -89,11 +89,11 @@ func (q *HLSRequest) InStore() bool {
 	return ok && o.Kind != hls.KindPart
 }
 
-// Get returns the response to q, a player's request for an HLS object. The caller owns the body of
+// Get returns the response to the player's request q for an HLS object. The caller owns the body of
 // the response.
 //
-// Usually the response comes from the node that owns the stream. It may also come from the store of
-// segments, or from the former owner, which keeps the end of a stream for a while.
+// Usually the response comes from the node that owns the stream. The response may also come from
+// the store of segments, or from the former owner, which keeps the end of a stream for a while.
 //
 // If the owner is not known or does not answer, Get tries again for up to h.Wait. If there is no
 // owner, Get tries again only for playlists, because a new owner does not have the old segments.
@@ -163,8 +163,8 @@ func (h *RemoteHLS) Get(ctx context.Context, q *HLSRequest) (out Object, err err
 	}
 }
 
-// absent returns the error that a player gets after a request has failed with err. If the stream
-// existed recently, or seems to exist, the error asks the player to try again.
+// absent returns the error that a player gets after a request has failed with the error err. If the
+// stream existed recently, or seems to exist, the error asks the player to try again.
 func (h *RemoteHLS) absent(ctx context.Context, q *HLSRequest, err error) error {
 	known := !errors.Is(err, ErrNoOwner)
 	if !known && q.isPlaylist() {
@@ -179,8 +179,8 @@ func (h *RemoteHLS) absent(ctx context.Context, q *HLSRequest, err error) error 
 	return ErrNoOwner
 }
 
-// fetchFrom sends the request to the owner. If several players send the same request, it is sent
-// only once. fetchFrom cancels the request when the node no longer owns the stream.
+// fetchFrom sends the request to the owner. If several players send the same request, the owner
+// gets only one request. fetchFrom cancels the request when the node no longer owns the stream.
 func (h *RemoteHLS) fetchFrom(ctx context.Context, owner Owner, q *HLSRequest) (Object, error) {
 	path := q.target()
 	key := path
@@ -201,9 +201,9 @@ func (h *RemoteHLS) fetchFrom(ctx context.Context, owner Owner, q *HLSRequest) (
 	})
 }
 
-// follow cancels a request to owner when the stream gets another owner. While the stream has no
-// owner, its last owner still counts as the owner. follow returns when it has cancelled the
-// request, or when ctx ends.
+// follow calls cancel to cancel a request to the given owner when the stream gets another owner.
+// While the stream has no owner, its last owner still counts as the owner. follow returns when it
+// has cancelled the request, or when ctx ends.
 func (h *RemoteHLS) follow(ctx context.Context, name string, owner Owner,
 	cancel context.CancelCauseFunc) {
 	ticker := time.NewTicker(followEvery)
@@ -228,7 +228,7 @@ func (h *RemoteHLS) follow(ctx context.Context, name string, owner Owner,
 
 // Load returns the response to q from the store of segments. If the store cannot answer q, ok is
 // false. The caller owns the body.
-//   - The store has init segments, whole segments and playlists, but no parts.
+//   - The store has init segments, complete segments and playlists, but no parts.
 //   - A request that waits for the next segment or part is answered only if the stream has ended,
 //     because then there is nothing to wait for.
 func (h *RemoteHLS) Load(ctx context.Context, q *HLSRequest) (out Object, ok bool) {

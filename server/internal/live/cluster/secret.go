@@ -40,8 +40,8 @@ var (
 	errNoProof    = errors.New("it does not prove that it knows the cluster token")
 )
 
-// A Secret proves to other nodes that this node knows the cluster's token, and checks that they
-// know it. The token is never sent.
+// A Secret proves to other nodes that this node knows the cluster's token, and checks that the
+// other nodes know the token. The token is never sent.
 //
 // HeaderProof carries the proofs:
 //   - A request carries "CHALLENGE NONCE EPOCH MAC". The challenge is a text that the receiver has
@@ -85,8 +85,8 @@ func NewSecret(token, self string) *Secret {
 }
 
 // Sign adds two headers to a request: the address of this node, and the proof that this node knows
-// the cluster's token. epoch is the epoch of the receiver's ownership of the stream, or 0 if the
-// receiver was not chosen as the owner.
+// the cluster's token. epoch identifies the receiver's ownership of the stream. It is 0 if the
+// request is not sent to the receiver as the owner.
 func (s *Secret) Sign(req *http.Request, epoch uint64) {
 	var nonce [16]byte
 	_, _ = rand.Read(nonce[:])
@@ -124,8 +124,8 @@ func (s *Secret) Check(res *http.Response) (retry bool, err error) {
 	return false, nil
 }
 
-// note calls change to update the entry of another node. If there is no entry, note adds one first.
-// s.mu is held while change runs.
+// note calls the function change with the entry of another node. If there is no entry, note adds an
+// entry first. s.mu is held while change runs.
 func (s *Secret) note(node string, change func(n *knownNode)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -141,7 +141,7 @@ func (s *Secret) note(node string, change func(n *knownNode)) {
 }
 
 // forgetOne removes the entry of one node. It prefers a node that has not proved that it knows the
-// cluster's token. mu is held.
+// cluster's token. The caller must hold s.mu.
 func (s *Secret) forgetOne() {
 	last := ""
 	for node, n := range s.nodes {
@@ -170,9 +170,9 @@ const (
 	Refused
 )
 
-// Admit checks whether the sender of a request has proved that it knows the cluster's token. If it
-// has, Admit adds this node's own proof to the response header. If the sender needs a new
-// challenge, Admit adds the challenge.
+// Admit checks whether the sender of a request has proved that it knows the cluster's token. If the
+// proof is valid, Admit adds the proof of this node to answer, the header of the response. If the
+// sender needs a new challenge, Admit adds the challenge to answer instead.
 func (s *Secret) Admit(answer http.Header, req *http.Request) Verdict {
 	p, mac, ok := parseProof(req.Header.Get(HeaderProof))
 	switch {

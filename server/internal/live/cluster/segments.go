@@ -17,7 +17,7 @@ import (
 
 const (
 	// savers is the number of concurrent saves. Objects of one stream are saved in the order of the
-	// calls of Save.
+	// calls to Save.
 	savers = 4
 	// saverQueue limits the queue of each saver, in objects. A node with 200 streams saves 200
 	// objects in two seconds.
@@ -32,14 +32,15 @@ const (
 // A store is where Segments keeps its data. Its methods may be called from any goroutine. The store
 // determines after which time a value expires.
 type store interface {
-	// set stores an object. It borrows body.
+	// set saves the bytes in body as an object of a stream. It borrows body.
 	set(ctx context.Context, stream, object string, body *millrace.Chain) error
-	// setState stores the state of a stream's playlist, unless the stored state has a later epoch.
+	// setState saves the state of a stream's playlist, unless the stored state has a later epoch.
 	setState(ctx context.Context, stream string, epoch uint64, state []byte) error
-	// get appends an object of at most limit bytes to dst. It reports whether the object exists.
+	// get appends the bytes of an object to dst, and reports whether the object exists. If the
+	// object is longer than limit bytes, get returns an error.
 	get(ctx context.Context, stream, object string, dst *millrace.Chain, limit int) (found bool,
 		err error)
-	// state returns the stored state of a stream's playlist, or nil.
+	// state returns the saved state of a stream's playlist, or nil if there is none.
 	state(ctx context.Context, stream string) ([]byte, error)
 	close() error
 }
@@ -50,18 +51,18 @@ type Segments struct {
 	store  store
 	log    *slog.Logger
 	seed   maphash.Seed
-	ctx    context.Context // ends when Close has waited long enough; after that nothing is saved
+	ctx    context.Context // ends when Close stops waiting; after that, nothing is saved
 	stop   context.CancelFunc
 	saving sync.WaitGroup
-	outage outage.Outage // records whether saves fail
+	outage outage.Outage
 
 	saved, lost, loaded, waiting, bytes atomic.Int64 // waiting counts bytes
 
 	mu     lock.Mutex
 	closed bool // Close was called, and the queues are closed
 	queues [savers]chan saveJob
-	// newest maps the name of a stream to its newest playlist state that waits in queues. Older
-	// states of the same stream need not be saved.
+	// newest maps the name of each stream to the newest playlist state that waits in a queue. Older
+	// states of the stream need not be saved.
 	newest map[string]*savedState
 }
 
@@ -70,7 +71,7 @@ var _ hlslive.SegmentStore = (*Segments)(nil)
 // A saveJob is an HLS object or a playlist state that is to be saved.
 type saveJob struct {
 	stream, object string
-	body           millrace.Chain // of the object; owned by the job
+	body           millrace.Chain // the bytes of the object; owned by the job
 	state          *savedState    // nil for an object
 }
 
@@ -91,7 +92,8 @@ type SegmentStats struct {
 // OpenRedisSegments returns Segments that are stored in Redis. The caller must call Close.
 //   - [redisurl.Parse] describes the address. password is used if the address has no password.
 //   - prefix is the start of the Redis keys.
-//   - lease is the duration of the cluster's leases. The timeouts for Redis are a quarter of it.
+//   - lease is the duration of the cluster's leases. The timeouts for Redis are a quarter of this
+//     duration.
 //   - keep is how long an object or playlist state is stored.
 func OpenRedisSegments(address, password, prefix string, lease, keep time.Duration,
 	log *slog.Logger) (*Segments, error) {
@@ -159,8 +161,8 @@ func (j *saveJob) size() int64 {
 	return int64(j.body.Len())
 }
 
-// put adds job to the queue for its stream, and takes ownership of it. The job is lost if the queue
-// is full, if too many bytes wait in all queues together, or if the queues are closed.
+// put adds a job to the queue of the job's stream, and takes ownership of the job. The job is lost
+// if the queue is full, if too many bytes wait in all queues together, or if the queues are closed.
 func (k *Segments) put(job saveJob) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -182,8 +184,8 @@ func (k *Segments) put(job saveJob) {
 	job.body.Release()
 }
 
-// isNewest reports whether the playlist state in job is the newest state of its stream. If it is,
-// isNewest removes it from k.newest.
+// isNewest reports whether the playlist state in job is the newest state of its stream. If so,
+// isNewest removes the state from k.newest.
 func (k *Segments) isNewest(job *saveJob) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -194,7 +196,8 @@ func (k *Segments) isNewest(job *saveJob) bool {
 	return newest
 }
 
-// save saves job, and releases it.
+// save stores the object or playlist state in job, and releases job. A state that is no longer the
+// newest is not stored.
 func (k *Segments) save(job *saveJob) {
 	if job.state != nil && !k.isNewest(job) {
 		k.waiting.Add(-job.size())
@@ -233,8 +236,8 @@ func (k *Segments) LoadState(ctx context.Context, stream string) ([]byte, error)
 	return k.store.state(ctx, stream)
 }
 
-// Load appends an object of at most limit bytes to dst. The caller keeps ownership of dst. Load
-// reports whether the object exists.
+// Load appends the bytes of an object to dst, and reports whether the object exists. If the object
+// is longer than limit bytes, Load returns an error. The caller keeps ownership of dst.
 func (k *Segments) Load(ctx context.Context, stream string, o hls.Object, dst *millrace.Chain,
 	limit int) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, saveWait)

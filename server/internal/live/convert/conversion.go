@@ -1,5 +1,4 @@
-// Package convert converts a live stream of FLV to other formats: fragmented MP4, and RTMP
-// messages.
+// Package convert converts a live FLV stream to other formats: fragmented MP4 and RTMP messages.
 //
 // A [Conversion] reads the tags from the ring of the stream, and passes each tag to a maker. The
 // maker publishes the result to another ring. Each output format has a maker and a constructor,
@@ -18,34 +17,34 @@ import (
 )
 
 // A Reporter receives reports about the frames that a conversion leaves out. The conversion's
-// goroutine calls its methods.
+// goroutine calls the methods.
 type Reporter interface {
-	// LeftOut counts n NAL units and video frames that MP4 leaves out because decoders fail on
-	// them.
+	// LeftOut reports that n more NAL units or video frames were left out of the MP4 because
+	// decoders fail on them.
 	LeftOut(n int64)
-	// Refused reports that a tag of type t cannot be converted, and why.
+	// Refused reports that a tag of type t cannot be converted. The error why is the reason.
 	Refused(t flv.Type, why error)
-	// Missed reports frames that left the ring before the conversion could read them. The reason is
-	// that the processor was busy, or that the stream arrived faster than it can be converted.
+	// Missed reports frames that left the ring before the conversion could read them. This happens
+	// if the processor is busy, or if the stream arrives faster than the conversion can read it.
 	Missed(m broadcast.Missed)
 }
 
 // A Source is the stream that a Conversion reads. The caller must hold the lock that guards the
-// stream's tracks until it has made the Conversion.
+// stream's tracks until the Conversion has been created.
 type Source struct {
 	Facts  *flvstream.Facts
 	Head   []byte            // the FLV header
-	Cursor *broadcast.Cursor // where the conversion begins; owned by the conversion
-	MaxTag int               // limits the data of a tag, in bytes
-	Memory *millrace.Pool    // used for copies that are kept for long
+	Cursor *broadcast.Cursor // the position at which the conversion begins; owned by the Conversion
+	MaxTag int               // maximum size of a tag's data, in bytes
+	Memory *millrace.Pool    // allocates copies that are kept for a long time
 	Begun  bool              // a frame has been published
 }
 
 // A maker converts the tags of a stream to one format, such as MP4.
 type maker interface {
-	// write processes the next tag t of the stream, and takes ownership of its bytes. afterLoss
-	// means that frames before this tag are missing. If write returns ErrNewInit, the output ends
-	// as if the stream had ended there.
+	// write converts the next tag of the stream. The parameter t describes the tag, and the Chain
+	// tag holds its bytes. write takes ownership of the bytes. If afterLoss is true, frames before
+	// this tag are missing. If write returns ErrNewInit, the output ends before this tag.
 	write(t flv.Tag, tag *millrace.Chain, afterLoss bool) error
 	// finish publishes the frames that the maker still holds back. It is called at the end of the
 	// stream.
@@ -65,8 +64,8 @@ type Conversion struct {
 	setReady func() // closes ready
 
 	tag       millrace.Chain
-	skipped   bool // frames before the next one are missing
-	unflushed int  // bytes since the last flush
+	skipped   bool // frames before the next frame are missing
+	unflushed int  // bytes published since the last flush
 }
 
 func newConversion(source Source, report Reporter, out *broadcast.Ring) *Conversion {
@@ -75,9 +74,8 @@ func newConversion(source Source, report Reporter, out *broadcast.Ring) *Convers
 	return c
 }
 
-// Ready returns a channel that is closed when the conversion has caught up. It has then converted
-// all frames that the stream's ring held when the conversion began. The channel is also closed when
-// Run returns.
+// Ready returns a channel that is closed when the conversion has converted all frames that the
+// stream's ring held at the start of the conversion. The channel is also closed when Run returns.
 func (c *Conversion) Ready() <-chan struct{} { return c.ready }
 
 // Run converts the stream. It returns nil at the end of the stream, and an error when ctx ends. If
@@ -118,10 +116,11 @@ func (c *Conversion) convert(ctx context.Context) error {
 	}
 }
 
-// read returns a function from which a millrace.Reader gets the bytes of the stream. The first call
-// of the function appends the stream's header to dst. Each later call appends the next frames.
+// read returns a function that a millrace.Reader calls to get the bytes of the stream. The first
+// call to the function appends the stream's header to dst. Each later call appends the next frames
+// to dst.
 func (c *Conversion) read(ctx context.Context) func(dst *millrace.Chain) error {
-	begun, due := false, 0 // due: frames that were there at the start, and are not read yet
+	begun, due := false, 0 // due: number of frames in the ring at the start that are still unread
 	more := true
 	return func(dst *millrace.Chain) error {
 		if !begun {
@@ -129,7 +128,7 @@ func (c *Conversion) read(ctx context.Context) func(dst *millrace.Chain) error {
 			dst.AppendCopy(c.source.Head)
 			return nil
 		}
-		if due <= 0 { // the frames that were there at the start are converted
+		if due <= 0 { // all frames of the ring at the start are converted
 			c.setReady()
 		}
 		for ctx.Err() == nil {
@@ -153,11 +152,11 @@ func (c *Conversion) read(ctx context.Context) func(dst *millrace.Chain) error {
 	}
 }
 
-// flushBytes limits how many published bytes may wait for a flush. The limit matters only if the
-// stream arrives without pauses. The stream of an encoder never reaches it.
+// flushBytes is the maximum number of published bytes that may wait for a flush. The limit matters
+// only if the stream arrives without pauses. The stream of an encoder never reaches the limit.
 const flushBytes = 64 << 10
 
-// publish adds a frame to the ring. It takes ownership of frame.
+// publish adds a frame to the output ring, and takes ownership of the frame.
 func (c *Conversion) publish(frame *millrace.Chain, f broadcast.Frame) error {
 	c.unflushed += frame.Len()
 	if err := c.out.Publish(frame, f); err != nil {
@@ -174,5 +173,5 @@ func (c *Conversion) flush() {
 	c.out.Flush()
 }
 
-// startIsKept reports whether the ring still has a keyframe at which viewers can start.
+// startIsKept reports whether the output ring still has a keyframe at which viewers can start.
 func (c *Conversion) startIsKept() bool { return c.out.Stats().Start }

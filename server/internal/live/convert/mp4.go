@@ -17,28 +17,28 @@ type mp4Maker struct {
 	*Conversion
 	muxer    *mp4.Muxer
 	fragment millrace.Chain
-	// How many bytes of tags were read since the last fragment was completed. The tag that
-	// completed that fragment is included.
+	// Number of bytes of tags that were read since the last fragment was completed, including the
+	// tag that completed that fragment.
 	read    int
-	movie   *mp4.Movie             // of the init segment that viewers have; nil before it
+	movie   *mp4.Movie             // describes the viewers' init segment; nil before it exists
 	heads   map[flv.Type]flv.Codec // codecs of the sequence headers that the muxer has accepted
-	fits    bool                   // a frame with a codec in heads has come
+	fits    bool                   // a frame with a codec in heads has arrived
 	hope    flvstream.TrackTimer
 	refused error // error of the first tag that could not be in the file
 	// The codecs have changed. The file ends at the next tag with which a new file can start.
 	changed bool
 	fresh   bool  // a tag that viewers can start at has come since the latest sequence header
 	tracks  int32 // Facts.TrackSet when the file began
-	leftOut int64 // the part of the muxer's LeftOut that was reported
+	leftOut int64 // the muxer's LeftOut at the latest report
 
 	gap     flvstream.VideoGap
 	placed  bool    // the file has a frame
-	resumed *uint32 // the latest value of Facts.Resumed that a frame has passed
-	shift   uint32  // total length of the gaps, in ms, which is subtracted from all later times
-	last    uint32  // time of the last frame in the file
+	resumed *uint32 // the latest value of Facts.Resumed that place has handled
+	shift   uint32  // total length of the removed gaps, in ms; subtracted from all timestamps
+	last    uint32  // timestamp of the last frame in the file
 }
 
-// ErrNewInit is the error with which an MP4 file ends when the stream's codecs or tracks change. A
+// ErrNewInit reports that an MP4 file has ended because the stream's codecs or tracks changed. A
 // file has only one init segment, so it cannot contain the new codecs or tracks.
 var ErrNewInit = errors.New(
 	"the stream's codecs or tracks changed, and an MP4 file cannot follow: viewers must come again")
@@ -54,14 +54,14 @@ var errNoTrack = errors.New("no frame of H.264, H.265 or AAC has come after its 
 // previous fragment ended.
 const fragmentRoom = 20 << 10
 
-// leastPause is the shortest pause without frames, in ms, that is removed from the file. Such a
-// pause occurs when the stream waits for its publisher.
+// leastPause is the length, in ms, above which a pause without frames is removed from the file.
+// Such a pause occurs when the stream waits for its publisher.
 const leastPause = 100
 
-// MP4 returns a Conversion that converts source to fragmented MP4. It publishes each fragment as a
-// frame to out, the ring of the MP4 viewers, and sets the frame's Info to a *[Fragment]. keepBytes
-// is the number of bytes that the ring keeps. The Conversion calls report for tags and frames that
-// it leaves out.
+// MP4 returns a Conversion that converts a stream to fragmented MP4. The Conversion publishes each
+// fragment as one frame to out, the ring of the MP4 viewers. The frame's Info is a *[Fragment]. The
+// argument keepBytes is the number of bytes that the ring keeps. The Conversion calls the methods
+// of report for tags and frames that it leaves out.
 func MP4(source Source, report Reporter, out *broadcast.Ring, keepBytes int64) *Conversion {
 	m := &mp4Maker{Conversion: newConversion(source, report, out),
 		heads: make(map[flv.Type]flv.Codec)}
@@ -76,8 +76,8 @@ func MP4(source Source, report Reporter, out *broadcast.Ring, keepBytes int64) *
 	return m.Conversion
 }
 
-// tracks reports which tracks the stream has. If no frame has been published yet, it reports the
-// tracks that are expected.
+// tracks reports whether the stream has video, and whether it has audio. Before the first frame,
+// the results are the tracks that the publisher has announced.
 func (s *Source) tracks() (video, audio bool) {
 	if s.Begun {
 		return s.Facts.Video.Load() != nil, s.Facts.Audio.Load() != nil
@@ -139,8 +139,8 @@ func (m *mp4Maker) checkTracks(t *flv.Tag) error {
 	}
 	m.fits = m.fits || fits
 	// m.source.Facts describes the newest tags of the publisher, which may be later than t. The
-	// result errNoMP4 is nevertheless right. NoMP4 returns true only if the stream has no track for
-	// MP4 and will have none later.
+	// result errNoMP4 is nevertheless right, because NoMP4 returns true only if the stream has no
+	// track for MP4 and will have none later.
 	if m.source.Facts.NoMP4() {
 		return errNoMP4
 	}
@@ -159,9 +159,10 @@ func (m *mp4Maker) starts(t *flv.Tag) bool {
 		(f.NoVideo.Load() || f.Video.Load() == nil)
 }
 
-// place sets the time of t in the file. It removes the gap in the timestamps if frames are missing,
-// or if the stream waited for its publisher. If the gap stayed in the file, browsers would resume
-// the audio at once, and the video would stay behind by the length of the gap.
+// place adjusts the timestamp of the tag t to the time in the file. If frames before t are missing,
+// or if the stream waited for its publisher, the timestamps have a gap, and place removes the gap.
+// If the gap stayed in the file, browsers would resume the audio at once, and the video would stay
+// behind the audio by the length of the gap.
 func (m *mp4Maker) place(t *flv.Tag, afterLoss bool) error {
 	if t.Packet != flv.PacketFrame {
 		return nil
@@ -210,18 +211,18 @@ func (m *mp4Maker) release() {
 // broadcast.Ring, it passes the Fragment as the Info of the frame.
 type Fragment struct {
 	mp4.FragmentInfo
-	Movie   *mp4.Movie // of the init segment; the same for all fragments of a conversion
+	Movie   *mp4.Movie // describes the init segment; the same for all fragments of a conversion
 	KeyNext bool       // the next fragment is known to begin with a keyframe
 }
 
-// publishFragment adds the fragment that f describes to the ring. Before the first fragment it sets
-// the preamble of the ring, which every viewer gets first.
+// publishFragment adds the fragment that f describes to the output ring. Before the first fragment,
+// it sets the preamble of the ring, which every viewer gets first.
 func (m *mp4Maker) publishFragment(f mp4.Fragment) error {
 	m.changed = m.changed || f.NewInit && m.movie != nil
 	switch {
 	case m.changed && m.fresh:
 		return ErrNewInit
-	case m.changed: // a file that began now would begin before the change, and end at it
+	case m.changed: // a new file could begin only before the change, and would end at the change
 		m.fragment.Release()
 		return nil
 	}

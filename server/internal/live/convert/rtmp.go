@@ -13,14 +13,15 @@ import (
 type rtmpMaker struct {
 	*Conversion
 	enc      rtmp.Encoder
-	body     millrace.Chain // of the current tag; empty between tags
-	message  millrace.Chain // made of body; empty between tags
+	body     millrace.Chain // body of the current tag; empty between tags
+	message  millrace.Chain // message with that body; empty between tags
 	starts   flvstream.StartFinder
 	preamble flvstream.Preamble
 	tracks   int32 // Facts.TrackSet when the preamble was set last
 }
 
-// RTMP returns a Conversion that converts source to RTMP messages and publishes them to out.
+// RTMP returns a Conversion that converts a stream to RTMP messages, and publishes the messages to
+// the ring out.
 //
 // The chunk size is source.MaxTag, or rtmp.MaxAnnounced if that is less. If source.MaxTag is also
 // the maximum message size of an [rtmp.ServerConn], the ServerConn announces the same chunk size,
@@ -29,10 +30,10 @@ func RTMP(source Source, report Reporter, out *broadcast.Ring) *Conversion {
 	m := &rtmpMaker{Conversion: newConversion(source, report, out),
 		tracks: source.Facts.TrackSet.Load()}
 	m.maker = m
-	m.starts.Gap.Open = source.Facts.NoVideo.Load() // if it is set, the cursor is at an audio frame
+	m.starts.Gap.Open = source.Facts.NoVideo.Load() // without video, the cursor is at audio
 	var announced millrace.Chain
 	m.enc.SetChunkSize(&announced, min(source.MaxTag, rtmp.MaxAnnounced))
-	announced.Release() // each viewer's connection has announced the chunk size
+	announced.Release() // each viewer's connection announces the chunk size itself
 	return m.Conversion
 }
 

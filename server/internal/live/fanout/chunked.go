@@ -8,7 +8,7 @@ import "strconv"
 //
 // The size line of a chunk is sent in the same system call as the chunk.
 type chunkWriter struct {
-	on    bool // off for HTTP/1.0, which has no chunks
+	on    bool // false for HTTP/1.0, which has no chunks
 	begun bool // a chunk was begun, so the next line must first end it
 	ended bool // the last chunk is in line, or was sent
 
@@ -16,8 +16,8 @@ type chunkWriter struct {
 	room [24]byte
 }
 
-// begin stores the header of a chunk of n bytes in c.line, to be sent next. n must be positive, and
-// the previous c.line must have been sent.
+// begin sets c.line to the header of a chunk of n bytes, which is sent next. n must be positive,
+// and the previous c.line must have been sent.
 func (c *chunkWriter) begin(n int) {
 	if !c.on {
 		return
@@ -27,7 +27,7 @@ func (c *chunkWriter) begin(n int) {
 	c.begun = true
 }
 
-// end stores the last chunk of the response, which is empty, in c.line, to be sent next. It returns
+// end sets c.line to the last chunk of the response, which has no data and is sent next. It returns
 // false if the response has no chunks, or if end was called before.
 func (c *chunkWriter) end() bool {
 	if !c.on || c.ended {

@@ -12,7 +12,7 @@ import (
 // Config configures how a Fanout serves its viewers.
 type Config struct {
 	Log       *slog.Logger
-	Counters  *Counters     // several Fanouts may share it
+	Counters  *Counters     // may be shared by several Fanouts
 	Allowance broadcast.Lag // limits how far behind a viewer may be; 0: no limit
 	Drop      bool          // viewers that exceed Allowance or lost frames are disconnected
 	Stall     time.Duration // a viewer that accepts no data for this long is disconnected
@@ -23,10 +23,10 @@ type Config struct {
 type source struct {
 	Config
 	ring *broadcast.Ring
-	end  atomic.Int32 // a Reason: why the ring was closed; set before it is closed
+	end  atomic.Int32 // the Reason why the ring was closed; set before the ring is closed
 }
 
-// reason returns why the ring was closed. It returns Connected if the ring is open.
+// reason returns the Reason why the ring was closed, or Connected if the ring is open.
 func (s *source) reason() Reason { return Reason(s.end.Load()) }
 
 // ViewerConfig configures a viewer for [Fanout.NewViewer].
@@ -42,16 +42,16 @@ type ViewerConfig struct {
 type Start struct {
 	Cursor *broadcast.Cursor
 	// Lag is how much of the stream Cursor still has to take when the viewer starts. Until the
-	// viewer has caught up for the first time, it may lag by this much more than Config.Allowance.
+	// viewer has caught up for the first time, its lag may exceed Config.Allowance by this much.
 	Lag broadcast.Lag
 	Age time.Duration // age of the first frame that the player shows
 }
 
-// A Session knows who the client of a viewer is. It decides which frames the viewer gets.
+// A Session represents the client of a viewer. It decides which frames the viewer gets.
 //
-// The goroutine that serves the viewer calls the methods. During a call, it may hold a mutex for
-// which other viewers have to wait. The methods must therefore not block, log, or call SetPaused,
-// Reply or a method of Fanout.
+// The goroutine that serves the viewer calls the methods. During a call, this goroutine may hold a
+// mutex for which other viewers have to wait. The methods must therefore not block, log, or call
+// SetPaused, Reply or a method of Fanout.
 //
 // Ended is called without the mutex, so these restrictions do not apply to Ended.
 type Session interface {
@@ -64,12 +64,13 @@ type Session interface {
 	Complete() bool
 
 	// Begin is called with the first batch, and with each later batch that begins with the ring's
-	// preamble. Begin borrows the batch, and may change it. The batch has whole frames, which begin
-	// at offset.
+	// preamble. Begin borrows the batch, and may change it. The frames in the batch are complete.
+	// The first frame begins at the given offset.
 	Begin(batch *millrace.Chain, offset int)
 
-	// Missed is called when the viewer has lost frames, because the ring has moved it forward. It
-	// is not called if Config.Drop ends the viewer. It returns the age of the next frame.
+	// Missed is called when the viewer has lost frames, because the ring has moved the viewer
+	// forward. It is not called if the viewer is disconnected because Config.Drop is set. Missed
+	// returns the age of the viewer's next frame.
 	Missed(m broadcast.Missed) time.Duration
 
 	// Restart returns the position in the ring at which a viewer continues after a pause. The

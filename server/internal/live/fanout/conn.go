@@ -21,21 +21,23 @@ const (
 	pathWrite              // a connection over TLS, or on another system
 	pathWriter             // an http.ResponseWriter: for HTTP/2, or a wrapper without Unwrap
 
-	paths // the number of paths
+	paths
 )
 
 func (p path) String() string { return [paths]string{"writev", "write", "responsewriter"}[p] }
 
-// A Conn is the connection of a viewer. [NewConn] and [NewResponseConn] return one. One goroutine
-// at a time writes to it. Any goroutine may end it. A blocked write then fails.
+// A Conn is the connection of a viewer. [NewConn] and [NewResponseConn] return a Conn. Only one
+// goroutine at a time writes to a Conn. Any goroutine may end the Conn, and a blocked write then
+// fails.
 type Conn interface {
 	path() path
-	// tryWrite writes line and then c without waiting. It removes the accepted bytes from line and
-	// c. full is true if the connection accepts no more at present. Only a Conn with the path
-	// pathWritev supports tryWrite.
+	// tryWrite writes the bytes of line and then the bytes of c, without waiting. It removes the
+	// accepted bytes from line and c. full is true if the connection accepts no more at present.
+	// Only a Conn with the path pathWritev supports tryWrite.
 	tryWrite(line *[]byte, c *millrace.Chain, out *vector) (full bool, err error)
-	// write writes all of line and then c. It waits if necessary. With the path pathWritev, it
-	// stores the current time in progress whenever the connection has accepted some bytes.
+	// write sends all bytes of line and then of c. It waits if necessary, and counts the sent bytes
+	// in out. If the path is pathWritev, write stores the current time in progress whenever the
+	// connection has accepted some bytes.
 	write(line *[]byte, c *millrace.Chain, out *tally, progress *atomic.Int64) error
 	// finish ends the connection after the last byte was written.
 	finish()
@@ -47,12 +49,13 @@ type Conn interface {
 // NewConn returns a Conn that writes to conn, and closes conn when the viewer has ended. The caller
 // may read from conn.
 //
-// If interactive is true, the client keeps sending while it watches. Its connection stays open for
-// up to closeGrace after the end. If the connection were closed at once, the kernel would reset it
-// when more data arrives.
+// If interactive is true, the client keeps sending while it watches. The connection then stays open
+// for up to closeGrace after the end of the stream. If the connection were closed at once, the
+// kernel would reset it when more data arrives.
 //
 // maxUnsent limits the unsent bytes that the kernel holds; 0 means the system's default. With a
-// limit, the server notices if a client reads nothing.
+// limit, writes soon block if a client reads nothing, so that the server can disconnect this
+// client.
 func NewConn(conn net.Conn, interactive bool, maxUnsent int) Conn {
 	tcpconn.BoundUnsent(tcpconn.Of(conn), maxUnsent)
 	base := streamConn{conn: conn, interactive: interactive}
@@ -93,7 +96,7 @@ func (c *streamConn) finish() {
 func (c *streamConn) abort(reset bool) {
 	if tcp := tcpconn.Of(c.conn); reset && tcp != nil {
 		_ = tcp.SetLinger(0)
-		_ = tcp.Close() // closed first, because closing TLS may wait to send its end
+		_ = tcp.Close() // first, because closing a TLS connection may wait for a write
 	}
 	_ = c.conn.Close()
 }
@@ -115,8 +118,8 @@ func (c *plainConn) write(line *[]byte, body *millrace.Chain, out *tally, _ *ato
 	return writeThrough(c.w, line, body, out)
 }
 
-// writeThrough writes line and then c with ordinary Write calls, and counts the bytes in out. line
-// is the line before an HTTP chunk.
+// writeThrough sends the bytes of line and then of c with ordinary Write calls, and counts the
+// bytes in out. The parameter line holds the header of an HTTP chunk, or nothing.
 func writeThrough(w io.Writer, line *[]byte, c *millrace.Chain, out *tally) error {
 	if len(*line) > 0 {
 		n, err := w.Write(*line)

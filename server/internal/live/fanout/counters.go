@@ -8,7 +8,7 @@ import "sync/atomic"
 // every batch.
 type Counters struct {
 	writeCalls atomic.Int64
-	written    [paths]atomic.Int64 // bytes that were written
+	written    [paths]atomic.Int64
 	viewers    [paths]atomic.Int64
 	came       [paths]atomic.Int64
 	behind     [reasons]atomic.Int64
@@ -29,7 +29,7 @@ type Stats struct {
 type PathStats struct {
 	Viewers  int64 // current viewers
 	Came     int64 // all viewers so far
-	BytesOut int64 // bytes written to them
+	BytesOut int64 // bytes written to these viewers
 }
 
 // Stats returns a snapshot of c.
@@ -66,7 +66,7 @@ func (c *Counters) removeViewer(p path, reason Reason) {
 	}
 }
 
-// A tally counts writes until flush adds them to Counters.
+// A tally counts writes until flush adds the counts to Counters.
 type tally struct {
 	calls int64 // number of writev calls
 	bytes int64
@@ -78,8 +78,8 @@ func (t *tally) take(other *tally) {
 	*other = tally{}
 }
 
-// flush adds t to c, and resets t. One call can cover the writes to many viewers, which saves
-// atomic additions.
+// flush adds the counts in t to c, and resets t. One call to flush can cover the writes to many
+// viewers, which saves atomic additions.
 func (t *tally) flush(c *Counters, p path) {
 	if t.bytes == 0 && t.calls == 0 {
 		return

@@ -1,4 +1,4 @@
-// Package fanout writes live streams to their viewers. It is the only package that does.
+// Package fanout writes live streams to their viewers. No other package writes to viewers.
 //
 //	broadcast.Ring ─▶ Fanout ─▶ loop ─▶ Viewer ─▶ Conn
 //
@@ -7,16 +7,17 @@
 //
 // A viewer is healthy if it has a plain TCP connection that accepts every frame at once. The loop
 // writes to its healthy viewers, with one writev call per batch of frames. This call does not block
-// (socket_linux.go). It would cost a quarter more to wake a goroutine for each healthy viewer.
+// (socket_linux.go). Waking a separate goroutine for each healthy viewer would cost a quarter more.
 //
 // Every other viewer has its own goroutine, because a write to it may block. A viewer with a plain
 // TCP connection has this goroutine until it has received all frames. A viewer over TLS or HTTP/2
-// always has it.
+// always has its own goroutine.
 //
 // All writes start in write.go. chunked.go divides them into chunks for HTTP/1.1. lag.go measures a
 // viewer's lag, and [Config] limits it.
 //
-// The package does not know who a viewer is. It calls the viewer's [Session] instead.
+// The package does not know who a viewer is. For all that depends on the viewer's identity, it
+// calls the viewer's [Session].
 package fanout
 
 import (
@@ -26,8 +27,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/lock"
 )
 
-// loopViewers is how many viewers a loop should serve. If every loop has this many, a further loop
-// is started. Writing to 512 viewers takes about 4 ms.
+// loopViewers is the number of viewers that a loop should serve. If every loop has this number of
+// viewers, a further loop is started. Writing to 512 viewers takes about 4 ms.
 const loopViewers = 512
 
 // A Fanout writes the frames of a ring to its viewers. The viewers are divided among loops. A loop
@@ -35,8 +36,9 @@ const loopViewers = 512
 // more at once. Each other viewer has a separate goroutine, because a write to this viewer may have
 // to wait.
 //
-// Locks are taken in this order: Fanout.mu, loop.mu, and then either Viewer.mu or a lock inside a
-// method of Session. A loop holds loop.mu while it writes to its healthy viewers. No lock is held:
+// Locks are taken in this order: Fanout.mu, loop.mu, and then either Viewer.mu or a lock that a
+// method of Session takes. A loop holds loop.mu while it writes to its healthy viewers. No lock is
+// held:
 //   - while Session.Ended is called
 //   - while something is logged
 //   - while a write waits for the client
@@ -50,12 +52,12 @@ type Fanout struct {
 }
 
 // New returns a Fanout that writes the frames of ring to the viewers that NewViewer returns. The
-// caller need not release it.
+// Fanout need not be released.
 func New(ring *broadcast.Ring, cfg Config) *Fanout {
 	return &Fanout{src: source{Config: cfg, ring: ring}}
 }
 
-// Close closes the ring. The viewers receive the remaining frames. Then they are disconnected, with
+// Close closes the ring. The viewers receive the remaining frames, and are then disconnected for
 // the given Reason.
 func (f *Fanout) Close(reason Reason) {
 	f.src.end.Store(int32(reason))
@@ -84,16 +86,16 @@ func (f *Fanout) Serve(v *Viewer) {
 	v.loop.serve(v)
 }
 
-// add assigns v to the loop v.loop. The caller must then call v.loop.serve.
+// add chooses a loop for v, and stores the loop in v.loop. The caller must then call v.loop.serve.
 func (f *Fanout) add(v *Viewer) {
 	v.loop = f.pick()
 	f.src.Counters.addViewer(v.conn.path())
 	v.loop.add(v)
 }
 
-// pick returns the loop for a new viewer, and counts the viewer there. Usually this is the loop
-// with the fewest viewers. If each loop has at least 512 viewers (loopViewers), and there are fewer
-// loops than processors, pick returns a new loop.
+// pick returns the loop for a new viewer, and adds 1 to the loop's number of viewers. Usually this
+// is the loop with the fewest viewers. If each loop has at least 512 viewers (loopViewers), and
+// there are fewer loops than processors, pick returns a new loop.
 func (f *Fanout) pick() *loop {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -68,12 +68,12 @@ func (l *lagMeter) keepUp() {
 	}
 }
 
-// fallBehind records that the viewer exceeds a limit of Config.Allowance. It returns false if that
-// is already recorded.
+// fallBehind records that the viewer exceeds a limit of Config.Allowance. It returns false if this
+// was already recorded.
 func (l *lagMeter) fallBehind() bool { return l.behind.CompareAndSwap(false, true) }
 
 // total returns the lag of a viewer: ringLag, which is its lag in the ring, plus the batch that is
-// being written. If this lag has any frames, its Time is the time since the write began.
+// being written. If the total has any frames, its Time is the time since the write began.
 func (l *lagMeter) total(ringLag broadcast.Lag, now int64) broadcast.Lag {
 	ringLag.Frames += int(l.frames.Load())
 	ringLag.Bytes += l.bytes.Load()
@@ -84,8 +84,8 @@ func (l *lagMeter) total(ringLag broadcast.Lag, now int64) broadcast.Lag {
 }
 
 // exceeds compares lag with the limits in allowance. If lag exceeds a limit, exceeds returns the
-// Reason for this limit, and otherwise Connected. Until the viewer has caught up for the first
-// time, its lag at the start does not count. Viewer.mu is held.
+// Reason for this limit. Otherwise, it returns Connected. Until the viewer has caught up for the
+// first time, its lag at the start does not count. The caller must hold Viewer.mu.
 func (l *lagMeter) exceeds(allowance, lag broadcast.Lag) Reason {
 	if !l.arrived.Load() {
 		lag.Bytes -= l.start.Bytes
@@ -109,8 +109,8 @@ func (l *lagMeter) stalledFor(now int64) time.Duration {
 
 func (l *lagMeter) setLive(age time.Duration) { l.live.Store(int64(age)) }
 
-// raiseLive records age like setLive, but only if it is greater than the recorded age. A greater
-// age means that the player has run out of frames.
+// raiseLive replaces the recorded age of the frame that the player shows, if the new age is
+// greater. A greater age means that the player has run out of frames.
 func (l *lagMeter) raiseLive(age time.Duration) {
 	if int64(age) > l.live.Load() {
 		l.live.Store(int64(age))
@@ -121,5 +121,5 @@ func (l *lagMeter) behindLive() time.Duration { return time.Duration(l.live.Load
 
 var start = time.Now()
 
-// nanotime returns the monotonic time since start, in nanoseconds.
+// nanotime returns the number of nanoseconds since start, by the monotonic clock.
 func nanotime() int64 { return int64(time.Since(start)) }

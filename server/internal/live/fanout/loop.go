@@ -32,9 +32,9 @@ type loop struct {
 	wake    chan struct{} // signals that detached is no longer empty; has a buffer of one
 
 	mu       lock.Mutex // held while healthy viewers are written to
-	running  bool       // the goroutine runs
-	healthy  []*Viewer  // viewers that the loop's goroutine writes to
-	detached []*Viewer  // viewers that have their own goroutines
+	running  bool
+	healthy  []*Viewer // viewers that the loop's goroutine writes to
+	detached []*Viewer // viewers that have their own goroutines
 	out      vector
 
 	seen LagReport // result of the last inspection
@@ -49,8 +49,8 @@ func (l *loop) add(v *Viewer) {
 	l.addDetached(v)
 }
 
-// addDetached adds v to l.detached, and starts the loop's goroutine if it is not running. l.mu is
-// held.
+// addDetached adds v to l.detached, and starts the loop's goroutine if it is not running. The
+// caller must hold l.mu.
 func (l *loop) addDetached(v *Viewer) {
 	l.detached = append(l.detached, v)
 	switch {
@@ -125,9 +125,9 @@ func (l *loop) round() {
 	l.out.flush(l.src.Counters, pathWritev)
 }
 
-// nudge is called when v has a reply to send, or was paused or resumed. The goroutine of a detached
-// viewer handles this. If v is healthy, nudge makes it detached and starts its goroutine. If v is
-// already detached, nudge wakes its goroutine if it waits for frames.
+// nudge wakes the goroutine of v if this goroutine waits for frames. It is called when v has a
+// reply to send, was paused, or was resumed. If v is healthy, v has no goroutine of its own, so
+// nudge makes v detached and starts one.
 func (l *loop) nudge(v *Viewer) {
 	v.signal()
 	l.mu.Lock()
@@ -198,7 +198,8 @@ func (l *loop) remove(v *Viewer) {
 	}
 }
 
-// readInput calls read, which returns when the client of v has hung up. readInput then ends v.
+// readInput calls the function read, which returns when the client of v has hung up. It then ends
+// v.
 func (l *loop) readInput(v *Viewer, read func()) {
 	read()
 	v.End(HungUp)
@@ -226,7 +227,7 @@ func (l *loop) inspect() {
 }
 
 // report returns the combined lag of the loop's viewers. A viewer that is another node does not
-// change LagReport.Live, because a node has no player.
+// contribute to LagReport.Live, because a node has no player.
 func (l *loop) report() LagReport {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -246,8 +247,8 @@ func (l *loop) report() LagReport {
 	return seen
 }
 
-// contain recovers from a panic of the loop's goroutine, so that other streams continue. It
-// disconnects the viewers of l. The loop's goroutine starts again with the next viewer.
+// contain recovers from a panic of the loop's goroutine, so that the panic does not end the
+// process. It disconnects the viewers of l. The next new viewer starts the loop's goroutine again.
 func (l *loop) contain() {
 	cause := recover()
 	if cause == nil {
@@ -271,7 +272,6 @@ func (l *loop) contain() {
 	l.healthy = nil
 }
 
-// containOne recovers from a panic of the goroutine of one viewer.
 func (l *loop) containOne(v *Viewer) {
 	if cause := recover(); cause != nil {
 		l.src.Log.Error("serving a viewer failed", "viewer", v.remote,

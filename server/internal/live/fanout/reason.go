@@ -2,8 +2,8 @@ package fanout
 
 import "github.com/millrace-io/millrace/broadcast"
 
-// A Reason is the reason why a viewer is no longer served. If there are several reasons, a viewer
-// has the first one.
+// A Reason is the reason why a viewer is no longer served. If several reasons apply, the first one
+// counts.
 type Reason int32
 
 const (
@@ -26,7 +26,7 @@ const (
 	TimeUp           // dropped: the viewer's allowed time is over
 	Failed           // the connection or the server failed
 
-	reasons // the number of reasons
+	reasons
 )
 
 // reasonNames has the names of each reason: text is for the log, and label is for metrics. label is
@@ -52,8 +52,8 @@ var reasonNames = [reasons]struct{ text, label string }{
 
 func (r Reason) String() string { return reasonNames[r].text }
 
-// Complete reports whether a response that ends for the Reason r is complete. If it is not
-// complete, the client must be able to detect this.
+// Complete reports whether a response that ends for the Reason r is complete. The client must be
+// able to detect that a response is incomplete.
 func (r Reason) Complete() bool { return r == StreamEnded || r == CodecsChanged }
 
 func (r Reason) label() string { return reasonNames[r].label }

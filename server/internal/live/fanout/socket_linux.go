@@ -25,9 +25,9 @@ type vector struct {
 type socketConn struct {
 	streamConn
 	raw syscall.RawConn
-	fn  func(fd uintptr) bool // is writeFD; stored, because each method value would allocate
+	fn  func(fd uintptr) bool // the method value s.writeFD; stored, because creating one allocates
 
-	// Arguments and results of the current call of write or tryWrite.
+	// Arguments and results of the current call to write or tryWrite.
 	line     *[]byte
 	chain    *millrace.Chain
 	vec      *vector
@@ -69,7 +69,7 @@ func (s *socketConn) write(line *[]byte, c *millrace.Chain, out *tally,
 	return err
 }
 
-// writeAll writes line and then c to the socket. vec is scratch memory.
+// writeAll writes the bytes of line and then of c to the socket. vec is scratch memory.
 //
 // If progress is not nil, writeAll waits until the kernel has accepted everything. It stores the
 // current time in progress each time that the kernel has accepted some bytes. If progress is nil,
@@ -85,8 +85,8 @@ func (s *socketConn) writeAll(line *[]byte, c *millrace.Chain, vec *vector,
 	return s.full, err
 }
 
-// writeFD writes the remaining bytes of the current call of writeAll to the socket fd. If it
-// returns false, it must be called again when the socket accepts more bytes.
+// writeFD writes the remaining bytes of the current writeAll call to the socket fd. If it returns
+// false, it must be called again when the socket accepts more bytes.
 func (s *socketConn) writeFD(fd uintptr) bool {
 	for len(*s.line)+s.chain.Len() > 0 {
 		took, offered, errno := s.vec.writev(fd, *s.line, s.chain)
@@ -112,10 +112,10 @@ func (s *socketConn) writeFD(fd uintptr) bool {
 	return true
 }
 
-// writev writes line and then the first bytes of c to the socket, in one system call. It does not
-// copy, wait or allocate. It writes only as many pieces of c as one system call can take. It
-// borrows line and c, which must not both be empty. offered is the number of bytes passed to the
-// kernel, and took is the number of bytes that the kernel has accepted.
+// writev writes the bytes of line and then the first bytes of c to the socket fd, in one system
+// call. It does not copy, wait or allocate. It writes only as many pieces of c as one system call
+// can take. It borrows line and c, which must not both be empty. offered is the number of bytes
+// passed to the kernel, and took is the number of bytes that the kernel has accepted.
 func (vec *vector) writev(fd uintptr, line []byte, c *millrace.Chain) (took, offered int,
 	errno unix.Errno) {
 	n := 0

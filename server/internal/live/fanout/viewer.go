@@ -10,22 +10,22 @@ import (
 	"github.com/millrace-io/millrace/server/internal/lock"
 )
 
-// MaxReplies is the maximum number of bytes in the queue of replies to a viewer. A hundred replies
-// fit into it.
+// MaxReplies is the maximum number of bytes in the queue of replies to a viewer. The queue has room
+// for a hundred usual replies.
 const MaxReplies = 16 << 10
 
 // A Viewer is one response that a Fanout writes. [Fanout.NewViewer] returns it.
 //
-// These rules apply to calls of the methods:
+// These rules apply to the methods:
 //   - Append, SetChunked and SetEnd may be called only before the viewer is served.
 //   - Reply may be called only after serving has begun.
-//   - SetPaused may be called by any goroutine at any time except during Start.
+//   - SetPaused may be called by any goroutine at any time, except during a call to Fanout.Start.
 //   - All other methods may be called by any goroutine at any time.
 //
 // One goroutine at a time serves the viewer. While a viewer on a plain TCP connection keeps up with
-// the stream, this is the goroutine of v.loop, which many viewers share. Otherwise it is a
-// goroutine for this viewer alone. Only the goroutine that serves the viewer uses v.out, writes to
-// the connection, and takes frames from the cursor.
+// the stream, the goroutine of v.loop serves the viewer, together with many other viewers. At all
+// other times, the viewer has its own goroutine. Only the goroutine that serves the viewer uses
+// v.out, writes to the connection, and takes frames from the cursor.
 type Viewer struct {
 	src     *source
 	loop    *loop // nil until the viewer is served
@@ -51,7 +51,7 @@ type Viewer struct {
 
 	reason atomic.Int32 // holds a Reason
 	paused atomic.Bool  // the client wants no frames at present
-	held   bool         // take has returned no frames because of paused
+	held   bool         // take has returned no frames because the client has paused
 
 	// mu guards replies, cursor and lag.start. The goroutine that serves the viewer holds mu to
 	// replace cursor and lag.start, but reads them without mu. Other goroutines hold mu to read
@@ -90,11 +90,11 @@ func (v *Viewer) Append(p []byte) {
 }
 
 // SetChunked makes v send everything from now on in HTTP/1.1 chunks. That includes the bytes of
-// later calls of Append.
+// later calls to Append.
 func (v *Viewer) SetChunked() { v.out.chunks.on = true }
 
-// SetEnd makes v send c after the last frame, if the stream ends properly; see Reason.Complete. It
-// takes ownership of c.
+// SetEnd makes v send the bytes in c after the last frame, if the stream ends properly; see
+// Reason.Complete. It takes ownership of c.
 func (v *Viewer) SetEnd(c *millrace.Chain) { v.out.ending.Merge(c) }
 
 // SetPaused(true) makes v take no more frames. SetPaused(false) makes v take frames again, from the
@@ -106,8 +106,8 @@ func (v *Viewer) SetPaused(paused bool) {
 	}
 }
 
-// Reply sends p before the next batch of the stream. It borrows p. If the queue of replies would
-// exceed MaxReplies bytes, Reply returns false and does not send p.
+// Reply queues the bytes in p to be sent before the next batch of the stream. It borrows p. If the
+// queue of replies would exceed MaxReplies bytes, Reply does not queue p and returns false.
 //
 // Reply must not be called after SetChunked, because p would then be in the same chunk as the
 // batch.
@@ -151,7 +151,6 @@ func (v *Viewer) End(why Reason) {
 	v.signal()
 }
 
-// signal wakes the goroutine of v if it waits for frames.
 func (v *Viewer) signal() {
 	select {
 	case v.nudged <- struct{}{}:
@@ -159,8 +158,8 @@ func (v *Viewer) signal() {
 	}
 }
 
-// finish ends v if v has not ended yet, and releases everything that v holds. It is the last call
-// of the goroutine that serves v.
+// finish ends v if v has not ended yet, and releases everything that v holds. The goroutine that
+// serves v calls finish last.
 func (v *Viewer) finish() {
 	if v.finished {
 		return
@@ -206,7 +205,7 @@ func (v *Viewer) fallBehind(reason Reason) bool {
 
 // inspect checks the lag of a viewer that has its own goroutine, and returns the lag. If the
 // connection has accepted no bytes for longer than Config.Stall, inspect ends v. If Config.Drop is
-// set, inspect also ends v if the lag exceeds Config.Allowance. loop.mu is held.
+// set, inspect also ends v when the lag exceeds Config.Allowance. The caller must hold loop.mu.
 func (v *Viewer) inspect(now int64) LagReport {
 	if !v.lag.writing.Load() {
 		return LagReport{} // v waits for frames
@@ -238,7 +237,7 @@ func (v *Viewer) inspect(now int64) LagReport {
 }
 
 // behindBy returns the lag of v, which consists of the batch that is being written and all later
-// frames. v.mu is held.
+// frames. The caller must hold v.mu.
 func (v *Viewer) behindBy(now int64) broadcast.Lag { return v.lag.total(v.cursor.Lag(), now) }
 
 // Path returns the name of the call that writes to the viewer: "writev", "write" or
@@ -252,8 +251,8 @@ func (v *Viewer) Sent() int64 { return v.sent.Load() }
 func (v *Viewer) Batch() int64 { return v.lag.bytes.Load() }
 
 // WritingFor returns how long the current blocking write to the connection has taken so far. A
-// blocking write waits until the connection has accepted all bytes. If there is none at present,
-// WritingFor returns false.
+// blocking write waits until the connection has accepted all bytes. If no blocking write is in
+// progress, WritingFor returns false.
 func (v *Viewer) WritingFor() (time.Duration, bool) {
 	if !v.lag.writing.Load() {
 		return 0, false
@@ -261,10 +260,10 @@ func (v *Viewer) WritingFor() (time.Duration, bool) {
 	return time.Duration(nanotime() - v.lag.takenAt.Load()), true
 }
 
-// Lag returns how far v is behind: the time since the current blocking write to the connection
-// began (see WritingFor). It returns 0 in these cases:
+// Lag returns how far v is behind, measured as the time since the current blocking write to the
+// connection began (see WritingFor). Lag returns 0 in these cases:
 //
-//   - There is no blocking write at present.
+//   - No blocking write is in progress.
 //   - The write contains no frames and no frames wait in the ring. The write may contain only the
 //     header of the response, for example.
 func (v *Viewer) Lag() time.Duration {

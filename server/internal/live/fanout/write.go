@@ -44,9 +44,9 @@ func (v *Viewer) writeNow(out *vector) writeState {
 	return ended
 }
 
-// catchUp writes to v until v has received every frame, and then returns true. If v ends before
-// that, catchUp returns false. If the connection accepts nothing for longer than Config.Stall,
-// v.loop ends v.
+// catchUp writes to v until v has received every frame, and then returns true. If v ends earlier,
+// catchUp returns false. If the connection accepts nothing for longer than Config.Stall, v.loop
+// ends v.
 func (v *Viewer) catchUp() bool {
 	for !v.hasEnded() {
 		if err := v.writePending(); err != nil {
@@ -86,7 +86,7 @@ func (v *Viewer) noteSent(n int) {
 	v.session.Sent(n)
 }
 
-// take appends the queued replies and the next batch of the ring to v.out.pending, which must be
+// take adds the queued replies and the next batch of the ring to v.out.pending, which must be
 // empty.
 //
 // At the end of the ring, take returns io.EOF. If the response ends with additional bytes, such as
@@ -120,14 +120,14 @@ func (v *Viewer) take() error {
 }
 
 // endsProperly reports whether v gets a complete response. It is called when the ring is closed and
-// v has received all of its frames. If a conversion of the stream failed, for example, the response
-// is not complete.
+// v has taken all frames of the ring. If a conversion of the stream has failed, for example, the
+// response is not complete.
 func (v *Viewer) endsProperly() bool {
 	return v.src.reason().Complete() && (!v.peer || v.session.Complete())
 }
 
-// holds reports whether v is paused. If v has been resumed, holds first moves v to the position
-// that v.session.Restart returns.
+// holds reports whether v takes no frames because the client has paused. After the client has
+// resumed, the first call to holds moves v to the position that v.session.Restart returns.
 func (v *Viewer) holds() bool {
 	// Even a paused viewer gets the end of the stream.
 	if v.paused.Load() && v.src.reason() == Connected {
@@ -147,7 +147,7 @@ func (v *Viewer) holds() bool {
 }
 
 // miss records that v has lost frames, because the ring has moved v forward. If Config.Drop is set,
-// miss ends v.
+// miss ends v instead.
 func (v *Viewer) miss(m broadcast.Missed) {
 	if v.src.Drop {
 		v.End(lagReason(m.Why))

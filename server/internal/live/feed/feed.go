@@ -27,14 +27,14 @@ type Feed struct {
 	out    *rendition.Set
 	facts  *flvstream.Facts // the facts of out
 
-	address string // of the publisher
+	address string // the address of the publisher
 	// continues changes the timestamps of the publisher's tags so that they continue the timestamps
 	// of the earlier publishers. It is nil if there was no earlier publisher.
 	continues *flvstream.Continuation
 	overlap   *overlap // nil for a publisher of this node
 
 	// unkept is the number of bytes that have arrived from the publisher since the last published
-	// frame. Over RTMP, it already includes the frame that Write publishes; see Skip.
+	// frame. Over RTMP, unkept already includes the frame that Write publishes; see Skip.
 	unkept int
 
 	starts   flvstream.StartFinder
@@ -58,8 +58,8 @@ type Feed struct {
 // A lastFrame describes the published frame with the latest timestamp.
 type lastFrame struct {
 	timed bool   // a frame was published
-	time  uint32 // its timestamp, in ms
-	at    int64  // when it arrived: monotonic, in ns
+	time  uint32 // the frame's timestamp, in ms
+	at    int64  // when the frame arrived: monotonic, in ns
 }
 
 // New returns a Feed that publishes to out. The caller must call Release. The Feed borrows the
@@ -108,9 +108,9 @@ func (f *Feed) Resume(p Publisher, now int64) (pause time.Duration) {
 	return pause
 }
 
-// follow prepares f for the tags of a new publisher. epoch is its Publisher.Epoch. If epoch is not
-// 0 and has not changed since the previous publisher, this node has a new connection to the same
-// owner of the stream. f then drops the frames that the stream already has.
+// follow prepares f for the tags of a new publisher. epoch is the Epoch of this Publisher. If epoch
+// is not 0 and has not changed since the previous publisher, this node has a new connection to the
+// same owner of the stream. f then drops the frames that the stream already has.
 func (f *Feed) follow(epoch uint64) {
 	switch o := f.overlap; {
 	case epoch == 0:
@@ -119,7 +119,7 @@ func (f *Feed) follow(epoch uint64) {
 		f.overlap = &overlap{epoch: epoch, continues: f.continues}
 	default:
 		// Even without an earlier publisher, a Continuation is needed, because it drops headers
-		// that are known already.
+		// that the stream already has.
 		o.continues = cmp.Or(o.continues, &flvstream.Continuation{})
 		f.continues = o.continues
 		o.joins, o.again = true, 0
@@ -134,8 +134,8 @@ func (f *Feed) newContinuation() *flvstream.Continuation {
 // publisher uses RTMP, n includes the bytes of the frame that is passed to Write next.
 func (f *Feed) Skip(n int) { f.unkept += n }
 
-// Write publishes a tag, unless the stream already has it. It takes ownership of c, which holds the
-// whole tag. now is the current monotonic time, in ns.
+// Write publishes the tag t, unless the stream already has this tag. It takes ownership of c, which
+// holds all bytes of the tag. now is the current monotonic time, in ns.
 func (f *Feed) Write(t flv.Tag, c *millrace.Chain, now int64) error {
 	f.starts.Note(t)
 	f.presence.Note(t)
@@ -171,14 +171,14 @@ func (f *Feed) Write(t flv.Tag, c *millrace.Chain, now int64) error {
 	return f.write(t, c, now)
 }
 
-// leave releases a tag that is not published, and counts its bytes.
+// leave releases the bytes of a tag that is not published, and adds their number to f.unkept.
 func (f *Feed) leave(c *millrace.Chain) {
 	f.unkept += c.Len()
 	c.Release()
 }
 
 // warnOfCodecs logs a warning if the stream has codecs that browsers, MP4 and HLS do not support.
-// It logs the warning only once.
+// It logs this warning only once.
 func (f *Feed) warnOfCodecs() {
 	if f.warned || !f.facts.Settled.Load() || f.overlap != nil {
 		return
@@ -191,8 +191,8 @@ func (f *Feed) warnOfCodecs() {
 	}
 }
 
-// write publishes a tag. It takes ownership of c, which holds the whole tag. now is the current
-// monotonic time, in ns.
+// write adds the tag t to the stream's frames, and updates the facts about the stream. It takes
+// ownership of c, which holds all bytes of the tag. now is the current monotonic time, in ns.
 func (f *Feed) write(t flv.Tag, c *millrace.Chain, now int64) error {
 	switch {
 	case f.starts.Secondary(t): // players and MP4 use the default track
@@ -231,7 +231,8 @@ func (f *Feed) write(t flv.Tag, c *millrace.Chain, now int64) error {
 	return f.out.Publish(c, start)
 }
 
-// noteTrack records that the track of t exists, so that viewers do not wait for it any longer.
+// noteTrack records that the track of the tag t exists, so that viewers no longer wait for this
+// track.
 func (f *Feed) noteTrack(t flv.Tag) {
 	flag := flvstream.TrackFlag(t.Type)
 	if t.Packet != flv.PacketFrame && !t.SequenceHeader || f.facts.Tracks.Load()&flag != 0 {
@@ -244,11 +245,11 @@ func (f *Feed) noteTrack(t flv.Tag) {
 }
 
 // tracksChange updates the set of tracks that later viewers get, and reports whether the set
-// changed. start says whether viewers can start at the next frame.
+// changed. The parameter start says whether viewers can start at the next frame.
 //   - A track that has returned is added at once.
-//   - If audio is absent, it is removed when start is true.
-//   - If video is absent, it is removed at once. Without video, viewers can start at every audio
-//     frame.
+//   - If audio is absent, its track is removed when start is true.
+//   - If video is absent, its track is removed at once. Without video, viewers can start at every
+//     audio frame.
 func (f *Feed) tracksChange(start bool) bool {
 	was := f.preamble.Without
 	f.leaveOut(flv.TypeVideo, &f.preamble.Without.Video, &f.facts.Video, start)
@@ -270,8 +271,8 @@ func (f *Feed) leaveOut(t flv.Type, without *bool, known *atomic.Pointer[flvstre
 }
 
 // publishTracks publishes the frame in c after the set of tracks has changed. Later viewers get the
-// headers of the changed tracks. start says whether viewers can start at the frame. publishTracks
-// takes ownership of c.
+// headers of the changed tracks. The parameter start says whether viewers can start at the frame.
+// publishTracks takes ownership of c.
 func (f *Feed) publishTracks(c *millrace.Chain, start bool) error {
 	f.log.Info("the tracks of the stream changed", "video", f.facts.Video.Load().String(), "audio",
 		f.facts.Audio.Load().String())
@@ -280,8 +281,9 @@ func (f *Feed) publishTracks(c *millrace.Chain, start bool) error {
 	return f.out.ChangeTracks(c, &preamble, start)
 }
 
-// repeatHeaders publishes the sequence headers of the track of t again. It is called when that
-// track has returned, because viewers that came while the track was missing do not have them.
+// repeatHeaders publishes the sequence headers of a track again. The tag t belongs to this track.
+// repeatHeaders is called when the track has returned, because viewers that came while the track
+// was missing do not have them.
 func (f *Feed) repeatHeaders(t flv.Tag) error {
 	var headers millrace.Chain
 	f.preamble.RetimeHeaders(&headers, &f.enc, t)
@@ -317,8 +319,8 @@ func (f *Feed) noteTracks(t flv.Tag, c *millrace.Chain) {
 // streams send a keyframe every two seconds.
 const farKeys = 4 * time.Second
 
-// noteKeys records the timestamp of a video frame. It warns once per publisher if keyframes are far
-// apart.
+// noteKeys records the timestamp of a video frame, which is a keyframe if key is true. If keyframes
+// are far apart, it logs a warning once per publisher.
 func (f *Feed) noteKeys(timestamp uint32, key bool) {
 	group := f.keys.Group(timestamp)
 	// Warn only if two video frames in a row are more than farKeys after the latest keyframe,
@@ -341,8 +343,8 @@ func (f *Feed) noteKeys(timestamp uint32, key bool) {
 	f.facts.GOP.Store(group)
 }
 
-// isStart reports whether viewers can start at a tag. It also records in Facts whether viewers
-// start with audio.
+// isStart reports whether viewers can start at the tag t. It also records in f.facts whether new
+// viewers start with audio because there is no video.
 func (f *Feed) isStart(t flv.Tag) bool {
 	start := f.starts.IsStart(t, f.out.StartIsKept)
 	if start {
@@ -362,7 +364,8 @@ func (f *Feed) isStart(t flv.Tag) bool {
 	return start
 }
 
-// configure publishes a tag that the current viewers need, and stores it for later viewers.
+// configure publishes t, a tag that viewers need before they can start, and stores a copy of the
+// tag in part for later viewers. It takes ownership of c, which holds all bytes of the tag.
 func (f *Feed) configure(t flv.Tag, c, part *millrace.Chain) error {
 	flvstream.Keep(f.memory, part, c)
 	if t.Metadata {

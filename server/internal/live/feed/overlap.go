@@ -8,12 +8,12 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live/flvstream"
 )
 
-// An overlap finds repeated frames in a stream that another node, the owner, sends to this node. If
-// the connection to the owner is cut, the next connection begins with the owner's newest GOP. This
-// node may already have a part of that GOP.
+// An overlap finds repeated frames in a stream that this node receives from its owner, another
+// node. If the connection to the owner is cut, the next connection begins with the owner's newest
+// GOP. This node may already have a part of that GOP.
 type overlap struct {
 	epoch     uint64
-	continues *flvstream.Continuation // adjusts to earlier publishers; nil if there were none
+	continues *flvstream.Continuation // see Feed.continues; nil if there was no earlier publisher
 
 	// These fields describe the frames received from the owner so far. starts finds the frames at
 	// which viewers can start.
@@ -68,7 +68,7 @@ func (o *overlap) take(t flv.Tag, c *millrace.Chain, startIsKept func() bool) (v
 		}
 	}
 	switch {
-	case o.again > 0: // headers are passed on; the Continuation drops known ones
+	case o.again > 0: // headers are passed on; the Continuation drops repeated headers
 		o.again--
 		if frame || !flvstream.InPreamble(t) {
 			return repeated

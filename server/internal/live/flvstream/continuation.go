@@ -9,35 +9,36 @@ import (
 
 // A Continuation adjusts the tags of a publisher so that they continue the tags of earlier
 // publishers. The timestamps of the stream advance by the time that has passed since the last
-// frame. Video is dropped up to the first keyframe, because the viewers do not have the frames to
-// which it refers.
+// frame. Video is dropped up to the first keyframe, because that video refers to frames that the
+// viewers do not have.
 //
 // The zero value changes no timestamps and drops no frames. It drops only headers and metadata that
 // the stream already has.
 type Continuation struct {
 	timed bool // the stream has a clock, because it has had a frame
 	// The timestamp of the last frame before this publisher. No tag gets an earlier timestamp.
-	// While past is true, each further frame of this publisher replaces last.
+	// While past is true, each frame of this publisher sets last to its own timestamp.
 	last   uint32
-	lastAt int64  // when that frame was published: monotonic, in ns
+	lastAt int64  // when the last frame was published, in ns of a monotonic clock
 	begun  bool   // the first frame has come, so shift is known
 	shift  uint32 // added to the publisher's timestamps
 	// Set by a frame that is more than 5 seconds (Interleave) after last. The following frames are
-	// not compared with the last frame before this publisher, because timestamps wrap around.
+	// not compared with the last frame before this publisher: timestamps wrap around, so the
+	// comparison would become wrong.
 	past     bool
 	needsKey bool // video is dropped up to the next keyframe
 }
 
-// Continue returns a Continuation for the next publisher of a stream. If the stream has had a
-// frame, timed is true, ts is the timestamp of the latest frame in ms, and lastAt is when that
-// frame was published, in ns of a monotonic clock.
+// Continue returns a Continuation for the next publisher of a stream. The argument timed reports
+// whether the stream has had a frame. If timed is true, ts is the timestamp of the latest frame, in
+// ms, and lastAt is the time at which that frame was published, in ns of a monotonic clock.
 func Continue(timed bool, ts uint32, lastAt int64) *Continuation {
 	return &Continuation{timed: timed, last: ts, lastAt: lastAt, needsKey: true}
 }
 
 // Begin must be called with each tag before Fit. It returns true if t is the first frame of the new
-// publisher, and earlier publishers have also sent frames. now is the current time, in ns of the
-// monotonic clock.
+// publisher, and an earlier publisher has also sent frames. The argument now is the current time,
+// in ns of the monotonic clock.
 func (n *Continuation) Begin(t flv.Tag, now int64) bool {
 	if t.Packet != flv.PacketFrame || !n.timed || n.begun {
 		return false
@@ -51,11 +52,12 @@ func (n *Continuation) Begin(t flv.Tag, now int64) bool {
 func (n *Continuation) Last() uint32 { return n.last }
 
 // Fit adjusts the timestamp of a tag, both in t and in c, which holds the whole tag. The caller
-// must have called Begin with t. now is the current time, in ns of the monotonic clock.
+// must have called Begin with t. The argument now is the current time, in ns of the monotonic
+// clock.
 //
-// If Fit returns false, the caller must drop the tag. The tag is then a header or metadata that
+// If Fit returns false, the caller must drop the tag. Such a tag is a header or metadata that the
 // preamble already has, or video before the first keyframe. A keyframe of a secondary track does
-// not count; see [StartFinder.Secondary].
+// not count as the first keyframe; see [StartFinder.Secondary].
 func (n *Continuation) Fit(
 	t *flv.Tag, c *millrace.Chain, now int64, finder *StartFinder, preamble *Preamble,
 	enc *flv.Encoder,
@@ -80,11 +82,11 @@ func (n *Continuation) Fit(
 	return true
 }
 
-// streamTime converts now, in ns of the monotonic clock, to a timestamp of the stream.
+// streamTime returns the timestamp of the stream at the time now, in ns of the monotonic clock.
 func (n *Continuation) streamTime(now int64) uint32 { return n.last + uint32((now-n.lastAt)/1e6) }
 
-// time returns the new timestamp of t. Usually this is the publisher's timestamp plus n.shift. now
-// is the current time, in ns of the monotonic clock.
+// time returns the new timestamp of the tag t. Usually, this is the publisher's timestamp plus
+// n.shift. The argument now is the current time, in ns of the monotonic clock.
 func (n *Continuation) time(t *flv.Tag, now int64) uint32 {
 	ts, frame := t.Timestamp+n.shift, t.Packet == flv.PacketFrame
 	ahead := int32(ts - n.last)
@@ -96,7 +98,7 @@ func (n *Continuation) time(t *flv.Tag, now int64) uint32 {
 		// clock.
 		return n.streamTime(now)
 	case frame && n.past:
-		n.last = ts // so that later headers are compared with a time near theirs
+		n.last = ts // so that later headers are compared with a recent timestamp
 	case frame && ahead > Interleave:
 		n.past = true
 	case frame && ahead < -Interleave: // the encoder's clock has stepped back

@@ -1,5 +1,6 @@
 // Package flvstream derives facts about a stream from its FLV tags. It finds the tags that later
-// viewers need first, the tags at which viewers can start, and the tracks that exist. It also makes
-// the tags of one publisher continue another publisher's tags. Its types receive the tags in order.
-// Each value belongs to one goroutine at a time.
+// viewers need first, the tags at which viewers can start, and the tracks that exist. It also
+// adjusts the tags of a publisher so that they continue the tags of the previous publisher. The
+// types process the tags of a stream in order. Except for [Facts], only one goroutine at a time may
+// use a value of these types.
 package flvstream

@@ -9,8 +9,8 @@ import (
 )
 
 // Facts describe the tracks and the keyframes of a stream. Any goroutine may read them. Only the
-// goroutine of the stream's publisher writes them. The code that ends the stream may also call
-// SetKnown.
+// goroutine of the stream's publisher may change them, except that the code that ends the stream
+// may also call SetKnown.
 type Facts struct {
 	// The tracks that the first publisher announced, as flags of an FLV header. Promised does not
 	// change.
@@ -20,18 +20,18 @@ type Facts struct {
 	// an earlier value to notice a change. rendition.Set.mu is held during a change, and also when
 	// a conversion begins, so that a conversion cannot begin in the middle of a change.
 	TrackSet atomic.Int32
-	// True when TrackWait has passed since the first frame. No further tracks are expected then. If
-	// Video or Audio is nil, the stream does not have this track.
+	// True when TrackWait has passed since the first frame. No further tracks are expected then.
+	// From that time on, if Video or Audio is nil, the stream does not have this track.
 	Settled atomic.Bool
 	NoVideo atomic.Bool  // viewers start at audio frames; see VideoGap
 	Further atomic.Int32 // number of tracks in addition to the default ones
 	Video   atomic.Pointer[Track]
 	Audio   atomic.Pointer[Track]
 
-	Resumed atomic.Pointer[uint32] // time of the last frame before the newest pause or gap
+	Resumed atomic.Pointer[uint32] // timestamp of the last frame before the newest pause or gap
 
 	KeyInterval   atomic.Int64 // recent distance of keyframes, in ms; 0 before the second keyframe
-	UsualInterval atomic.Int64 // the same without one outlier; sets the length of HLS segments
+	UsualInterval atomic.Int64 // result of KeyMeter.Usual, in ms; sets the length of HLS segments
 	GOP           atomic.Int64 // time from the latest keyframe to the latest video frame, in ms
 
 	known     chan struct{}
@@ -58,7 +58,7 @@ type Track struct {
 	Name  string // readable name, for example "h264 640x360"
 }
 
-// Is reports whether the track t is known and has the codec c.
+// Is reports whether t is not nil and has the codec c.
 func (t *Track) Is(c flv.Codec) bool { return t != nil && t.Codec == c }
 
 // String returns the name of t, or "none".
@@ -69,8 +69,8 @@ func (t *Track) String() string {
 	return t.Name
 }
 
-// Describe records the codec of the track to which t belongs. size is the size of the video, for
-// example 640x360, or "" if it is not known.
+// Describe stores the codec of the track to which the tag t belongs. The argument size is the size
+// of the video, for example 640x360, or "" if the size is not known.
 func (f *Facts) Describe(t flv.Tag, size string) {
 	track := &Track{Codec: t.Codec, Name: strings.TrimSpace(codecName(t.Codec) + " " + size)}
 	if t.Type == flv.TypeAudio {
@@ -90,8 +90,8 @@ func codecName(c flv.Codec) string {
 	return strings.ToLower(c.String())
 }
 
-// LeftOut returns the tracks that MP4 and HLS cannot carry: "video", "audio", "all", or "" if they
-// can carry all.
+// LeftOut returns the tracks that MP4 and HLS cannot carry: "video", "audio", "all", or "" if MP4
+// and HLS can carry all tracks.
 func (f *Facts) LeftOut() string {
 	video, audio := f.Video.Load(), f.Audio.Load()
 	noVideo := video != nil && !video.Is(flv.AVC) && !video.Is(flv.HEVC)

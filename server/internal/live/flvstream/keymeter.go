@@ -7,9 +7,9 @@ import (
 
 // A KeyMeter measures the distances between consecutive keyframes.
 type KeyMeter struct {
-	began bool     // last is known
+	began bool     // a keyframe has come, so last is set
 	last  uint32   // the time of the latest keyframe
-	ms    [5]int64 // the latest distances, newest first; 0 where not known yet
+	ms    [5]int64 // the latest distances, newest first; 0 if not measured yet
 }
 
 // Note records a keyframe with the timestamp ts.
@@ -25,7 +25,7 @@ func (k *KeyMeter) Note(ts uint32) {
 func (k *KeyMeter) Longest() int64 { return max(k.ms[0], k.ms[1]) }
 
 // Usual returns the usual distance between two keyframes, in ms. This is the second longest of the
-// latest distances, so that a single odd timestamp or pause does not count. If there is only one
+// last five distances, so a single wrong timestamp or pause does not count. If there is only one
 // distance, Usual returns it.
 func (k *KeyMeter) Usual() int64 {
 	sorted := k.ms

@@ -10,8 +10,8 @@ import (
 	"github.com/millrace-io/millrace/media/flv"
 )
 
-// trackNames are the booleans of onMetaData that announce the tracks of a stream. They must be
-// right, because browsers' players wait for an announced track.
+// trackNames are the booleans of onMetaData that announce the tracks of a stream. The values must
+// be right, because players in browsers wait for an announced track.
 var trackNames = [...]struct {
 	name string // as in AMF0: the length, the name, and the type code of a boolean
 	flag uint32
@@ -21,13 +21,13 @@ var trackNames = [...]struct {
 }
 
 // maxMetadata is the maximum size, in bytes, of metadata that StateTracks corrects. The limit is
-// needed because StateTracks copies the metadata for each viewer. Usually, metadata are smaller
-// than 1 KiB.
+// needed because StateTracks copies the metadata for each viewer. Usually, metadata is smaller than
+// 1 KiB.
 const maxMetadata = 16 << 10
 
-// StateTracks corrects the values of hasVideo and hasAudio in an onMetaData tag. flags contains
-// VideoFlag if there is video, and AudioFlag if there is audio. If a value changes, StateTracks
-// replaces the content of tag with a copy in a block of p.
+// StateTracks corrects the values of hasVideo and hasAudio in an onMetaData tag. The argument flags
+// contains VideoFlag if there is video, and AudioFlag if there is audio. If a value changes,
+// StateTracks replaces the content of tag with a copy in a block of the pool p.
 func StateTracks(p *millrace.Pool, tag *millrace.Chain, flags uint32) {
 	if tag.Len() > maxMetadata {
 		return
@@ -51,12 +51,12 @@ func StateTracks(p *millrace.Pool, tag *millrace.Chain, flags uint32) {
 	}
 }
 
-// maxFirstTags limits how many tags StateAll searches for metadata. Publishers send metadata first,
-// or together with the sequence headers.
+// maxFirstTags is the maximum number of tags that StateAll searches for metadata. Publishers send
+// metadata first, or together with the sequence headers.
 const maxFirstTags = 16
 
-// StateAll calls StateTracks for the metadata among the first tags in batch. The first tag begins
-// at offset. All tags must be complete.
+// StateAll calls StateTracks for the metadata among the first tags of a batch. The argument offset
+// is the position of the first tag in the batch. All tags must be complete.
 func StateAll(p *millrace.Pool, batch *millrace.Chain, offset int, flags uint32) {
 	var done millrace.Chain
 	batch.CutTo(&done, offset)
@@ -75,8 +75,8 @@ func StateAll(p *millrace.Pool, batch *millrace.Chain, offset int, flags uint32)
 	batch.Merge(&done)
 }
 
-// PictureSize returns the width and height in an onMetaData tag, for example 640x360, or "". It
-// borrows tag.
+// PictureSize returns the width and height in an onMetaData tag, for example 640x360, or "" if the
+// tag does not contain both. It borrows tag.
 func PictureSize(tag []byte) string {
 	number := func(name string) (int, bool) {
 		_, after, ok := bytes.Cut(tag, []byte(name))

@@ -7,11 +7,12 @@ import (
 	"github.com/millrace-io/millrace/media/flv"
 )
 
-// A Preamble holds the tags that a viewer needs before it can start at a keyframe. They are in the
-// order in which the viewer gets them. The tags are copies, because a reference to a small tag
-// would keep the whole block in which the tag arrived. The owner calls Release at the end.
+// A Preamble holds the tags that a viewer needs before it can start at a keyframe. The tags are in
+// the order in which the viewer gets them. They are copies, because a reference to a small tag
+// would keep the whole block of memory in which the tag arrived. The owner calls Release at the
+// end.
 type Preamble struct {
-	// Without marks the tracks that have no frames at present. Clone omits the tags of these
+	// Without marks the tracks that have no frames at present. CloneTo omits the tags of these
 	// tracks.
 	Without struct{ Video, Audio bool }
 
@@ -31,7 +32,7 @@ const (
 	// smaller than 1 KiB.
 	MaxPart = 256 << 10
 	// maxTrackParts is the maximum number of tags of additional tracks in a Preamble. Together,
-	// they may have at most MaxPart bytes. Encoders send fewer than ten such tags.
+	// these tags may have at most MaxPart bytes. Encoders send fewer than ten such tags.
 	maxTrackParts = 32
 	// trackPlace is the first place (see placeOf) for tags of additional tracks. The metadata of
 	// the stream and the tags of the default tracks come earlier.
@@ -65,15 +66,15 @@ func placeOf(t flv.Tag) int {
 // most MaxPart bytes.
 func InPreamble(t flv.Tag) bool { return placeOf(t) >= 0 }
 
-// Part returns the Chain for t in p. The Chain holds the previous tag of the same kind and track,
-// or is empty. p owns the Chain. If InPreamble(t) is false, or if p has no room for t, Part returns
-// nil.
+// Part returns the Chain in p that holds tags of the kind and track of t. The Chain contains the
+// previous such tag, or is empty if t is the first. The Preamble p owns the Chain. If InPreamble(t)
+// is false, or if p has no room for t, Part returns nil.
 func (p *Preamble) Part(t flv.Tag) *millrace.Chain {
 	place := placeOf(t)
 	if place < 0 {
 		return nil
 	}
-	others, bytes := 0, t.Len() // for tracks other than the default ones
+	others, bytes := 0, t.Len() // other tags of additional tracks; total size including t
 	for i := range p.parts {
 		if q := &p.parts[i]; q.place >= trackPlace && q.place != place {
 			others++
@@ -91,8 +92,8 @@ func (p *Preamble) Part(t flv.Tag) *millrace.Chain {
 	return &p.parts[i].tag
 }
 
-// CloneTo appends references to the tags of p to dst, which then owns them. It omits the tracks in
-// p.Without.
+// CloneTo appends references to the tags of p to dst, which then owns the references. It omits the
+// tags of the tracks in p.Without.
 func (p *Preamble) CloneTo(dst *millrace.Chain) {
 	for i := range p.parts {
 		kind := p.parts[i].kind()
@@ -113,8 +114,9 @@ func (p *part) kind() flv.Type {
 	return flv.TypeVideo
 }
 
-// RetimeHeaders appends the sequence headers and metadata of all video tracks to dst if t is video,
-// or of all audio tracks if t is audio. They get the timestamp of t. dst owns them.
+// RetimeHeaders appends sequence headers and metadata to dst. If t is a video tag, it appends the
+// headers and metadata of all video tracks. If t is an audio tag, it appends the headers and
+// metadata of all audio tracks. The appended tags have the timestamp of t, and dst owns them.
 func (p *Preamble) RetimeHeaders(dst *millrace.Chain, enc *flv.Encoder, t flv.Tag) {
 	for i := range p.parts {
 		if p.parts[i].kind() == t.Type {
@@ -130,15 +132,15 @@ func (p *Preamble) Release() {
 	}
 }
 
-// MaxUnkept determines which frames a stream copies. If the stream has dropped more than 2*size +
-// MaxUnkept bytes since the previous frame, it copies the next frame, which has size bytes.
+// MaxUnkept determines which frames a stream copies. If a frame has n bytes, and the stream has
+// dropped more than 2*n + MaxUnkept bytes since the previous frame, the stream copies the frame.
 //
 // The dropped bytes may share a block of memory with the frame, and the block stays in memory as
 // long as the frame. Without the copy, the stream could use several times as much memory as
 // KeepBytes allows.
 const MaxUnkept = 1 << 10
 
-// Keep replaces the content of dst with a copy of src in a block of p. It borrows src.
+// Keep replaces the content of dst with a copy of src in a block of the pool p. It borrows src.
 func Keep(p *millrace.Pool, dst, src *millrace.Chain) {
 	dst.Release()
 	d := p.Get(src.Len())

@@ -4,29 +4,30 @@ import "github.com/millrace-io/millrace/media/flv"
 
 const (
 	// audioAbsentAfter and videoAbsentAfter are how long, in ms, a track may send no frames before
-	// it counts as absent. Audio frames arrive many times a second. The limit for video is longer,
-	// because encoders of slides and still images may pause it.
+	// the track counts as absent. Audio frames arrive many times a second. The limit for video is
+	// longer, because encoders of slides and still images may pause the video.
 	audioAbsentAfter = 5_000
 	videoAbsentAfter = 30_000
 	// headerAbsentAfter is the limit, in ms, for a track that has sent a sequence header, but no
 	// frames.
 	headerAbsentAfter = 5_000
-	// longestStep limits the time, in ms, that one frame adds to the absence of the other track. A
-	// single wrong timestamp therefore has little effect.
+	// longestStep is the maximum time, in ms, that one frame adds to the absence of the other
+	// track. A single wrong timestamp therefore has little effect.
 	longestStep = 500
 )
 
 // A Presence determines which tracks a publisher really sends. Absent tracks must be removed from
-// the headers of a stream, because browsers wait for an announced track even if it has no frames.
+// the headers of a stream, because browsers wait for every announced track, even if the track has
+// no frames.
 type Presence struct{ video, audio trackPresence }
 
 // A trackPresence measures how long a track has sent no frames. The timestamps of the other track
-// serve as its clock.
+// serve as the clock.
 type trackPresence struct {
 	sent    bool   // the publisher has sent a frame or the sequence header
-	timed   bool   // last is known
+	timed   bool   // a frame has come, so last is set
 	last    uint32 // time of the latest frame, in ms
-	without uint32 // how long the other track has continued since then, in ms
+	without uint32 // how long the other track has continued since the latest frame, in ms
 }
 
 // Note records the tag t. The caller must pass every tag that the publisher sends.
@@ -64,10 +65,10 @@ func (p *trackPresence) step(ts uint32) uint32 {
 	return uint32(min(ahead, longestStep))
 }
 
-// wait adds ms to p.without. The sum is limited to about twelve days, so that it does not overflow.
+// wait increases p.without by ms milliseconds. A limit of about twelve days prevents an overflow.
 func (p *trackPresence) wait(ms uint32) { p.without = min(p.without+ms, 1<<30) }
 
-// Absent reports whether the publisher sends no track of type t, or has stopped sending it.
+// Absent reports whether the publisher sends no track of type t, or has stopped sending this track.
 func (p *Presence) Absent(t flv.Type) bool {
 	track, most := &p.video, uint32(videoAbsentAfter)
 	if t == flv.TypeAudio {

@@ -4,9 +4,9 @@ import (
 	"github.com/millrace-io/millrace/media/flv"
 )
 
-// A StartFinder finds the tags of a stream at which viewers can start. These are the keyframes. If
-// the stream has a default video track, only its keyframes count. Without video, viewers can start
-// at each audio frame.
+// A StartFinder finds the tags of a stream at which viewers can start. Viewers can start at
+// keyframes. If the stream has a default video track, viewers can start only at the keyframes of
+// this track. If the stream has no video, viewers can start at each audio frame.
 type StartFinder struct {
 	Video bool // a video frame or a video sequence header has come
 	Gap   VideoGap
@@ -31,15 +31,16 @@ func (f *StartFinder) IsStart(t flv.Tag, hasKeyframe func() bool) bool {
 	return t.Key || t.Type == flv.TypeAudio && (gap || !f.Video)
 }
 
-// Secondary reports whether t belongs to a track other than the default one of its type.
+// Secondary reports whether the tag t belongs to an additional track, and the stream also has a
+// default track of the same type.
 func (f *StartFinder) Secondary(t flv.Tag) bool { return f.first.secondary(t) }
 
 // ForgetTracks prepares for the next publisher, which may have other tracks.
 func (f *StartFinder) ForgetTracks() { f.first = defaultTracks{} }
 
 // defaultTracks records whether a stream has a default video track and a default audio track. Only
-// a stream of enhanced FLV with several tracks may lack them. A player uses the default track
-// unless it is configured otherwise.
+// a stream of enhanced FLV with several tracks may lack a default track. A player uses the default
+// tracks unless the player is configured otherwise.
 type defaultTracks struct{ video, audio bool }
 
 func (d *defaultTracks) note(t flv.Tag) {

@@ -29,15 +29,15 @@ const Interleave = 5000
 // header.
 const TrackWait = 1000
 
-// A TrackTimer measures the time since the first frame. The timestamps of the frames serve as its
+// A TrackTimer measures the time since the first frame. The timestamps of the frames serve as the
 // clock.
 type TrackTimer struct {
-	began bool   // since is known
+	began bool   // a frame has come, so since is set
 	since uint32 // time of the first frame, in ms
 }
 
-// Passed reports whether TrackWait has passed since the first frame. ts is the timestamp of the
-// current frame, in ms.
+// Passed reports whether TrackWait has passed since the first frame. The argument ts is the
+// timestamp of the current frame, in ms.
 func (h *TrackTimer) Passed(ts uint32) bool {
 	if !h.began || int32(ts-h.since) < 0 { // timestamps may go back and restart
 		h.began, h.since = true, ts

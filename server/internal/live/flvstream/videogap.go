@@ -4,8 +4,9 @@ import (
 	"github.com/millrace-io/millrace/media/flv"
 )
 
-// VideoGapAfter is the time without video, in ms, after which new viewers start with audio. It is
-// this long because some encoders send a frame only every few seconds while they show slides.
+// VideoGapAfter is the time without video, in ms, after which new viewers start with audio. The
+// time is this long because some encoders send a frame only every few seconds while they show
+// slides.
 //
 // Any video frame ends the pause, even if it is not a keyframe, because a keyframe will follow.
 const VideoGapAfter = 10_000
@@ -22,8 +23,8 @@ type VideoGap struct {
 
 	counting bool // audio has come since the last video frame
 	// Timestamp of the first audio frame since the last video frame. The time without video is
-	// counted from it. The timestamp of the video frame is not used, because the timestamps of
-	// video and audio may differ.
+	// counted from this timestamp. The timestamp of the video frame is not used, because the
+	// timestamps of video and audio may differ.
 	since uint32
 }
 

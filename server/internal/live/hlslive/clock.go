@@ -7,15 +7,16 @@ import (
 	"github.com/millrace-io/millrace/media/mp4"
 )
 
-// A mediaClock assigns dates and durations to the fragments of a stream. It finds the dates by
-// adding up the durations. The dates never go back by more than clockStep.
+// A mediaClock assigns dates and durations to the fragments of a stream. The date of a fragment is
+// the date of the previous fragment plus the duration of the previous fragment, except for
+// corrections. The dates never go back by more than clockStep.
 type mediaClock struct {
 	line mp4.Timeline
 	date time.Time // date of the next fragment
-	cut  bool      // the latest fragment is longer than add allows
+	cut  bool      // the latest fragment is longer than the maximum duration passed to add
 
-	// Fields to compare the dates of fragments with the wall clock. The date of the next fragment
-	// is corrected if the dates differ from the wall clock.
+	// The following fields compare the dates of fragments with the wall clock. If the dates differ
+	// from the wall clock, the date of the next fragment is corrected.
 	last  time.Time     // when the latest fragment arrived
 	since time.Time     // when the comparison began
 	seen  time.Duration // total duration of the fragments since then
@@ -46,11 +47,11 @@ func (c *mediaClock) begin(date time.Time) {
 	c.compare()
 }
 
-// compare restarts the measurement of how late fragments arrive. It forgets all earlier fragments.
+// compare starts a new comparison of the dates with the wall clock, without the earlier fragments.
 func (c *mediaClock) compare() { c.seen, c.least = 0, math.MaxInt64 }
 
-// add returns the duration and the date of f in the playlist. arrivalTime is when f arrived. If
-// restart is true, f does not continue the previous fragment.
+// add returns the duration and the date of f in the playlist. arrivalTime is the time when f
+// arrived. The caller sets restart if f does not continue the previous fragment.
 //
 // The duration is at most maxDuration. If f is longer, the date of the next fragment is
 // arrivalTime, or the end of f in the playlist if that is later.

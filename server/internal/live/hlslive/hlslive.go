@@ -26,19 +26,19 @@ import (
 type Config struct {
 	Part     time.Duration // the usual duration of a part
 	Segment  time.Duration // a segment ends at the first keyframe after this time
-	Segments int           // segments in a playlist, if they have the recommended length
+	Segments int           // number of segments in a playlist, if they have the recommended length
 	MaxBytes int64         // limits the memory of a stream's segments
 }
 
 // Shared has the configuration, the store and the counters that all Windows of a server share.
 type Shared struct {
 	Config   *Config
-	Store    SegmentStore   // nil: segments are in this process only
+	Store    SegmentStore   // nil if segments are only in this process
 	Waiting  *limit.Limiter // limits the requests that wait
 	Counters Counters
 }
 
-// Counters counts playlists and objects.
+// Counters has the counters of playlists and objects.
 type Counters struct {
 	Rendered  atomic.Int64 // media playlists that were made
 	Playlists atomic.Int64 // media playlists that were sent
@@ -46,9 +46,10 @@ type Counters struct {
 	Bytes     atomic.Int64 // bytes of the objects that were sent
 }
 
-// The names of the playlists, which follow the stream's name in a path. The tracks of a playlist
-// never change, because players cannot handle such a change. If the tracks of the stream change,
-// the playlist ends, and the multivariant playlist names another one.
+// The names of the playlists. In a URL path, the name of a playlist follows the name of the stream.
+// The tracks of a playlist never change, because players cannot handle such a change. If the tracks
+// of the stream change, the media playlist ends, and the multivariant playlist names another media
+// playlist.
 const (
 	MasterName = "index.m3u8"
 	MediaName  = "media.m3u8" // video and audio; may also be requested if there is one track
@@ -72,13 +73,13 @@ func mediaName(m mp4.Movie) string {
 }
 
 // A Source is the stream from which a Window makes HLS. The goroutine that runs Window.Run calls
-// its methods.
+// the methods of the Source.
 //
 // AppendInit, KeyInterval and ExpectsKey may be called while the Window's mutex is held. They must
 // not block, and must not call the Window.
 type Source interface {
-	// Next appends the next fragment to dst, which owns it. It returns io.EOF at the end of the
-	// stream.
+	// Next appends the next fragment to dst, which then owns the fragment. It returns io.EOF at the
+	// end of the stream.
 	Next(ctx context.Context, dst *millrace.Chain) (Fragment, error)
 	// AppendInit appends a reference to the latest fragment's init segment to dst.
 	AppendInit(dst *millrace.Chain)
@@ -96,15 +97,15 @@ type Fragment struct {
 	Movie     *mp4.Movie // describes the init segment
 	NewInit   bool       // the init segment has changed since the previous fragment
 	KeyNext   bool       // the next fragment is known to begin with a keyframe
-	Early     bool       // audio before the first video frame, which is a keyframe
+	Early     bool       // only audio, and the first video frame (a keyframe) has not arrived yet
 	AfterLoss bool       // fragments before this one are missing
 }
 
 // An Owner represents this node's ownership of a stream. The methods are called while the mutex of
 // the stream's Window is held.
 type Owner interface {
-	Epoch() uint64 // 0: not known yet
-	Current() bool // false: another node may own the stream
+	Epoch() uint64 // 0 if the epoch is not known yet
+	Current() bool // false if another node may own the stream
 }
 
 // A SegmentStore keeps recent HLS segments, so that they outlive this node. Its methods may be
@@ -127,9 +128,9 @@ var ErrElsewhere = errors.New("the stream is at another node")
 
 var errTracksChanged = errors.New("the tracks of the stream changed")
 
-// A SequenceStart has the smallest numbers that a window may use: the epoch, the media sequence
-// number and the discontinuity sequence number. Earlier windows of the same stream name have used
-// smaller numbers.
+// A SequenceStart has the smallest epoch, the smallest media sequence number and the smallest
+// discontinuity sequence number that a window may use. Earlier windows of the same stream name have
+// used smaller numbers.
 type SequenceStart struct{ Epoch, MSN, Discontinuity uint64 }
 
 // After combines n and m. Each field of the result is the greater of the two values.
@@ -139,7 +140,7 @@ func (n SequenceStart) After(m SequenceStart) SequenceStart {
 }
 
 // FirstMSN returns the media sequence number of the first segment of a window that begins at t. The
-// number grows by one every c.Segment. A window seldom adds segments faster than that, so a later
+// number grows by one in each period of c.Segment. A window seldom adds segments faster, so a later
 // window of the same stream usually has greater numbers.
 func (c *Config) FirstMSN(t time.Time) uint64 {
 	return uint64(t.Unix() / int64(max(1, c.Segment/time.Second)))

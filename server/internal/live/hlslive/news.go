@@ -6,16 +6,17 @@ import "time"
 // requests may time out. See RFC 8216bis, 6.2.5.2.
 const silentTargets = 3
 
-// news wakes the requests of a Window that wait for something new. It is guarded by Window.mu.
+// A news value wakes the requests of a Window that wait for a new part or segment. Window.mu guards
+// it.
 type news struct {
 	changed chan struct{} // closed and replaced when requests must check again
 	silence *time.Timer   // calls Window.noteSilence
-	silent  bool          // nothing new has been added for a while; see silentTargets
+	silent  bool          // no part or segment has been added for a while; see silentTargets
 	waiting int           // number of requests that wait
 }
 
-// tell wakes the waiting requests, and restarts the timer. It is called when a part or segment has
-// been added.
+// tell wakes the waiting requests, and restarts the timer. The parameter is the target duration of
+// the playlist. tell is called when a part or segment has been added.
 func (n *news) tell(target time.Duration) {
 	n.silent = false
 	n.silence.Reset(max(silentTargets*target, time.Second))
@@ -27,8 +28,9 @@ func (n *news) wake() {
 	n.changed = make(chan struct{})
 }
 
-// timedOut reports whether n.silent is set and the request has waited for at least one target
-// duration. The request must then stop waiting. arrival is when the request arrived; see nanotime.
+// timedOut reports whether a request must stop waiting. This is the case if n.silent is set and the
+// request has waited for at least one target duration. arrival is the time when the request
+// arrived; see nanotime.
 func (n *news) timedOut(arrival int64, target time.Duration) bool {
 	return n.silent && time.Duration(nanotime()-arrival) >= target
 }

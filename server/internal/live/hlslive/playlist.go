@@ -8,12 +8,13 @@ import (
 	"time"
 )
 
-// A Playlist is the text of a playlist. It is shared, and must not be changed.
+// A Playlist has the text of a playlist. Several requests share a Playlist, so it must not be
+// changed.
 type Playlist struct {
 	Text   []byte
 	Gzip   []byte        // Text, compressed with gzip
 	Target time.Duration // the target duration
-	Late   bool          // the requested part is missing, because nothing new came for a while
+	Late   bool          // the requested part is missing: no part has been added for a while
 }
 
 // gzipWriters reuses gzip writers, because each uses about a megabyte of memory.

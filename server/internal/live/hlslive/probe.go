@@ -20,8 +20,8 @@ type probe struct {
 
 	keys  int           // number of keyframes in list
 	key   time.Duration // time of the last keyframe
-	keyAt time.Duration // the same, relative to the beginning of the first fragment
-	group time.Duration // the longest distance between two keyframes
+	keyAt time.Duration // the same time, relative to the beginning of the first fragment
+	group time.Duration // the longest distance between two consecutive keyframes
 }
 
 type probed struct {
@@ -36,7 +36,7 @@ func (p *probe) release() {
 	}
 }
 
-// add adds the fragment f with its bytes. It takes ownership of body.
+// add adds the fragment f. It takes ownership of body, the bytes of f.
 func (p *probe) add(f Fragment, body *millrace.Chain) {
 	if f.NewInit && len(p.list) > 0 || f.AfterLoss { // no player has seen the earlier fragments
 		p.release()
@@ -67,14 +67,14 @@ func (p *probe) length() time.Duration {
 func (p *probe) movie() mp4.Movie { return *p.list[len(p.list)-1].Movie }
 
 const (
-	// minFragments is how many fragments are needed to determine their usual duration. If the
-	// fragments together are at least twice as long as Config.Segment, fewer are enough.
+	// minFragments is how many fragments are needed to determine their usual duration. If all
+	// fragments together are at least twice as long as Config.Segment, fewer fragments are enough.
 	minFragments = 6
 	// minParts is the minimum length of the first segment, as a number of parts. Players that use
 	// parts stay three parts before the end of the playlist (PART-HOLD-BACK).
 	minParts = 3
 	// maxFragments limits how many fragments are held before the first playlist is made. The limit
-	// is high: two segments have only some hundreds of fragments.
+	// is high: two segments have only a few hundred fragments.
 	maxFragments = 1 << 12
 	// maxTarget is the longest target duration. Longer GOPs are divided.
 	maxTarget = 16 * time.Second
@@ -92,11 +92,12 @@ const (
 	// two keyframes is less than four times minRest, the minimum is a quarter of the distance.
 	minRest = 500 * time.Millisecond
 	// earlyKey is how much shorter than Config.Segment a segment may be, because a keyframe may
-	// come a little early. Otherwise the segment would end at the next keyframe. It would be twice
-	// as long, and would double the delay of players.
+	// come a little early. Otherwise the segment would end only at the following keyframe. It would
+	// then be twice as long, and would double the delay of players.
 	earlyKey = 50 * time.Millisecond
-	// evenSlack is how much the durations of fragments may differ and still count as equal. They
-	// differ because timestamps are in whole milliseconds, and clocks are corrected.
+	// evenSlack is how much the durations of fragments may differ and still count as equal. Equal
+	// durations differ slightly because timestamps are in whole milliseconds, and because clocks
+	// are corrected.
 	evenSlack = 5 * time.Millisecond
 )
 
@@ -119,9 +120,9 @@ func (p *probe) enough() bool {
 		return true
 	}
 	wait := maxTarget
-	// If the stream has had a keyframe, wait for the next one for up to maxTarget. It may come
-	// late: if the video consists of slides, a slide is sent only when the next slide exists. If
-	// the stream has never had a keyframe, wait only a short time.
+	// If the stream has had a keyframe, wait for the next keyframe for up to maxTarget. The next
+	// keyframe may come late: if the video consists of slides, a slide is sent only when the next
+	// slide exists. If the stream has never had a keyframe, wait only a short time.
 	if p.keys == 0 && !p.source.ExpectsKey() {
 		wait = 2 * p.cfg.Segment
 	}
@@ -175,15 +176,17 @@ func (p *probe) config() hls.Config {
 // The maximum is at least Config.Part. If the stream has video, it is also at least videoPart,
 // which suits every rate of at least 23.9 frames per second.
 //
-// If the stream has both video and audio, this is enough: when a video frame is late, short
+// If the stream has both video and audio, this value suffices: when a video frame is late, short
 // fragments of audio fill the part. If the stream has only one track, the maximum is increased
-// until it meets a condition:
+// until a condition is met:
 //   - If the fragments are equally long, a whole number of them must last from 85% to 100% of the
 //     maximum.
 //   - Otherwise, each fragment must last at most 15% of the maximum.
 func (p *probe) part() time.Duration {
 	video := p.movie().Video
-	least, most := time.Hour, time.Duration(0) // durations of the fragments that parts consist of
+	// The shortest and longest duration of a fragment with video, or of a fragment without video if
+	// the stream has no video.
+	least, most := time.Hour, time.Duration(0)
 	audio := false
 	for i := range p.list {
 		f := &p.list[i]

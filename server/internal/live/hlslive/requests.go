@@ -23,9 +23,9 @@ func (w *Window) Master(ctx context.Context) (list *Playlist, err error) {
 }
 
 // Playlist returns the media playlist with the given file name. query is the query of the request.
-// If block is set, Playlist waits until the playlist has the segment or part that the query asks
-// for. An error is a [refuse.Refusal], the error of ctx, or ErrElsewhere, which means that this
-// node does not own the stream.
+// If block is set, Playlist waits until the playlist has the segment or part that the query names.
+// An error is a [refuse.Refusal], the error of ctx, or ErrElsewhere, which means that this node
+// does not own the stream.
 func (w *Window) Playlist(ctx context.Context, object string, query hls.Reload,
 	block bool) (list *Playlist, err error) {
 	arrival, late := nanotime(), false
@@ -94,16 +94,16 @@ func Absent(name string, o hls.Object) error {
 }
 
 // isNext reports whether o is the next part that will be made, or the first part of the next
-// segment. w.mu is held.
+// segment. The caller must hold w.mu.
 func (w *Window) isNext(o hls.Object) bool {
 	msn, part := w.window.Next()
 	return o.Kind == hls.KindPart && o.Epoch == w.cfg.Epoch &&
 		(o.MSN == msn && o.Part == part || o.MSN == msn+1 && o.Part == 0)
 }
 
-// await waits until done returns true or an error. It calls done with w.mu held: once at the
-// beginning, and then each time that something new was added. A wait counts toward the limit
-// Shared.Waiting.
+// await waits until done returns true or an error. It calls done once at the beginning, and then
+// each time that w wakes the waiting requests. await holds w.mu while it calls done. A request that
+// waits counts towards the limit Shared.Waiting.
 func (w *Window) await(ctx context.Context, done func() (bool, error)) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -142,8 +142,8 @@ func (w *Window) await(ctx context.Context, done func() (bool, error)) error {
 	}
 }
 
-// render returns the current media playlist. It makes the playlist if it is not made yet. skip
-// selects the delta update (EXT-X-SKIP). w.mu is held.
+// render returns the current media playlist. If skip is set, it returns the delta update
+// (EXT-X-SKIP). A playlist is made when it is first needed. The caller must hold w.mu.
 func (w *Window) render(skip bool) *Playlist {
 	list := &w.full
 	if skip {

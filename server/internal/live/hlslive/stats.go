@@ -2,7 +2,7 @@ package hlslive
 
 import "time"
 
-// rates sums up fragments to determine their frame rate and their bit rate.
+// A rates value adds up the fragments of a stream, to determine their frame rate and bit rate.
 type rates struct {
 	frames, bytes int
 	lasts         time.Duration
@@ -22,13 +22,13 @@ func (r *rates) bandwidth() int64 {
 
 // A playerEstimate estimates the number of players of a playlist from their requests, because HLS
 // players do not identify themselves. A player requests one second of media per second. The number
-// of players is therefore the duration of all media sent in a period, divided by the length of the
-// period.
+// of players is therefore the total duration of the media that is sent in a period, divided by the
+// length of the period.
 //
-// Callers pass the current time t, from nanotime, and the length of a period.
+// In all methods, t is the current time (see nanotime), and period is the length of a period.
 type playerEstimate struct {
 	since    int64         // when the current period began; see nanotime
-	sum, was time.Duration // total duration sent in this period, and in the previous one
+	sum, was time.Duration // total duration sent in this period, and in the previous period
 }
 
 func (e *playerEstimate) add(t int64, period, duration time.Duration) {
@@ -52,7 +52,7 @@ func (e *playerEstimate) size(t int64, period time.Duration) int {
 	return int((e.was + period/2) / period)
 }
 
-// Stats has the number of viewers and the counters of one Window, or the sums for all Windows.
+// Stats has the number of viewers and the counters of one Window, or their sums for all Windows.
 type Stats struct {
 	Windows int   // streams that have HLS
 	Bytes   int64 // bytes in the windows of these streams

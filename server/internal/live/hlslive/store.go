@@ -16,19 +16,19 @@ const (
 	// players must wait until the state is loaded.
 	loadTimeout = time.Second
 	// lastStateWait is how long a new owner of the stream waits for the previous owner to store the
-	// final state of the playlist. The previous owner does so when it learns that it is no longer
-	// the owner.
+	// final state of the playlist. The previous owner stores this state when it learns that it is
+	// no longer the owner.
 	lastStateWait  = 500 * time.Millisecond
 	lastStateEvery = 100 * time.Millisecond
 )
 
-// playlistState is the stored state of a playlist. If another node becomes the owner of the stream,
-// its playlist continues from this state. The state is stored as JSON, and a node of another
-// version may read it.
+// A playlistState is the stored state of a playlist. If another node becomes the owner of the
+// stream, the playlist of that node continues from this state. The state is stored as JSON, and a
+// node of another version may read the JSON.
 type playlistState struct {
 	Target, Part time.Duration
 	Segments     []hls.Listed
-	Next         hls.Listed // the next segment; its duration is the sum of its parts
+	Next         hls.Listed // the next segment; its duration is the sum of its parts' durations
 	Open         bool       // Next was still being made
 	Ended        bool
 	Master       string // the multivariant playlist
@@ -36,7 +36,7 @@ type playlistState struct {
 }
 
 // maxStateSegments limits the number of segments in a playlistState. The limit is needed because
-// the whole playlistState is saved with each part.
+// the entire playlistState is saved with each part.
 const maxStateSegments = 100
 
 // A saver saves the state and the segments of one window to a SegmentStore.
@@ -44,9 +44,9 @@ type saver struct {
 	store  SegmentStore // nil: nothing is saved
 	stream string
 
-	msn   uint64 // the store has all segments before this one
-	parts int    // number of parts of that segment in the stored state
-	inits uint64 // the store has all init segments before this one
+	msn   uint64 // the store has all segments with smaller numbers
+	parts int    // number of parts of segment msn in the stored state
+	inits uint64 // the store has all init segments with smaller numbers
 }
 
 func (s *saver) hasNews(window *hls.Window) bool {
@@ -109,9 +109,9 @@ func parseState(text []byte) (*playlistState, error) {
 }
 
 // precede changes cfg so that a new window continues the stored playlist s. minMSN is the smallest
-// media sequence number that the window may use. localDate is when the first fragment of the window
-// began, by the clock of this machine. precede returns the date of this fragment in the playlist:
-// localDate, or the end of s if that is later.
+// media sequence number that the window may use. localDate is the time at which the first fragment
+// of the window began, by the clock of this machine. precede returns the date of this fragment in
+// the playlist: localDate, or the end of s if that is later.
 //
 // Players cannot continue s if it is empty or has ended, if its end is too far from localDate, or
 // if segments would be missing between s and minMSN. In these cases, precede only makes the numbers
@@ -150,8 +150,8 @@ func (s *playlistState) precede(cfg *hls.Config, minMSN uint64,
 	return localDate
 }
 
-// Stored returns the playlists of a stream that no node owns. They list only whole segments. state
-// is the result of SegmentStore.LoadState.
+// Stored returns the playlists of a stream that no node owns. The playlists list only complete
+// segments, without parts. state is the result of SegmentStore.LoadState.
 func Stored(state []byte) (master, media *Playlist, err error) {
 	s, err := parseState(state)
 	if err != nil {

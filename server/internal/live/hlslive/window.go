@@ -34,26 +34,26 @@ type Window struct {
 	asked  atomic.Int64 // when the latest request arrived; see nanotime
 
 	mu lock.Mutex
-	// Nil without a cluster, and after Disown.
+	// owner is nil if there is no cluster, and after Disown.
 	owner  Owner
 	window *hls.Window // nil before the first playlist can be made
 	cfg    hls.Config  // configuration of window
 	movie  mp4.Movie
 	rates  rates // rates of the fragments since the init segment changed
 	ended  bool  // nothing more will be added: the stream has ended, or its tracks have changed
-	err    error // why there is no window, or no window any more
+	err    error // error that all requests get, set by Fail or Close; nil before that
 	saver  saver
 
 	news        news
-	full, delta *Playlist // current playlists, made on request; nil before that
+	full, delta *Playlist // current playlists; nil if no request has needed them yet
 	players     playerEstimate
 }
 
 // New returns a Window for the stream with the given name. The caller must call Run.
 //
 // The Window takes ownership of source. It keeps a reference to owner, which reports whether this
-// node owns the stream. owner is nil without a cluster. first has the smallest numbers that the
-// Window may use.
+// node owns the stream. owner is nil if there is no cluster. first has the smallest numbers that
+// the Window may use.
 func New(shared *Shared, name string, log *slog.Logger, source Source, owner Owner,
 	first SequenceStart) *Window {
 	w := &Window{shared: shared, source: source, name: name, log: log, owner: owner, first: first}
@@ -72,7 +72,7 @@ func (w *Window) Touch() { w.asked.Store(nanotime()) }
 // yet, Run returns an error instead.
 //
 // If ctx ends, Run returns at once. The result is an error if the playlist has not ended by then.
-// After Run, the caller calls Close.
+// After Run, the caller must call Close.
 func (w *Window) Run(ctx context.Context) error {
 	err := w.fill(ctx)
 	w.source.Release()
@@ -88,8 +88,9 @@ func (w *Window) Run(ctx context.Context) error {
 	return err
 }
 
-// Close releases w. The caller must call it only after Run has returned. From then on, requests get
-// err. If Fail was called before, they get the error from Fail instead.
+// Close releases the memory of w. The caller must not call Close before Run has returned. From then
+// on, requests get the error err. If Fail was called before, they get the error passed to Fail
+// instead.
 func (w *Window) Close(err error) {
 	w.update(func() {
 		if w.err == nil {
@@ -110,8 +111,8 @@ func (w *Window) Close(err error) {
 func (w *Window) Fail(err error) { w.update(func() { w.err = err }) }
 
 // Disown lets w answer requests even if this node no longer owns the stream. It is called when the
-// stream has ended properly. This node may then give up the stream before w has received the end.
-// Players must still get the end.
+// stream has ended properly. This node may then give up the ownership before w has received the
+// last fragments, which players must still get.
 func (w *Window) Disown() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -120,7 +121,7 @@ func (w *Window) Disown() {
 
 // fenced reports whether another node may own the stream by now, for example because this process
 // was suspended. Players must then try again later, because a response of this node could
-// contradict a response of that node. w.mu is held.
+// contradict a response of the other node. The caller must hold w.mu.
 func (w *Window) fenced() bool {
 	return w.owner != nil && w.owner.Epoch() != 0 && !w.owner.Current() && !w.ended
 }
@@ -150,7 +151,7 @@ func (w *Window) Has(epoch uint64) bool {
 	return w.window != nil && w.cfg.Epoch == epoch
 }
 
-// NextStart returns the smallest numbers that the window after w may use.
+// NextStart returns the smallest numbers that the next window of the stream may use.
 func (w *Window) NextStart() SequenceStart {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -161,8 +162,8 @@ func (w *Window) NextStart() SequenceStart {
 	return SequenceStart{w.cfg.Epoch + 1, msn + 1, w.window.Discontinuity() + 1}
 }
 
-// IdleIn returns the time until w is idle. w is idle if no request has arrived for n times the
-// length of the playlist, or for firstIdle if there is no playlist yet.
+// IdleIn returns the time until w is idle. w is idle if no request has arrived for a certain time:
+// n times the length of the playlist, or firstIdle if there is no playlist yet.
 func (w *Window) IdleIn(n int) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -191,9 +192,9 @@ func (w *Window) Stats() Stats {
 	return st
 }
 
-// Shorten reduces the playlist to the minimum length that the standard requires, and reduces its
-// memory to maxBytes. It returns the number of freed bytes. More memory may become free later,
-// because players may still request segments that have left the playlist.
+// Shorten reduces the playlist to the minimum length that the standard requires, and limits the
+// memory of the playlist to maxBytes. It returns the number of freed bytes. More memory may become
+// free later, because players may still request segments that have left the playlist.
 func (w *Window) Shorten(maxBytes int64) (freed int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -262,8 +263,8 @@ func (w *Window) open(ctx context.Context, p *probe, clock *mediaClock) error {
 			}
 			w.put(clock, b.Fragment, &b.body, first.Add(b.end))
 		}
-		// If a playlist has no whole segment, some players believe that it is broken, and give up
-		// after a few attempts.
+		// If a playlist has no complete segment, some players treat the playlist as broken, and
+		// give up after a few attempts.
 		if msn, _ := window.Next(); msn == cfg.FirstMSN && len(cfg.Past) == 0 {
 			window.Flush()
 		}
@@ -275,12 +276,12 @@ func (w *Window) open(ctx context.Context, p *probe, clock *mediaClock) error {
 }
 
 // resume makes the hls.Window for the media playlist with the given file name. If the store has a
-// state of the playlist, the hls.Window continues from the state. Otherwise it begins with cfg.
+// state of the playlist, the hls.Window continues from this state. Otherwise it begins with cfg.
 // resume also returns the configuration of the hls.Window, and the date of the first fragment in
 // the playlist.
 //
-// localDate is when the first fragment began, by the clock of this machine. The returned date may
-// be later than localDate, because the dates in a playlist must not go back.
+// localDate is the time at which the first fragment began, by the clock of this machine. The
+// returned date may be later than localDate, because the dates in a playlist must not go back.
 func (w *Window) resume(ctx context.Context, cfg hls.Config, file string, localDate time.Time) (
 	window *hls.Window, _ hls.Config, date time.Time, err error,
 ) {
@@ -301,8 +302,8 @@ func (w *Window) resume(ctx context.Context, cfg hls.Config, file string, localD
 	return window, cfg, localDate, err
 }
 
-// save stores the new complete segments and the state of the playlist in the SegmentStore. last
-// means that no segment will follow. w.mu is held.
+// save stores the new complete segments and the state of the playlist in the SegmentStore. The
+// caller sets last if no segment will follow. The caller must hold w.mu.
 func (w *Window) save(last bool) {
 	if w.saver.store == nil || !last && !w.saver.hasNews(w.window) {
 		return
@@ -326,7 +327,7 @@ func (w *Window) add(clock *mediaClock, f Fragment, body *millrace.Chain) {
 }
 
 // put adds a fragment to the playlist, and takes ownership of body. arrival is the time when the
-// fragment arrived. put reports whether the playlist has changed. w.mu is held.
+// fragment arrived. put reports whether the playlist has changed. The caller must hold w.mu.
 func (w *Window) put(clock *mediaClock, f Fragment, body *millrace.Chain,
 	arrival time.Time) (changed bool) {
 	switch {
@@ -344,7 +345,7 @@ func (w *Window) put(clock *mediaClock, f Fragment, body *millrace.Chain,
 		Time: date}, body) || changed
 }
 
-// update calls f, which changes w, with w.mu held. It then wakes the waiting requests.
+// update calls f while it holds w.mu, so that f may change w. It then wakes the waiting requests.
 func (w *Window) update(f func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -352,15 +353,16 @@ func (w *Window) update(f func()) {
 	w.tell()
 }
 
-// tell wakes the waiting requests, because something new was added. w.mu is held.
+// tell drops the current playlists, which are out of date, and wakes the waiting requests. The
+// caller must hold w.mu.
 func (w *Window) tell() {
 	w.full, w.delta = nil, nil
 	w.news.tell(w.cfg.Target)
 }
 
-// noteSilence is called when nothing new has been added for some time. It wakes the requests that
-// wait for a part or segment, so that they can time out. It repeats this once per target duration.
-// When something new is added, the repetition ends.
+// noteSilence is called when no part or segment has been added for some time. It wakes the waiting
+// requests, so that they can time out. After that, noteSilence is called again once per target
+// duration, until a part or segment is added.
 func (w *Window) noteSilence() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -371,7 +373,7 @@ func (w *Window) noteSilence() {
 	}
 }
 
-// master returns the text of the multivariant playlist. w.mu is held.
+// master returns the text of the multivariant playlist. The caller must hold w.mu.
 func (w *Window) master() []byte {
 	v := hls.Variant{URI: mediaName(w.movie), Codecs: w.movie.Codecs, Width: w.movie.Width,
 		Height: w.movie.Height}

@@ -27,9 +27,9 @@ const (
 	flushBytes = 64 << 10
 )
 
-// ByClock reports whether plain TCP and Unix connections are read at intervals of length beat. If
-// beat is too short, they are read as bytes arrive. All other connections are always read as bytes
-// arrive.
+// ByClock reports whether plain TCP and Unix connections are read at regular intervals, each as
+// long as beat. If beat is too short, these connections are read as bytes arrive. All other
+// connections are always read as bytes arrive.
 func ByClock(beat time.Duration) bool { return beat >= minBeat }
 
 // A clockConn reads a connection at regular intervals instead of when packets arrive, because it
@@ -43,7 +43,7 @@ type clockConn struct {
 
 	empty     bool          // the last read emptied the receive buffer
 	got       int           // bytes since the last pause
-	flushed   int           // value of got at the last call of Flush
+	flushed   int           // value of got at the last call to Flush
 	lastInput time.Duration // time of the last input; see sinceStart
 }
 
@@ -63,7 +63,7 @@ func newClockConn(conn net.Conn, s Session, cfg Config) Conn {
 		return nil
 	}
 	// Duplicate the file descriptor. The duplicate shares the connection and its non-blocking mode,
-	// but the runtime's poller does not watch it.
+	// but the runtime's poller does not watch the duplicate.
 	fd := -1
 	if raw, err := plain.SyscallConn(); err == nil {
 		_ = raw.Control(func(of uintptr) { fd, _ = unix.FcntlInt(of, unix.F_DUPFD_CLOEXEC, 0) })
@@ -130,7 +130,7 @@ func (c *clockConn) Write(p []byte) (int, error) {
 }
 
 // pause calls Session.Flush, and then waits until the next read. If more than gatherBytes bytes
-// have arrived since the previous pause, it waits for at most floodPause.
+// have arrived since the previous pause, pause waits for at most floodPause.
 func (c *clockConn) pause() {
 	c.session.Flush()
 	wait := c.cfg.Beat - sinceStart()%c.cfg.Beat

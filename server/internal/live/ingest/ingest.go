@@ -8,7 +8,7 @@ import (
 )
 
 // NewConn returns a Conn that reads from conn, the connection of a publisher. While the Conn reads,
-// it calls the methods of s. The Conn owns conn until Release.
+// it calls the methods of the Session s. The Conn owns conn until Release.
 func NewConn(conn net.Conn, s Session, cfg Config) Conn {
 	if c := newClockConn(conn, s, cfg); c != nil {
 		return c

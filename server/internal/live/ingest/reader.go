@@ -11,8 +11,8 @@ import (
 )
 
 // A Reader reads a publisher's data as it arrives, over TLS and HTTP/2. To end a blocked read, it
-// sets a read deadline in the past. It does so when a read has waited too long, and when the
-// session's context ends.
+// sets a read deadline in the past. The Reader does so when a read has waited too long, and when
+// the session's context ends.
 type Reader struct {
 	session Session
 	r       io.Reader
@@ -25,8 +25,9 @@ type Reader struct {
 	stopped bool
 }
 
-// NewReader returns a Reader that reads r for the session s. A read fails if no byte arrives within
-// timeout. setDeadline sets the read deadline of r. The Reader borrows r until Stop.
+// NewReader returns a Reader that reads from r for the session s. A read fails if no byte arrives
+// within the given timeout. setDeadline sets the read deadline of r. The Reader borrows r until
+// Stop.
 func NewReader(r io.Reader, setDeadline func(time.Time) error, s Session,
 	timeout time.Duration) *Reader {
 	b := &Reader{session: s, r: r, set: setDeadline, silence: timeout}
@@ -58,8 +59,8 @@ func (b *Reader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Stop removes the read deadline of the source. After Stop, b does not use the source, and the
-// caller must not call Read.
+// Stop removes the read deadline of the source, the io.Reader that was passed to NewReader. After
+// Stop, b does not use the source, and the caller must not call Read.
 func (b *Reader) Stop() {
 	b.timer.Stop()
 	b.unwatch()

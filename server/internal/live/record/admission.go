@@ -5,21 +5,22 @@ import (
 	"time"
 )
 
-// retryAfter is how long to wait before another attempt after an error of Config.Admit or of the
-// disk.
+// retryAfter is the time before the next attempt after Config.Admit or the disk has returned an
+// error.
 const retryAfter = 5 * time.Second
 
-// An admission is the decision of Config.Admit about a stream. It is made anew when a recording
-// begins. It is used only by the writer goroutine.
+// An admission holds the decision of Config.Admit about a stream. Config.Admit decides again when a
+// new recording begins. Only the writer goroutine uses the admission.
 type admission struct {
 	asked bool // Admit was called and returned no error
 	askAt time.Time
 	ended func(reason string, bytes int64) // nil: the stream is not recorded
-	bytes int64                            // bytes that were written
+	bytes int64
 }
 
-// admitted reports whether the stream is recorded. It calls cfg.Admit when a recording begins. If
-// cfg.Admit fails, the stream is not recorded, and admitted calls cfg.Admit again after retryAfter.
+// admitted reports whether the stream is to be recorded. It calls cfg.Admit when a recording
+// begins. If cfg.Admit fails, the stream is not recorded, and admitted calls cfg.Admit again after
+// retryAfter.
 func (a *admission) admitted(cfg *Config, stream string, log *slog.Logger) bool {
 	if !a.asked && !cfg.now().Before(a.askAt) {
 		var err error

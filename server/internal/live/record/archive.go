@@ -12,8 +12,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/lock"
 )
 
-// lockName is the name of a file in the directory. The process that records to the directory holds
-// a lock on this file. No stream can have this name.
+// lockName is the name of the lock file in the directory of recordings. The process that records to
+// the directory holds a lock on this file. No stream can have this name.
 const lockName = "millrace-recordings#lock"
 
 const (
@@ -40,7 +40,7 @@ type Archive struct {
 	log  *slog.Logger
 	lock *os.File
 
-	ready    chan struct{} // closed when this process has the directory, or will not get it
+	ready    chan struct{} // closed when this process has opened the directory, or has given up
 	waiting  context.Context
 	stopWait context.CancelFunc
 
@@ -52,13 +52,13 @@ type Archive struct {
 	store   store
 }
 
-// Open opens a directory of recordings. No other process may have it open. Open finishes the
-// recordings that a crash left unfinished. It ignores files that do not have the name of a
-// recording. The caller calls Close.
+// Open opens a directory of recordings. No other process may use the directory at the same time.
+// Open finishes the recordings that a crash left unfinished. It ignores files that do not have the
+// name of a recording. The caller must call Close on the Archive.
 //
 // If Config.Successor is set and another process holds the lock on the directory, Open succeeds
 // without the lock. The Archive then opens the directory when the other process has closed its own
-// Archive. Until then, recordings wait in their queues.
+// Archive. Until then, fragments wait in the queues of the recordings.
 func Open(c Config) (*Archive, error) {
 	if err := c.setDefaults(); err != nil {
 		return nil, err
@@ -73,7 +73,7 @@ func Open(c Config) (*Archive, error) {
 	}
 	defer root.Close()
 	if a.lock, err = root.OpenFile(lockName, os.O_RDWR|os.O_CREATE, fileMode); err != nil {
-		return nil, fmt.Errorf("%s: %w", c.Dir, err) // the errors of root do not contain its name
+		return nil, fmt.Errorf("%s: %w", c.Dir, err) // root's errors lack the directory's name
 	}
 	err = flock(a.lock)
 	if c.Successor && errors.Is(err, errLocked) {
@@ -91,8 +91,8 @@ func Open(c Config) (*Archive, error) {
 	return a, nil
 }
 
-// await opens the directory when the process that is being replaced has unlocked it. It stops
-// waiting when Close is called.
+// await waits until the process that is being replaced has unlocked the directory, and then opens
+// the directory. It stops waiting when Close is called.
 func (a *Archive) await() {
 	defer close(a.ready)
 	a.log.Info("recordings wait until the process that is replaced has ended its own", "in",
@@ -130,9 +130,9 @@ func (a *Archive) await() {
 		time.Since(began).Round(time.Millisecond))
 }
 
-// Await waits until this process has locked the directory of recordings. Usually Open has locked
-// it, and Await returns at once. If Config.Successor is set, another process may still hold the
-// lock. If ctx ends first, Await returns an error.
+// Await waits until this process has locked the directory of recordings. Usually, Open has locked
+// the directory, and Await returns at once. If Config.Successor is set, another process may still
+// hold the lock. If ctx ends first, Await returns an error.
 func (a *Archive) Await(ctx context.Context) error {
 	select {
 	case <-a.ready:
@@ -160,7 +160,8 @@ func (a *Archive) Free(n int64) (freed int64) {
 // on the Recording.
 //
 // If the stream already has a Recording that is not closed, Stream returns ErrInUse. If the
-// Recording is closed but still waits for the disk, Stream returns the same Recording again.
+// Recording is closed, but its queue is not written yet, Stream reopens and returns the same
+// Recording.
 func (a *Archive) Stream(name string) (*Recording, error) {
 	r, err := a.openRecording(name)
 	if err != nil {
@@ -192,7 +193,8 @@ func (a *Archive) openRecording(name string) (*Recording, error) {
 	return r, nil
 }
 
-// run is the writer goroutine of r. It returns when r is closed and its queue has been written.
+// run is the writer goroutine of r. It returns when r is closed and the queue of r has been
+// written.
 func (a *Archive) run(r *Recording) {
 	defer close(r.done)
 	<-a.ready
@@ -205,7 +207,8 @@ func (a *Archive) run(r *Recording) {
 	}
 }
 
-// leave removes r if r is closed and its queue has been written. It reports whether it removed r.
+// leave removes r from the Archive if r is closed and the queue of r has been written. It reports
+// whether it has removed r.
 func (a *Archive) leave(r *Recording) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -217,9 +220,9 @@ func (a *Archive) leave(r *Recording) bool {
 	return true
 }
 
-// Close ends all recordings, and waits until they are on the disk. If ctx ends before that, Close
-// drops the queues and returns the error of ctx. The next Open then repairs the files. A second
-// call does nothing.
+// Close ends all recordings, and waits until they are written to the disk. If ctx ends before that,
+// Close drops the queues and returns the error of ctx. The next Open then repairs the files. A
+// second call does nothing.
 func (a *Archive) Close(ctx context.Context) error {
 	defer a.stopWait()
 	a.mu.Lock()

@@ -18,19 +18,19 @@ const (
 // A Config configures an Archive.
 type Config struct {
 	Dir string // the directory of all recordings, which must exist
-	// Limit of all recordings together, in bytes. If they exceed it, the oldest files are deleted.
-	// 0 means no limit.
+	// Maximum size of all recordings together, in bytes. If the recordings exceed this size, the
+	// oldest files are deleted. 0 means no limit.
 	MaxBytes   int64
-	QueueBytes int64         // limits the queue of one stream, in bytes; 0 means DefaultQueueBytes
-	Every      time.Duration // a file ends at whole multiples of it, in UTC; 0 means DefaultEvery
+	QueueBytes int64         // maximum size of a stream's queue; 0 means DefaultQueueBytes
+	Every      time.Duration // files end at multiples of it, in UTC; 0 means DefaultEvery
 	// This process replaces another process, which may still use the directory Dir for a while.
 	Successor bool
 	Log       *slog.Logger // nil: nothing is logged
 
 	// Admit decides whether a stream is recorded. While Admit runs, the stream's fragments wait in
-	// the queue. end is called when an admitted recording ends. A nil end means that the stream is
-	// not recorded. After an error, Admit is called again. If Admit is nil, all streams are
-	// recorded.
+	// the queue. If Admit returns a nil end, the stream is not recorded. Otherwise, end is called
+	// when the recording ends, with the reason and the number of bytes that were written. If Admit
+	// returns an error, Admit is called again later. If Admit is nil, all streams are recorded.
 	Admit func(stream string) (end func(reason string, bytes int64), err error)
 
 	now  func() time.Time         // the clock; tests replace it

@@ -18,8 +18,8 @@ import (
 // The archive then stops writing to the file, because a file without a name cannot be found later.
 var errRemoved = errors.New("the file was removed or replaced")
 
-// pageSize is the size of a page. A reader of a file may see some pages of a write before the
-// others.
+// pageSize is the size of a page in the kernel's file cache, in bytes. A program that reads a file
+// during a write may see some of the written pages before the others.
 const pageSize = 4096
 
 // A file is a recording that grows. It is used only by the writer goroutine of its Recording.
@@ -36,7 +36,7 @@ type file struct {
 	base   time.Duration // the stream's time at the beginning of the file, which players show as 0
 
 	pending millrace.Chain // bytes that were added and are not written yet
-	// Of media: the size of the init segment, and the offset of the next fragment.
+	// Size of the init segment in media, and offset of the next fragment in media.
 	init, next int64
 	listSize   int64
 	fragments  int // number of fragments in pending
@@ -49,8 +49,8 @@ type file struct {
 func (f *file) size() int64 { return f.next - int64(f.pending.Len()) + f.listSize }
 
 // createFile creates a media file for a stream, and writes the init segment to it. createFile
-// borrows init. start is when the first fragment arrived, and base is the fragment's timestamp in
-// the stream.
+// borrows init. The argument start is the time at which the first fragment arrived, and base is the
+// timestamp of that fragment in the stream.
 func createFile(cfg *Config, stream string, start time.Time, base time.Duration,
 	init *millrace.Chain) (*file, error) {
 	movie, err := mp4.ReadMovie(init.Bytes())
@@ -110,7 +110,7 @@ func (f *file) create(stream string, at time.Time) error {
 	return err
 }
 
-// add removes the fragment e from the beginning of c, and adds it to the next write.
+// add removes the fragment e from the beginning of c, and adds the fragment to the next write.
 func (f *file) add(e mp4.FragmentInfo, at time.Time, c *millrace.Chain) {
 	f.movie.AppendEarlier(&f.pending, c, e, f.base)
 	e.Start, e.End = e.Start-f.base, e.End-f.base
@@ -121,7 +121,8 @@ func (f *file) add(e mp4.FragmentInfo, at time.Time, c *millrace.Chain) {
 	f.fragments++
 }
 
-// write writes the added fragments, and then the playlist entries of complete segments.
+// write writes the fragments that add has collected, and then the playlist entries of the complete
+// segments.
 func (f *file) write() error {
 	defer f.pending.Release()
 	if err := writeTo(&f.pending, f.out); err != nil {

@@ -4,5 +4,5 @@ package record
 
 import "os"
 
-// flock does nothing, because the system has no such lock.
+// flock does nothing, because this system has no flock.
 func flock(*os.File) error { return nil }

@@ -8,12 +8,12 @@ import (
 	"github.com/millrace-io/millrace/server/internal/streamname"
 )
 
-// The name of a file is the time at which the recording's first fragment arrived (stampFormat),
-// followed by one of these extensions.
+// The name of a file is the time at which the recording's first fragment arrived (in the format
+// stampFormat), followed by one of these extensions.
 const (
 	mediaExt    = ".mp4"
 	listExt     = ".m3u8"
-	newListExt  = ".m3u8.new" // of a playlist before it is renamed
+	newListExt  = ".m3u8.new" // a new playlist before it is renamed
 	stampFormat = "2006-01-02T15-04-05.000Z"
 )
 

@@ -20,14 +20,14 @@ const (
 	leastTarget = 10 * time.Second
 	mostTarget  = 30 * time.Second
 
-	// timeSlack limits the gap between a fragment and the end of the previous fragment. If the gap
-	// is larger, fragments count as lost.
+	// timeSlack is the maximum gap between a fragment and the end of the previous fragment. If the
+	// gap is larger, fragments count as lost.
 	timeSlack = time.Second
 
-	// dateSlack limits the difference between the date of a segment and the time when the segment
-	// arrived. Usually the date is the date of the first segment plus the durations since then,
-	// even if a segment arrives a moment late. If the difference exceeds dateSlack, the date is set
-	// to the time of arrival.
+	// dateSlack is the maximum difference between the date of a segment and the time when the
+	// segment arrived. Usually, the date is the date of the first segment plus the durations of all
+	// segments since then, even if a segment arrives a moment late. If the difference exceeds
+	// dateSlack, the date is set to the time of arrival.
 	dateSlack = 5 * time.Second
 )
 
@@ -35,8 +35,8 @@ const (
 type segment struct {
 	offset, size int64
 	start, end   time.Duration // in the stream's time
-	date         time.Time     // date of its first fragment
-	afterGap     bool          // fragments before it are missing
+	date         time.Time     // date of the first fragment
+	afterGap     bool          // fragments before this segment are missing
 	missing      time.Duration // duration of the missing fragments
 }
 
@@ -45,7 +45,7 @@ type segment struct {
 // recording again, from the fragments in the media file.
 type segmenter struct {
 	target time.Duration // target duration of the playlist; 0 before the first segment has ended
-	open   segment       // the current segment; its size is 0 if there is none
+	open   segment       // the current segment; open.size is 0 if there is none
 
 	placed   bool // a fragment was added
 	sequence uint32
@@ -56,8 +56,8 @@ type segmenter struct {
 // add adds the fragment f to the current segment. If f begins a new segment, add returns the
 // segment that has ended, and true.
 //
-// date is when f arrived, or the zero time if that is unknown. offset is the position of f in the
-// file, in bytes.
+// The argument date is the time at which f arrived, or the zero time if that time is unknown. The
+// argument offset is the position of f in the file, in bytes.
 func (s *segmenter) add(f mp4.FragmentInfo, date time.Time, offset int64) (done segment, ok bool) {
 	gap := s.placed && (f.Sequence != s.sequence+1 || f.Start-s.line.End() > timeSlack)
 	last := s.line.End()
@@ -84,8 +84,8 @@ func (s *segmenter) add(f mp4.FragmentInfo, date time.Time, offset int64) (done 
 	return done, ok
 }
 
-// full reports whether the next fragment must begin a new segment. start and end are the times of
-// this fragment. key is true if it begins with a keyframe.
+// full reports whether the next fragment must begin a new segment. The arguments start and end are
+// the times of this fragment. The argument key is true if the fragment begins with a keyframe.
 func (s *segmenter) full(key bool, start, end time.Duration) bool {
 	limit := s.target
 	if limit == 0 {
@@ -105,12 +105,12 @@ func (s *segmenter) finish() (done segment, ok bool) {
 	return done, true
 }
 
-// wholeSeconds rounds d up to whole seconds.
+// wholeSeconds rounds the duration d up to a multiple of one second.
 func wholeSeconds(d time.Duration) time.Duration {
 	return (d + time.Second - 1).Truncate(time.Second)
 }
 
-// Types of playlists.
+// Values of EXT-X-PLAYLIST-TYPE.
 const (
 	growing  = "EVENT"
 	finished = "VOD"
@@ -120,8 +120,8 @@ const endLine = "#EXT-X-ENDLIST\n"
 
 const dateFormat = "2006-01-02T15:04:05.000Z"
 
-// listHeader returns the first lines of a playlist. init is the size of the init segment, which is
-// the beginning of the media file.
+// listHeader returns the first lines of a playlist. The argument init is the size of the init
+// segment at the beginning of the media file.
 func listHeader(kind, media string, init int64, target time.Duration) []byte {
 	return fmt.Appendf(nil,
 		"#EXTM3U\n#EXT-X-VERSION:7\n#EXT-X-TARGETDURATION:%d\n#EXT-X-PLAYLIST-TYPE:%s\n"+
@@ -131,7 +131,7 @@ func listHeader(kind, media string, init int64, target time.Duration) []byte {
 // appendEntry appends the lines of a segment to b. The name of the media file comes last, because
 // players ignore the other lines if that line is missing. After a gap, the entry has
 // EXT-X-DISCONTINUITY, so that players continue after the gap. EXT-X-GAP is not suitable, because
-// some players request a segment that has it.
+// some players request a segment with this tag.
 func (g *segment) appendEntry(b []byte, media string) []byte {
 	date := g.date.UTC()
 	if g.afterGap {
@@ -148,7 +148,7 @@ func (g *segment) appendEntry(b []byte, media string) []byte {
 type list struct {
 	target  time.Duration // target duration; 0 if unknown
 	entries []listEntry
-	text    []byte // text of the entries
+	text    []byte
 }
 
 type listEntry struct {
@@ -168,8 +168,9 @@ var (
 			`#EXTINF:.*\n#EXT-X-BYTERANGE:(\d+)@(\d+)\n(.*)\n`)
 )
 
-// parseList parses b, the playlist of a media file. media is the name of the media file, and size
-// is its size. init is the size of its init segment. The result borrows b.
+// parseList parses b, the playlist of a media file. The arguments media and size are the name and
+// the size of the media file. The argument init is the size of the init segment in the media file.
+// The result borrows b.
 //
 // parseList stops at the first entry that does not have the form in which this package writes
 // entries. It also stops at a segment that is not completely in the media file.
@@ -198,7 +199,7 @@ func parseList(b []byte, media string, init, size int64) (l list) {
 	}
 }
 
-// cut removes all entries after the first n.
+// cut removes all entries after the first n entries.
 func (l *list) cut(n int) {
 	if l.entries = l.entries[:n]; n == 0 {
 		l.text = nil

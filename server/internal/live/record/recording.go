@@ -10,15 +10,15 @@ import (
 )
 
 const (
-	// gatherTime and gatherBytes determine when the queue is written: after gatherTime, or when it
-	// has gatherBytes. Without this delay, each fragment would wake the writer. Fragments arrive
-	// one by one, at least 25 per second.
+	// gatherTime and gatherBytes determine when the queue is written: gatherTime after the first
+	// entry has come, or as soon as the queue has gatherBytes bytes. Without this delay, each
+	// fragment would wake the writer. Fragments arrive one by one, at least 25 per second.
 	gatherTime  = 500 * time.Millisecond
 	gatherBytes = 256 << 10
 )
 
 // A Recording records one stream to files. Only one goroutine at a time may call Init, Add and
-// Close. They never wait for the disk.
+// Close. These methods never wait for the disk.
 type Recording struct {
 	cfg    *Config
 	store  *store
@@ -27,7 +27,7 @@ type Recording struct {
 	spare  []entry       // reused memory for entries; used only by the writer goroutine
 	done   chan struct{} // closed when the writer goroutine has ended
 
-	some, full chan struct{} // some: the queue is not empty; full: it has enough for a write
+	some, full chan struct{} // some: the queue is not empty; full: the queue must be written now
 
 	mu      lock.Mutex
 	closed  bool
@@ -47,8 +47,9 @@ func newRecording(cfg *Config, files *store, log *slog.Logger, name string) *Rec
 	}
 }
 
-// reopen begins a new recording in r while the writer goroutine still writes the previous one. If r
-// is not closed, it does nothing and returns false. Archive.mu is held.
+// reopen begins a new recording in r while the writer goroutine still writes the previous
+// recording. If r is not closed, reopen does nothing and returns false. The caller must hold
+// Archive.mu.
 func (r *Recording) reopen() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -73,9 +74,10 @@ func (r *Recording) Init(body *millrace.Chain) {
 	r.hasInit, r.needKey = true, true
 }
 
-// Add records a fragment. f is the result of ReadFragment for body. Add takes ownership of body. If
-// the fragment comes before the first Init, or while the queue is full, it is lost. After a loss,
-// all fragments up to the next keyframe are lost, too.
+// Add records a fragment. The Chain body contains the fragment, and f is the result of ReadFragment
+// for body. Add takes ownership of body. If the fragment comes before the first Init, or while the
+// queue is full, the fragment is lost. After a loss, all fragments up to the next keyframe are
+// lost, too.
 func (r *Recording) Add(f mp4.FragmentInfo, body *millrace.Chain) {
 	f.Size = body.Len()
 	r.mu.Lock()
@@ -134,7 +136,8 @@ func (r *Recording) abandon() {
 }
 
 // shed drops the queued fragments, and returns the number of bytes dropped. It drops nothing if the
-// queue is shorter than a quarter of its limit, because the disk is fast enough then.
+// queue is shorter than a quarter of its limit, because the disk is fast enough as long as the
+// queue is short.
 func (r *Recording) shed() (freed int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -166,7 +169,8 @@ func (r *Recording) queued() int64 {
 	return r.held
 }
 
-// notify wakes a goroutine that waits for c. If none waits yet, it wakes the next one that does.
+// notify wakes a goroutine that receives from c. If no goroutine is waiting, the next receive does
+// not wait.
 func notify(c chan struct{}) {
 	select {
 	case c <- struct{}{}:

@@ -15,16 +15,16 @@ import (
 	"github.com/millrace-io/millrace/media/mp4"
 )
 
-// maxInit limits the init segment of a file, in bytes. The init segment of a Muxer has at most two
-// sequence headers of 64 KiB each.
+// maxInit is the maximum size of the init segment of a file, in bytes. The init segment of a Muxer
+// has at most two sequence headers of 64 KiB each.
 const maxInit = 256 << 10
 
 // headGuess is how many bytes of a fragment are read at first. The heads of most fragments are
 // shorter.
 const headGuess = 512
 
-// hasEnded reports whether the playlist of a recording ends with EXT-X-ENDLIST. name is the path of
-// the recording without an extension.
+// hasEnded reports whether the playlist of a recording ends with EXT-X-ENDLIST. The argument name
+// is the path of the recording without an extension.
 func hasEnded(root *os.Root, name string) (bool, error) {
 	f, err := root.Open(name + listExt)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -35,17 +35,18 @@ func hasEnded(root *os.Root, name string) (bool, error) {
 	defer f.Close()
 	var b [len(endLine)]byte
 	if _, err := f.Seek(-int64(len(b)), io.SeekEnd); err != nil {
-		return false, nil // the playlist is shorter than that line
+		return false, nil // the playlist is shorter than endLine
 	}
 	_, err = io.ReadFull(f, b[:])
 	return string(b[:]) == endLine, err
 }
 
 // finish completes a recording that is no longer written to, and returns the total size of its
-// files. name is the path without an extension.
-//   - finish truncates the media file after its last whole fragment.
+// files. The argument name is the path of the recording without an extension.
+//   - finish truncates the media file after the last complete fragment.
 //   - It writes a new playlist that lists all segments and ends with EXT-X-ENDLIST.
-//   - If the media file has no whole fragment, finish deletes it and its playlist, and returns 0.
+//   - If the media file has no complete fragment, finish deletes the media file and the playlist,
+//     and returns 0.
 //   - If this package did not write the file, finish leaves it unchanged, and returns an error.
 func finish(root *os.Root, name string) (int64, error) {
 	media, err := root.OpenFile(name+mediaExt, os.O_RDWR, 0)
@@ -92,7 +93,8 @@ func finish(root *os.Root, name string) (int64, error) {
 	return end + int64(len(whole)), replaceList(root, name, whole)
 }
 
-// remove deletes the files of a recording, and its directories if they are empty.
+// remove deletes the files of a recording, and then the directories that contained them if they are
+// empty.
 func remove(root *os.Root, name string) error {
 	for _, ext := range extensions {
 		if err := root.Remove(name + ext); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -162,8 +164,8 @@ func (r *reader) readInit() (end int64, err error) {
 	return end, err
 }
 
-// fragment returns the fragment at offset. ok is false if the fragment is not complete. The error
-// is mp4.ErrNotMP4 if the bytes are not a fragment.
+// fragment returns the fragment at offset. The result ok is false if the fragment is not complete.
+// The error is mp4.ErrNotMP4 if the bytes are not a fragment.
 func (r *reader) fragment(offset int64) (f mp4.FragmentInfo, ok bool, err error) {
 	for need := headGuess; need > 0; {
 		if r.head = r.head[:0]; cap(r.head) < need {
@@ -183,13 +185,13 @@ func (r *reader) fragment(offset int64) (f mp4.FragmentInfo, ok bool, err error)
 // readSegments finds all segments of the media file. It returns the end of the last complete
 // fragment, the target duration, and the playlist entries of all segments as text.
 //
-// known has the segments that are already in the playlist. readSegments checks the last one against
-// the media file. If it does not match, readSegments drops it and checks the one before it, and so
-// on. It keeps the entries of the remaining segments, and finds the later segments in the media
-// file.
+// The argument known has the segments that are already in the playlist. readSegments compares the
+// last of these segments with the media file. If the segment does not match the media file,
+// readSegments drops the segment and compares the previous one, until a segment matches. It keeps
+// the entries up to that segment, and finds the later segments in the media file.
 //
-// init is the size of the init segment, media is the name of the media file, and date is the date
-// of the first fragment.
+// The arguments init, media and date are the size of the init segment, the name of the media file,
+// and the date of the first fragment.
 func (r *reader) readSegments(known list, init int64, media string, date time.Time) (end int64,
 	target time.Duration, text []byte, err error) {
 	s := segmenter{target: known.target, zero: date}
@@ -235,8 +237,8 @@ func (r *reader) readSegments(known list, init int64, media string, date time.Ti
 	return end, max(longest, s.target), text, nil
 }
 
-// resume prepares s for the segment after e. To do so, it reads the fragments of e from the media
-// file. It returns the offset at which the last complete fragment of e ends.
+// resume prepares s for the segment that follows the entry e. To do so, it reads the fragments of e
+// from the media file. It returns the offset at which the last complete fragment of e ends.
 func (r *reader) resume(s *segmenter, e listEntry) (end int64, err error) {
 	for end = e.offset; end < e.end; {
 		f, ok, err := r.fragment(end)

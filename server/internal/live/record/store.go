@@ -16,13 +16,13 @@ import (
 )
 
 // A store keeps a list of the ended files in the directory of an Archive. It also counts the files,
-// and deletes the oldest ones. Its methods may be called from any goroutine.
+// and deletes the oldest files. Its methods may be called from any goroutine.
 type store struct {
 	dir      string
-	maxBytes int64 // limits all files together; 0 means no limit
+	maxBytes int64 // maximum size of all files together; 0 means no limit
 	log      *slog.Logger
 
-	recordings atomic.Int64 // number of recordings that share maxBytes
+	recordings atomic.Int64 // number of recordings in progress, which share maxBytes
 
 	mu       lock.Mutex
 	files    []finishedFile // ended files, oldest first
@@ -69,7 +69,7 @@ func (s *store) readSub(root *os.Root, stream string, d fs.DirEntry) error {
 }
 
 // readStream adds the recordings of a stream to the list of files. It also adds the recordings of
-// all streams with names that begin with its name and a slash. readStream tries to finish
+// all streams with names that begin with this stream's name and a slash. readStream tries to finish
 // unfinished recordings. If it cannot finish a recording, it leaves the recording unchanged.
 func (s *store) readStream(root *os.Root, stream string) error {
 	entries, err := fs.ReadDir(root.FS(), stream)
@@ -102,8 +102,8 @@ func (s *store) readStream(root *os.Root, stream string) error {
 // tries to finish it.
 //
 // If this package did not write the unfinished media file, readFile returns mp4.ErrNotMP4 and does
-// not add the recording, so that it is never deleted. If another error occurs, readFile adds the
-// recording and returns the error. The recording may then be deleted to make room.
+// not add the recording, so that the file is never deleted. If another error occurs, readFile adds
+// the recording and returns the error. The recording may then be deleted to make room.
 func (s *store) readFile(root *os.Root, k finishedFile) error {
 	name := k.name()
 	ended, err := hasEnded(root, name)
@@ -149,9 +149,9 @@ type Stats struct {
 
 	Written   int64 // bytes written to media files
 	Lost      int64 // fragments not recorded, because the queue was full or the disk failed
-	LostBytes int64 // bytes of these fragments
+	LostBytes int64 // size of the lost fragments
 	Refused   int64 // streams that were not recorded, because Stream returned an error
-	Failures  int64 // errors of the disk
+	Failures  int64 // disk errors
 	Removed   int64 // files that were deleted because of MaxBytes
 	Repaired  int   // files that Open has repaired
 }
@@ -177,8 +177,8 @@ func (s *store) grow(n int64) {
 	s.mu.Unlock()
 }
 
-// keep adds an ended recording to the list of files. s.bytes already includes n bytes of the
-// recording.
+// keep adds an ended recording to the list of files. The argument n is the number of bytes of the
+// recording that s.bytes already includes.
 func (s *store) keep(k finishedFile, n int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -220,8 +220,8 @@ func (s *store) makeRoom() (over bool) {
 	}
 }
 
-// remove deletes the files of a recording. If that fails, the recording does not count toward
-// s.maxBytes until the next Open.
+// remove deletes the files of a recording. If the deletion fails, the recording does not count
+// toward s.maxBytes until the next Open.
 func (s *store) remove(k finishedFile) {
 	root, err := os.OpenRoot(s.dir)
 	if err == nil {

@@ -37,8 +37,8 @@ type entry struct {
 	ends bool // the entry is the end of a file
 }
 
-// write writes the entries of a Recording's queue to files. c holds the bytes of the entries. write
-// may remove bytes from c, but the caller remains the owner of c.
+// write writes the entries of a Recording's queue to files. The Chain c holds the bytes of the
+// entries. write may remove bytes from c, but the caller remains the owner of c.
 func (w *writer) write(c *millrace.Chain, entries []entry) {
 	for i := range entries {
 		e := &entries[i]
@@ -87,7 +87,7 @@ func (w *writer) fileEnds(e *entry) bool {
 	return e.End-w.file.base < w.file.segments.line.End()-timeSlack || w.store.enough(w.file.next)
 }
 
-// begin begins a new file with the fragment e. It returns false if the file cannot begin with that
+// begin starts a new file with the fragment e. It returns false if the file cannot begin with that
 // fragment, or cannot be created at present.
 func (w *writer) begin(e *entry) bool {
 	if !e.Key || w.movie.Len() == 0 || w.failing && w.cfg.now().Before(w.retryAt) {
@@ -139,9 +139,9 @@ func (w *writer) end() {
 	w.finish()
 }
 
-// finish completes the recording that is named in w.broken. If that fails, it returns false. The
-// next call of begin then tries again. If there is no such call, the next Open completes the
-// recording.
+// finish completes the recording that is named in w.broken. If an error occurs, finish returns
+// false, and the next call to begin tries again. If begin is not called again, the next Open
+// completes the recording.
 func (w *writer) finish() bool {
 	k := finishedFile{stream: w.stream, stamp: path.Base(w.broken)}
 	root, err := os.OpenRoot(w.cfg.Dir)
@@ -161,7 +161,7 @@ func (w *writer) finish() bool {
 	return true
 }
 
-// fail records an error of the disk. Only the first of several consecutive errors is logged.
+// fail records a disk error. Only the first of several consecutive errors is logged.
 func (w *writer) fail(err error) {
 	w.store.failures.Add(1)
 	w.retryAt = w.cfg.now().Add(retryAfter)
@@ -173,7 +173,7 @@ func (w *writer) fail(err error) {
 }
 
 // leave releases the memory that the writer holds. If a recording could not be completed, leave
-// adds it to the store's list of files all the same.
+// nevertheless adds the recording to the store's list of files.
 func (w *writer) leave() {
 	w.movie.Release()
 	if w.broken != "" {

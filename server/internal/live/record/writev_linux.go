@@ -12,8 +12,8 @@ import (
 // maxVector is the largest number of pieces that the kernel accepts in one writev.
 const maxVector = 1024
 
-// writeTo writes all of c to w, and releases the written bytes. If w is a file, the pieces are
-// written with writev, without a copy.
+// writeTo writes all bytes of c to w, and releases the written bytes. If w is a file, writeTo calls
+// writev, which writes the pieces of c without a copy.
 func writeTo(c *millrace.Chain, w io.Writer) error {
 	f, ok := w.(*os.File)
 	if !ok {

@@ -22,26 +22,26 @@ type base struct {
 	lost      atomic.Int64 // see Lost
 
 	mu    lock.Mutex
-	begun bool // a frame was published, so a viewer that starts at the head misses it
+	begun bool // a frame was published, which a viewer that starts at the head misses
 }
 
 // A publisher contains data about a stream's publisher for the log: the address, and which warnings
 // were already logged.
 type publisher struct {
 	address  string
-	oddVideo atomic.Bool   // odd video was logged; see report.LeftOut
-	refused  atomic.Uint32 // types that were logged, as flags of an FLV header; see report.Refused
+	oddVideo atomic.Bool   // damaged video was logged; see report.LeftOut
+	refused  atomic.Uint32 // tag types that were logged, as FLV header flags; see report.Refused
 }
 
 // SetPublisher sets the publisher's address for the log. It is called before the first frame of
 // each publisher.
 func (b *base) SetPublisher(address string) { b.publisher.Store(&publisher{address: address}) }
 
-// Facts returns the Facts of the stream, which describe its tracks and keyframes. Only the
-// publisher's goroutine may write them.
+// Facts returns the Facts of the stream, which describe the tracks and keyframes. Only the
+// publisher's goroutine may change the Facts.
 func (b *base) Facts() *flvstream.Facts { return b.facts }
 
-// NoteLost counts the frames that a viewer has lost.
+// NoteLost adds the frames that a viewer has lost to the counters.
 func (b *base) NoteLost(m broadcast.Missed) {
 	b.lost.Add(int64(m.Frames))
 	b.cfg.Counters.Lost[m.Why].Add(int64(m.Frames))

@@ -12,16 +12,17 @@ import (
 type Config struct {
 	KeepBytes  int64 // bytes that each rendition keeps for late viewers
 	KeepFrames int   // frames that each rendition keeps
-	MaxTag     int   // limits the data of an FLV tag, in bytes
+	MaxTag     int   // maximum size of an FLV tag's data, in bytes
 
-	// How long a frame may wait so that it can be sent together with others. If it is 0, the frame
-	// does not wait.
+	// How long a frame may wait so that it can be sent together with later frames. If Latency is 0,
+	// frames do not wait.
 	Latency time.Duration
 
-	// How far behind the newest frame a viewer may be. If a field is 0, the viewer may be as far
-	// behind as frames are kept.
+	// Maximum lag of a viewer behind the newest frame. If a field of Lag is 0, only KeepBytes and
+	// KeepFrames limit the lag.
 	Lag broadcast.Lag
-	// A viewer that exceeds Lag is disconnected instead of moved to the newest keyframe.
+	// If Drop is true, a viewer that exceeds Lag is disconnected. If it is false, the viewer
+	// continues at the newest keyframe.
 	Drop  bool
 	Stall time.Duration // a viewer that accepts no data for this long is disconnected
 
@@ -30,7 +31,7 @@ type Config struct {
 
 // Counters count events of all streams of a server.
 type Counters struct {
-	GroupsCut atomic.Int64 // GOPs that were too long to be kept whole
+	GroupsCut atomic.Int64 // GOPs that were too long to be kept completely
 	// Number of NAL units and video frames that were left out because decoders fail on them.
 	Damaged atomic.Int64
 	Lost    [broadcast.Refused + 1]atomic.Int64 // frames that viewers have lost, by reason

@@ -19,8 +19,8 @@ type conversion struct {
 	to *Rendition
 }
 
-// newConversion returns a conversion of the frames in src, which is in FLV, to the format of dst.
-// dst.mu is held.
+// newConversion returns a conversion from src, a rendition in FLV, to the format of dst. The caller
+// must hold dst.mu.
 func newConversion(dst, src *Rendition) conversion {
 	source := convert.Source{Facts: dst.facts, Head: src.head, Cursor: src.source(),
 		MaxTag: dst.cfg.MaxTag,
@@ -72,7 +72,7 @@ func (c conversion) run(ctx context.Context) (why fanout.Reason) {
 // format.
 type report struct {
 	rendition *Rendition
-	warned    bool // missed frames were logged
+	warned    bool // a warning about missed frames was logged
 }
 
 // LeftOut adds n to the count of frames that were left out because they are damaged. It logs a

@@ -1,5 +1,5 @@
 // Package rendition holds the frames of a live stream in each of its formats. The frames flow along
-// the arrows. At the right is the format of the frames:
+// the arrows. The right column shows the format of the frames:
 //
 //	Publish ─▶ live ─┬▶ Fanout ─▶ viewers                           FLV or Raw (any bytes)
 //	                 ├▶ convert.RTMP ─▶ Rendition ─▶ viewers        RTMP
@@ -11,8 +11,8 @@
 // viewers or readers. All viewers of a format share its rendition.
 //
 // To add a format, add a constant (format.go), a conversion (package convert), and a case in
-// newConversion. In addition, decide in Rendition.drops whether its viewers may lose frames, and in
-// Rendition.newCursor where a viewer begins.
+// newConversion. In addition, decide in Rendition.drops whether viewers of the format may lose
+// frames, and in Rendition.newCursor where a viewer begins.
 //
-// The package does not know publishers or viewers.
+// The package does not depend on the code of publishers or viewers.
 package rendition

@@ -12,8 +12,8 @@ const (
 	formats // the number of formats
 )
 
-// formatNames has the name and the media type of each format. RTMP has no media type, because only
-// clients that speak RTMP get it.
+// formatNames has the name and the media type of each format. RTMP has no media type, because it is
+// sent only over RTMP connections.
 var formatNames = [formats]struct{ name, contentType string }{
 	FLV:  {name: "flv", contentType: "video/x-flv"},
 	MP4:  {name: "mp4", contentType: "video/mp4"},

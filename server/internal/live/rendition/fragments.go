@@ -19,7 +19,7 @@ var ErrNotMade = errors.New("the stream has nothing, or nothing any more, that M
 
 // A FragmentReader reads a stream as MP4 fragments, for HLS and for recordings. If the codecs
 // change, it continues with the fragments of the new codecs. It implements [hlslive.Source]. One
-// goroutine at a time may use it. The caller calls Release at the end.
+// goroutine at a time may use it. The caller must call Release at the end.
 type FragmentReader struct {
 	set    *Set
 	from   *Rendition // nil before the first rendition, and between two renditions
@@ -28,11 +28,11 @@ type FragmentReader struct {
 	init  millrace.Chain // the init segment of the next fragments
 	movie *mp4.Movie     // describes init
 	early bool           // the first video frame, which is a keyframe, has not come yet
-	lost  bool           // fragments before the next one are missing
+	lost  bool           // fragments before the next fragment are missing
 }
 
-// Next appends the next fragment to dst, which owns it. At the end of the stream it returns io.EOF.
-// If the stream cannot be converted to MP4, it returns ErrNotMade.
+// Next appends the next fragment to dst, which then owns the fragment. At the end of the stream it
+// returns io.EOF. If the stream cannot be converted to MP4, it returns ErrNotMade.
 func (r *FragmentReader) Next(ctx context.Context, dst *millrace.Chain) (hlslive.Fragment, error) {
 	for {
 		if r.from == nil {
@@ -61,8 +61,8 @@ func (r *FragmentReader) Next(ctx context.Context, dst *millrace.Chain) (hlslive
 	}
 }
 
-// Fragments returns a reader that starts at the newest keyframe, or at the next keyframe if none is
-// kept. The caller must call Release on the reader.
+// Fragments returns a reader that starts at the newest keyframe, or at the next keyframe if no
+// keyframe is kept. The caller must call Release on the reader.
 func (s *Set) Fragments() *FragmentReader {
 	r := &FragmentReader{set: s}
 	r.begin()
@@ -114,7 +114,7 @@ func (r *FragmentReader) ExpectsKey() bool {
 	return r.set.HasStart() && !r.set.facts.NoVideo.Load()
 }
 
-// take moves the fragment of the batch b from c to dst, and returns its description.
+// take moves the fragment of the batch b from c to dst, and returns a description of the fragment.
 func (r *FragmentReader) take(dst, c *millrace.Chain, b broadcast.Batch) hlslive.Fragment {
 	info := b.Info.(*convert.Fragment)
 	f := hlslive.Fragment{FragmentInfo: info.FragmentInfo, Movie: info.Movie, KeyNext: info.KeyNext,

@@ -7,8 +7,8 @@ type meter struct {
 	rate  int64 // bits per second; 0 in the first second
 }
 
-// add counts n bytes that have arrived. now is a monotonic time in ns. add reports whether m.rate
-// has changed, which happens once a second.
+// add counts n bytes that have arrived. The argument now is the current time, in ns of a monotonic
+// clock. add reports whether it has updated m.rate, which happens once a second.
 func (m *meter) add(n int, now int64) bool {
 	if m.since == 0 {
 		m.since = now
@@ -21,7 +21,7 @@ func (m *meter) add(n int, now int64) bool {
 	rate := int64(float64(m.bytes) * 8e9 / float64(elapsed))
 	if m.rate > 0 {
 		// The rate is averaged, so that a second with one more keyframe than usual does not change
-		// it abruptly.
+		// the rate abruptly.
 		rate = (rate + m.rate) / 2
 	}
 	*m = meter{since: now, rate: rate}

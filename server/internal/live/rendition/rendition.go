@@ -12,17 +12,17 @@ import (
 )
 
 const (
-	// batchBytes limits the bytes that a viewer takes from the ring at a time. A stalled viewer
-	// keeps one batch in memory, in addition to the frames that the ring keeps. A larger batch has
-	// little use, because the kernel buffers only a limited number of unsent bytes for a
-	// connection, and accepts less than 256 KiB at once.
+	// batchBytes is the maximum number of bytes that a viewer takes from the ring at a time. A
+	// stalled viewer keeps one batch in memory, in addition to the frames that the ring keeps. A
+	// larger batch has little use, because the kernel buffers only a limited number of unsent bytes
+	// for a connection, and accepts less than 256 KiB at once.
 	batchBytes = 256 << 10
 	// An MP4 rendition has room for at least minMP4Frames fragments, even if Config.KeepFrames is
 	// less. This is enough for 90 seconds of audio.
 	minMP4Frames = 1 << 12
 )
 
-// A Rendition is one format of a stream. It is made once for all its viewers.
+// A Rendition is a stream in one format. All viewers of this format share the Rendition.
 type Rendition struct {
 	*base
 	format Format
@@ -63,8 +63,8 @@ func (r *Rendition) Fanout() *fanout.Fanout { return r.fanout }
 // Stats describes the frames that r keeps for late viewers.
 func (r *Rendition) Stats() broadcast.Stats { return r.ring.Stats() }
 
-// Evict drops kept frames that are older than age, and returns the number of bytes dropped. It
-// keeps the newest GOP, which new viewers need, unless dropNewest is true.
+// Evict drops kept frames that are older than age, and returns the number of bytes dropped. If
+// dropNewest is false, Evict keeps the newest GOP, which new viewers need.
 func (r *Rendition) Evict(age time.Duration, dropNewest bool) int64 {
 	return r.ring.Evict(age, dropNewest)
 }
@@ -82,18 +82,18 @@ func (r *Rendition) Head() []byte {
 }
 
 // StateTracks corrects the metadata in a viewer's first FLV tags. The metadata must announce
-// exactly the tracks that exist. The first tag begins at offset in batch.
+// exactly the tracks that exist. The argument offset is the position of the first tag in batch.
 func (r *Rendition) StateTracks(batch *millrace.Chain, offset int) {
 	if tracks := r.facts.Tracks.Load(); r.format == FLV && tracks != 0 {
 		flvstream.StateAll(r.memory, batch, offset, tracks)
 	}
 }
 
-// AwaitReady returns the position of the next keyframe for a new viewer. It is needed if Set.Join
-// has returned no position. After an error, the caller must call Set.Leave.
+// AwaitReady returns the position of the next keyframe for a new viewer. The caller must use
+// AwaitReady if Set.Join has returned no position. After an error, the caller must call Set.Leave.
 //
-// A new conversion first converts the frames that the stream has kept. AwaitReady waits for that,
-// so that the viewer does not start at an old keyframe.
+// A new conversion first converts the frames that the stream has kept. AwaitReady waits until these
+// frames are converted, so that the viewer does not start at an old keyframe.
 func (r *Rendition) AwaitReady(ctx context.Context) (fanout.Start, error) {
 	select {
 	case <-r.ready:
@@ -106,8 +106,8 @@ func (r *Rendition) AwaitReady(ctx context.Context) (fanout.Start, error) {
 }
 
 // AwaitTracks waits until the tracks of the stream are known, so that Head announces only the
-// tracks that exist. Browsers would wait for an announced track even if it never came. AwaitTracks
-// waits for at most flvstream.TrackWait.
+// tracks that exist. Browsers would wait for an announced track even if the track never came.
+// AwaitTracks waits for at most flvstream.TrackWait.
 func (r *Rendition) AwaitTracks(ctx context.Context) error {
 	if r.format != FLV {
 		return nil
@@ -123,7 +123,8 @@ func (r *Rendition) AwaitTracks(ctx context.Context) error {
 	return nil
 }
 
-// startAtNextKey returns the position of the next keyframe for a new viewer. mu is held.
+// startAtNextKey returns the position of the next keyframe for a new viewer. The caller must hold
+// mu.
 func (r *Rendition) startAtNextKey() fanout.Start {
 	return startAt(r.cursor(broadcast.FromNextKey()))
 }
@@ -131,14 +132,14 @@ func (r *Rendition) startAtNextKey() fanout.Start {
 func startAt(c *broadcast.Cursor) fanout.Start { return fanout.Start{Cursor: c, Lag: c.Lag()} }
 
 // keyAge returns the age of the newest keyframe at which viewers can start. If viewers begin
-// without a keyframe, it returns 0. mu is held.
+// without a keyframe, keyAge returns 0. The caller must hold mu.
 func (r *Rendition) keyAge() time.Duration {
 	c := r.source()
 	defer c.Close()
 	return c.Lag().Time
 }
 
-// cursor returns the position at which a new viewer begins in the ring. mu is held.
+// cursor returns the position at which a new viewer begins in the ring. The caller must hold mu.
 //   - Viewers of FLV, RTMP and MP4 begin at the newest keyframe, unless opts say otherwise.
 //   - Viewers of FLV and RTMP begin with the next frame if no frame has been published yet.
 //   - Viewers of Raw always begin with the next data that is published.
@@ -148,14 +149,15 @@ func (r *Rendition) cursor(opts ...broadcast.CursorOption) *broadcast.Cursor {
 		// A batch must be smaller than the allowed lag, because it counts as lag until it is sent.
 		batch = int(min(batchBytes, max(lag.Bytes/4, 4<<10)))
 	}
-	if r.drops() { // a viewer that is to be disconnected for its lag must not be moved first
+	if r.drops() { // the lag must disconnect the viewer, and must not move it to a keyframe first
 		lag = broadcast.Lag{}
 	}
 	return r.newCursor(lag, append(opts, broadcast.BatchBytes(batch))...)
 }
 
 // source returns a cursor with which a conversion or a FragmentReader reads the ring. The cursor
-// has no limit for its lag, but loses frames that the ring no longer keeps. mu is held.
+// has no limit for its lag, but loses frames that the ring no longer keeps. The caller must hold
+// mu.
 func (r *Rendition) source(opts ...broadcast.CursorOption) *broadcast.Cursor {
 	return r.newCursor(broadcast.Lag{}, opts...)
 }

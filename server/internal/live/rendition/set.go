@@ -32,9 +32,9 @@ type Set struct {
 	cuts  int64 // number of GOPs that noteCuts has counted
 }
 
-// New returns the Set of a new stream, which the publisher sends in format f. Each viewer of that
-// format gets head before any frame. If f is FLV, head is the FLV header. pool counts the memory of
-// the stream. New borrows pool.
+// New returns the Set of a new stream that the publisher sends in the format f. Each viewer of that
+// format gets the bytes of head before any frame. If f is FLV, head is the FLV header. The Pool
+// counts the memory of the stream. New borrows the Pool.
 //
 // The caller must call SetPublisher before it publishes, and Close at the end of the stream.
 func New(cfg *Config, log *slog.Logger, pool *millrace.Pool, f Format, head []byte) *Set {
@@ -54,7 +54,8 @@ func (s *Set) Close() {
 // Format returns the format that the publisher sends.
 func (s *Set) Format() Format { return s.live.format }
 
-// Publish adds a frame. It takes ownership of c. start says whether viewers can start at the frame.
+// Publish adds the frame in c, and takes ownership of c. The argument start reports whether viewers
+// can start at the frame.
 func (s *Set) Publish(c *millrace.Chain, start bool) error {
 	if !s.begun { // only this goroutine writes begun
 		s.mu.Lock()
@@ -65,8 +66,9 @@ func (s *Set) Publish(c *millrace.Chain, start bool) error {
 }
 
 // Configure adds a frame with configuration, such as a sequence header, for the current viewers.
-// preamble is all configuration that later viewers need. They get it before the keyframe at which
-// they start. Configure takes ownership of c and preamble.
+// The argument preamble is all configuration that later viewers need. A later viewer gets the
+// preamble before the keyframe at which that viewer starts. Configure takes ownership of c and
+// preamble.
 func (s *Set) Configure(c, preamble *millrace.Chain) error {
 	s.mu.Lock() // so that a viewer that joins now gets the frame once
 	defer s.mu.Unlock()
@@ -74,9 +76,9 @@ func (s *Set) Configure(c, preamble *millrace.Chain) error {
 	return s.live.ring.Publish(c, broadcast.Frame{})
 }
 
-// ChangeTracks adds the first frame after a track has disappeared or returned. preamble has the
-// headers of the tracks that the stream has now. start says whether viewers can start at the frame.
-// ChangeTracks takes ownership of c and preamble.
+// ChangeTracks adds the first frame after a track has disappeared or returned. The argument
+// preamble has the headers of the tracks that the stream has now. The argument start reports
+// whether viewers can start at the frame. ChangeTracks takes ownership of c and preamble.
 func (s *Set) ChangeTracks(c, preamble *millrace.Chain, start bool) error {
 	s.mu.Lock() // so that a conversion begins before both changes, or after both
 	defer s.mu.Unlock()
@@ -89,8 +91,8 @@ func (s *Set) ChangeTracks(c, preamble *millrace.Chain, start bool) error {
 // published for a while.
 func (s *Set) Flush() { s.live.ring.Flush() }
 
-// Count counts n bytes that the publisher has sent. now is a monotonic time in ns. Once a second,
-// Count updates Rate.
+// Count counts n bytes that the publisher has sent. The argument now is the current time, in ns of
+// a monotonic clock. Once a second, Count updates the result of Rate.
 func (s *Set) Count(n int, now int64) {
 	if s.meter.add(n, now) {
 		s.rate.Store(s.meter.rate)
@@ -136,7 +138,7 @@ func (s *Set) NoteStart() {
 }
 
 // HasStart reports whether viewers can start at a frame that was published. Frames before the
-// latest call of ForgetStart do not count.
+// latest call to ForgetStart do not count.
 func (s *Set) HasStart() bool { return s.hasStart.Load() }
 
 // ForgetStart makes HasStart return false until NoteStart is called again. ForgetStart is called
@@ -146,12 +148,13 @@ func (s *Set) ForgetStart() { s.hasStart.Store(false) }
 // StartIsKept reports whether the Set still has a keyframe at which viewers can start.
 func (s *Set) StartIsKept() bool { return s.live.startIsKept() }
 
-// Join adds a viewer of the stream in format f. The caller must call Leave when the viewer ends.
+// Join adds a viewer that gets the stream in the format f. The caller must call Leave when the
+// viewer ends.
 //
-// start is the position at which the viewer begins: the newest keyframe, or the next keyframe if
-// nextKey is true. Before the first frame of the stream, nextKey has no effect.
+// The result start is the position at which the viewer begins: the newest keyframe, or the next
+// keyframe if nextKey is true. Before the first frame of the stream, nextKey has no effect.
 //
-// If the next keyframe is not known yet, because the publisher has another format than f,
+// If the next keyframe is not known yet, because the publisher sends another format than f,
 // start.Cursor is nil. The caller must then get the position from Rendition.AwaitReady.
 func (s *Set) Join(f Format, nextKey bool) (r *Rendition, start fanout.Start) {
 	s.mu.Lock()
@@ -183,15 +186,15 @@ func (s *Set) Restart(r *Rendition) fanout.Start {
 	return s.startAtKey(r)
 }
 
-// startAtKey returns the position of the newest keyframe for a new viewer. mu is held.
+// startAtKey returns the position of the newest keyframe for a new viewer. The caller must hold mu.
 func (s *Set) startAtKey(r *Rendition) fanout.Start {
 	start := startAt(r.cursor())
 	start.Age = s.live.keyAge()
 	return start
 }
 
-// get returns the stream in format f. If the stream is not being converted to f yet, get starts the
-// conversion. mu is held.
+// get returns the Rendition in the format f. If the stream is not being converted to this format
+// yet, get starts the conversion. The caller must hold mu.
 func (s *Set) get(f Format) *Rendition {
 	if f == s.live.format {
 		return s.live
@@ -202,7 +205,7 @@ func (s *Set) get(f Format) *Rendition {
 	return s.made[f]
 }
 
-// startConversion starts the conversion to format f. mu is held.
+// startConversion starts the conversion to the format f. The caller must hold mu.
 func (s *Set) startConversion(f Format) {
 	r := newRendition(s.base, f, nil)
 	c := newConversion(r, s.live)
@@ -218,7 +221,8 @@ func (s *Set) run(ctx context.Context, r *Rendition, c conversion) {
 	r.fanout.Close(why)
 }
 
-// stopUnused ends the conversion to r unless r has viewers or FragmentReaders. mu is held.
+// stopUnused stops the conversion to r if r has no viewers and no FragmentReaders. The caller must
+// hold mu.
 func (s *Set) stopUnused(r *Rendition) {
 	if r.viewers+r.readers == 0 && r != s.live {
 		s.forget(r)
@@ -233,7 +237,7 @@ func (s *Set) retire(r *Rendition) {
 	s.forget(r)
 }
 
-// forget removes r from s.made, if r is there. mu is held.
+// forget removes r from s.made, if r is there. The caller must hold mu.
 func (s *Set) forget(r *Rendition) {
 	if s.made[r.format] == r {
 		s.made[r.format] = nil
@@ -254,7 +258,7 @@ func (s *Set) All() []*Rendition {
 	return list
 }
 
-// Viewers returns the number of viewers that get the stream in format f.
+// Viewers returns the number of viewers that get the stream in the format f.
 func (s *Set) Viewers(f Format) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -267,7 +271,8 @@ func (s *Set) Viewers(f Format) int {
 	return 0
 }
 
-// MP4Time returns the timestamp of the newest MP4 fragment. If no MP4 is made, it returns 0.
+// MP4Time returns the timestamp of the newest MP4 fragment. If the stream is not being converted to
+// MP4, it returns 0.
 func (s *Set) MP4Time() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
