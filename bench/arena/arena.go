@@ -3,8 +3,8 @@
 // child process.
 //
 // Generic functions make sure that all contenders do the same work. Loops that run hundreds of
-// times per frame, and loops that measure single nanoseconds, are written for each type instead,
-// because a generic function calls methods indirectly.
+// times per frame, and loops that measure single nanoseconds, are written for each type instead. A
+// generic function calls methods indirectly, which would distort the results of these loops.
 //
 // The Rust program generates its input from the same random numbers as this package. A test
 // therefore knows which frames the Rust program must assemble.
@@ -32,11 +32,11 @@ const (
 	pieceSize = 10               // bytes per write if a frame is written in pieces
 	maxFrame  = 1 << 14          // maximum length of a message, in bytes
 	spread    = 12_000           // lengths differ by less than this many bytes
-	messages  = 2_000            // messages before they repeat; messages 2i and 2i+1 are the same
+	messages  = 2_000            // messages before they repeat; messages 2i and 2i+1 are equal
 	slotSize  = 32               // size of a frame in the measurement of slots, in bytes
 	hold      = time.Millisecond // how long a goroutine keeps its frame
 	holders   = 256              // maximum number of goroutines that keep a frame
-	longer    = 8                // a turn takes this many times as long if goroutines keep frames
+	longer    = 8                // turns take this many times as long if goroutines keep frames
 )
 
 // A shape is the configuration of a contender.
@@ -95,10 +95,10 @@ func init() {
 	}
 }
 
-// message returns the length n of message i and the memory that contenders copy it from. A
-// contender that writes the message at once copies src[:n]. A contender that writes it in pieces
-// copies n/pieceSize slices: src[0:pieceSize], src[1:1+pieceSize] and so on. These slices overlap
-// in src, but follow one another in the frame.
+// message returns the length n of message i, and the memory src from which contenders copy the
+// message. A contender that writes a message at once copies src[:n]. A contender that writes a
+// message in pieces copies n/pieceSize slices: src[0:pieceSize], src[1:1+pieceSize] and so on.
+// These slices overlap in src, but follow one another in the frame.
 func message(i int) (n int, src []byte) {
 	i = i / 2 % len(lengths)
 	return lengths[i], data[i:]
@@ -195,7 +195,7 @@ func compare(ctx context.Context, p *measure.Params, kind, title string, crate *
 	for i, c := range costs {
 		bytes, allocs := c.Bytes.Whole(), fmt.Sprintf("%.2f", c.Allocs.Median())
 		if i >= len(all)-2 && crate != nil {
-			bytes, allocs = "-", "-" // the crate does not report them
+			bytes, allocs = "-", "-" // the Rust program does not report them
 		}
 		t.Row(all[i].Name, c.Nanos, c.Nanos.Over(costs[ours].Nanos), c.CPU.Median(),
 			c.CPU.Over(costs[ours].CPU).Median(), bytes,
@@ -239,7 +239,7 @@ func slots(ctx context.Context, p *measure.Params, title string, crate *crate) e
 		if err != nil {
 			return err
 		}
-		costs = append(costs, measure.Cost{}) // used if the crate is missing
+		costs = append(costs, measure.Cost{}) // costs[3] if there is no Rust program
 		ours, rust := costs[0], costs[3]
 		t.Row(fmt.Sprintf("%d, %d, %s", s.live, s.slots, s.order), ours.Nanos, ours.Bytes.Whole(),
 			percent(ours),

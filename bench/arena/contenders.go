@@ -14,7 +14,6 @@ import (
 
 const poolName = "arena.Pool"
 
-// contenders lists the contenders that are written in Go.
 var contenders = []contender{
 	newContender(poolName, openPool),
 	newContender("make of the length", openMade),
@@ -28,14 +27,15 @@ type buffer[F any] struct {
 	take    func() F
 	bytes   func(*F) []byte
 	release func(*F)
-	outside func() uint64 // number of frames outside the Pool's memory; nil without an arena.Pool
+	outside func() uint64 // number of frames outside the Pool's memory; nil if there is no Pool
 }
 
-// A contender is an implementation of a buffer that the benchmark measures. Its functions hide the
-// type of the frames.
+// A contender is an implementation of buffer that the benchmark measures. The functions of a
+// contender hide the type of the frames.
 type contender struct {
 	name string
-	// open creates a buffer for a kind of work: "ten", "whole" or "handoff". do does n operations.
+	// open creates a buffer for a kind of work: "ten", "whole" or "handoff". The function do
+	// performs n operations. The function outside is buffer.outside.
 	open    func(s shape, kind string) (do func(n int), outside func() uint64)
 	deliver func(s shape, n int, inspect func(i int, frame []byte)) // see buffer.deliver
 }
@@ -62,7 +62,7 @@ func newContender[F any](name string, open func(shape) buffer[F]) contender {
 }
 
 func (b buffer[F]) assemble(n int, write func(int)) {
-	var frame F // one variable for all frames, because its address escapes
+	var frame F // one for all frames, because it escapes to the heap
 	for i := range n {
 		write(i)
 		frame = b.take()
@@ -89,8 +89,8 @@ func (b buffer[F]) handOff(n int) {
 	out.Wait()
 }
 
-// looked is the sum of the bytes that the goroutines read, so that the reads are not optimized
-// away.
+// looked is the sum of the bytes that the goroutines of handOff read. Without this sum, the
+// compiler could remove the reads.
 var looked atomic.Uint64
 
 // deliver assembles n frames. It writes the first frame in pieces, the second one at once, the
@@ -128,7 +128,8 @@ func frame(i int) (p []byte) {
 	return p
 }
 
-// check returns an error if a frame does not keep the written bytes until its release.
+// check returns an error if a frame does not keep the written bytes until the frame is released, or
+// if a frame is missing.
 func (c contender) check() (err error) {
 	const frames = 100
 	for _, s := range []shape{original, ample} {
@@ -147,8 +148,8 @@ func (c contender) check() (err error) {
 	return err
 }
 
-// Limits of the number of operations in a warm-up. Each turn begins with a warm-up, which is not
-// measured.
+// The minimum and maximum numbers of operations in a warm-up. Each turn begins with a warm-up,
+// which is not measured.
 const (
 	minWarmUp = 64
 	maxWarmUp = 1024
@@ -241,7 +242,7 @@ func openPooled(shape) buffer[*[]byte] {
 		return &b
 	}}
 	var buf *[]byte
-	var p []byte // grows from piece to piece, as for a frame of unknown length
+	var p []byte // grows with each piece, as if the length of the frame were unknown
 	return buffer[*[]byte]{
 		ten: func(i int) {
 			n, src := message(i)
@@ -265,7 +266,6 @@ func openPooled(shape) buffer[*[]byte] {
 	}
 }
 
-// poolSlots measures taking and releasing frames of an arena.Pool while other frames are held.
 func poolSlots(s shape) measure.Contender {
 	return newBenchmark(poolName, func() (func(int), func() uint64) {
 		p := newPool(s)

@@ -12,15 +12,15 @@ import (
 	"github.com/millrace-io/millrace/bench/measure"
 )
 
-// crateDir is the directory of the Rust program's source, relative to the directory of this module,
-// where bench is run.
+// crateDir is the directory of the Rust program's source. It is relative to the directory of this
+// module, in which the benchmark must run.
 const crateDir = "buffersv2"
 
 // errNoCrate means that the Rust program cannot be built. Either cargo is missing or too old, or a
 // download has failed.
 var errNoCrate = fmt.Errorf("cargo %w (https://rustup.rs)", measure.ErrMissing)
 
-// A crate is the Rust program of this benchmark, as a child process. It keeps running between
+// A crate is a child process that runs the Rust program of this benchmark. It keeps running between
 // turns, so that no turn includes the start of the program. Only one goroutine may use a crate.
 type crate struct {
 	*measure.Child
@@ -50,7 +50,8 @@ func startCrate(ctx context.Context, dir string) (*crate, error) {
 	return &crate{child, strings.TrimSpace(string(out))}, err
 }
 
-// ask sends a line to the program and parses the values of its answer.
+// ask sends a line to the program, and stores the words of the reply in the variables that values
+// points to.
 func (c *crate) ask(line string, values ...any) error {
 	reply, err := c.Ask(line)
 	if err != nil {
@@ -62,8 +63,8 @@ func (c *crate) ask(line string, values ...any) error {
 	return nil
 }
 
-// sum makes the program assemble n frames, and returns the 64-bit FNV-1a hash of all their bytes.
-// caseName has the same form as in benchmark.
+// sum makes the program assemble n frames, and returns the 64-bit FNV-1a hash of the bytes of all
+// frames. See benchmark for the form of caseName.
 func (c *crate) sum(caseName string, n int) (sum uint64, err error) {
 	err = c.ask(fmt.Sprint("sum ", caseName, " ", n), &sum)
 	return sum, err

@@ -6,7 +6,8 @@
 // Every contender is used as its documentation says, and every run checks that all bytes arrived.
 //
 // Half of the package is the code for ten pairs of a source and a target that chunk.Copy treats
-// differently. For each pair, another goroutine reads and checks the bytes that arrive.
+// differently. For all pairs except two files, another goroutine reads and checks the bytes that
+// arrive.
 package chunk
 
 import (
@@ -90,14 +91,13 @@ const (
 	readWait  = 500 * time.Microsecond // delay of each read of a slowSource
 )
 
-// A testCase is a source, and a way to process its bytes.
 type testCase struct {
 	key  string // name on the command line
 	what string
 	size int // of the source, in bytes
 
 	waits      bool        // whether the source waits before each read
-	deflate    bool        // whether the bytes are compressed, which takes long
+	deflate    bool        // whether the bytes are compressed, so that processing takes long
 	contenders []contender // ratios are relative to the first
 }
 
@@ -121,10 +121,10 @@ func caseKeys() (keys []string) {
 // errOtherBytes means that bytes were lost, changed or reordered.
 var errOtherBytes = errors.New("other bytes than those of the source")
 
-// A contender is a way to read a source.
 type contender struct {
 	name string
-	// run reads src to its end, and calls work with all bytes. work borrows its argument.
+	// run reads src to its end, and passes all bytes to the function work, which borrows its
+	// argument.
 	run func(src io.Reader, work func([]byte)) error
 }
 
@@ -141,8 +141,8 @@ var text = func() (b [256 * kib]byte) {
 	return b
 }()
 
-// writeLine writes a line to the beginning of p and returns its length. It derives the line from x,
-// a random number.
+// writeLine writes a line to the beginning of p and returns the length of the line. It derives the
+// line from x, a random number.
 func writeLine(p []byte, x uint64) int {
 	const least, spread = 20, 181
 	n := least + int((x>>32)*spread>>32)
@@ -170,7 +170,7 @@ func newSite(size int) (*site, error) {
 		return nil, err
 	}
 	s := &site{file: f}
-	err = os.Remove(f.Name()) // so that the kernel frees it in any case when this process ends
+	err = os.Remove(f.Name()) // frees the file when this process ends, even after a crash
 	if err == nil {
 		s.compress, err = flate.NewWriter(io.Discard, flate.BestSpeed)
 	}
@@ -226,7 +226,7 @@ type processor struct {
 func (w *processor) do(p []byte) {
 	w.crc = crc32.Update(w.crc, crc32.IEEETable, p)
 	if w.compress != nil {
-		w.compress.Write(p) // its output is io.Discard, which cannot fail
+		w.compress.Write(p) // writes to io.Discard, which cannot fail
 	}
 }
 

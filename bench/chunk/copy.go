@@ -17,10 +17,8 @@ import (
 	"github.com/millrace-io/millrace/chunk"
 )
 
-// A copyFunc is io.Copy or chunk.Copy.
 type copyFunc func(dst io.Writer, src io.Reader) error
 
-// copiers are the two functions that are compared. Ratios are relative to the first.
 var copiers = []struct {
 	name string
 	copy copyFunc
@@ -37,15 +35,13 @@ var copiers = []struct {
 
 var copySizes = []int{4 * kib, 64 * kib, 16 * mib}
 
-// A pair is a source and a target for copies.
 type pair struct {
 	name string
-	// open returns a function that copies size bytes and waits until all of them have arrived. It
-	// adds to c the resources that must be closed.
+	// open returns a function that copies size bytes and waits until all of them have arrived. The
+	// function open adds the resources that must be closed to c.
 	open func(c *closers, size int) (func(copyFunc) error, error)
 }
 
-// closers are closed at the end, in reverse order.
 type closers []io.Closer
 
 func (c *closers) add(closer io.Closer) { *c = append(*c, closer) }
@@ -190,8 +186,8 @@ func connect(c *closers) (near, far *net.TCPConn, err error) {
 }
 
 // checkedCopies is the number of copies before each measurement, half of them by io.Copy and half
-// by chunk.Copy. Only their bytes are checked. During the measurement, a checksum could take longer
-// than the copy.
+// by chunk.Copy. Only the bytes of these copies are checked, because a checksum can take longer
+// than a copy and would distort the measurement.
 const checkedCopies = 4
 
 // withReceiver starts a goroutine that reads from r. It returns a function that calls send, and
@@ -323,7 +319,7 @@ func fileToTLS(c *closers, size int) (func(copyFunc) error, error) {
 	srv.StartTLS()
 	c.add(closeFunc(srv.Close))
 	server := tls.Server(near, &tls.Config{Certificates: srv.TLS.Certificates})
-	// No verification is necessary, because the other end is in this process.
+	// The client need not verify the certificate, because the server is in this process.
 	client := tls.Client(far, &tls.Config{InsecureSkipVerify: true})
 	return withReceiver(c, client, size, func(do copyFunc) error {
 		return do(server, rewind(f))

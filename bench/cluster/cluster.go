@@ -1,10 +1,13 @@
-// Package cluster measures the cost of a cluster of millrace serve compared with one server,
-// measures how streams continue when a node or Redis dies, and computes from that the cost of many
-// viewers. The nodes are separate processes on loopback, with a redis-server. Costs are the CPU
-// time of these processes, because they share the machine's processors. Costs that are compared are
-// measured at the same time instead of in turns, so that the machine is in the same state for all.
+// Package cluster compares the cost of a cluster of millrace servers with the cost of one server.
+// It also measures how streams continue when a node or Redis fails, and computes the cost of many
+// viewers from the measured costs. The nodes and a redis-server are separate processes that
+// communicate over the loopback interface. Because all processes share the processors of one
+// machine, costs are measured as CPU time, not as throughput. Costs that are compared with each
+// other are measured at the same time instead of in turns, so that the machine is in the same state
+// for all of them.
 //
-// A quarter of the package is a model: a table of computed values, with its assumptions in a note.
+// A quarter of the package is a model. It prints a table of computed values, and a note with the
+// assumptions.
 package cluster
 
 import (
@@ -19,8 +22,8 @@ import (
 	"github.com/millrace-io/millrace/bench/measure"
 )
 
-// Program is the cluster benchmark. Each part has one table, except cost and capacity. They have
-// one for each case.
+// Program is the cluster benchmark. Each part prints one table, but the parts cost and capacity
+// print one table for each case.
 var Program = &measure.Program{
 	Name: "cluster", What: "nodes that share streams: costs, failures, and a model of many viewers",
 	Rounds: 3,
@@ -87,10 +90,10 @@ type bench struct {
 	*measure.Params
 	dir   string // directory for the executables and the files of Redis
 	bin   string // the millrace executable
-	costs costs  // inputs of the model: the values of flags until they are measured
+	costs costs  // inputs of the model: the values of the flags, until measured costs replace them
 }
 
-// Add adds a table, with a note on how busy the machine was. It replaces Params.Add.
+// Add adds a note to the table that says how busy the machine was, and then calls Params.Add.
 func (b *bench) Add(t *measure.Table) error {
 	if fs, err := procfs.NewDefaultFS(); err == nil {
 		if load, err := fs.LoadAvg(); err == nil {

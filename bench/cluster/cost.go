@@ -74,7 +74,8 @@ func together(loads []func() (*result, error)) ([]*result, error) {
 	return results, errors.Join(errs...)
 }
 
-// rounds calls f once per round. In the returned slice, element [i][k] is result i of round k.
+// rounds calls the function f once in each round. Element [i][k] of the returned slice is result i
+// of round k.
 func (b *bench) rounds(ctx context.Context, c testCase,
 	f func(context.Context, testCase) ([]*result, error)) (
 	[][]*result, error,
@@ -98,7 +99,7 @@ func (b *bench) rounds(ctx context.Context, c testCase,
 	return all, nil
 }
 
-// cost compares the CPU time of a single server and of a cluster under the same load.
+// cost compares the CPU time of a single server with the CPU time of a cluster under the same load.
 func (b *bench) cost(ctx context.Context) error {
 	cases, err := parseCases(options.cases)
 	if err != nil {
@@ -247,7 +248,7 @@ func capacityTable(c testCase, results [][]*result) *measure.Table {
 	return t
 }
 
-// copies adds a table of how often each byte of a stream is sent between nodes.
+// copies measures how often each byte of a stream is sent between nodes.
 func (b *bench) copies(ctx context.Context) error {
 	t := measure.NewTable("cluster-copies",
 		fmt.Sprintf("Bytes between nodes, a stream of %.2f Mbit/s", bitRate/1e6),
@@ -273,8 +274,8 @@ func (b *bench) copies(ctx context.Context) error {
 	return b.Add(t)
 }
 
-// count counts the bytes that the owner of a stream sends to the edges. viewers is the number of
-// viewers at each edge.
+// count measures how many bytes the owner of a stream sends to the edges. The parameter viewers is
+// the number of viewers at each edge.
 func (b *bench) count(ctx context.Context, edges, viewers int) (*result, error) {
 	s, err := b.nodes(ctx, 1+edges, true)
 	if err != nil {

@@ -64,7 +64,7 @@ func (c *counter) pass(from net.Conn, target string) {
 	delete(c.open, server)
 }
 
-// keep registers connections, so that close closes them. It returns false if close has already been
+// keep registers connections that close must close. It returns false if close has already been
 // called.
 func (c *counter) keep(conns ...net.Conn) bool {
 	c.mu.Lock()

@@ -12,8 +12,8 @@ import (
 
 const keyInterval = 2 * time.Second
 
-// An encoder publishes one stream to one server until it is stopped. Its stream begins with a
-// keyframe.
+// An encoder publishes one stream to one server until the encoder is stopped. The stream begins
+// with a keyframe.
 type encoder struct {
 	began time.Time          // time of the first attempt to connect
 	live  chan struct{}      // closed when the server has accepted the encoder
@@ -80,15 +80,14 @@ type frame struct {
 	picture  bool
 }
 
-// A watcher watches a stream until close is called. It checks that the stream has the bytes that
-// the encoders have sent.
+// A watcher watches a stream until close is called. It checks that the received bytes are the bytes
+// that the encoders have sent.
 type watcher struct {
 	frames chan frame // closed when watching ends
 	err    error      // why watching ended; set before frames is closed
 	stop   context.CancelFunc
 }
 
-// maxFrames is the number of frames that a watcher can buffer. It is enough for several minutes.
 const maxFrames = 1 << 15
 
 func watch(ctx context.Context, from *node, stream string) *watcher {

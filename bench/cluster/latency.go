@@ -9,7 +9,7 @@ import (
 	"github.com/millrace-io/millrace/bench/measure"
 )
 
-// ages holds one row of the latency table: quantiles of frame ages, in ms. Each Series has one
+// An ages holds one row of the latency table: quantiles of frame ages, in ms. Each Series has one
 // value for each trial.
 type ages struct {
 	name          string

@@ -14,7 +14,8 @@ import (
 type costs struct {
 	stream float64 // CPU ms per second of a node for each stream that it receives
 	sent   float64 // CPU s of a node for each 10⁹ bytes that it sends
-	// CPU µs of Redis for each operation. heard is the cost of delivering a heartbeat to one node.
+	// CPU µs of Redis for each operation. The field heard is the cost of delivering a heartbeat to
+	// one node.
 	claim, renew, lookup, heard float64
 }
 
@@ -82,17 +83,17 @@ func (m *model) flags(f *flag.FlagSet) {
 		"CPU µs of Redis for a heartbeat that a node hears, unless it is measured")
 }
 
-// A plan is the result of the model for a given number of nodes.
+// A plan is the result of the model for one number of nodes.
 type plan struct {
 	nodes    int
-	pulls    float64 // number of streams that a node pulls from other nodes, added up for all nodes
+	pulls    float64 // number of streams that a node pulls from other nodes, summed over all nodes
 	in, out  float64 // Gbit/s of one node
 	cpu      float64 // processors of one node
 	between  float64 // Gbit/s between nodes, in all
 	renewals float64 // renewals of leases per second
 	heard    float64 // heartbeats per second that Redis delivers
-	// Lookups per second if all viewers use HLS. Each of their nodes looks up a stream once during
-	// each lease.
+	// Lookups per second if all viewers use HLS. A node looks up each stream that it pulls once
+	// during each lease.
 	lookups    float64
 	redis      float64 // processors of Redis, except for the lookups
 	ofOneOwner float64 // Gbit/s that the owner of a stream sends to other nodes for that stream
@@ -131,8 +132,9 @@ func (m *model) planFor(nodes int) plan {
 
 const mostModelled = 4096
 
-// plan returns the plan with the fewest nodes that can serve all viewers. limit is the resource
-// with the highest utilization. nic is the network speed of a node in Gbit/s.
+// plan returns the plan with the fewest nodes that can serve all viewers. The result limit is the
+// resource with the highest utilization. The parameter nic is the network speed of a node in
+// Gbit/s.
 func (m *model) plan(nic float64) (p plan, limit string, err error) {
 	for n := 1; n <= mostModelled; n++ {
 		p = m.planFor(n)
@@ -155,7 +157,7 @@ func (m *model) plan(nic float64) (p plan, limit string, err error) {
 }
 
 // nodesOfRedis returns the largest number of nodes that one Redis processor can serve with a
-// utilization of at most m.use. Only lease renewals and heartbeats count.
+// utilization of at most m.use. It counts only lease renewals and heartbeats.
 func (m *model) nodesOfRedis() float64 {
 	renew := m.planFor(1).renewals * m.costs.renew / 1e6
 	return math.Sqrt(max(0, m.use-renew) * 1e6 / m.costs.heard * benchLease.Seconds() / renewals)

@@ -15,8 +15,8 @@ import (
 // outageCase is the load during an outage. Each node has publishers, and viewers of all streams.
 var outageCase = testCase{streams: 6, viewers: 9}
 
-// outageBitRate is the bit rate of each stream, in bits per second. It is low, because frames are
-// only counted.
+// outageBitRate is the bit rate of each stream, in bits per second. A low bit rate is enough,
+// because the frames are only counted.
 const outageBitRate = 500_000
 
 // outage measures how running streams continue without Redis, for each kind of outage.
@@ -47,8 +47,8 @@ func (b *bench) outage(ctx context.Context) error {
 	return b.Add(t)
 }
 
-// An outage is a way in which Redis can fail. go_ makes Redis unavailable, and end makes it
-// available again, with or without its data.
+// An outage is a way in which Redis can fail. The function go_ makes Redis unavailable. The
+// function end makes Redis available again, with its old data or empty.
 type outage struct {
 	name     string
 	go_, end func(ctx context.Context, s *site) error
@@ -67,7 +67,8 @@ var outages = []outage{
 		func(ctx context.Context, s *site) error { return s.startRedis(ctx) }},
 }
 
-// runOutage runs a load test during an outage of Redis. recovery is the result of interruptRedis.
+// runOutage runs a load test during an outage of Redis. The result recovery comes from
+// interruptRedis.
 func (b *bench) runOutage(ctx context.Context, o outage) (r load.Report, recovery time.Duration,
 	err error) {
 	s, err := b.nodes(ctx, 3, false)
@@ -117,8 +118,8 @@ func (b *bench) runOutage(ctx context.Context, o outage) (r load.Report, recover
 // errPassed stops the load test after the outage. It is not a failure.
 var errPassed = errors.New("the outage has passed")
 
-// interruptRedis makes Redis unavailable for options.outage. recovery is the time from the end of
-// the outage until Redis knows the owner of every stream again.
+// interruptRedis makes Redis unavailable for options.outage. The result recovery is the time from
+// the end of the outage until Redis knows the owner of every stream again.
 func (s *site) interruptRedis(ctx context.Context, o outage) (recovery time.Duration, err error) {
 	d, err := s.startDirectory(ctx)
 	if err != nil {
@@ -144,7 +145,7 @@ func (s *site) interruptRedis(ctx context.Context, o outage) (recovery time.Dura
 	return recovery, pause(ctx, options.outage/6) // wait for late effects of the outage
 }
 
-// pause waits for d. If ctx ends first, pause returns context.Cause(ctx).
+// pause waits for the duration d. If ctx ends first, pause returns context.Cause(ctx).
 func pause(ctx context.Context, d time.Duration) error {
 	select {
 	case <-time.After(d):

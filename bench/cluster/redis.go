@@ -69,7 +69,7 @@ type directoryTask struct {
 	cost func(*costs) *float64
 }
 
-// calls is the number of operations that each task does per round.
+// Each task does this many operations per round.
 const calls = 20_000
 
 var directoryTasks = []directoryTask{

@@ -28,26 +28,27 @@ type site struct {
 // A node is one process of millrace serve.
 type node struct {
 	*measure.Server
-	*counter // proxy between the other nodes and this one; nil: no proxy
+	*counter // proxy between the other nodes and this node; nil: no proxy
 	addr     string
 }
 
 func (n *node) url() string { return "http://" + n.addr }
 
-// whole returns the protocol for clients that need whole payloads.
+// whole returns a load.Protocol for clients that need complete payloads.
 func (n *node) whole() load.Protocol { return httpflv.Server{URL: n.url()} }
 
-// flv returns the protocol for clients that need only the start of each payload, as in load.Run.
+// flv returns a load.Protocol for clients that need only the start of each payload, such as the
+// clients of load.Run.
 func (n *node) flv() load.Protocol { return load.HTTPFLV(load.Config{URL: n.url()}) }
 
-// alone starts a single server without a cluster. The caller must call close.
+// alone starts a server that belongs to no cluster. The caller must close the site.
 func (b *bench) alone(ctx context.Context) (*site, error) {
 	s := &site{b: b}
 	return s.started(s.add(ctx, false))
 }
 
-// nodes starts a cluster of n nodes. If counted is set, the bytes between nodes are counted. The
-// caller must call close.
+// nodes starts a cluster of n nodes. If counted is true, proxies count the bytes between the nodes.
+// The caller must close the site.
 func (b *bench) nodes(ctx context.Context, n int, counted bool, flags ...string) (*site, error) {
 	s := &site{b: b, flags: flags}
 	err := s.startRedis(ctx)
@@ -67,7 +68,8 @@ func (s *site) started(err error) (*site, error) {
 	return s, nil
 }
 
-// startRedis starts an empty Redis server. It reuses the address of the previous one, if any.
+// startRedis starts an empty Redis server. If the site had a Redis server before, the new one has
+// the same address.
 func (s *site) startRedis(ctx context.Context) (err error) {
 	if s.addr == "" {
 		if s.addr, err = measure.FreeAddr(); err != nil {
@@ -96,7 +98,7 @@ func (s *site) add(ctx context.Context, counted bool) error {
 	return s.start(ctx, n)
 }
 
-// start starts n, or restarts it if its process has ended.
+// start starts node n, or restarts the node if its process has ended.
 func (s *site) start(ctx context.Context, n *node) (err error) {
 	args := []string{"serve", "--listen", n.addr, "--rtmp", "", "--log-level", "error"}
 	if s.addr != "" {
@@ -113,8 +115,8 @@ func (s *site) start(ctx context.Context, n *node) (err error) {
 	return err
 }
 
-// kill kills a server with SIGKILL, so that it cannot announce its end. The server may be started
-// again.
+// kill sends SIGKILL to a server, so that the server cannot announce its shutdown. The server may
+// be started again.
 func kill(s *measure.Server) error {
 	err := signal(s, syscall.SIGKILL)
 	s.Stop()
@@ -144,10 +146,9 @@ type spread struct {
 	streams map[string]*turns
 }
 
-// turns selects the nodes for the publisher and the viewers of one stream.
 type turns struct {
 	in  int          // index of the publisher's node
-	out atomic.Int64 // selects the next viewer's node; incremented for each viewer
+	out atomic.Int64 // index of the next viewer's node, modulo the number of nodes
 }
 
 func newSpread(names []string, pubNodes, viewNodes []*node) *spread {

@@ -11,8 +11,8 @@ import (
 // A move is a way in which an encoder moves to another node.
 type move struct {
 	name string
-	do   func(e *encoder, from *node) error // ends or disconnects the encoder at the node from
-	dies bool                               // do ends the node, which must be started again
+	do   func(e *encoder, from *node) error // stops or disconnects encoder e; from is its node
+	dies bool                               // whether do kills the node, which must be restarted
 
 	flags []string // additional flags of the nodes
 }
@@ -36,12 +36,12 @@ func killed(e *encoder, from *node) error {
 	return err
 }
 
-// times holds the durations that were measured for one kind of move, in ms. Each Series has one
+// A times holds the durations that were measured for one kind of move, in ms. Each Series has one
 // value for each trial.
 type times struct{ admitted, picture, lost measure.Series }
 
-// takeover measures the time until a viewer at a third node sees an encoder that has moved from one
-// node to another.
+// takeover measures the time until a viewer at a third node receives pictures again after an
+// encoder has moved from one node to another.
 func (b *bench) takeover(ctx context.Context) error {
 	t := measure.NewTable("cluster-takeover", fmt.Sprintf(
 		"An encoder moves to another node, %d times each, default lease of 5 s", options.trials),
@@ -77,7 +77,7 @@ func (b *bench) trials(ctx context.Context, m move) (*times, error) {
 	of := new(times)
 	for i := range options.trials {
 		from, to := s.nodes[i%2], s.nodes[(i+1)%2]
-		last, err := edge.pictureSince(time.Now().Add(2 * time.Second)) // until the stream runs
+		last, err := edge.pictureSince(time.Now().Add(2 * time.Second)) // let the stream run
 		if err != nil {
 			return nil, err
 		}

@@ -23,7 +23,6 @@ func (c testCase) names() (names []string) {
 	return names
 }
 
-// parseCases parses a list of cases such as "1x200,50x4".
 func parseCases(list string) (all []testCase, err error) {
 	for _, s := range strings.Split(list, ",") {
 		var c testCase
@@ -53,7 +52,6 @@ func cpuOf(s *measure.Server) probe {
 	}
 }
 
-// A result contains the report of a load test and the measurements of the probes.
 type result struct {
 	load.Report
 	seconds float64   // time between the first and the last reading

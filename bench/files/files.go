@@ -1,5 +1,6 @@
-// Package files applies the same load of wrk to several file servers, in turns, and compares their
-// costs. Before a contender is measured, it must deliver the bytes of the file.
+// Package files runs wrk against several file servers in turn, with the same load, and compares the
+// costs of the servers. Before it measures a server, it checks that the server delivers the bytes
+// of the file.
 //
 // Some contenders are Go handlers in a child process. The others are nginx with different settings.
 // A script makes wrk report exact numbers.
@@ -37,13 +38,14 @@ func parseCase(s string) (c testCase, err error) {
 	return c, nil
 }
 
-// A contender is a server that can be started any number of times, but runs only once at a time.
+// A contender is a server. It can be started repeatedly, but only one instance may run at a time.
 type contender struct {
-	key, name string // key is its name on the command line
-	// check returns a measure.ErrMissing if the contender cannot be started on this machine.
+	key, name string // key is the name on the command line
+	// check returns an error that wraps measure.ErrMissing if the contender cannot run on this
+	// machine.
 	check func() error
-	// start starts a server of the files in root, in separate processes. It writes the files that
-	// the server needs to dir.
+	// start runs a server for the files in root, in one or more child processes. It writes the
+	// server's own files, such as its configuration, to dir.
 	start func(ctx context.Context, dir, root string) (*measure.Server, error)
 }
 

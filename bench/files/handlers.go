@@ -16,7 +16,6 @@ import (
 	"github.com/millrace-io/millrace/chunk"
 )
 
-// A handler is a way to serve the files of a directory from Go.
 type handler struct {
 	key, name string
 	make      func(dir string) (http.Handler, error)
@@ -41,7 +40,8 @@ func newMillrace(dir string) (http.Handler, error) {
 
 func newFileServer(dir string) (http.Handler, error) { return http.FileServer(http.Dir(dir)), nil }
 
-// each returns a handler that opens the requested file and calls send to write the response.
+// each returns a function for handler.make. The http.Handler opens the requested file and calls
+// send to write the response.
 func each(send func(w http.ResponseWriter, r *http.Request, f *os.File)) func(string) (http.Handler,
 	error) {
 	return func(dir string) (http.Handler, error) {
@@ -76,8 +76,8 @@ func wrapped(inner func(string) (http.Handler, error)) func(string) (http.Handle
 		if err != nil {
 			return nil, err
 		}
-		// The output has another type than io.Discard, because a Logger skips all work if its
-		// output is io.Discard.
+		// The output is not io.Discard itself, because a Logger skips all work if its output is
+		// io.Discard.
 		l := log.New(struct{ io.Writer }{io.Discard}, "", log.LstdFlags)
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			began := time.Now()
@@ -134,7 +134,8 @@ var serverChild = measure.RegisterChild("files-server", func(args []string) erro
 	if err != nil {
 		return err
 	}
-	// The log is discarded, because clients disconnect at the end of a turn.
+	// Discard the log, because the server may log errors when clients disconnect at the end of a
+	// turn.
 	srv := &http.Server{Addr: args[1], Handler: files, ErrorLog: log.New(io.Discard, "", 0)}
 	return srv.ListenAndServe()
 })

@@ -8,13 +8,13 @@ import (
 	"github.com/millrace-io/millrace/bench/measure"
 )
 
-// An nginx serves files with one worker, sendfile and tcp_nopush, as the documentation of nginx
-// recommends. The other settings are at their defaults, except for the limit of requests per
-// connection.
+// An nginx serves files with one worker and with sendfile. Unless nopush is off, it uses
+// tcp_nopush, as the nginx documentation recommends. The other settings are at their defaults,
+// except for the maximum number of requests per connection.
 type nginx struct {
 	key, name string
-	nopush    string // off: a file's last segment does not wait for an acknowledgement
-	more      string // further lines of the configuration
+	nopush    string // if off, a file's last segment does not wait for an acknowledgement
+	more      string // additional lines of the configuration
 }
 
 var nginxes = []nginx{
@@ -53,7 +53,8 @@ const nginxCache = `    open_file_cache max=1000 inactive=60s;
 func findNginx() (string, error) { return measure.Find("nginx", "nginx") }
 
 func (n nginx) start(ctx context.Context, dir, root string) (*measure.Server, error) {
-	// If root starts nginx, the workers run as another user, who must be able to read the files.
+	// If the user root starts nginx, the workers run as another user, who must be able to read the
+	// files.
 	for _, d := range []string{dir, root} {
 		if err := os.Chmod(d, 0o755); err != nil {
 			return nil, err

@@ -40,7 +40,7 @@ var options struct {
 }
 
 // longFileSize is the minimum size of a long file, in bytes. Long files are measured for
-// options.longSeconds. In a shorter time, some connections might not complete a single file.
+// options.longSeconds. In a shorter time, some connections might not receive a complete file.
 const longFileSize = 64 << 20
 
 func run(ctx context.Context, p *measure.Params) error {
@@ -95,7 +95,6 @@ func run(ctx context.Context, p *measure.Params) error {
 	return nil
 }
 
-// A turn has the measured values of one contender in one round.
 type turn struct {
 	wrkResult
 	serverCPU time.Duration
@@ -136,9 +135,9 @@ func takeTurn(ctx context.Context, who contender, c testCase, root string) (t tu
 	return t, err
 }
 
-// table returns the table for one case. It compares the CPU time of each contender with the first
-// contender and with chunk.FileServer. A contender behind a middleware is compared with
-// chunk.FileServer behind the same middleware.
+// table returns the table for one case. It compares the CPU time of each contender with the CPU
+// time of the first contender and of chunk.FileServer. If a contender is behind a middleware, it is
+// compared with chunk.FileServer behind the same middleware.
 func table(c testCase, all []contender, turns [][]turn, rounds int) *measure.Table {
 	get := func(i int, f func(turn) float64) (s measure.Series) {
 		for _, t := range turns[i] {
@@ -196,7 +195,7 @@ func makeFile(dir string, size int) (root string, err error) {
 	if err := os.MkdirAll(root, 0o755); err != nil {
 		return "", err
 	}
-	if err := os.Chmod(dir, 0o755); err != nil { // so that nginx's workers can read it
+	if err := os.Chmod(dir, 0o755); err != nil { // so that nginx's workers can read the file
 		return "", err
 	}
 	name := filepath.Join(root, fileName(size))

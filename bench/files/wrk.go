@@ -15,8 +15,8 @@ import (
 	"github.com/millrace-io/millrace/bench/measure"
 )
 
-// wrkScript makes wrk print exact numbers after the last request. Without it, wrk prints rounded
-// numbers.
+// wrkScript makes wrk print exact numbers after the last request. Without this script, wrk prints
+// rounded numbers.
 const wrkScript = `done = function(summary, latency, requests)
   io.write(string.format(
     '\nMEASURED {"requests":%d,"bytes":%d,"micros":%d,"connect":%d,"read":%d,"write":%d,"status":%d,"timeout":%d,"p99":%d}\n',
@@ -26,15 +26,14 @@ end
 `
 
 // wrkTimeout is the time after which wrk counts a request as timed out. If a hundred connections
-// share a slow server, each needs most of a minute for 256 MiB.
+// share a slow server, each connection needs most of a minute for 256 MiB.
 const wrkTimeout = 2 * time.Minute
 
-// A wrkResult is wrk's report about one run.
 type wrkResult struct {
 	Requests int64 // completed requests
 	Bytes    int64 // received bytes of all requests
 	Micros   int64
-	P99      int64 // p99 of a request in microseconds; 0 if none was completed
+	P99      int64 // 99th percentile of response times in µs; 0 if no request was completed
 
 	Connect, Read, Write, Status, Timeout int64 // numbers of errors
 
@@ -67,7 +66,6 @@ func runWrk(ctx context.Context, dir, url string, conns, seconds int) (wrkResult
 	return l, err
 }
 
-// parseWrk parses the line that wrkScript has printed.
 func parseWrk(out []byte) (l wrkResult, err error) {
 	_, line, ok := bytes.Cut(out, []byte("MEASURED "))
 	if !ok {

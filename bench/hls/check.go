@@ -23,14 +23,13 @@ func newChecker(s *load.Synth) *checker {
 		seen: make(map[uint64]bool)}
 }
 
-// contents describes the tags in a part or segment.
 type contents struct {
 	newest  uint64 // highest tag number
 	picture uint64 // number of the last video tag
 }
 
-// edge is the number of tags at each end of the observation that never count as missing. The
-// observer may not have fetched the parts that contain them.
+// This many tags at the beginning of the observation, and as many at its end, never count as
+// missing. The observer may not have fetched the parts that contain these tags.
 const edge = 100
 
 func (c *checker) countMissing() (n int) {
@@ -43,7 +42,8 @@ func (c *checker) countMissing() (n int) {
 	return n
 }
 
-// sample compares a sample with the published tag, and records the tag's number in dst.
+// sample compares the payload of an MP4 or MPEG-TS sample with the published tag, and records the
+// number of the tag in dst.
 func (c *checker) sample(dst *contents, kind byte, payload []byte) error {
 	seq, _, err := c.synth.Verify(kind, payload)
 	if err != nil {
@@ -64,7 +64,7 @@ func (c *checker) sample(dst *contents, kind byte, payload []byte) error {
 	return nil
 }
 
-// check checks all samples of a part or segment, in fragmented MP4 or MPEG-TS.
+// check verifies all samples of a part or segment, in fragmented MP4 or MPEG-TS.
 func (c *checker) check(b []byte) (tags contents, err error) {
 	if len(b) > 0 && b[0] == tsSync {
 		err = c.transportStream(&tags, b)
@@ -79,8 +79,8 @@ func (c *checker) check(b []byte) (tags contents, err error) {
 
 var errBoxes = errors.New("the boxes do not fit one another")
 
-// boxes calls f with the type and the content of each box in b. If a box only contains other boxes,
-// it calls f for the inner boxes instead.
+// boxes calls f with the type and the content of each box in b. For a box that contains only other
+// boxes, it calls f with each inner box instead.
 func boxes(b []byte, f func(kind string, body []byte) error) error {
 	for len(b) > 0 {
 		if len(b) < 8 {
@@ -105,7 +105,7 @@ func boxes(b []byte, f func(kind string, body []byte) error) error {
 	return nil
 }
 
-// header reads the kind of each track from an initialization segment.
+// header reads the kinds of the tracks from an initialization segment, and stores them in c.kinds.
 func (c *checker) header(b []byte) error {
 	var id uint32
 	err := boxes(b, func(kind string, body []byte) error {
@@ -123,8 +123,8 @@ func (c *checker) header(b []byte) error {
 	return err
 }
 
-// fragments checks the samples of MP4 fragments. In a trun box, it supports only the fields that
-// media/mp4 writes.
+// fragments verifies the samples of the MP4 fragments in b. In a trun box, it supports only the
+// fields that media/mp4 writes.
 func (c *checker) fragments(dst *contents, b []byte) error {
 	for len(b) > 0 {
 		size := uint32(0)
@@ -157,8 +157,8 @@ func (c *checker) fragments(dst *contents, b []byte) error {
 	return nil
 }
 
-// run checks the samples that a trun box describes. The box's data offset is relative to the start
-// of fragment.
+// run verifies the samples that the given trun box describes. The data offset in the box is
+// relative to the start of the MP4 fragment.
 func (c *checker) run(dst *contents, kind byte, box, fragment []byte) error {
 	count, offset, rows := int(binary.BigEndian.Uint32(box[4:])),
 		int(binary.BigEndian.Uint32(box[8:])), box[12:]
@@ -187,7 +187,6 @@ func (c *checker) run(dst *contents, kind byte, box, fragment []byte) error {
 	return nil
 }
 
-// Constants of the MPEG transport stream.
 const (
 	tsSync   = 0x47
 	tsPacket = 188
@@ -266,7 +265,7 @@ func (c *checker) packet(dst *contents, p []byte) error {
 	return nil
 }
 
-// picture checks a video frame in Annex B format. It first converts the frame to the format of an
+// picture verifies a video frame in Annex B format. It first converts the frame to the format of an
 // FLV tag. It does not handle emulation prevention, because the published NAL units contain no zero
 // bytes.
 func (c *checker) picture(dst *contents, data []byte) error {

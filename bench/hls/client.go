@@ -19,7 +19,7 @@ import (
 // waits.
 type client struct {
 	net  net.Conn
-	stop func() bool // stops ctx from closing the connection
+	stop func() bool // detaches the connection from ctx, so that the end of ctx does not close it
 	r    *millrace.Reader
 	addr string
 
@@ -28,7 +28,8 @@ type client struct {
 	keep    func([]byte) // appends to kept
 }
 
-// responseTime limits a viewer's wait for a response. It is longer than any target duration.
+// responseTime is the maximum time that a viewer waits for a response. It is longer than any target
+// duration.
 const responseTime = 20 * time.Second
 
 // connect returns a client. Its connection is closed when ctx ends.
@@ -58,8 +59,9 @@ func (e *statusError) Error() string { return fmt.Sprintf("status %d", e.status)
 
 var errHTTP = errors.New("not HTTP/1.1")
 
-// get requests a path with a query, and calls yield with the pieces of the response's body, in
-// order. A piece is valid until yield returns.
+// get requests the given path and query, and calls yield with the pieces of the response body, in
+// order. A piece is valid until yield returns. The result gzipped reports whether the body is
+// compressed.
 func (c *client) get(path, query string, yield func([]byte)) (gzipped bool, err error) {
 	b := append(c.request[:0], "GET "...)
 	b = append(b, path...)
@@ -180,8 +182,9 @@ func (c *client) body(h responseHead, yield func([]byte)) error {
 	}
 }
 
-// text requests a path with a query, and returns the whole body. If gzipped is true, the returned
-// text is still compressed; see plainText. The text is valid until the next request.
+// text requests the given path and query, and returns the complete response body. If gzipped is
+// true, the returned body is still compressed; see plainText. The body is valid until the next
+// request.
 func (c *client) text(path, query string) (text []byte, gzipped bool, err error) {
 	c.kept = c.kept[:0]
 	gzipped, err = c.get(path, query, c.keep)

@@ -19,10 +19,10 @@ import (
 type contender struct {
 	spec, name string
 	in         string // protocol of the publishers
-	parts      bool   // whether it has low-latency HLS
+	parts      bool   // whether the server supports low-latency HLS
 
-	// prepare builds or finds the program that start runs. The error is a measure.ErrMissing if
-	// something is not installed.
+	// prepare builds or finds the program that start runs. The error wraps measure.ErrMissing if a
+	// required program is not installed.
 	prepare func(ctx context.Context) error
 	// start runs the server. The server's files are created in dir.
 	start func(ctx context.Context, dir string) (*running, error)
@@ -114,8 +114,8 @@ func millraceServe(dir string) contender {
 }
 
 // nginxConf configures nginx to write HLS files and to serve them. It follows the documentation of
-// the rtmp module. nginx caches open segment files, but not open playlist files, because it
-// replaces the playlist every two seconds.
+// the rtmp module. nginx caches open segment files, but not open playlist files, because the rtmp
+// module replaces the playlist every two seconds.
 const nginxConf = `worker_rlimit_nofile 16384;
 load_module %[1]s;
 events {
@@ -181,7 +181,8 @@ func nginx() contender {
 			if err := os.Mkdir(files, 0); err != nil {
 				return nil, err
 			}
-			// If root starts nginx, the workers run as another user, who needs access to the files.
+			// If the user root starts nginx, the workers run as another user, who needs access to
+			// the files.
 			for name, mode := range map[string]os.FileMode{dir: 0o755, files: 0o777} {
 				if err := os.Chmod(name, mode); err != nil {
 					return nil, err

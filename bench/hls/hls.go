@@ -3,8 +3,8 @@
 // playlist, and then fetch the part. Other viewers fetch whole segments.
 //
 // One viewer, the observer, compares every video and audio frame with the published frame. It also
-// finds the last tag of each part. The age of a part at the other viewers is measured from that
-// tag.
+// finds the last tag of each part. The age of a part at the other viewers is measured from the time
+// at which that tag was published.
 package hls
 
 import (
@@ -22,7 +22,7 @@ import (
 
 // Program is the HLS benchmark. It produces a table for each number of viewers.
 var Program = &measure.Program{
-	// Takes some five minutes in all.
+	// A run takes about five minutes.
 	Name: "hls", What: "a live stream to viewers of low-latency HLS and of HLS", Rounds: 3,
 	Brief: []string{"-rounds", "1"},
 	Parts: []string{"parts", "segments"},
@@ -61,7 +61,7 @@ func cases(p *measure.Params) (all []testCase, err error) {
 		c := testCase{parts: parts, bitRate: options.bitRate,
 			measure: time.Duration(options.seconds) * time.Second}
 		list := options.segments
-		c.ramp, c.settle = keyInterval, time.Second // spreads the requests over the interval
+		c.ramp, c.settle = keyInterval, time.Second // spread the requests over the interval
 		if parts {
 			list, c.ramp = options.parts, time.Second
 		}
@@ -196,8 +196,9 @@ func (c testCase) columns() []column {
 	}, common...)
 }
 
-// table returns the table of the results. For each contender, it also shows the ratio to the first
-// contender's CPU time, and the ratio to the CPU time of millrace serve.
+// table returns the table of the results. For each contender, it also shows the ratio of the
+// contender's CPU time to the CPU time of the first contender and to the CPU time of millrace
+// serve.
 func (c testCase) table(all []contender, results [][]*result, rounds int) *measure.Table {
 	columns := c.columns()
 	get := func(i int, col column) (s measure.Series) {

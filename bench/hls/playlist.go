@@ -17,8 +17,8 @@ type mediaPlaylist struct {
 	canSkip  bool
 	init     string // address in EXT-X-MAP; may be empty
 	segments []object
-	parts    []object // the listed parts of complete segments and of the open one
-	next     object   // position of the part after the last listed one; without an address
+	parts    []object // the listed parts of complete segments and of the open segment
+	next     object   // position after the last listed part; has no address
 	ended    bool
 }
 
@@ -36,8 +36,8 @@ var errPlaylist = errors.New("not a playlist")
 
 const playlistHead = "#EXTM3U"
 
-// variant returns the address of the first media playlist that a multivariant playlist lists. If
-// text is itself a media playlist, it returns path.
+// variant parses text, which is the playlist at path. For a multivariant playlist, it returns the
+// address of the first media playlist in the list. For a media playlist, it returns path.
 func variant(path string, text []byte) (string, error) {
 	if !bytes.HasPrefix(text, []byte(playlistHead)) {
 		return "", fmt.Errorf("%s is %w", path, errPlaylist)
@@ -57,8 +57,8 @@ func variant(path string, text []byte) (string, error) {
 	return "", fmt.Errorf("%s: no variant: %w", path, errPlaylist)
 }
 
-// parseMedia parses the media playlist at path. It links each part and segment to its entry in
-// arrivals.
+// parseMedia parses the media playlist at path. It sets the arrival field of each part and segment
+// to the entry in arrivals.
 func parseMedia(path string, text []byte, arrivals *arrivals) (*mediaPlaylist, error) {
 	if !bytes.HasPrefix(text, []byte(playlistHead)) {
 		return nil, fmt.Errorf("%s is %w", path, errPlaylist)

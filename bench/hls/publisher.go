@@ -63,13 +63,14 @@ func (s *sentTags) count() int {
 	return len(s.at)
 }
 
-// newest returns the time at which the last tag of a part was sent.
+// newest returns the time at which the newest tag of a part was sent. The parameter c describes the
+// part.
 func (s *sentTags) newest(c contents) time.Time { return s.at[c.newest-1] }
 
-// completing returns the time at which a server could complete a part. Usually that is when the
-// next video frame was sent, because it determines the duration of the part's last frame. If the
-// part's newest tag was sent later, completing returns the time of that tag. If the stream ended
-// before the next video frame, ok is false.
+// completing returns the time at which a server could complete a part. Usually, this is the time at
+// which the next video frame was sent, because that frame determines the duration of the part's
+// last frame. If the part's newest tag was sent later, completing returns the time of that tag. If
+// the stream ended before the next video frame, ok is false.
 func (s *sentTags) completing(c contents) (t time.Time, ok bool) {
 	i, found := slices.BinarySearch(s.pictures, c.picture)
 	if !found || i+1 == len(s.pictures) {

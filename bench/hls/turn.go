@@ -38,15 +38,16 @@ type result struct {
 	perPart    float64 // playlists rendered per part; NaN if the server does not report them
 	perRequest float64 // allocations per request; NaN if the server does not report them
 
-	newest     []time.Duration // from sending a part's newest tag to its arrival, sorted
-	completing []time.Duration // the same for the tag that completes the part, sorted
+	newest     []time.Duration // from sending a part's newest tag to the part's arrival, sorted
+	completing []time.Duration // from sending the completing tag to the part's arrival, sorted
 	late       []time.Duration // delays of the publisher, sorted
 }
 
-// startTime limits the wait for the first playlist. It is much longer than a segment.
+// startTime is the maximum time to wait for the first playlist. It is much longer than a segment.
 const startTime = 30 * time.Second
 
-// take starts a contender, applies the load of case c to it and returns the result.
+// take runs one turn: it starts a contender, applies the load of case c to the contender and
+// returns the result.
 func (c testCase) take(ctx context.Context, who contender) (*result, error) {
 	dir, err := tempDir()
 	if err != nil {
@@ -258,12 +259,12 @@ func (r *result) between(a, b state, names counters) {
 	r.perRequest = count(names.allocs) / float64(r.requests)
 }
 
-// spread computes and sorts the ages of the data that the viewers received.
+// spread computes the ages of the data that the viewers received, and sorts the ages.
 func (r *result) spread(viewers []*viewer, sent *sentTags) {
 	for _, v := range viewers {
 		for _, s := range v.got {
 			if s.contents == (contents{}) {
-				continue // the observer ended before it fetched this one
+				continue // the observer ended before it fetched this part or segment
 			}
 			if at, ok := sent.completing(s.contents); ok {
 				r.newest = append(r.newest, s.at.Sub(sent.newest(s.contents)))

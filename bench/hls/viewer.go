@@ -47,7 +47,7 @@ type audience struct {
 }
 
 // A parsedPlaylist is a playlist and the bytes from which it was parsed. Viewers that receive the
-// same bytes share it, so that each viewer costs little.
+// same bytes share a parsedPlaylist, so that a viewer needs little CPU time.
 type parsedPlaylist struct {
 	raw   []byte
 	media *mediaPlaylist
@@ -78,7 +78,7 @@ type viewer struct {
 	bytes    atomic.Int64 // bytes of media
 	requests atomic.Int64
 	fetched  atomic.Int64 // number of parts or segments
-	got      []sample     // arrivals while the audience is measured
+	got      []sample     // arrivals during the measurement
 	discard  func([]byte)
 }
 
@@ -166,8 +166,8 @@ func (v *viewer) fetch(o object) error {
 	return nil
 }
 
-// fetchNew fetches the objects in list, except for objects before start. It returns the number of
-// fetched objects.
+// fetchNew fetches the objects in list, except for objects before the position start. It returns
+// the number of fetched objects.
 func (v *viewer) fetchNew(list []object, start object) (n int, err error) {
 	for _, o := range list {
 		if o.before(start) {

@@ -1,6 +1,7 @@
-// Package httpflv publishes and watches FLV over HTTP, for checks that compare received with sent
-// data. A viewer gets whole payloads, and a publisher gets the server's answer. The client of
-// package load provides neither, because a load must be cheap.
+// Package httpflv publishes and watches FLV streams over HTTP, for checks that compare the received
+// data with the sent data. A viewer gets complete payloads, and a publisher gets the body of the
+// server's response. The client of package load provides neither, because a load generator must use
+// little CPU time.
 package httpflv
 
 import (
@@ -40,8 +41,8 @@ type Publication struct {
 }
 
 // Publish begins a request that publishes a stream. It returns when the server requests the body
-// with 100 Continue, which every server of this module does. The request ends with ctx. The error
-// is a *load.RefusedError if the status is not 200.
+// with 100 Continue, which every server of this module does. The request is canceled when ctx ends.
+// The error is a *load.RefusedError if the status is not 200.
 func Publish(ctx context.Context, client *http.Client, url string) (*Publication, error) {
 	r, w := io.Pipe()
 	admitted := make(chan struct{})
@@ -124,8 +125,8 @@ type Subscription struct {
 	buf   []byte
 }
 
-// Watch requests a stream. It returns when the server has accepted the request. The request ends
-// with ctx. The error is a *load.RefusedError if the status is not 200.
+// Watch requests a stream. It returns when the server has accepted the request. The request is
+// canceled when ctx ends. The error is a *load.RefusedError if the status is not 200.
 func Watch(ctx context.Context, client *http.Client, url string) (*Subscription, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -142,8 +143,8 @@ func Watch(ctx context.Context, client *http.Client, url string) (*Subscription,
 	return &Subscription{body: res.Body, in: bufio.NewReaderSize(res.Body, 64<<10)}, nil
 }
 
-// Next implements load.Subscription. a.Head is the whole payload, which is valid until the next
-// call. The error is io.EOF if the body ends between two tags.
+// Next implements load.Subscription. It sets a.Head to the complete payload, which is valid until
+// the next call. The error is io.EOF if the body ends between two tags.
 func (s *Subscription) Next(a *load.Arrival) error {
 	if !s.begun {
 		head, err := s.Read(len(Header))
@@ -175,8 +176,8 @@ func (s *Subscription) Next(a *load.Arrival) error {
 	return nil
 }
 
-// Peek returns the next n bytes without consuming them. n is at most 64 KiB. The bytes are valid
-// until the next read.
+// Peek returns the next n bytes without consuming them. The number n must be at most 64 KiB. The
+// bytes are valid until the next read.
 func (s *Subscription) Peek(n int) ([]byte, error) {
 	p, err := s.in.Peek(n)
 	if err == io.EOF && len(p) > 0 {
@@ -185,7 +186,7 @@ func (s *Subscription) Peek(n int) ([]byte, error) {
 	return p, err
 }
 
-// Read reads n bytes. They are valid until the next call of Read or Next.
+// Read reads n bytes. The returned bytes are valid until the next call to Read or Next.
 func (s *Subscription) Read(n int) ([]byte, error) {
 	if cap(s.buf) < n {
 		s.buf = make([]byte, 2*n)

@@ -36,7 +36,8 @@ var Program = &measure.Program{
 
 var conns int
 
-// mostTLS limits the number of TLS connections, because each takes a handshake.
+// mostTLS is the maximum number of TLS connections. The limit saves time, because each connection
+// needs a handshake.
 const mostTLS = 2000
 
 func run(ctx context.Context, p *measure.Params) error {
@@ -82,7 +83,6 @@ func table(ctx context.Context, p *measure.Params, name, protocol string, conns 
 	return p.Add(t)
 }
 
-// A waiter is a way to wait for a byte.
 type waiter struct {
 	name string
 	wait func(net.Conn) error
@@ -115,7 +115,7 @@ var waiters = []waiter{
 	}},
 }
 
-// greet sends a byte and waits for one. It flushes w again after the wait, so that the garbage
+// greet sends a byte and waits for a byte. It flushes w again after the wait, so that the garbage
 // collector does not free w during the wait.
 func greet(w interface {
 	io.ByteWriter
@@ -128,7 +128,7 @@ func greet(w interface {
 	return errors.Join(err, w.Flush())
 }
 
-// usage is an amount of memory in bytes.
+// A usage is an amount of memory in bytes.
 type usage struct {
 	heap  int64 // in live objects
 	stack int64 // in goroutine stacks
@@ -197,8 +197,8 @@ func memory() usage {
 	return usage{int64(m.HeapAlloc), int64(m.StackInuse)}
 }
 
-// fit raises the limit of file descriptors to the allowed maximum. It returns how many connections
-// this limit allows, but at most n.
+// fit raises the limit of file descriptors to the allowed maximum. It returns n, or the number of
+// connections that this limit allows if this number is smaller.
 func fit(n int) int {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {

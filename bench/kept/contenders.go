@@ -114,7 +114,7 @@ func lookChain(c *millrace.Chain) (sum uint64) {
 	return sum
 }
 
-// strideSum reads one byte of each packet in p and returns their sum.
+// strideSum reads one byte of each packet in p and returns the sum of these bytes.
 func strideSum(p []byte) (sum uint64) {
 	for i := 0; i < len(p); i += reader.PacketSize {
 		sum += uint64(p[i])

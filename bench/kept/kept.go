@@ -69,13 +69,13 @@ func run(ctx context.Context, p *measure.Params) error {
 	return p.Add(t)
 }
 
-// A contender is a way to share packets.
 type contender struct {
 	name string
 	// run passes batches of batchPackets packets to all subscribers. If audit is not nil, each
-	// subscriber calls it with the bytes that it receives.
+	// subscriber passes the bytes that it receives to audit.
 	run func(batches int, audit func(subscriber int, p []byte))
-	// handOff does the same without packets, to measure the channels.
+	// handOff sends values without data over the same channels, to measure the cost of the
+	// channels.
 	handOff func(batches int)
 }
 
@@ -112,7 +112,8 @@ func newContender[T any](name string, newSharer func() sharer[T]) contender {
 	}
 }
 
-// run sends batches of packets to the subscribers, and returns when they have dropped all packets.
+// run sends batches of packets to the subscribers, and returns when the subscribers have dropped
+// all packets.
 //
 // All contenders send a whole batch at a time, even if they share packets one by one. If each
 // packet were sent separately, the channels would cost several times as much as the measured work.
@@ -130,7 +131,7 @@ func (s sharer[T]) run(batches int, audit func(int, []byte)) {
 		}
 		wg.Go(func() { s.subscribe(&subs[i], look) })
 	}
-	var v T // one variable for all values, because its address escapes
+	var v T // one for all values, because it escapes to the heap
 	for range batches {
 		for i := range subs {
 			subs[i].filling = <-subs[i].empty
@@ -170,7 +171,7 @@ func newSubscriber[T any](shares int) subscriber[T] {
 }
 
 // subscribe receives packets until sub.full is closed. Meanwhile, it keeps the newest keepPackets
-// packets and drops older ones. At the end, it drops the rest.
+// packets and drops older ones. At the end, it drops the remaining packets.
 func (s sharer[T]) subscribe(sub *subscriber[T], look func(*T) uint64) {
 	ring := make([]T, keepPackets/s.packets)
 	at, held := 0, 0
@@ -218,7 +219,8 @@ func (c contender) check(batches int) error {
 }
 
 // turn measures a run of n batches. Every run allocates new channels and goroutines. To exclude
-// these allocations, turn also measures a run of one batch, and subtracts its allocations.
+// these allocations, turn also measures a run of one batch, and subtracts the allocations of that
+// run.
 func (c contender) turn(n int) measure.Turn {
 	all := func(batches int) func() { return func() { c.run(batches, nil) } }
 	all(warmUp)()

@@ -17,8 +17,8 @@ import (
 
 var children = make(map[string]func(args []string) error)
 
-// RegisterChild registers a function that Self starts in a child process. It must be called in the
-// initialization of a package variable, or in an init function.
+// RegisterChild registers a function that Self can run in a child process. It returns name. It must
+// be called in the initialization of a package variable, or in an init function.
 func RegisterChild(name string, f func(args []string) error) string {
 	children[name] = f
 	return name
@@ -28,8 +28,8 @@ func RegisterChild(name string, f func(args []string) error) string {
 // JSON list of the function's name and its arguments.
 const childVar = "MILLRACE_BENCH_CHILD"
 
-// If Self has started this process, RunChild runs the registered function and exits. main and
-// TestMain must call it first.
+// If Self has started this process, RunChild runs the registered function and exits. The functions
+// main and TestMain must call RunChild first.
 func RunChild() {
 	order := os.Getenv(childVar)
 	if order == "" {
@@ -65,7 +65,7 @@ func Self(name string, args ...string) (*exec.Cmd, error) {
 // A Process is a child process that dies with this process, even if this process is killed.
 type Process struct {
 	Cmd   *exec.Cmd
-	Ended chan struct{} // closed when the process has ended; its Cmd.ProcessState is set then
+	Ended chan struct{} // closed when the process has ended and Cmd.ProcessState is set
 	err   error
 
 	guard childproc.Guard
@@ -95,9 +95,9 @@ func (p *Process) Wait() error {
 	return p.err
 }
 
-// Stop sends SIGTERM to the process and waits until it has ended. If that takes longer than
-// timeout, Stop kills the process and returns an error. Otherwise the error is nil if the exit
-// status is 0.
+// Stop sends SIGTERM to the process and waits until it has ended. If the process does not end
+// within timeout, Stop kills the process and returns an error. Otherwise the error is nil if the
+// exit status is 0.
 func (p *Process) Stop(timeout time.Duration) error {
 	p.Cmd.Process.Signal(syscall.SIGTERM)
 	select {
@@ -124,13 +124,13 @@ type Child struct {
 	out  *bufio.Reader // reads from pipe
 }
 
-// StartChild starts a command. The caller ends it with Close.
+// StartChild starts a command. The caller must call Close.
 func StartChild(cmd *exec.Cmd) (*Child, error) {
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, err
 	}
-	r, w, err := os.Pipe() // not StdoutPipe: Wait would discard the unread rest of its output
+	r, w, err := os.Pipe() // not StdoutPipe, because Wait would discard unread output
 	if err != nil {
 		return nil, err
 	}

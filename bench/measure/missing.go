@@ -10,14 +10,14 @@ import (
 // installed.
 var ErrMissing = errors.New("is not installed")
 
-// Missing returns an [ErrMissing] that names the missing program and the Debian packages that
-// contain it.
+// Missing returns an error that wraps [ErrMissing]. The error names the missing program and the
+// Debian packages that contain the program.
 func Missing(program, packages string) error {
 	return fmt.Errorf("%s %w (Debian: apt-get install %s)", program, ErrMissing, packages)
 }
 
-// Find returns the path of a program, or an [ErrMissing]. It also looks in /usr/sbin, because
-// Debian installs servers there, and only root's PATH contains that directory.
+// Find returns the path of a program, or the error of [Missing]. It also looks in /usr/sbin,
+// because Debian installs servers there, and only root's PATH contains that directory.
 func Find(program, packages string) (string, error) {
 	for _, name := range []string{program, "/usr/sbin/" + program} {
 		if path, err := exec.LookPath(name); err == nil {
@@ -27,11 +27,12 @@ func Find(program, packages string) (string, error) {
 	return "", Missing(program, packages)
 }
 
-// Present returns the contenders that can run on this machine. For these, check returns nil.
+// Present returns the contenders that can run on this machine. A contender can run if check returns
+// nil.
 //
-// If check returns an [ErrMissing], Present logs that the contender is left out. If no contender
-// remains, Present returns the last ErrMissing. If check returns any other error, Present stops and
-// returns that error.
+// If the error of check wraps [ErrMissing], Present logs that the contender is left out. If no
+// contender remains, Present returns the last of these errors. If check returns any other error,
+// Present stops and returns that error.
 func Present[C any](all []C, name func(C) string, check func(C) error,
 	logf func(string, ...any)) (present []C, err error) {
 	var missing error

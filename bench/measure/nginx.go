@@ -16,8 +16,8 @@ error_log /dev/null crit;
 pid nginx.pid;
 `
 
-// NginxRTMP returns the path of nginx's rtmp module in this distribution, or an [ErrMissing] if
-// nginx or the module is not installed.
+// NginxRTMP returns the path of nginx's rtmp module in this distribution, or an error that wraps
+// [ErrMissing] if nginx or the module is not installed.
 func NginxRTMP() (string, error) {
 	const packages = "nginx libnginx-mod-rtmp"
 	if _, err := Find("nginx", packages); err != nil {
@@ -32,8 +32,9 @@ func NginxRTMP() (string, error) {
 	return "", Missing("nginx's rtmp module", packages)
 }
 
-// StartNginx starts an nginx with one worker. It writes the configuration to dir; conf returns the
-// part of the configuration that depends on the address.
+// StartNginx starts an nginx with one worker, and writes the configuration of nginx to dir. The
+// function conf returns the part of the configuration that depends on the address. The caller must
+// call Stop.
 func StartNginx(ctx context.Context, dir string, conf func(addr string) string) (*Server, error) {
 	path, err := Find("nginx", "nginx")
 	if err != nil {

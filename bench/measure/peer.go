@@ -33,7 +33,7 @@ func Serve(handle func(net.Conn)) error {
 }
 
 // StartPeer starts a child process (see [RegisterChild]) that prints its address as the first line.
-// The caller closes the Child.
+// The caller must close the Child.
 func StartPeer(name string, args ...string) (addr string, c *Child, err error) {
 	cmd, err := Self(name, args...)
 	if err != nil {

@@ -22,7 +22,7 @@ type Server struct {
 }
 
 // StartServer starts a command and waits until it accepts connections at addr, a TCP address or the
-// path of a Unix socket. The caller ends the server with Stop.
+// path of a Unix socket. The caller must call Stop.
 func StartServer(ctx context.Context, addr string, cmd *exec.Cmd) (*Server, error) {
 	proc, err := Start(cmd)
 	if err != nil {
@@ -55,7 +55,7 @@ func StartServer(ctx context.Context, addr string, cmd *exec.Cmd) (*Server, erro
 // Stop sends SIGTERM to the server, and kills it if it has not ended after ten seconds.
 func (s *Server) Stop() { s.proc.Stop(10 * time.Second) }
 
-// FreeAddr returns an address of 127.0.0.1 at which no server listens. Its port is below the range
+// FreeAddr returns an address of 127.0.0.1 at which no server listens. The port is below the range
 // from which Linux takes the ports of outgoing connections, so that no such connection takes the
 // port before the server listens.
 func FreeAddr() (string, error) {
@@ -72,10 +72,10 @@ func FreeAddr() (string, error) {
 const Millrace = "server/cmd/millrace"
 
 // Build builds a command of this repository in dir, without cgo, and returns the name of the
-// executable file. A file that is already there is not built again. path is the directory of the
-// package, relative to the root of the repository. Packages of the server are built in the
-// workspace, with the versions that the server's users get. Packages of bench are built outside of
-// the workspace.
+// executable file. If the file already exists, Build does not build it again. The parameter path is
+// the directory of the package, relative to the root of the repository. Packages of the server are
+// built in the workspace, with the dependency versions that users of the server get. Packages of
+// bench are built outside of the workspace.
 func Build(ctx context.Context, dir, path string) (string, error) {
 	out := filepath.Join(dir, filepath.Base(path))
 	if _, err := os.Stat(out); err == nil {
@@ -107,8 +107,8 @@ type Usage struct {
 	Peak int64         // peak resident memory, in bytes
 }
 
-// UsageOf returns the sum of the processes' usage. It fails if the usage of one of them cannot be
-// read.
+// UsageOf returns the total usage of the processes. It returns an error if it cannot read the usage
+// of one of the processes.
 func UsageOf(pids []int) (Usage, error) {
 	var sum Usage
 	for _, pid := range pids {

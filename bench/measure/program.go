@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// A Program measures one subject and makes its tables.
+// A Program is one benchmark, which measures its contenders and prints tables.
 type Program struct {
 	Name   string
 	What   string // a description of one line, for the list of programs
@@ -27,7 +27,7 @@ type Program struct {
 	Run   func(context.Context, *Params) error
 }
 
-// Params are a program's parameters.
+// Params are the parameters of one run of a program.
 type Params struct {
 	Rounds int
 	Turn   time.Duration
@@ -117,9 +117,9 @@ func (p *Params) Add(t *Table) error {
 // there.
 func (p *Params) Dir() string { return p.report.Dir }
 
-// All executes the programs one after the other. Each gets its Brief arguments, followed by args.
-// If a program fails, All continues with the next one, and returns the error at the end. An
-// [ErrMissing] is only logged.
+// All executes the programs one after the other. Each program gets its Brief arguments, followed by
+// args. If a program fails, All continues with the next one, and returns the error at the end. An
+// error that wraps [ErrMissing] is only logged.
 func All(ctx context.Context, programs []*Program, args []string) error {
 	var failed error
 	for _, p := range programs {

@@ -9,12 +9,12 @@ import (
 	"strings"
 )
 
-// A Report is a directory of tables. It has NAME.md and NAME.json for each table, and index.html,
-// which shows all of them.
+// A Report is a directory of tables. It contains the files NAME.md and NAME.json for each table,
+// and the file index.html, which shows all tables.
 type Report struct{ Dir string }
 
-// Write writes the files of a table, replaces those of an earlier table of the same name, and
-// writes index.html anew.
+// Write writes the files of a table, and rewrites index.html. It replaces the files of an earlier
+// table with the same name.
 func (r Report) Write(t *Table) error {
 	if err := os.MkdirAll(r.Dir, 0o755); err != nil {
 		return err

@@ -1,10 +1,11 @@
-// Package measure has the method and the helpers that all programs of this module share. Contenders
-// have short turns in rounds, in a balanced order. A table has medians with their spread. Ratios
-// are computed within each round, because the speed of a machine changes from one minute to the
-// next. A table is printed, and written as Markdown, as JSON and into one HTML page.
+// Package measure has the measuring method and the helpers that all benchmark programs of this
+// module share. In each round, every contender runs for one short turn, and the order of the turns
+// is balanced over the rounds. A table shows medians and their spread. Ratios are computed within
+// each round, because the speed of a machine changes from one minute to the next. A table is
+// printed, and written as Markdown, as JSON and into one HTML page.
 //
-// Fourteen programs and the soak use the package, including its child processes and servers, so
-// that a program contains only its contenders, its check of their bytes and its columns.
+// The package also starts child processes and servers. A program therefore contains only its
+// contenders, the checks of the bytes that they deliver, and the columns of its tables.
 package measure
 
 import (
@@ -79,7 +80,7 @@ func (s Series) Times(f float64) Series {
 	return v
 }
 
-// String returns the median, with the smallest and the largest value.
+// String formats the median, followed by the smallest and the largest value.
 func (s Series) String() string {
 	if len(s) == 0 {
 		return "-"

@@ -9,7 +9,7 @@ import (
 // A Table is the result of a program. Programs print it as Markdown and write it to files as
 // Markdown and JSON.
 type Table struct {
-	Name    string   `json:"name"` // the base name of its files
+	Name    string   `json:"name"` // base name of the table's files
 	Title   string   `json:"title"`
 	Note    string   `json:"note,omitempty"` // explains the columns if their names are not enough
 	Machine Machine  `json:"machine"`

@@ -16,12 +16,12 @@ type Turn struct {
 	Bytes, Allocs uint64        // allocated on the heap
 	GCs           uint32        // garbage collection cycles
 
-	// More has further values by name. They are not divided by Ops.
+	// More has additional values by name. They are not divided by Ops.
 	More map[string]float64
 }
 
-// Take runs f, which does ops operations, and returns the cost. Nothing else may run in the process
-// meanwhile, because Take measures the whole process.
+// Take runs the function f, which performs ops operations, and returns the cost. Nothing else may
+// run in the process meanwhile, because Take measures the whole process.
 func Take(ops int, f func()) Turn {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -55,7 +55,7 @@ type Cost struct {
 	More   map[string]Series
 }
 
-// Add adds a round.
+// Add appends the cost per operation in the turn t to each Series.
 func (c *Cost) Add(t Turn) {
 	each := 1 / float64(t.Ops)
 	c.Nanos = append(c.Nanos, float64(t.Time.Nanoseconds())*each)
@@ -74,7 +74,7 @@ func (c *Cost) Add(t Turn) {
 // A Contender is one of the implementations that Compare measures.
 type Contender struct {
 	Name string
-	// Turn does n operations and returns their cost, without the cost of preparations.
+	// Turn performs n operations and returns their cost, excluding the cost of preparations.
 	Turn func(n int) (Turn, error)
 }
 

@@ -1,8 +1,8 @@
-// Package pool measures the cost of using a buffer for a moment: getting it, writing to it and
-// returning it, on one goroutine and on every processor at once.
+// Package pool measures the cost of getting a buffer, writing to it and returning it, on one
+// goroutine and on all processors at once.
 //
 // Every contender is used as its documentation says. Each has its own copy of the loop, so that no
-// contender is called through an interface. Each measurement has a new pool, except for contenders
+// contender is called through an interface. Each measurement uses a new pool, except for contenders
 // that have only one pool per program.
 package pool
 
@@ -87,7 +87,7 @@ func (m mode) contenders(size int) (all []measure.Contender) {
 	return all
 }
 
-// do does n operations on each of the mode's goroutines.
+// do performs n operations on each goroutine of the mode.
 func (m mode) do(lend func(int) uint64, n int) {
 	var all sync.WaitGroup
 	for range m.procs() - 1 {
@@ -97,7 +97,6 @@ func (m mode) do(lend func(int) uint64, n int) {
 	all.Wait()
 }
 
-// A contender is an implementation of a pool, or another way to get buffers.
 type contender struct {
 	name string
 	// open creates a pool, and returns a function that gets, touches and returns n buffers, one
@@ -106,7 +105,8 @@ type contender struct {
 	open func(size int) (lend func(n int) uint64)
 }
 
-// The first contender is the reference: the table shows how many times as fast the others are.
+// The first contender is the reference. The table shows how many times as fast as the reference the
+// other contenders are.
 var contenders = []contender{
 	{"sync.Pool of *[]byte", lendSyncPool},
 	{"millrace.Pool, Get and Release", func(size int) func(int) uint64 {
@@ -116,7 +116,8 @@ var contenders = []contender{
 	{"make", lendMade},
 }
 
-// touch writes v to each cache line of p. That takes longer if p is not in the processor's cache.
+// touch writes v to each cache line of p. The writes take longer if p is not in the processor's
+// cache.
 func touch(p []byte, v byte) {
 	const cacheLine = 64
 	for i := 0; i < len(p); i += cacheLine {

@@ -9,12 +9,11 @@ import (
 	"github.com/millrace-io/millrace"
 )
 
-// A contender is a way to read packets of 1 KiB.
 type contender struct {
 	name string
-	// open returns two functions. packets reads n packets, one from each stream in turn, and passes
-	// each to the audience. release frees the readers. Each contender has its own loop, so that no
-	// reader is called through an interface.
+	// open returns two functions. The function packets reads n packets, one from each stream in
+	// turn, and passes each packet to the audience. The function release frees the readers. Each
+	// contender has its own loop, so that no reader is called through an interface.
 	open func(streams []io.Reader, a *audience) (packets func(n int), release func())
 }
 
@@ -65,8 +64,8 @@ func openRange(streams []io.Reader, a *audience) (packets func(int), release fun
 	}, func() { releaseAll(rs) }
 }
 
-// openChain reads each packet into a Chain and then releases it. A program could keep the Chain
-// instead.
+// openChain reads each packet into a Chain and then releases the Chain. A program could keep the
+// Chain instead.
 func openChain(streams []io.Reader, a *audience) (packets func(int), release func()) {
 	rs := openAll(streams, func(s io.Reader) *millrace.Reader { return millrace.NewReader(s) })
 	return func(n int) {
@@ -105,7 +104,7 @@ func openNaive(streams []io.Reader, a *audience) (packets func(int), release fun
 	}, nothing
 }
 
-// openPeek reads with Peek and Discard, without copies. A packet cannot be kept.
+// openPeek reads with Peek and Discard, without copies. A program could not keep these packets.
 func openPeek(size int) func([]io.Reader, *audience) (packets func(int), release func()) {
 	return func(streams []io.Reader, a *audience) (packets func(int), release func()) {
 		rs := openAll(streams, func(s io.Reader) *bufio.Reader {

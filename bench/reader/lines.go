@@ -25,8 +25,8 @@ var lines = pattern{"lines", "a flood of lines of 120 bytes", 200_000, func(c ne
 	}
 }}
 
-// A lineReader is a way to read lines. read reads n lines, and returns an error if a line does not
-// have lineSize bytes.
+// A lineReader is a way to read lines. The function read reads n lines, and returns an error if a
+// line does not have lineSize bytes.
 type lineReader struct {
 	name string
 	open func(r io.Reader) (read func(n int) error, release func())
@@ -80,7 +80,7 @@ var lineReaders = []lineReader{
 		return func(n int) error {
 			for range n {
 				line.Release()
-				p, err := r.Peek(lineSize) // the length is known
+				p, err := r.Peek(lineSize) // all lines have this length
 				if err == nil {
 					line, err = r.ReadRef(bytes.IndexByte(p, '\n') + 1)
 				}
@@ -93,7 +93,6 @@ var lineReaders = []lineReader{
 	}},
 }
 
-// keptLine is the latest line that ReadBytes has returned.
 var keptLine []byte
 
 func (by lineReader) turn(addr string, n int) (measure.Turn, error) {

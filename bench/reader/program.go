@@ -92,8 +92,8 @@ func runGenerator(ctx context.Context, p *measure.Params) error {
 // buffer and fill every pool.
 const warmUp = 20_000
 
-// turn measures how a contender reads n packets on one processor. If the workload is parallel, it
-// reads n packets on each processor.
+// turn measures the cost of reading n packets on one processor, or on each processor if the
+// workload is parallel.
 func (w workload) turn(c contender, n int) measure.Turn {
 	procs := 1
 	if w.parallel {

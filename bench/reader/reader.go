@@ -1,13 +1,13 @@
 // Package reader compares ways to read packets of 1 KiB.
 //
-// With TCP connections, a child process sends a flood, small writes, or a paced stream. This is the
-// load of a server, and system calls are most of the cost. With a generator, which returns 64 to
-// 2048 bytes per Read and never waits, the tables show the cost of the readers alone. They are for
-// one stream, for one stream on each processor, and for a hundred streams with ten subscribers
-// each.
+// In the first group of tables, a child process sends packets over a TCP connection: as a flood, in
+// small writes, or at a steady rate. This is the load of a server, and most of its cost is system
+// calls. In the second group, the packets come from a generator, which returns 64 to 2048 bytes per
+// Read and never waits. These tables show the cost of the readers alone, for one stream, for one
+// stream on each processor, and for a hundred streams with ten subscribers each.
 //
-// Every contender is used as its documentation says. Before it is measured it must deliver the
-// bytes that were sent.
+// Every contender is used as its documentation says. Before a contender is measured, it must
+// deliver the bytes that were sent.
 //
 // Most of the package is a loop for each contender, and a source for each kind of table.
 package reader
@@ -74,7 +74,7 @@ type subscriber struct {
 	audit func([]byte) // set by a check; nil while time is measured
 }
 
-// Take receives a packet or a piece of one. It borrows p.
+// Take receives a packet or a piece of a packet. It borrows p.
 //
 //go:noinline
 func (s *subscriber) Take(p []byte) {
@@ -85,15 +85,15 @@ func (s *subscriber) Take(p []byte) {
 	}
 }
 
-// An audience passes each packet to all subscribers. If there are none, it reads only the first
-// byte of each packet. It also chooses the stream to read next.
+// An audience passes each packet to all subscribers. If there are no subscribers, it reads only the
+// first byte of each packet. It also chooses the stream to read next.
 type audience struct {
 	subs []*subscriber
 	sum  uint64
 	at   int
 }
 
-// deliver passes a packet, or a piece of one, to the subscribers. It borrows p.
+// deliver passes a packet or a piece of a packet to the subscribers. It borrows p.
 func (a *audience) deliver(p []byte) {
 	a.sum += uint64(p[0])
 	for _, s := range a.subs {
@@ -109,7 +109,7 @@ func (a *audience) next(n int) int {
 }
 
 // check reads n packets from streams and passes them to two subscribers. It returns an error unless
-// both receive all bytes in order. Each stream must send the sequence of a Source.
+// both subscribers receive all bytes in order. Each stream must send the sequence of a Source.
 func (c contender) check(streams []io.Reader, n int) error {
 	var got bytes.Buffer
 	first, second := &subscriber{audit: func(p []byte) { got.Write(p) }}, new(subscriber)

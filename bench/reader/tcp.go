@@ -57,7 +57,7 @@ var patterns = []pattern{
 	}},
 }
 
-// fill fills b with the sequence of a Source, beginning at offset.
+// fill copies the sequence of a Source to b, beginning at the given offset in the sequence.
 func fill(b []byte, offset int) {
 	for len(b) > 0 {
 		n := copy(b, slab[offset:period])

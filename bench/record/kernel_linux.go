@@ -20,8 +20,8 @@ import (
 	"github.com/millrace-io/millrace/bench/measure"
 )
 
-// A kernelReader reads statistics of the Linux kernel at the end of each interval. With bpftrace,
-// it also receives events as they happen.
+// A kernelReader reads statistics of the Linux kernel at the end of each interval. If it uses
+// bpftrace, it also collects the events that bpftrace reports.
 type kernelReader struct {
 	source, note string
 	conns        func() []syscall.Conn
@@ -48,7 +48,7 @@ func openKernel(o Options) *kernelReader {
 	return k
 }
 
-// read sets s to the statistics since the last call.
+// read fills s with the statistics since the last call.
 func (k *kernelReader) read(s *Kernel) {
 	var u unix.Rusage
 	if unix.Getrusage(unix.RUSAGE_SELF, &u) == nil {
@@ -122,8 +122,8 @@ func (k *kernelReader) close() {
 
 // script counts the retransmissions of the machine, and measures how long the threads of one
 // program wait for a processor. The wait begins when a thread is woken or preempted, and ends when
-// it runs. The script prints both five times per interval, so that a sample is at most a fifth of
-// an interval late.
+// it runs. The script prints both values five times per interval, so that a sample is at most a
+// fifth of an interval late.
 const script = `
 tracepoint:tcp:tcp_retransmit_skb { @retransmits = count(); }
 tracepoint:sched:sched_wakeup, tracepoint:sched:sched_wakeup_new / args->comm == "COMM" / { @since[args->pid] = nsecs; }
@@ -193,8 +193,8 @@ func startTracer(interval time.Duration) (*tracer, error) {
 	return nil, fmt.Errorf("bpftrace cannot attach: %s", strings.TrimSpace(t.errors.String()))
 }
 
-// readLines reads the output of bpftrace until it ends. It sends true on attached as soon as the
-// probes are attached, or false if bpftrace ends first.
+// readLines reads the output of bpftrace until the output ends. It sends true to the channel
+// attached as soon as the probes are attached, or false if bpftrace ends first.
 func (t *tracer) readLines(attached chan<- bool) {
 	for sent := false; ; {
 		line, err := t.child.Line()
@@ -210,7 +210,8 @@ func (t *tracer) readLines(attached chan<- bool) {
 	}
 }
 
-// add adds the values of a line that bpftrace has printed. It ignores lines that are not JSON.
+// add parses a line that bpftrace has printed, and adds the values to the totals. It ignores lines
+// that are not JSON.
 func (t *tracer) add(line string) {
 	var msg struct {
 		Data struct {
@@ -232,8 +233,8 @@ func (t *tracer) add(line string) {
 	}
 }
 
-// take stores the events since the last call in s: the number of retransmissions, and the 99th
-// percentile of the times that threads waited for a processor.
+// take summarizes the events since the last call, and stores the results in s: the number of
+// retransmissions, and the 99th percentile of the times that threads waited for a processor.
 func (t *tracer) take(s *Kernel) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -2,10 +2,10 @@
 // latencies; collections, heap and scheduling of this process; and events of the kernel. If
 // bpftrace is installed and may attach, a script counts retransmissions and measures how long
 // threads wait for a processor. Otherwise TCP_INFO and /proc/self/task/*/schedstat provide part of
-// these values. A CPU and a heap profile are stored next to the table.
+// these values. A CPU profile and a heap profile are stored next to the table.
 //
-// A third of the package reads the values of the kernel, in two ways because few machines allow
-// bpftrace. The rest is the load, the runtime's metrics, and the table.
+// A third of the package reads the values of the kernel. It has two implementations, because few
+// machines allow bpftrace. The rest is the load, the runtime's metrics, and the table.
 package record
 
 import (
@@ -36,7 +36,7 @@ type Load struct {
 }
 
 // A Runtime has the statistics of the Go runtime for one interval. HeapBytes and Goroutines are the
-// values at its end.
+// values at the end of the interval.
 type Runtime struct {
 	GCs        uint64
 	PauseMax   time.Duration // upper limit of the longest pause of a collection
@@ -49,8 +49,8 @@ type Runtime struct {
 // A Kernel has the statistics of the operating system's kernel for one interval.
 type Kernel struct {
 	Retransmits int64
-	// The time that a thread waited for a processor. With bpftrace it is the p99, and with
-	// schedstat the mean.
+	// The time that a thread waited for a processor. The value from bpftrace is the 99th
+	// percentile. The value from schedstat is the mean.
 	RunQueue    time.Duration
 	RTT         time.Duration // median of the connections, from TCP_INFO
 	MinorFaults int64
@@ -61,7 +61,7 @@ type Kernel struct {
 type Timeline struct {
 	Samples []Sample
 	Kernel  string        // source of Retransmits and RunQueue
-	Note    string        // why bpftrace was not used; "" if it was used or not wanted
+	Note    string        // why bpftrace was not used; "" if it was used or not requested
 	Cost    time.Duration // total time spent on taking samples
 }
 
@@ -114,8 +114,8 @@ func Record(o Options, f func() error) (*Timeline, error) {
 	}
 }
 
-// startProfiles starts a CPU profile in dir. The returned function ends it and writes a heap
-// profile. If dir is empty, no profiles are written.
+// startProfiles starts a CPU profile in dir. The returned function stops the CPU profile and writes
+// a heap profile. If dir is empty, no profiles are written.
 func startProfiles(dir string) (write func() error, err error) {
 	if dir == "" {
 		return func() error { return nil }, nil
@@ -187,8 +187,8 @@ func (r *goRuntime) read(s *Runtime) {
 }
 
 // quantile returns the q quantile of the events in h since the previous call, rounded up to the
-// limit of a bucket. If there were no events, it returns 0. *counts stores the counts of h between
-// calls.
+// limit of a bucket. If there were no events, it returns 0. The slice *counts keeps the counts of h
+// from one call to the next.
 func quantile(h *metrics.Float64Histogram, counts *[]uint64, q float64) time.Duration {
 	now := slices.Clone(h.Counts)
 	news, sum := slices.Clone(now), uint64(0)

@@ -105,7 +105,8 @@ func runBeside(ctx context.Context, p *measure.Params, srv *server) error {
 	return p.Add(t)
 }
 
-// turn gets small values and transfers large values at the same time, for the duration d.
+// turn measures small GETs, and transfers large values at the same time. It ends after the duration
+// d.
 func (b *mixedLoad) turn(ctx context.Context, f *fixture, d time.Duration) error {
 	cpu, began := measure.CPU(), time.Now()
 	ctx, stop := context.WithTimeout(ctx, d)
@@ -163,8 +164,8 @@ func smallGets(ctx context.Context, rdb *goredis.Client) (took []time.Duration, 
 	}
 }
 
-// pace calls f at intervals of d until ctx ends. If f takes longer than d, pace calls f without a
-// pause. It adds the number of calls to count.
+// pace calls f once per interval d until ctx ends. If a call takes longer than d, the next call
+// follows without a pause. It increments *count after each call.
 func pace(ctx context.Context, d time.Duration, f call, count *atomic.Int64) error {
 	t := time.NewTicker(d)
 	defer t.Stop()

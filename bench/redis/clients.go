@@ -95,7 +95,8 @@ func redisbufGetToBuffer(f *fixture) (call, error) {
 	}, nil
 }
 
-// redisbufGetChain reads the value into a Chain. maxSize is Redis' limit for a value.
+// redisbufGetChain reads the value into a Chain. The constant maxSize is the maximum size of a
+// Redis value.
 func redisbufGetChain(f *fixture) (call, error) {
 	const maxSize = 512 << 20
 	chain := new(millrace.Chain)

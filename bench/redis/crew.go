@@ -2,8 +2,8 @@ package redis
 
 import "context"
 
-// A crew is a group of goroutines that make calls. They are started before the measurement, and run
-// until dismiss is called.
+// A crew is a group of goroutines that make calls. The goroutines start before the measurement, and
+// run until dismiss is called.
 type crew struct {
 	orders []chan int // one channel for each goroutine; a value is the number of calls to make
 	done   chan error // one result from each goroutine
@@ -43,7 +43,7 @@ func (w *crew) dismiss() {
 	}
 }
 
-// calls makes each goroutine do n calls, and waits for them.
+// calls makes each goroutine perform n calls, and waits until all calls have returned.
 func (w *crew) calls(n int) (err error) {
 	for _, calls := range w.orders {
 		calls <- n

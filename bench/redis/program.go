@@ -180,11 +180,10 @@ func (c contender) check(ctx context.Context, srv *server, t task, size int) err
 	return nil
 }
 
-// parseSizes parses a list of sizes such as 4KiB,10MiB.
 func parseSizes(list string) (sizes []int, err error) {
 	for _, name := range strings.Split(list, ",") {
 		n, err := measure.ParseSize(strings.TrimSpace(name))
-		if err != nil || n > 512<<20 { // Redis' limit for a value
+		if err != nil || n > 512<<20 { // maximum size of a Redis value
 			return nil, fmt.Errorf("-sizes %q: want 1 to 512MiB, such as 4KiB", name)
 		}
 		sizes = append(sizes, n)

@@ -7,9 +7,9 @@ import (
 	"net"
 )
 
-// The raw socket has one connection per goroutine, and only the code that transfers exactly these
-// bytes. It knows the length of each reply, and waits for it without a deadline. It is not a
-// client, but shows the minimum cost of a client.
+// The raw socket contenders have one connection per goroutine. They know the length of each reply,
+// and read the reply without a deadline. They are not complete clients, but show the minimum cost
+// of a client.
 
 func (f *fixture) dial() (net.Conn, error) {
 	conn, err := net.Dial("tcp", f.addr)

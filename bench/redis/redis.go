@@ -1,13 +1,13 @@
 // Package redis compares ways to transfer large values to and from Redis: a raw socket that knows
 // the replies, go-redis, rueidis and redisbuf. The server is a separate process, so that the CPU
-// time of this process is the client's.
+// time of this process is only the client's.
 //
 // Every contender is used as its documentation says, with one client for all goroutines. Before a
 // case is measured, every contender must transfer the exact bytes of the value.
 //
-// Four clients do two tasks in thirteen ways. Three of them also serve the value over HTTP, as a
-// sidecar of Redis does; the requests come from another process. A second table, of small values next to large ones,
-// has its own load.
+// Four clients perform GET and SET in thirteen ways. Three of the clients also serve the value over
+// HTTP, like a Redis sidecar; another process sends the HTTP requests. One more table, of small
+// GETs beside large values, has its own load.
 package redis
 
 import (
@@ -21,7 +21,6 @@ import (
 	"github.com/millrace-io/millrace/redisbuf"
 )
 
-// A task is a kind of call, GET or SET.
 type task struct {
 	key        string // name on the command line
 	what       string
@@ -54,11 +53,10 @@ var tasks = []task{
 	}},
 }
 
-// A contender is a way to do a task.
 type contender struct {
 	name string
-	// worker returns the function that one goroutine calls repeatedly. It is called once for each
-	// goroutine.
+	// worker returns the function that one goroutine calls repeatedly. The function worker is
+	// called once for each goroutine.
 	worker func(*fixture) (call, error)
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/millrace-io/millrace/bench/measure"
 )
 
-// A handler serves the value over HTTP, as a sidecar of Redis does.
+// A handler serves the value over HTTP, like a Redis sidecar.
 type handler func(f *fixture, w http.ResponseWriter, req *http.Request) error
 
 func goRedisServe(f *fixture, w http.ResponseWriter, req *http.Request) error {
@@ -91,7 +91,7 @@ func serving(h handler) func(*fixture) (call, error) {
 	}
 }
 
-// audited returns a call that requests the value in this process.
+// audited returns a call that requests the value in this process, and passes the value to f.audit.
 func audited(f *fixture, addr string) (call, error) {
 	conn, err := net.Dial("tcp", addr)
 	if err != nil {
@@ -125,7 +125,8 @@ var requester = measure.RegisterChild("redis-requester", func(args []string) err
 	return nil
 })
 
-// request requests the value on a connection, and writes it to w.
+// request sends an HTTP request on conn, and writes the value in the response to w. It reads the
+// response from in.
 func request(conn net.Conn, in *bufio.Reader, w io.Writer, size int) error {
 	if _, err := io.WriteString(conn, "GET / HTTP/1.1\r\nHost: sidecar\r\n\r\n"); err != nil {
 		return err

@@ -14,7 +14,6 @@ type field struct {
 	value any
 }
 
-// AMF0 type bytes.
 const (
 	amfNumber    = 0
 	amfString    = 2

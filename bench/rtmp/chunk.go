@@ -26,8 +26,8 @@ type reader struct {
 	head                    [11]byte
 }
 
-// A message is the latest message of a chunk stream, complete or in part. The next message inherits
-// the fields that its own header omits.
+// A message is the latest message of a chunk stream, complete or incomplete. The next message
+// inherits the fields that its own header omits.
 type message struct {
 	timestamp, delta uint32
 	extended         bool
@@ -228,7 +228,7 @@ const (
 // Four more bytes with the timestamp then follow the header.
 const extended = 0xffffff
 
-// writer splits messages into chunks. It sends each message with one Write call.
+// A writer splits messages into chunks. It sends each message with one Write call.
 type writer struct {
 	mu     sync.Mutex
 	w      io.Writer
@@ -265,8 +265,8 @@ func (w *writer) message(cs int, kind byte, stream, timestamp uint32, parts ...[
 	return err
 }
 
-// header appends a full chunk header. ext is the extended timestamp, which the following chunks of
-// the message repeat.
+// header appends a full chunk header. The result ext is the extended timestamp, which the following
+// chunks of the message repeat.
 func header(b []byte, cs int, kind byte, stream, timestamp uint32, size int) (_, ext []byte) {
 	short := min(timestamp, extended)
 	b = append(b, byte(cs), byte(short>>16), byte(short>>8), byte(short), byte(size>>16),

@@ -1,11 +1,11 @@
-// Package rtmp is an RTMP client with only the features that load on an RTMP server needs. It
-// publishes the tags of package load, and plays a stream to count its tags.
+// Package rtmp is an RTMP client with only the features that a load test of an RTMP server needs.
+// It publishes the tags of package load, and plays a stream to count its tags.
 //
-// It is written by hand because a load generator must use less CPU than the server that it
-// measures. With viewers of gortmplib v1.0.1, bench relay -contenders millrace-rtmp@50ms -case
-// 1x200 reports a generator CPU of 2.36 s/GB; with only gortmplib's chunk parser 1.55 s/GB, and
-// with this client 0.99 s/GB (medians of seven rounds of 12 s). Package relay checks a server's
-// output with gortmplib.
+// The client is written by hand, because a load generator must use less CPU time than the server
+// that it measures. The command "bench relay -contenders millrace-rtmp@50ms -case 1x200" reports a
+// generator CPU time of 2.36 s/GB with viewers that use gortmplib v1.0.1, 1.55 s/GB with viewers
+// that use only the chunk parser of gortmplib, and 0.99 s/GB with viewers that use this client
+// (medians of seven rounds of 12 s). Package relay checks a server's output with gortmplib.
 package rtmp
 
 import (
@@ -24,7 +24,6 @@ import (
 	"github.com/millrace-io/millrace/internal/load"
 )
 
-// Message types.
 const (
 	typeSetChunkSize  = 1
 	typeAck           = 3
@@ -34,7 +33,6 @@ const (
 	typeCommand       = 20
 )
 
-// Event types of user control messages.
 const (
 	eventSetBufferLength = 3
 	eventPingRequest     = 6
@@ -42,15 +40,15 @@ const (
 )
 
 // ChunkSize is the size in bytes of the chunks that this client sends. The server chooses the size
-// of the chunks that it sends.
+// of its own chunks.
 const ChunkSize = 4096
 
 // defaultWindow is the number of bytes that the client may receive before it must send an
 // acknowledgement. The server can set another number.
 const defaultWindow = 2_500_000
 
-// Server implements load.Protocol for an RTMP server. Viewers get the whole payload of each tag in
-// Arrival.Head.
+// A Server implements load.Protocol for an RTMP server. Viewers get the complete payload of each
+// tag in Arrival.Head.
 type Server struct {
 	Addr string // host:port
 }
@@ -62,11 +60,11 @@ func (s *Server) String() string { return "rtmp://" + s.Addr + "/" + app }
 // app is the RTMP application to which streams are published.
 const app = "live"
 
-// conn is a connection after the handshake. Only one goroutine may read. Writing is safe for
-// concurrent use, because writer has a lock.
+// A conn is a connection after the handshake. Only one goroutine may read from it. Several
+// goroutines may write to it at the same time, because the writer has a lock.
 type conn struct {
 	net  net.Conn
-	stop func() bool // stops ctx from closing the connection
+	stop func() bool // detaches the connection from ctx, so that the end of ctx does not close it
 	in   *reader
 	out  *writer
 }
@@ -134,7 +132,8 @@ func (c *conn) call(name string, transaction float64, args ...any) ([]byte, erro
 	}
 }
 
-// awaitStatus waits for an onStatus with the given code.
+// awaitStatus waits for an onStatus command with the given code, and then removes the deadline of
+// the connection.
 func (c *conn) awaitStatus(code string) error {
 	status, level := appendAMF(nil, "onStatus"), appendAMF(appendName(nil, "level"), "error")
 	for {
@@ -151,7 +150,7 @@ func (c *conn) awaitStatus(code string) error {
 	}
 }
 
-// close ends the connection. Only the goroutine that reads from it may call close.
+// close closes the connection. Only the goroutine that reads from the connection may call close.
 func (c *conn) close() error {
 	c.stop()
 	err := c.net.Close()
@@ -159,7 +158,7 @@ func (c *conn) close() error {
 	return err
 }
 
-// handshake does the plain handshake. A zero version in C1 means that no digests are used.
+// handshake performs the plain handshake. A zero version in C1 means that no digests are used.
 func handshake(w io.Writer, r io.Reader) error {
 	const size = 1536
 	c := make([]byte, 1+size)

@@ -1,8 +1,9 @@
-// Package small compares stackbuf.Buffer with the types and slices that a program would otherwise
-// build small contents in.
+// Package small compares stackbuf.Buffer with other types that a program could use to build small
+// strings and byte slices.
 //
-// The code of each case is repeated for each contender. With a generic function or an interface the
-// methods would be called indirectly, and nothing could be inlined or stay on the stack.
+// The code of each case is repeated for each contender. A generic function or an interface would
+// call the methods indirectly. The compiler could then neither inline the methods nor keep the
+// buffers on the stack.
 package small
 
 import (
@@ -182,7 +183,6 @@ func newOnly(size int) testCase {
 		}}}
 }
 
-// key returns a case that builds a key from three parts.
 func key() testCase {
 	user, part := int64(1234567), "profile"
 	return testCase{`a key of three parts, String`, [5]work{
@@ -236,7 +236,6 @@ func key() testCase {
 		}}}
 }
 
-// lookup returns a case that looks up a key of two parts in a map.
 func lookup() testCase {
 	m := map[string]int{"user:profile": 12}
 	part := "profile"
@@ -279,7 +278,6 @@ func lookup() testCase {
 		}}}
 }
 
-// printed returns a case that formats two values.
 func printed() testCase {
 	part, count := "profile", 1234567
 	return testCase{`"%s: %d" of two values`, [5]work{
@@ -317,7 +315,6 @@ func printed() testCase {
 		}}}
 }
 
-// readFrom returns a case that calls ReadFrom with a source of known size.
 func readFrom(size int) testCase {
 	return testCase{fmt.Sprintf("new, ReadFrom %d KiB, size known", size/kib), [5]work{
 		func(n int) {

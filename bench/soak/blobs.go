@@ -31,7 +31,7 @@ const (
 // A blob records the writes to one key. The writes, including deletions, are numbered from 1.
 //
 // A write is outdated if the server has confirmed a later write, or has returned a later value. A
-// read that starts after that must not return the outdated value.
+// read that starts after a write has become outdated must not return the value of that write.
 type blob struct {
 	key     string
 	writing sync.Mutex // held while a write is in progress
@@ -77,7 +77,7 @@ func (b *blob) oldest() uint64 {
 
 // checkFound is called after a read has returned the value of a write. It returns an error if the
 // write was already outdated before the read, or has not been started. Otherwise, it marks all
-// earlier writes as outdated. oldest is the result of [blob.oldest] before the read.
+// earlier writes as outdated. The parameter oldest is the result of [blob.oldest] before the read.
 func (b *blob) checkFound(oldest, write uint64) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -90,8 +90,8 @@ func (b *blob) checkFound(oldest, write uint64) error {
 }
 
 // checkAbsent is called after a read has found no blob. It returns an error if the blob must exist,
-// because it was written and has not been deleted since. oldest is the result of [blob.oldest]
-// before the read.
+// because it was written and has not been deleted since. The parameter oldest is the result of
+// [blob.oldest] before the read.
 func (b *blob) checkAbsent(oldest uint64) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -103,7 +103,7 @@ func (b *blob) checkAbsent(oldest uint64) error {
 	return nil
 }
 
-// blob reads, replaces or deletes a random blob.
+// blob sends one request for a random blob: a read, a write or a deletion.
 func (c *cycle) blob(url string, _ context.Context, r *rand.Rand) error {
 	b := c.blobs[r.IntN(len(c.blobs))]
 	url += "/blobs/" + b.key
@@ -137,7 +137,7 @@ func (c *cycle) blob(url string, _ context.Context, r *rand.Rand) error {
 }
 
 // blobSize returns a random size. Most sizes are small. A few are so large that the server does not
-// hold the whole blob in memory.
+// hold the complete blob in memory.
 func blobSize(r *rand.Rand) int64 {
 	switch n := r.IntN(50); {
 	case n == 0:
@@ -181,7 +181,8 @@ func (c *cycle) put(key string, write uint64, size, n int64, url string,
 	return res.Body.Close()
 }
 
-// A readerFunc is an io.Reader without data. Its Read calls the function and returns the error.
+// A readerFunc is an io.Reader without data. The Read method calls the function and returns the
+// error of the function.
 type readerFunc func() error
 
 func (f readerFunc) Read([]byte) (int, error) { return 0, f() }
@@ -244,7 +245,7 @@ func (c *cycle) read(key, url string) (write uint64, err error) {
 	return write, err
 }
 
-// inspect reads all blobs, and checks that none has lost a confirmed write.
+// inspect reads all blobs, and checks that the server has lost no confirmed write.
 func (c *cycle) inspect() error {
 	url, _, err := c.await(c.hard)
 	if err != nil {

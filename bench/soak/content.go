@@ -7,7 +7,6 @@ import (
 	"io"
 )
 
-// contentOf returns the content id for the file or the blob with the given name.
 func contentOf(name string) uint64 {
 	h := fnv.New64a()
 	_, _ = io.WriteString(h, name)
@@ -32,7 +31,8 @@ func fill(p []byte, id uint64, off int64) {
 }
 
 // A content generates and checks a sequence of pseudorandom bytes, which depends only on an id.
-// Read returns the next bytes of the sequence. Write compares its argument with the next bytes.
+// Read returns the next bytes of the sequence. Write compares the written bytes with the next bytes
+// of the sequence.
 type content struct {
 	what string // name for errors
 	id   uint64

@@ -25,9 +25,9 @@ type cycle struct {
 
 func newCycle(t *target, number int) *cycle { return &cycle{target: t, number: number} }
 
-// run lets all clients work until the cycle is over, and returns when they have disconnected. If
-// restart is not 0, run restarts the server with that signal in the middle of the cycle. An error
-// describes a fault of the server as a whole.
+// run lets all clients work until the cycle is over, and returns when all clients have
+// disconnected. If the signal restart is not 0, run restarts the server with this signal in the
+// middle of the cycle. An error describes a fault that does not concern a single client.
 func (c *cycle) run(ctx context.Context, restart syscall.Signal) error {
 	var stop, giveUp context.CancelFunc
 	c.working, stop = context.WithCancel(ctx)
@@ -72,11 +72,11 @@ func (c *cycle) run(ctx context.Context, restart syscall.Signal) error {
 	return err
 }
 
-// work calls f repeatedly until the cycle is over. url is the server's address, and up is a context
-// that ends when the server is being restarted.
+// work calls the function f repeatedly until the cycle is over. The function f gets the address of
+// the server, and a context that ends when the server is being restarted.
 //
-// If f returns an error, work records a fault. There is one exception: while the server is being
-// restarted, requests may fail, and only a wrongError is a fault.
+// If f returns an error, work records a fault. While the server is being restarted, requests may
+// fail, so that only a wrongError is a fault.
 func (c *cycle) work(what string, r *rand.Rand,
 	f func(url string, up context.Context, r *rand.Rand) error) {
 	for c.working.Err() == nil {

@@ -37,7 +37,7 @@ type point struct {
 	Descriptors int64         `json:"descriptors"`
 	Threads     int64         `json:"threads"`
 	RSS         int64         `json:"rss_bytes"`
-	// Bytes in use after a garbage collection, without the idle blocks of the pool.
+	// Bytes in use after a garbage collection, excluding the idle blocks of the pool.
 	Heap      int64 `json:"heap_bytes"`
 	PoolInUse int64 `json:"pool_in_use_bytes"`
 	PoolIdle  int64 `json:"pool_idle_bytes"`
@@ -47,7 +47,6 @@ type point struct {
 	dropped int64 // viewers disconnected, since the start of the process
 }
 
-// Kinds of rules.
 const (
 	capped = iota // no point may exceed rule.slack
 	steady        // no point after the warm-up may exceed an earlier one by more than rule.slack
@@ -69,8 +68,8 @@ type rule struct {
 // rules returns the rules for a server with up to redisConns connections to Redis.
 //
 // A trend rule has two limits, slack and ratio. Growth is a fault only above both limits, because
-// normal fluctuation may exceed one of them. A heap of 3 MB that grows to 4 MB may exceed ratio. A
-// heap of 1 GB that grows by many megabytes may exceed slack.
+// normal fluctuation may exceed one of the limits. A heap of 3 MB that grows to 4 MB may exceed
+// ratio. A heap of 1 GB that grows by many megabytes may exceed slack.
 func rules(redisConns int64) []rule {
 	return []rule{
 		{"goroutines", func(p *point) int64 { return p.Goroutines }, steady, 0, 0},
@@ -84,8 +83,8 @@ func rules(redisConns int64) []rule {
 	}
 }
 
-// judge returns an error if a server process breaks the rule. points has the resource use of the
-// process at its quiet points.
+// judge returns an error if a server process breaks the rule. The slice points has the resource use
+// of the process at its quiet points.
 func (r rule) judge(points []point) error {
 	if r.kind == capped {
 		for i := range points {
@@ -136,7 +135,7 @@ func (t *target) judge(kinds ...int) {
 	}
 }
 
-// quiet waits until the server is idle, and appends its resource use to t.points.
+// quiet waits until the server is idle, and appends the server's resource use to t.points.
 func (t *target) quiet(ctx context.Context) error {
 	p, err := t.settle(ctx)
 	if err == nil {
@@ -176,7 +175,8 @@ func (t *target) settle(ctx context.Context) (point, error) {
 	deadline := time.Now().Add(t.cfg.Settle)
 	var least point
 	for looks := 1; ; looks++ {
-		// In the loop, because an abandoned request over HTTP/2 keeps its connection for a moment.
+		// Repeat this in the loop, because an abandoned request over HTTP/2 keeps its connection
+		// for a moment.
 		t.hangUp()
 		p, err := t.sample(ctx)
 		if err != nil {
@@ -261,8 +261,8 @@ func (t *target) sample(ctx context.Context) (point, error) {
 	if err != nil {
 		return p, err
 	}
-	// The metrics also have a number of goroutines, but it includes the goroutines that collect the
-	// metrics.
+	// The metrics also have a number of goroutines, but this number includes the goroutines that
+	// collect the metrics.
 	if err := t.ask(ctx, "/debug/pprof/goroutine?debug=1", func(r io.Reader) error {
 		_, err := fmt.Fscanf(r, "goroutine profile: total %d", &p.Goroutines)
 		return err
@@ -275,8 +275,8 @@ func (t *target) sample(ctx context.Context) (point, error) {
 // look reads the resident memory and the number of descriptors of a process from /proc. On systems
 // without /proc, it does nothing.
 //
-// The server's metrics also have a number of descriptors, but it includes the connection over which
-// the metrics are sent.
+// The server's metrics also have a number of descriptors, but this number includes the connection
+// over which the metrics are sent.
 func (p *point) look(pid int) error {
 	fs, err := procfs.NewDefaultFS()
 	if err != nil {

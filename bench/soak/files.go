@@ -37,7 +37,7 @@ func (c *cycle) file(url string, _ context.Context, r *rand.Rand) error {
 	size := fileSizes[name]
 	url += "/files/" + name
 	c.done.add(fileRequests, 1)
-	defer sleep.For(c.working, 10*time.Millisecond) // leaves CPU time to others
+	defer sleep.For(c.working, 10*time.Millisecond) // leaves CPU time for other clients
 	switch way := r.IntN(8); {
 	case way < 3 && size > 0:
 		from := r.Int64N(size)
@@ -69,8 +69,9 @@ func (c *cycle) file(url string, _ context.Context, r *rand.Rand) error {
 	return c.download(name, url, "", 0, size-1)
 }
 
-// do sends a request without a body. header alternates names and values. If the response does not
-// have the status wantStatus, the error is a statusError. The caller must close the response body.
+// do sends a request without a body. The parameter header alternates the names and the values of
+// header fields. If the response does not have the status wantStatus, the error is a statusError.
+// The caller must close the response body.
 func (c *cycle) do(method, url string, wantStatus int, header ...string) (*http.Response, error) {
 	return c.send(method, url, nil, 0, []int{wantStatus}, header...)
 }
@@ -140,7 +141,7 @@ func (c *cycle) download(name, url, byteRange string, first, last int64) error {
 	return err
 }
 
-// fileAgain requests a file that the client already has.
+// fileAgain sends a conditional request for a file that the client already has.
 func (c *cycle) fileAgain(url string, size int64) error {
 	head, err := c.do(http.MethodHead, url, http.StatusOK)
 	if err != nil {

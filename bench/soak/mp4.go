@@ -34,7 +34,8 @@ const maxBox = 4 << 20
 
 var errBoxes = errors.New("the boxes do not fit one another")
 
-// errBehind is the error of an MP4 viewer that the server has disconnected for being behind.
+// errBehind is the error of an MP4 viewer that the server has disconnected because the viewer was
+// behind.
 var errBehind = errors.New("disconnected by the server")
 
 // Next implements load.Subscription. It reads a fragment, or a box of the file's header.
@@ -67,8 +68,8 @@ func (v *mp4View) Close() error {
 	return v.Subscription.Close()
 }
 
-// box reads a box. The returned bytes, which include the box's size and kind, are valid until the
-// next call.
+// box reads the next box. The returned bytes, which include the box's size and kind, are valid
+// until the next call.
 func (v *mp4View) box() (kind string, box []byte, err error) {
 	head, err := v.Peek(8)
 	if err != nil {
@@ -132,7 +133,8 @@ func (v *mp4View) header(moov []byte) error {
 	return nil
 }
 
-// fragment reads the mdat box that follows moof, and compares the samples in it with their tags.
+// fragment reads the mdat box that follows the given moof box, and compares the samples in the mdat
+// box with their tags.
 func (v *mp4View) fragment(moof []byte) error {
 	kind, mdat, err := v.box()
 	if err != nil {
@@ -189,7 +191,7 @@ func (v *mp4View) fragment(moof []byte) error {
 	return err
 }
 
-// sample compares a sample with its tag. start is the sample's start time.
+// sample compares a sample with its tag. The parameter start is the start time of the sample.
 func (v *mp4View) sample(t *mp4Track, key bool, got []byte, start int64) error {
 	payload := append([]byte{0xaf, 1}, got...)
 	if t.kind == load.Video {

@@ -5,9 +5,9 @@
 // data contains a few numbers from which all its bytes can be computed, so that the receiver can
 // check every byte.
 //
-// Work is done in cycles. At the end of a cycle all clients disconnect. The moment when the server
-// reports that nothing is in progress is called the quiet point. The server's resource use is
-// measured at each quiet point, and compared with earlier quiet points of the same process.
+// Work is done in cycles. At the end of a cycle all clients disconnect. When the server then
+// reports that nothing is in progress, the cycle has reached its quiet point. The server's resource
+// use is measured at each quiet point, and compared with earlier quiet points of the same process.
 //
 // Most of the package computes which bytes a client must receive: of streams as FLV and MP4, of
 // files and ranges of files, and of blobs. The publishers and viewers are in internal/load.
@@ -41,7 +41,7 @@ type Config struct {
 
 	Cycle      time.Duration // length of a cycle; 0: a thirtieth of For, but between 2 s and 15 s
 	Cycles     int           // the run ends after this many cycles; 0: when For is over
-	Settle     time.Duration // limit for the time until a quiet point
+	Settle     time.Duration // maximum time until a quiet point
 	NoRedis    bool          // do not start the second server, which has its blobs in Redis
 	NoRestarts bool
 }
@@ -72,8 +72,8 @@ func (c *Config) check() error {
 	return nil
 }
 
-// Servers are restarted only in the first restartPart of a run. Then each server runs to the end,
-// so that slow growth of its resource use can be detected.
+// Servers are restarted only in the first restartPart of a run. After that, each server runs until
+// the end, so that slow growth of its resource use can be detected.
 const restartPart = 1.0 / 3
 
 type run struct {
@@ -107,7 +107,6 @@ func (t *tally) get(what string) int64 {
 	return t.n[what]
 }
 
-// The names of the counters of operations.
 const (
 	checked      = "bytes checked"
 	published    = "streams"
@@ -210,7 +209,8 @@ func (r *run) over() bool {
 	return true
 }
 
-// passed returns how much of the run is over: 0 at the start, and at least 1 at the planned end.
+// passed returns the fraction of the run that is over: 0 at the start, and at least 1 at the
+// planned end.
 func (r *run) passed() float64 {
 	if r.cfg.Cycles > 0 {
 		return float64(r.cycles) / float64(r.cfg.Cycles)
@@ -287,7 +287,7 @@ func (e *wrongError) Error() string { return e.text }
 
 func wrong(format string, args ...any) error { return &wrongError{fmt.Sprintf(format, args...)} }
 
-// maxFaults limits the number of reported faults. Later faults are usually the same.
+// maxFaults is the maximum number of reported faults. Later faults usually repeat earlier faults.
 const maxFaults = 20
 
 type faults struct {

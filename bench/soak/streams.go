@@ -141,7 +141,8 @@ func (p *publication) WriteTag(t load.Tag) error {
 // headers is the number of tags that the Headers method of load.Synth returns.
 const headers = 3
 
-// Close implements load.Publication. It ends the stream, or breaks it off in the middle of a tag.
+// Close implements load.Publication. It ends the stream, or breaks the stream off in the middle of
+// a tag.
 func (p *publication) Close() error {
 	s := p.session
 	if s.breaks {
@@ -208,8 +209,8 @@ func (s *session) watch(ctx context.Context, name string) (watcher, error) {
 	return &flvView{view: v}, nil
 }
 
-// follow watches a stream to its end. It records a fault if the end does not come in time, or comes
-// before the publisher's last tag.
+// follow watches a stream to its end. It records a fault if the stream does not end in time, or
+// ends before the publisher's last tag.
 func (s *session) follow(name string) {
 	ctx, cancel := context.WithCancel(s.following)
 	defer cancel()

@@ -22,7 +22,8 @@ import (
 )
 
 const (
-	// timeout limits short operations, such as connecting. It is long enough for a busy machine.
+	// timeout is the time limit for short operations, such as connecting. It is long enough for a
+	// busy machine.
 	timeout   = time.Minute
 	pollEvery = 20 * time.Millisecond
 	// smallWindow is the size in bytes of the viewers' receive buffers. It is also the value of the
@@ -30,8 +31,8 @@ const (
 	smallWindow = 32 << 10
 )
 
-// A target is a server that is restarted now and then, together with the HTTP clients that connect
-// to it.
+// A target is a server and the HTTP clients that connect to the server. The server is restarted now
+// and then.
 type target struct {
 	*run
 	name  string
@@ -91,8 +92,8 @@ func (t *target) hangUp() {
 }
 
 // start starts a server process and waits until the server listens. The timeouts of the server are
-// long, so that they do not expire on a busy machine. Its lag limit is short, so that it skips tags
-// for viewers that stall.
+// long, so that they do not expire on a busy machine. The lag limit of the server is short, so that
+// the server skips tags for viewers that stall.
 func (t *target) start(ctx context.Context) error {
 	args := []string{t.cfg.Program, "serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0",
 		"--log-format", "json",
@@ -184,7 +185,7 @@ func (t *target) keepLog(dir string) error {
 	return os.WriteFile(filepath.Join(dir, t.name+".log"), text, 0o600)
 }
 
-// A process is a server process. Its output is appended to log.
+// A process is a server process. The output of the server is appended to log.
 type process struct {
 	*measure.Process
 	log  *os.File

@@ -1,5 +1,5 @@
-// Package sv2 compares ways to serve many encrypted Stratum V2 connections, as a mining pool does:
-// the memory of idle connections, and the cost of a message and its answer.
+// Package sv2 compares ways to serve many encrypted Stratum V2 connections, as a mining pool does.
+// It measures the memory of idle connections, and the cost of a message and its answer.
 //
 // A child process holds the other ends of the connections, so that their file descriptors, memory
 // and CPU time do not count.
@@ -111,10 +111,11 @@ var servers = []server{
 
 var arenas = sync.Pool{New: func() any { return arena.NewPool(arenaSize) }}
 
-// A serveFunc reads a message into one Buffer and builds the answer in the other.
+// A serveFunc reads a message into the Buffer in, and builds the answer in the Buffer out.
 type serveFunc func(in, out arena.Buffer) error
 
-// each calls next for each message.
+// each calls the function next once for each message on the connection c, until next returns an
+// error. It passes to next the function serve, which reads one message and sends the answer.
 func each(c net.Conn, next func(r *millrace.Reader, serve serveFunc) error) error {
 	r := millrace.NewReader(c)
 	defer r.Release()
@@ -204,7 +205,6 @@ func byHand(c net.Conn) error {
 
 var answerHeader = sv2.Header{MessageType: answerType, Channel: true, Length: answerSize}
 
-// parseShare returns the sequence number of a share.
 func parseShare(h sv2.Header, p []byte) (uint32, error) {
 	if h.MessageType != shareType || len(p) != shareSize {
 		return 0, fmt.Errorf("message type %#x of %d bytes", h.MessageType, len(p))
@@ -227,13 +227,13 @@ func aead(key string) cipher.AEAD {
 	return aead
 }
 
-// usage is an amount of memory in bytes.
+// A usage is an amount of memory in bytes.
 type usage struct {
 	heap  float64 // in live objects
 	stack float64 // in goroutine stacks
 }
 
-// turn measures a server: the cost of messages, and the memory of the connections after them.
+// turn measures the cost of messages on a server, and then the memory of the idle connections.
 func turn(ctx context.Context, serve func(net.Conn) error) (usage, measure.Turn, error) {
 	fail := func(err error) (usage, measure.Turn, error) { return usage{}, measure.Turn{}, err }
 	if err := fit(conns); err != nil {
@@ -301,7 +301,8 @@ func memory() usage {
 	return usage{float64(m.HeapAlloc), float64(m.StackInuse)}
 }
 
-// fit raises the limit of file descriptors for n connections.
+// fit raises the limit of file descriptors, so that n connections can be open. It returns an error
+// if the allowed maximum is too low.
 func fit(n int) error {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
@@ -318,8 +319,8 @@ func fit(n int) error {
 // busy is the number of connections that send a message at the same time.
 const busy = 64
 
-// miners is a child process that opens connections. For a number, it sends so many messages on them
-// in turn, and checks the answers.
+// miners is a child process that opens connections. It reads numbers from its input. For each
+// number, it sends that many messages, using the connections in turn, and checks the answers.
 var miners = measure.RegisterChild("sv2-miners", func(args []string) error {
 	n, err := strconv.Atoi(args[1])
 	if err != nil {

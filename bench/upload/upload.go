@@ -1,5 +1,6 @@
-// Package upload measures the memory of parallel uploads of unknown length: a program receives
-// streams, and sends each of them on in parts that it could send again.
+// Package upload measures the memory of parallel uploads of unknown length. A program receives
+// streams, and forwards each stream in parts. It keeps each part until the part is sent, so that it
+// could send the part again.
 //
 // A second process sends the streams and receives the parts. Each contender runs in its own
 // process, because the kernel reports the peak memory of a whole process.
@@ -48,7 +49,7 @@ type contender struct {
 // spool is used by the contender millrace.Spool. It allows one part in memory for each stream.
 var spool *millrace.Spool
 
-// contenders lists all contenders. Ratios are relative to the first one.
+// Ratios are relative to the first contender.
 var contenders = []contender{
 	{"a bytes.Buffer a part", func(src, dst net.Conn) error {
 		for {

@@ -2,7 +2,7 @@
 // broadcast.Ring with frame/websocket, and the Broadcaster of gws.
 //
 // Each server runs in a separate process. The clients are in this process. They check that every
-// message arrives, and in time.
+// message arrives in time.
 package websocket
 
 import (
@@ -30,7 +30,7 @@ import (
 	"github.com/millrace-io/millrace/frame/websocket"
 )
 
-// Program measures the table.
+// Program is the WebSocket benchmark. It produces one table.
 var Program = &measure.Program{
 	Name: "websocket", What: "messages to many WebSocket clients", Rounds: 5,
 	Brief: []string{"-rounds", "3", "-seconds", "2"},
@@ -45,14 +45,15 @@ var Program = &measure.Program{
 
 var clients, rate, size, seconds int
 
-// bound is the time for which the second contender of millrace may hold messages back.
+// bound is the maximum time for which the contender "millrace, within 20 ms" may hold back a
+// message.
 const bound = 20 * time.Millisecond
 
 // A server sends each message to all of its clients.
 type server interface {
 	http.Handler
 	send(message []byte) error
-	clients() int // clients that get the next message
+	clients() int // number of clients that get the next message
 }
 
 type contender struct {
@@ -60,7 +61,7 @@ type contender struct {
 	open func() server
 }
 
-// contenders are all contenders. Ratios are relative to the first.
+// Ratios are relative to the first contender.
 var contenders = []contender{
 	{"gws Broadcaster", func() server { return newGWS() }},
 	{"millrace, at once", func() server { return newRing(0) }},
@@ -69,7 +70,8 @@ var contenders = []contender{
 
 type ringServer struct{ ring *broadcast.Ring }
 
-// keyEvery is the number of messages after which a client that has lost its place may start again.
+// keyEvery is the number of messages between key frames. A client that has lost its place may
+// continue at a key frame.
 const keyEvery = 100
 
 func newRing(latency time.Duration) *ringServer {
@@ -159,9 +161,10 @@ func (s *gwsServer) send(message []byte) error {
 	return nil
 }
 
-// child runs a server. It prints its address. For "wait C", it waits until it has C clients. For
-// "send N R S", it sends N messages of S bytes, R a second. After each command, it prints the CPU
-// time of the process in nanoseconds.
+// child is a child process that runs a server. It prints the address of the server. On the command
+// "wait C", it waits until the server has C clients. On the command "send N R S", it sends N
+// messages of S bytes, at R messages per second. After each command, it prints the CPU time of the
+// process in nanoseconds.
 var child = measure.RegisterChild("websocket-server", func(args []string) error {
 	i, err := strconv.Atoi(args[0])
 	if err != nil {
@@ -203,8 +206,9 @@ func sendAll(s server, n, rate, size int) error {
 	return nil
 }
 
-// turn connects clients to a server and receives n messages with all of them. It returns the CPU
-// time of the server for each message and client in ns, and the delays of some messages in ms.
+// turn connects clients to the server of contender i, and receives n messages with each client. It
+// returns the CPU time of the server for each message and client in ns, and the delays of some
+// messages in ms.
 func turn(ctx context.Context, i, n int) (cpu float64, delays []float64, err error) {
 	addr, server, err := measure.StartPeer(child, strconv.Itoa(i))
 	if err != nil {
@@ -221,7 +225,7 @@ func turn(ctx context.Context, i, n int) (cpu float64, delays []float64, err err
 	}
 	stop := context.AfterFunc(ctx, func() { server.Kill() })
 	defer stop()
-	before, err := server.Ask(fmt.Sprint("wait ", clients)) // the handshake's end is not enough
+	before, err := server.Ask(fmt.Sprint("wait ", clients)) // servers may add clients late
 	if err != nil {
 		return 0, nil, err
 	}
@@ -257,7 +261,7 @@ func dial(addr string) (net.Conn, error) {
 	io.WriteString(conn, "GET / HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"+
 		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n")
 	end := []byte("\r\n\r\n")
-	for have, b := 0, make([]byte, 1); have < len(end); { // one by one, to read no frame
+	for have, b := 0, make([]byte, 1); have < len(end); { // byte by byte, to read no frame
 		if _, err := io.ReadFull(conn, b); err != nil {
 			conn.Close()
 			return nil, fmt.Errorf("the handshake failed: %w", err)
@@ -271,7 +275,7 @@ func dial(addr string) (net.Conn, error) {
 	return conn, nil
 }
 
-// frameSize returns the length of a message with its header.
+// frameSize returns the length of a message, including its header.
 func frameSize() int64 {
 	switch {
 	case size < 126:

@@ -2,7 +2,7 @@
 // call Flush after each message.
 //
 // The first comparison uses a destination that does nothing, and shows the difference exactly. The
-// second one uses a TCP connection to another process, which discards the messages.
+// second comparison uses a TCP connection to another process, which discards the messages.
 package writer
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/millrace-io/millrace/bench/measure"
 )
 
-// Program measures the table.
+// Program is the benchmark of millrace.Writer. It produces one table.
 var Program = &measure.Program{
 	Name: "writer", What: "messages of small writes, and a Flush after each", Rounds: 15,
 	Turn:  50 * time.Millisecond,
@@ -43,11 +43,10 @@ func (m message) String() string {
 
 var text = []byte("Content-Type: application/octet-stream\r\n")
 
-// A contender sends messages.
 type contender struct {
 	name string
-	// open prepares to send the message m to dst. send sends it n times. The caller must call done
-	// at the end.
+	// open prepares to send the message m to dst. The function send sends the message n times. The
+	// caller must call the function done at the end.
 	open func(dst io.Writer, m message) (send func(n int) error, done func())
 }
 

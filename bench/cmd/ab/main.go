@@ -1,5 +1,6 @@
-// Command ab compares this source tree with another one. It runs a benchmark program of both trees
-// in turns, one round at a time, and prints the ratio of each figure. See "make ab".
+// Command ab compares this source tree with another one. It runs the same benchmark program
+// alternately in both trees, one round at a time, and prints the ratio of each pair of figures. See
+// "make ab".
 //
 //	GOWORK=off go run ./cmd/ab -base ../../base/bench -rounds 9 -- relay -contenders millrace@50ms -case 1x200
 package main
@@ -80,7 +81,7 @@ func run(ctx context.Context, args []string) error {
 	return err
 }
 
-// command returns a command that runs in dir with its standard output discarded. When ctx ends, the
+// command returns a command that runs in dir, and discards its standard output. When ctx ends, the
 // command gets SIGTERM and time to clean up.
 func command(ctx context.Context, dir, name string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, name, args...)
@@ -106,7 +107,8 @@ type comparison struct {
 	values map[figure]*[2]measure.Series // indexed by side
 }
 
-// read adds the tables in dir to c. They are the results of one side in one round.
+// read adds the tables in the directory dir to c. The tables are the results of one side in one
+// round.
 func (c *comparison) read(dir string, side, round int) error {
 	names, err := filepath.Glob(filepath.Join(dir, "*.json"))
 	if err != nil {
@@ -153,7 +155,7 @@ func (c *comparison) add(t *measure.Table, side, round int) {
 				c.values[f] = v
 				c.order = append(c.order, f)
 			}
-			if len(v[side]) == round { // the figure was there in all earlier rounds
+			if len(v[side]) == round { // the figure was present in all earlier rounds
 				v[side] = append(v[side], value)
 			}
 		}
@@ -181,7 +183,8 @@ func number(c measure.Cell) (float64, bool) {
 }
 
 // table returns the median of each figure for both trees, and the ratio of this tree to the other
-// tree. A figure has no ratio if it is missing in a round, or if it is 0 only in the other tree.
+// tree. A figure has no ratio if it is missing in a round of one tree, or if it is 0 in the other
+// tree but not in this tree.
 func (c *comparison) table(title string) *measure.Table {
 	t := measure.NewTable("ab", title, "table", "row", "figure", "other", "this", "this : other")
 	for _, f := range c.order {

@@ -1,9 +1,10 @@
-// Command bench compares Millrace with its rivals, in rounds in which their turns alternate.
+// Command bench compares Millrace with other programs and libraries. The contenders of a benchmark
+// run alternately, one turn in each round.
 //
-//	export GOWORK=off                               # a module that go.work does not list
+//	export GOWORK=off                               # go.work does not list this module
 //	go run ./cmd/bench                              # lists the programs
 //	go run ./cmd/bench reader -only tcp -rounds 31
-//	go run ./cmd/bench all -out results             # all of them briefly, with tables and a report in results/
+//	go run ./cmd/bench all -out results             # runs all briefly, with a report in results/
 package main
 
 import (

@@ -16,10 +16,9 @@ import (
 	"github.com/millrace-io/millrace/bench/soak"
 )
 
-// The exit status, which is the result of the run.
 const (
 	failed   = 1
-	unjudged = 2 // also if no soak was possible
+	unjudged = 2 // no verdict, or the soak could not run
 )
 
 func main() {

@@ -7,7 +7,7 @@ import (
 )
 
 // Child is the name with which measure.Self starts the server as a child process. The child's
-// argument is the address.
+// argument is the address to listen on.
 var Child = measure.RegisterChild("hls-plain", func(args []string) error {
 	return http.ListenAndServe(args[0], new(Server))
 })

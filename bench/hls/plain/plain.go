@@ -97,7 +97,6 @@ func send(w http.ResponseWriter, kind, cache string, body []byte) {
 	w.Write(body)
 }
 
-// metrics writes the counters in Prometheus' text format.
 func (s *Server) metrics(w http.ResponseWriter) {
 	allocs := []metrics.Sample{{Name: "/gc/heap/allocs:objects"},
 		{Name: "/gc/heap/tiny/allocs:objects"}}

@@ -32,8 +32,8 @@ type stream struct {
 	made     uint64            // number of parts so far
 
 	// The following fields are for the publisher's goroutine only.
-	part  part   // the part that is being made; buf has copies of its samples
-	buf   []byte // samples of part
+	part  part   // the part that is being made
+	buf   []byte // copies of the samples of part
 	ended uint32 // end of the last fragment, in ms of the stream's time
 	begun bool   // whether ended is set
 }
@@ -158,7 +158,7 @@ func (st *stream) serveFile(w http.ResponseWriter, r *http.Request, name string)
 	send(w, mediaType, mediaCache, body)
 }
 
-// hinted returns the name of the part that is being made. The caller holds mu.
+// hinted returns the name of the part that is being made. The caller must hold st.mu.
 func (st *stream) hinted() string { return "part" + strconv.FormatUint(st.made, 10) + ".mp4" }
 
 func (st *stream) servePlaylist(w http.ResponseWriter, r *http.Request) {
@@ -209,8 +209,9 @@ func (st *stream) awaitPlaylist(msn, part uint64, blocking, delta bool) (body []
 	}
 }
 
-// has reports whether a part is available. A part number beyond the last part of a complete segment
-// means the first part of the next segment. The caller holds mu.
+// has reports whether a part is available. The segment has the number msn, and the part has the
+// index part in the segment. An index beyond the last part of a complete segment means the first
+// part of the next segment. The caller must hold st.mu.
 func (st *stream) has(msn, part uint64) bool {
 	for _, seg := range st.segments {
 		if msn == seg.msn && part >= uint64(len(seg.parts)) {
@@ -220,7 +221,7 @@ func (st *stream) has(msn, part uint64) bool {
 	return msn < st.msn || msn == st.msn && st.open != nil && part < uint64(len(st.open.parts))
 }
 
-// render returns the playlist, as a delta update if delta is set. The caller holds mu.
+// render returns the playlist, as a delta update if delta is set. The caller must hold st.mu.
 func (st *stream) render(delta bool) []byte {
 	st.server.rendered.Add(1)
 	b := make([]byte, 0, 8<<10)
@@ -269,7 +270,7 @@ func (st *stream) render(delta bool) []byte {
 }
 
 // skippable returns the number of segments that are further than skipUntil from the end of the
-// playlist. The caller holds mu.
+// playlist. The caller must hold st.mu.
 func (st *stream) skippable() int {
 	var behind time.Duration
 	if st.open != nil {

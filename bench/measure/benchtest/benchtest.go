@@ -17,7 +17,7 @@ func Main(m *testing.M) {
 	leaktest.Main(m)
 }
 
-// Need skips the test if err is a measure.ErrMissing. On CI, where everything must be installed,
+// Need skips the test if err wraps measure.ErrMissing. On CI, where everything must be installed,
 // the test fails instead. Any other error fails the test.
 func Need(t *testing.T, err error) {
 	t.Helper()
