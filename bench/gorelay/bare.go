@@ -2,9 +2,13 @@ package gorelay
 
 import (
 	"bufio"
+	"context"
+	"encoding/binary"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -12,67 +16,27 @@ import (
 	"github.com/millrace-io/millrace/internal/load"
 )
 
-// A Bare writes the tags of one keyframe interval repeatedly to every viewer that connects, each
-// tag when it is due. It uses a goroutine for each viewer, and receives no stream.
+// A Bare relays live streams with the least work outside the kernel. Once per beat, the goroutine
+// of a publisher reads the bytes that have arrived and writes them to each viewer with one Write.
+// A Bare parses only the lengths of tags, so that the stream of a viewer begins with a tag. It has
+// no limits, and a viewer that stops reading stops the other viewers of the stream.
+//
+// The body of a publisher's POST request is a sequence of tags, without chunks and without the FLV
+// header, and ends with the connection.
 type Bare struct {
-	wait    time.Duration // tags due within this time are sent together
-	keyTime time.Duration // duration of all tags
-	batches []batch
+	beat time.Duration
 
 	mu      sync.Mutex
 	streams map[string]*bareStream
 }
 
-// A batch is a group of encoded FLV tags that are sent together.
-type batch struct {
-	due  time.Duration // due time of the first tag
-	tags [][]byte
+// NewBare returns a Bare with the given time between two reads. If beat is 0, a publisher's bytes
+// are read when they arrive.
+func NewBare(beat time.Duration) *Bare {
+	return &Bare{beat: beat, streams: make(map[string]*bareStream)}
 }
 
-// NewBare returns a Bare with the tags of a stream of bitRate bits per second. Tags that are due
-// within batchTime are sent together.
-func NewBare(bitRate int, keyInterval, batchTime time.Duration) *Bare {
-	b := &Bare{wait: batchTime, keyTime: keyInterval, streams: make(map[string]*bareStream)}
-	synth := load.NewSynth(0, bitRate, keyInterval)
-	for synth.Due() < keyInterval {
-		due := synth.Due()
-		tag := flvTag(synth.Next(time.Time{}))
-		if last := len(b.batches) - 1; batchTime > 0 && last >= 0 &&
-			due <= b.batches[last].due+batchTime {
-			b.batches[last].tags = append(b.batches[last].tags, tag)
-		} else {
-			b.batches = append(b.batches, batch{due, [][]byte{tag}})
-		}
-	}
-	return b
-}
-
-// Tags returns the tags in order, without their timestamps. The payloads belong to the Bare and
-// must not be changed.
-func (b *Bare) Tags() (all []load.Tag) {
-	for _, batch := range b.batches {
-		for _, t := range batch.tags {
-			all = append(all, load.Tag{Kind: t[0], Payload: t[tagHeader : len(t)-tagFooter]})
-		}
-	}
-	return all
-}
-
-// flvTag encodes a tag with the timestamp 0. It overwrites the sequence number and the sending time
-// in the payload, because the tag is sent repeatedly.
-func flvTag(t load.Tag) []byte {
-	b := httpflv.AppendTag(nil, load.Tag{Kind: t.Kind, Payload: t.Payload})
-	from := tagHeader + 12
-	if t.Kind == load.Audio {
-		from = tagHeader + 2
-	}
-	for i := from; i < tagHeader+load.HeadLen; i++ {
-		b[i] = 0xaa
-	}
-	return b
-}
-
-// Serve accepts viewers until the listener fails.
+// Serve accepts publishers and viewers until the listener fails.
 func (b *Bare) Serve(l net.Listener) error {
 	for {
 		c, err := l.Accept()
@@ -84,80 +48,141 @@ func (b *Bare) Serve(l net.Listener) error {
 }
 
 func (b *Bare) serve(c net.Conn) {
-	defer c.Close()
-	req, err := http.ReadRequest(bufio.NewReader(c))
-	if err != nil {
-		return
-	}
-	if _, err := io.WriteString(c, hijackedHead); err != nil {
-		return
-	}
-	due := make(chan [][]byte, 1024)
-	st := b.stream(req.URL.Path)
-	st.join(due)
-	defer st.leave(due)
-	pieces := make([][]byte, 0, 64)
-	for tags := range due {
-		if len(tags) == 1 {
-			_, err = c.Write(tags[0])
-		} else {
-			pieces = append(pieces[:0], tags...) // WriteTo modifies the slice
-			bufs := net.Buffers(pieces)
-			_, err = bufs.WriteTo(c)
-		}
-		if err != nil {
-			return
-		}
+	r := bufio.NewReader(c)
+	req, err := http.ReadRequest(r)
+	switch {
+	case err != nil:
+		c.Close()
+	case req.Method == http.MethodPost:
+		b.publish(c, r, req.URL.Path)
+		c.Close()
+	default:
+		b.stream(req.URL.Path).join(c)
 	}
 }
 
+// stream returns the stream with the given name, which may have no publisher yet.
 func (b *Bare) stream(name string) *bareStream {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	st := b.streams[name]
 	if st == nil {
-		st = &bareStream{viewers: make(map[chan<- [][]byte]bool)}
+		st = new(bareStream)
 		b.streams[name] = st
-		go b.run(st)
 	}
 	return st
 }
 
-// run sends each batch of a stream to its viewers when the batch is due. It never returns.
-func (b *Bare) run(st *bareStream) {
-	began := time.Now()
-	for turn := time.Duration(0); ; turn += b.keyTime {
-		for _, batch := range b.batches {
-			time.Sleep(turn + batch.due + b.wait - time.Since(began))
-			st.send(batch.tags)
+// bareBuffer is enough for 50 ms of a stream of 40 Mbit/s.
+const bareBuffer = 256 << 10
+
+// publish relays a stream until its publisher disconnects. r holds the first bytes after the
+// request.
+func (b *Bare) publish(c net.Conn, r *bufio.Reader, name string) {
+	st := b.stream(name)
+	defer st.end()
+	buf := make([]byte, bareBuffer)
+	n, err := io.ReadFull(r, buf[:r.Buffered()])
+	for next := time.Now(); err == nil; {
+		n = copy(buf, buf[st.send(buf[:n]):n])
+		if b.beat > 0 {
+			next = next.Add(b.beat)
+			time.Sleep(time.Until(next))
 		}
+		var more int
+		more, err = c.Read(buf[n:])
+		n += more
 	}
 }
 
 type bareStream struct {
-	mu      sync.Mutex
-	viewers map[chan<- [][]byte]bool
+	rest    int        // number of bytes of the current tag that have not arrived
+	viewers []net.Conn // viewers that have received the start of the current tag
+
+	mu     sync.Mutex
+	joined []net.Conn // viewers without a tag
 }
 
-func (st *bareStream) join(due chan<- [][]byte) {
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	st.viewers[due] = true
-}
-
-func (st *bareStream) leave(due chan<- [][]byte) {
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	delete(st.viewers, due)
-}
-
-func (st *bareStream) send(tags [][]byte) {
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	for due := range st.viewers {
-		select {
-		case due <- tags:
-		default: // the viewer has stalled and misses these tags
+// send sends p to the viewers. It omits an incomplete tag header at the end of p, and returns the
+// number of bytes that it has sent.
+func (st *bareStream) send(p []byte) int {
+	first := st.rest // index of the first tag that begins in p
+	n := first
+	for len(p)-n >= tagHeader {
+		size := int(binary.BigEndian.Uint32(p[n:]) & 0xffffff)
+		n += tagHeader + size + tagFooter
+	}
+	if n > len(p) {
+		st.rest = n - len(p)
+		n = len(p)
+	} else {
+		st.rest = 0
+	}
+	st.viewers = slices.DeleteFunc(st.viewers, func(c net.Conn) bool {
+		_, err := c.Write(p[:n])
+		return err != nil
+	})
+	if first < n {
+		for _, c := range st.takeJoined() {
+			if _, err := c.Write(append([]byte(hijackedHead), p[first:n]...)); err == nil {
+				st.viewers = append(st.viewers, c)
+			}
 		}
 	}
+	return n
+}
+
+func (st *bareStream) join(c net.Conn) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.joined = append(st.joined, c)
+}
+
+func (st *bareStream) takeJoined() []net.Conn {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	joined := st.joined
+	st.joined = nil
+	return joined
+}
+
+// end disconnects the viewers. Another publisher may continue the stream.
+func (st *bareStream) end() {
+	st.rest = 0
+	for _, c := range append(st.viewers, st.takeJoined()...) {
+		c.Close()
+	}
+	st.viewers = nil
+}
+
+// A BareClient is a client of the Bare at Addr.
+type BareClient struct {
+	load.Protocol // HTTP-FLV, for viewers
+	Addr          string
+}
+
+// Publish implements load.Protocol. Its request has the form that a Bare needs.
+func (b BareClient) Publish(ctx context.Context, name string) (load.Publication, error) {
+	c, err := new(net.Dialer).DialContext(ctx, "tcp", b.Addr)
+	if err != nil {
+		return nil, err
+	}
+	_, err = fmt.Fprintf(c, "POST /live/%s HTTP/1.1\r\nHost: %s\r\n\r\n", name, b.Addr)
+	if err != nil {
+		c.Close()
+		return nil, err
+	}
+	return &barePublication{c, nil}, nil
+}
+
+type barePublication struct {
+	net.Conn
+	tag []byte
+}
+
+// WriteTag implements load.Publication.
+func (p *barePublication) WriteTag(t load.Tag) error {
+	p.tag = httpflv.AppendTag(p.tag[:0], t)
+	_, err := p.Write(p.tag)
+	return err
 }

@@ -2,8 +2,7 @@
 // comparison with millrace serve. A Relay works in one of two ways. Either each viewer gets its own
 // copy of each tag, with Write and Flush of a response. Or all viewers share the tags that were
 // read, and the tags that wait for a viewer are written to its hijacked connection with one writev.
-// A Bare relays nothing. It writes prepared tags, to show the cost of the kernel and the wake-ups
-// alone.
+// A Bare does almost nothing outside the kernel, and so shows the least that a relay can cost.
 package gorelay
 
 import (

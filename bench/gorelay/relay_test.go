@@ -1,6 +1,7 @@
 package gorelay
 
 import (
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -14,19 +15,36 @@ import (
 
 func TestMain(m *testing.M) { benchtest.Main(m) }
 
-// TestRelay puts a small load on both kinds. Every viewer must get every tag, starting with a
-// keyframe.
+// TestRelay puts a small load on every relay. Every viewer must get every tag.
 func TestRelay(t *testing.T) {
-	for name, share := range map[string]bool{"copies": false, "shared": true} {
+	relay := func(t *testing.T, share bool) load.Config {
+		srv := httptest.NewServer(&Relay{Share: share})
+		t.Cleanup(srv.Close)
+		return load.Config{URL: srv.URL}
+	}
+	bare := func(t *testing.T, beat time.Duration) load.Config {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { l.Close() })
+		go NewBare(beat).Serve(l)
+		c := load.Config{URL: "http://" + l.Addr().String()}
+		c.Protocol = BareClient{load.HTTPFLV(c), l.Addr().String()}
+		return c
+	}
+	for name, start := range map[string]func(t *testing.T) load.Config{
+		"copies":        func(t *testing.T) load.Config { return relay(t, false) },
+		"shared":        func(t *testing.T) load.Config { return relay(t, true) },
+		"bare":          func(t *testing.T) load.Config { return bare(t, 0) },
+		"bare, at 20ms": func(t *testing.T) load.Config { return bare(t, 20*time.Millisecond) },
+	} {
 		t.Run(name, func(t *testing.T) {
-			srv := httptest.NewServer(&Relay{Share: share})
-			defer srv.Close()
-			r, err := load.Run(t.Context(), load.Config{
-				URL: srv.URL, Streams: 2, Viewers: 3, BitRate: 400_000,
-				KeyInterval: 100 * time.Millisecond,
-				Ramp:        10 * time.Millisecond, Settle: 200 * time.Millisecond,
-				Duration: 300 * time.Millisecond,
-			}, nil)
+			c := start(t)
+			c.Streams, c.Viewers, c.BitRate = 2, 3, 400_000
+			c.KeyInterval, c.Ramp = 100*time.Millisecond, 10*time.Millisecond
+			c.Settle, c.Duration = 200*time.Millisecond, 300*time.Millisecond
+			r, err := load.Run(t.Context(), c, nil)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -24,9 +24,6 @@ type contender struct {
 	prepare func(ctx context.Context) error
 	// start runs the server. It writes the files that the server needs to dir.
 	start func(ctx context.Context, dir string, c load.Config) (*instance, error)
-	// sends is set if the contender makes the stream itself. It returns the tags that the contender
-	// repeats.
-	sends func(bitRate int) []load.Tag
 }
 
 type instance struct {
@@ -45,12 +42,12 @@ const (
 const specs = "nginx[@CHUNK], node, xiu, copy, share, millrace[@BOUND], millrace-rtmp[@BOUND], millrace-rtmp-flv[@BOUND], bare[@BOUND]"
 
 var namedLists = map[string]string{
-	"http": "nginx,nginx@65536,copy,share,bare,bare@50ms,millrace@0,millrace",
-	"rtmp": "nginx,nginx@65536,node,xiu,millrace-rtmp@0,millrace-rtmp,millrace-rtmp-flv@0,millrace-rtmp-flv,millrace@0,millrace",
+	"http": "bare@50ms,bare@0,nginx,nginx@65536,copy,share,millrace@0,millrace",
+	"rtmp": "bare@50ms,bare@0,nginx,nginx@65536,node,xiu,millrace-rtmp@0,millrace-rtmp,millrace-rtmp-flv@0,millrace-rtmp-flv,millrace@0,millrace",
 }
 
 // parseContenders parses the name of a predefined list, or a list such as
-// nginx,nginx@65536,copy,share,bare@50ms,millrace@0,millrace. Programs are built in dir.
+// bare@50ms,nginx,nginx@65536,copy,share,millrace@0,millrace. Programs are built in dir.
 func parseContenders(list string, dir string) (all []contender, err error) {
 	if l, ok := namedLists[list]; ok {
 		list = l
@@ -195,26 +192,14 @@ func goRelay(dir string, kind string) contender {
 	})
 }
 
-// bare returns a contender without publishers. Its server creates the stream in advance, and only
-// sends it.
-func bare(dir string, batch time.Duration) contender {
-	name := "bare writes, a goroutine a viewer"
-	if batch > 0 {
-		name += fmt.Sprintf(", %v", batch)
-	}
-	c := built(dir, name, goRelayPackage, func(addr string, c *load.Config) ([]string, error) {
-		return []string{"-kind", "bare", "-listen", addr, "-bitrate", strconv.Itoa(c.BitRate),
-			"-batch", batch.String()}, nil
+// bare returns a contender that runs a gorelay.Bare, the least that a relay can cost.
+func bare(dir string, beat time.Duration) contender {
+	name := fmt.Sprintf("bare reads and writes, %v", beat)
+	return built(dir, name, goRelayPackage, func(addr string, c *load.Config) ([]string, error) {
+		flv := load.HTTPFLV(*c)
+		c.Protocol = crossProtocol{gorelay.BareClient{Protocol: flv, Addr: addr}, flv}
+		return []string{"-kind", "bare", "-listen", addr, "-beat", beat.String()}, nil
 	})
-	start := c.start
-	c.start = func(ctx context.Context, dir string, c load.Config) (*instance, error) {
-		c.NoPublish = true
-		return start(ctx, dir, c)
-	}
-	c.sends = func(bitRate int) []load.Tag {
-		return gorelay.NewBare(bitRate, 2*time.Second, 0).Tags()
-	}
-	return c
 }
 
 const nginxConf = `load_module %s;

@@ -24,7 +24,7 @@ import (
 var Program = &measure.Program{
 	// Takes some five minutes in all.
 	Name: "relay", What: "live streams from publishers to viewers", Rounds: 2,
-	Brief: []string{"-contenders", "nginx,nginx@65536,share,copy,bare@50ms,millrace@0,millrace,millrace-rtmp@0,millrace-rtmp," +
+	Brief: []string{"-contenders", "bare@50ms,nginx,nginx@65536,share,copy,millrace@0,millrace,millrace-rtmp@0,millrace-rtmp," +
 		"millrace-rtmp-flv"},
 	Flags: func(f *flag.FlagSet) {
 		f.StringVar(&options.cases, "case", "1x200,50x4", "STREAMSxVIEWERS, more with commas")
@@ -177,7 +177,7 @@ func tableName(c testCase) string {
 }
 
 // table returns the table of the results. It shows each contender's CPU time relative to the first
-// contender, and relative to nginx@65536, millrace and millrace-rtmp if they have run.
+// contender, and relative to bare@0, nginx@65536, millrace and millrace-rtmp if they have run.
 func table(c testCase, all []contender, reports [][]load.Report, rounds int) *measure.Table {
 	get := func(i int, f func(load.Report) float64) (s measure.Series) {
 		for _, r := range reports[i] {
@@ -186,7 +186,7 @@ func table(c testCase, all []contender, reports [][]load.Report, rounds int) *me
 		return s
 	}
 	cpu := func(r load.Report) float64 { return usage(r).CPUPerGB }
-	bases := []string{all[0].spec, "nginx@65536", "millrace", "millrace-rtmp"}
+	bases := []string{all[0].spec, "bare@0", "nginx@65536", "millrace", "millrace-rtmp"}
 	columns := []string{"contender", "publishers' protocol", "viewers' protocol", "server CPU s/GB"}
 	var compared []measure.Series
 	for k, spec := range bases {
@@ -206,16 +206,13 @@ func table(c testCase, all []contender, reports [][]load.Report, rounds int) *me
 			"publishing late p99 ms")...)
 	t.Bar = 3
 	t.Note = "A gigabyte is 10⁹ bytes of payload delivered to viewers. x is how many times as much CPU time the contender needs in the " +
-		"same round. The programs that only write make their own stream, and have no latency."
+		"same round."
 	for i, who := range all {
 		row := []any{who.name, who.in, who.out, get(i, cpu)}
 		for _, base := range compared {
 			row = append(row, get(i, cpu).Over(base))
 		}
-		latency := func(f func(load.Spread) time.Duration) any {
-			if who.sends != nil {
-				return "-"
-			}
+		latency := func(f func(load.Spread) time.Duration) float64 {
 			return get(i, func(r load.Report) float64 {
 				return milliseconds(f(r.Viewers.Latency))
 			}).Median()

@@ -6,7 +6,6 @@ import (
 	"log"
 	"net"
 	"net/http"
-	"time"
 
 	"github.com/millrace-io/millrace/bench/gorelay"
 )
@@ -14,10 +13,8 @@ import (
 func main() {
 	listen := flag.String("listen", "127.0.0.1:8081", "address")
 	kind := flag.String("kind", "copy",
-		"copy (each viewer has its own), share (viewers share what was read), or bare (relays nothing)")
-	rate := flag.Int("bitrate", 2_150_000, "of bare: bits a second of each stream")
-	key := flag.Duration("key", 2*time.Second, "of bare: keyframe interval")
-	batch := flag.Duration("batch", 0, "of bare: gather what falls due in this time")
+		"copy (each viewer has its own), share (viewers share what was read), or bare (one read and one write per beat)")
+	beat := flag.Duration("beat", 0, "bare: time between two reads of a publisher; 0 to read at once")
 	flag.Parse()
 	l, err := net.Listen("tcp", *listen)
 	if err != nil {
@@ -27,7 +24,7 @@ func main() {
 	case "copy", "share":
 		err = http.Serve(l, &gorelay.Relay{Share: *kind == "share"})
 	case "bare":
-		err = gorelay.NewBare(*rate, *key, *batch).Serve(l)
+		err = gorelay.NewBare(*beat).Serve(l)
 	default:
 		log.Fatalf("-kind %q", *kind)
 	}
