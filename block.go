@@ -16,8 +16,8 @@ import (
 //	count(state) = shares held by all Refs + shares held by the writer > 0
 //
 // The bytes buf[:used] never change, because holders of shares may read them. Only the writer may
-// change buf[used:]. If the writer holds no shares any more, an owner of all shares may write there
-// (see Chain.AppendCopy). A Reader that waits for its socket is an exception; see endsAt.
+// change buf[used:]. If the writer holds no shares any more, an owner of all shares may do so (see
+// Chain.AppendCopy). A Reader that waits for its socket is an exception; see endsAt.
 //
 // The field state packs two numbers into one word, so that one atomic operation can check the
 // generation and change the count:
@@ -39,15 +39,15 @@ type block struct {
 	class int8 // index into pool.classes, or oversize
 
 	// used is the number of bytes in use at the start of buf. The block's writer sets it
-	// atomically, because other holders of shares may read it at the same time. An owner of all
-	// shares may set it without an atomic write.
+	// atomically, because other holders of shares may read it. An owner of all shares may set it
+	// without an atomic write.
 	used uint32
 	info *blockInfo
 	_    [cacheLine - 56]byte // keeps the counts of two blocks on different cache lines
 }
 
-// A blockInfo outlives its block. After the garbage collector has freed the block, the blockInfo
-// shows whether the Pool had dropped the block, or the block was never released (see collected).
+// A blockInfo outlives its block. It tells the method collected whether the Pool had dropped the
+// block or the block was lost.
 type blockInfo struct {
 	pool    weak.Pointer[Pool] // weak, because a Pool and its idle blocks may be freed together
 	class   int8
@@ -62,17 +62,16 @@ const (
 	cacheLine = 64
 
 	// stock is the number of shares of a newly lent block. The block's owner holds all of them. A
-	// Draft or Ref that has only one share left adds this number of shares again before it gives a
-	// share away.
+	// Draft or Ref with only one share left adds this number of shares before it gives one away.
 	stock = 256
 
-	// countLimit is the number of shares at which the program panics. It is half the range of the
-	// 32-bit count, so that the panic comes long before an overflow.
+	// countLimit is the maximum number of shares. The program panics at this number, long before
+	// the 32-bit count overflows.
 	countLimit = 1 << 31
 )
 
-// oversize is the class of a block that is larger than the largest size class. Such a block is
-// allocated on the heap, and the garbage collector frees it.
+// oversize is the class of a block that is larger than the largest size class. The garbage
+// collector frees such a block.
 const oversize = -1
 
 func generation(state uint64) uint32 { return uint32(state >> 32) }
@@ -114,8 +113,8 @@ func (f *blockInfo) collected() {
 	p.lost.Add(1)
 }
 
-// invariantsHint is appended to the panic messages about misuse of a block. The code that panics
-// may be correct, because the mistake may be in other code.
+// invariantsHint ends the panic messages about misuse of a block. The mistake may be elsewhere than
+// the panic.
 const invariantsHint = "; build with -tags invariants to see where it was taken and released"
 
 // check panics if the block's generation is no longer gen. The block has then returned to its Pool.
@@ -125,17 +124,16 @@ func (b *block) check(gen uint32) {
 	}
 }
 
-// buy increases the count by n shares. The caller must already hold a share. The method panics if
-// the count reaches countLimit.
+// buy adds n shares to the count. The caller must already hold a share. The method panics if the
+// count reaches countLimit.
 func (b *block) buy(n uint32) {
 	if count(b.state.Add(uint64(n))) >= countLimit {
 		panic("millrace: more than 2147483648 shares of one block")
 	}
 }
 
-// rejoin increases the count by n shares for a caller that holds no shares. If the block's
-// generation is no longer gen, the block has returned to its Pool. The method then changes nothing
-// and returns false.
+// rejoin adds n shares to the count, for a caller that holds no shares. If the block's generation
+// is no longer gen, rejoin changes nothing and returns false.
 func (b *block) rejoin(gen, n uint32) bool {
 	for {
 		s := b.state.Load()
@@ -151,18 +149,17 @@ func (b *block) rejoin(gen, n uint32) bool {
 // setUsed sets b.used. Only the block's writer may call it.
 func (b *block) setUsed(n int) { atomic.StoreUint32(&b.used, uint32(n)) }
 
-// endsAt reports whether the bytes in use end at offset off. If they do, a caller that holds all
-// shares may append bytes there.
+// endsAt reports whether the bytes in use end at offset off. A caller that holds all shares may
+// then append bytes there.
 //
 // A Reader that waits for its socket holds no shares of its block, but may write to the block
-// later. Before it waits, it marks the whole block as in use, so that no other owner appends bytes.
+// later. It therefore marks the whole block as in use before it waits.
 func (b *block) endsAt(off uint32) bool { return atomic.LoadUint32(&b.used) == off }
 
 // sole reports whether the block has no shares except the caller's n shares.
 func (b *block) sole(n uint32) bool { return count(b.state.Load()) == n }
 
-// fill overwrites released memory with the byte 0xDB. Code that wrongly still uses the memory then
-// finds obvious garbage.
+// fill overwrites released memory, to reveal code that still uses the memory.
 func fill(p []byte) {
 	for i := range p {
 		p[i] = 0xDB

@@ -40,7 +40,7 @@ func (p *place) add() {
 	}
 }
 
-// done removes a user of the place. After the last user, the slot in the Spool is free again.
+// done removes a user of the place. The last user frees the slot in the Spool.
 func (p *place) done() {
 	if p != nil && p.users.Add(-1) == 0 {
 		<-p.spool.slots
@@ -81,8 +81,8 @@ func (b *Body) Clone() *Body {
 // Len returns the length of the whole Body in bytes, even after reads and after Close.
 func (b *Body) Len() int { return b.size }
 
-// lock acquires b.mu. If b is closed, it releases b.mu again and returns an error that names the
-// operation op.
+// lock acquires b.mu. If b is closed, it returns an error and does not hold b.mu. The argument op
+// is the name of the operation, for the error.
 func (b *Body) lock(op string) error {
 	b.mu.Lock()
 	if b.closed {

@@ -2,17 +2,16 @@ package millrace
 
 import "fmt"
 
-// fewPieces is the number of pieces that a Chain holds without allocating memory. A received packet
-// has one or two pieces, because it may cross from one block into the next. A header and a trailer
-// add two.
+// fewPieces is the number of pieces that a Chain holds without allocating memory: a received packet
+// has one or two, and a header and a trailer add two.
 const fewPieces = 4
 
-// An empty Chain keeps its list of pieces for its next use if the capacity of the list is at most
-// keepPieces. A list of this capacity takes up 6 KiB.
+// keepPieces is the maximum capacity of the list of pieces that an empty Chain keeps for its next
+// use. Such a list takes up 6 KiB.
 const keepPieces = 256
 
-// appendBlock is the minimum size of a block that AppendCopy allocates, in bytes. If AppendCopy is
-// called again, for example for the next field of a header, it uses the free end of the block.
+// appendBlock is the minimum size of a block that AppendCopy allocates, in bytes. Later calls use
+// the free end of the block.
 const appendBlock = 1 << 10
 
 // A Chain is a queue of Refs that reads as one sequence of bytes. It joins two consecutive Refs
@@ -99,9 +98,8 @@ func (c *Chain) push(r Ref) {
 	c.many = append(c.many, r)
 }
 
-// makeRoom makes room for one more piece when the array c.few is full at its end. It moves the
-// pieces to the start of c.few. If c.few has no room at its start either, it moves the pieces to
-// the slice c.many.
+// makeRoom makes room for one more piece at the end of c.few. If c.few is full, it moves the pieces
+// to the slice c.many.
 func (c *Chain) makeRoom() {
 	if c.head > 0 {
 		n := copy(c.few[:], c.few[c.head:])
@@ -150,9 +148,8 @@ func (c *Chain) rewind() {
 // AppendCopy adds a copy of p at the end of c. It borrows p.
 //
 // If nothing else uses the block of c's last piece, the copy first fills the free memory after that
-// piece. The rest goes into a new block of [DefaultPool], of at least 1 KiB. To collect many short
-// messages, copy them into one Chain. If each message had its own Chain, each would also need its
-// own block.
+// piece. The rest goes into a new block of [DefaultPool], of at least 1 KiB. Copy many short
+// messages into one Chain, because each Chain of its own would need its own block.
 func (c *Chain) AppendCopy(p []byte) {
 	if len(p) == 0 {
 		return
@@ -314,7 +311,7 @@ func (c *Chain) Release() {
 
 // find returns the index of the piece that contains the byte at an offset of c, and the offset of
 // that byte within the piece. It requires 0 ≤ offset < c.size. The search begins at the nearer end
-// of c, because most callers read near one end.
+// of c.
 func (c *Chain) find(offset int) (piece, off int) {
 	pieces := c.pieces()
 	if offset < c.size/2 {

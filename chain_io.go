@@ -12,17 +12,15 @@ import (
 // maxVector is the maximum number of pieces in one writev: IOV_MAX on Linux and macOS.
 const maxVector = 1024
 
-// The sizes of the blocks that ReadFrom fills. The first block is small, because the source may
-// have only a few bytes. Each next block is twice as large, up to readFromMost.
+// The sizes of the first and the largest block that ReadFrom fills. Each block is twice as large as
+// the previous one.
 const (
 	readFromFirst = 4 << 10
 	readFromMost  = 64 << 10
 )
 
-// WriteTo joins short pieces for a writer that is not a socket, because each Write may cost a
-// system call, a TLS record or an HTTP/2 frame. A piece shorter than joinBelow costs less to copy
-// than to write separately. joinMost is the maximum number of joined bytes in one Write; it is the
-// size of a TLS record (RFC 8446, section 5.1).
+// For a writer that is not a socket, WriteTo copies a piece shorter than joinBelow and the next
+// pieces into one Write of up to joinMost bytes, the size of a TLS record (RFC 8446, section 5.1).
 const (
 	joinBelow = 8 << 10
 	joinMost  = 16 << 10
@@ -151,7 +149,7 @@ func fillBlock(src io.Reader, p []byte) (n int, err error) {
 
 // WriteTo writes the bytes of c to w, and releases the bytes that w has accepted. It returns the
 // number of bytes written. After an error, c holds exactly the unwritten bytes, so that a second
-// WriteTo sends no byte twice. w must not keep the bytes after its Write returns.
+// WriteTo sends no byte twice. The Write method of w must not keep the bytes.
 //
 // The number of writes depends on w:
 //
@@ -203,7 +201,6 @@ func (c *Chain) writePieces(w io.Writer, minLen int) (total int64, err error) {
 	return total, err
 }
 
-// A vector holds the slices that one writev sends.
 type vector struct {
 	all  [][]byte    // all slices; its memory is reused
 	rest net.Buffers // the unsent slices; Buffers.WriteTo removes the sent ones
@@ -226,8 +223,8 @@ func (c *Chain) writeVector(conn io.Writer) (total int64, err error) {
 		c.Discard(int(n))
 		total += n
 	}
-	// Put is not deferred. If a released share causes a panic, slices are left in v, and the next
-	// user of v would send them.
+	// Put is not deferred: after a panic, v may still have slices, and its next user would send
+	// them.
 	vectors.Put(v)
 	return total, err
 }

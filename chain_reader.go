@@ -14,14 +14,12 @@ type ChainReader struct {
 
 	c  *Chain
 	at int64 // offset of the next byte to read
-	// piece is the index of the piece that contains the next byte, or of an earlier piece. Read
-	// searches for the next byte from this piece on, or in the whole Chain if piece == unknown.
+	// piece is the index of the piece with the next byte or of an earlier piece. It may be unknown.
 	piece int
 	start int64 // offset in c at which that piece begins
 }
 
-// unknown is the piece index of a ChainReader after a Seek. The next Read then searches for the
-// piece.
+// unknown is the piece index after a Seek. The next Read then searches the whole Chain.
 const unknown = -1
 
 // Reader returns a ChainReader of c, positioned at the first byte. The ChainReader borrows c.

@@ -27,11 +27,12 @@
 //   - To keep bytes for longer, call Clone, which adds a share and copies nothing, or copy the
 //     bytes.
 //   - Bytes that a share makes visible never change while the share is held.
-//   - A call that fails leaves you nothing new to release. The bytes that arrived before the
-//     failure are in a Chain that you already own.
+//   - A failed call leaves nothing new to release. The bytes that arrived before the failure are in
+//     a Chain that the caller already owns.
 //
-// Ref and Chain are plain values. Copying one moves it, also by sending it on a channel: use the
-// copy, and do not release the original, which is not left empty. Or pass a pointer.
+// Ref and Chain are plain values. A copy, for example on a channel, takes the place of the
+// original: use only the copy. The original is not left empty, and must not be released.
+// Alternatively, pass a pointer.
 //
 // # When the rule is broken
 //

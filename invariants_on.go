@@ -25,8 +25,8 @@ type record struct {
 	released []uintptr
 }
 
-// records describes all unreleased Drafts and Refs. It also describes the Drafts and Refs that were
-// released last, so that the panic message about a second release can show the first release.
+// records describes all unreleased Drafts and Refs, and the ones that were released last. A panic
+// message about a second release can therefore show the first release.
 var records = struct {
 	mu     sync.Mutex
 	last   uint64
@@ -36,9 +36,8 @@ var records = struct {
 }{open: map[uint64]*record{}, closed: map[uint64]*record{}}
 
 const (
-	// maxClosed is the maximum number of records of released Drafts and Refs. The stack traces of
-	// this many records use up to about 2 MB. Without a limit, a soak test would report the growing
-	// memory as a leak.
+	// maxClosed is the maximum number of records of released Drafts and Refs. They use up to about
+	// 2 MB.
 	maxClosed  = 1 << 12
 	stackDepth = 24
 )
@@ -96,7 +95,7 @@ func (r *released) note() {
 	r.at = r.at[:runtime.Callers(3, r.at)]
 }
 
-// clear marks a released Chain as usable again. It is called when the Chain gets new bytes.
+// clear is called when a Chain gets new bytes.
 func (r *released) clear() { r.at = nil }
 
 func (r *released) check() {

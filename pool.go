@@ -15,28 +15,23 @@ import (
 )
 
 const (
-	// The smallest size class has blocks of 512 bytes. The bookkeeping of a smaller block would be
-	// large compared with the block.
+	// The smallest size class has blocks of 512 bytes.
 	minClassBits = 9
-	// The largest size class has blocks of 1 MiB. The Pool does not keep larger blocks for reuse.
-	// Reuse would save little, because it costs more to fill such a block than to allocate it.
+	// The largest size class has blocks of 1 MiB. The Pool does not keep larger blocks, because
+	// filling one costs more than allocating it.
 	maxClassBits = 20
 	numClasses   = maxClassBits - minClassBits + 1
 
-	// defaultIdleLimit is the default of IdleLimit. It is enough for the 64 KiB blocks of a
-	// thousand connections. A machine that serves a thousand connections has far more memory.
+	// defaultIdleLimit is enough for the 64 KiB blocks of a thousand connections.
 	defaultIdleLimit = 64 << 20
 
-	// trimEvery is the minimum time between two trims that follow garbage collections. A trim drops
-	// the blocks that have been idle since the previous trim. The runtime may collect garbage a
-	// hundred times a second, but traffic often comes in bursts that are seconds apart (a segment
-	// of a stream, a poll). A trim after every collection would drop blocks that the next burst
-	// needs.
+	// trimEvery is the minimum time between two trims that follow garbage collections. Traffic
+	// often comes in bursts that are seconds apart, and more frequent trims would drop blocks that
+	// the next burst needs.
 	trimEvery = 10 * time.Second
 
-	// A Pool at its idle limit drops released blocks. It may trim when it has dropped at least
-	// minTrimBytes since the last trim. A trim costs as much as allocating a few small blocks, so a
-	// trim for every dropped block would cost too much.
+	// A Pool trims at its idle limit only after it has dropped at least minTrimBytes. A trim costs
+	// as much as allocating a few small blocks.
 	minTrimBytes = 1 << 20
 )
 
@@ -117,8 +112,8 @@ type PoolOption func(*Pool)
 // exceed the limit, the Pool drops the block, and the garbage collector frees it. With a limit of
 // 0, the Pool keeps no idle blocks. The default is 64 MiB.
 //
-// If the memory in use often falls and rises again by more than the limit, the Pool must allocate
-// many blocks anew. A higher limit avoids that.
+// If the memory in use often falls and rises again by more than the limit, choose a higher limit to
+// avoid allocations.
 func IdleLimit(bytes int64) PoolOption {
 	if bytes < 0 {
 		panic(fmt.Sprintf("millrace: IdleLimit(%d): the limit is 0 or more bytes", bytes))
@@ -235,19 +230,15 @@ func (p *Pool) drop(b *block) {
 }
 
 // countDropped counts the bytes of a released block that the Pool dropped because of its idle
-// limit. When the dropped bytes since the last trim reach both minTrimBytes and a quarter of the
-// limit, countDropped trims the Pool.
-//
-// A trim keeps blocks that were in use since the previous trim. If the program stops using a block
-// size, the second trim after that drops the blocks of that size. More frequent trims would also
-// drop blocks of sizes that are needed only now and then.
+// limit. It trims the Pool when the bytes since the last trim reach both minTrimBytes and a quarter
+// of the limit.
 func (p *Pool) countDropped(size int64) {
 	threshold := max(p.idleLimit/4, minTrimBytes)
 	if p.refused.Add(size) < threshold || !p.trimming.TryLock() {
 		return
 	}
 	defer p.trimming.Unlock()
-	if p.refused.Load() >= threshold { // otherwise, another goroutine has just trimmed
+	if p.refused.Load() >= threshold { // else another goroutine has just trimmed
 		p.dropUnneeded(time.Now())
 	}
 }
@@ -272,8 +263,7 @@ func (c *class) take() *block {
 	last := len(c.free) - 1
 	if last < 0 {
 		c.fresh++
-		// The caller is about to allocate a block. Grow the list for that block now, so that put
-		// does not allocate when the block returns.
+		// Grow the list now, so that put does not allocate when the new block returns.
 		c.free = slices.Grow(c.free, c.out)
 		return nil
 	}
@@ -358,9 +348,8 @@ func (p *Pool) dropUnneeded(now time.Time) {
 // trimAfterGC makes the Pool drop unneeded idle blocks after each garbage collection, for as long
 // as p is reachable.
 //
-// It uses a finalizer, not a timer. A timer would not free memory any earlier, because only a
-// garbage collection frees dropped blocks. Unlike a timer, a finalizer costs an idle program
-// nothing, and testing/synctest does not affect it.
+// It uses a finalizer instead of a timer. A finalizer costs an idle program nothing, and
+// testing/synctest does not affect it.
 func trimAfterGC(p *Pool) {
 	type sentinel struct{ pool weak.Pointer[Pool] }
 	var rearm func(s *sentinel)
@@ -377,8 +366,6 @@ func trimAfterGC(p *Pool) {
 	runtime.SetFinalizer(&sentinel{weak.Make(p)}, rearm)
 }
 
-// nearMemoryLimit reports whether the program uses more than three quarters of the runtime's memory
-// limit (GOMEMLIMIT). Above this threshold, idle blocks make the garbage collector run more often.
 func nearMemoryLimit() bool {
 	limit := debug.SetMemoryLimit(-1) // a negative limit changes nothing
 	if limit == math.MaxInt64 {

@@ -7,7 +7,7 @@ import (
 )
 
 // The forms of Chains and Refs in text and logs. They show only the length, because the bytes may
-// be secret, and there may be too many.
+// be secret.
 
 var errJSON = errors.New("millrace: a Chain or Ref has no JSON form: encode the result of Bytes")
 

@@ -10,16 +10,14 @@ import (
 )
 
 const (
-	// defaultSize is the same as the default buffer size of package bufio. Peek and ReadSlice can
-	// therefore return as many bytes as with a bufio.Reader.
+	// defaultSize is the default buffer size of package bufio.
 	defaultSize = 4096
 
 	// minSize is the minimum buffer size of bufio.NewReaderSize.
 	minSize = 16
 
-	// The first block of a Reader has firstBlock bytes, because most connections receive little.
-	// The blocks grow to mostBlock with the traffic. Larger blocks would save few system calls,
-	// because a socket seldom has more than mostBlock bytes available at once.
+	// The first block of a Reader has firstBlock bytes. The blocks grow to mostBlock with the
+	// traffic. A socket seldom has more than mostBlock bytes available at once.
 	firstBlock = 4 << 10
 	mostBlock  = 64 << 10
 
@@ -27,15 +25,14 @@ const (
 	blockReads = 8
 
 	// keptReads replaces blockReads if the caller keeps bytes in Chains or Refs. Larger blocks
-	// divide these bytes into fewer pieces, and fewer pieces cost less to send. Even larger blocks
-	// would hold too much memory for a slow stream.
+	// divide these bytes into fewer pieces, which cost less to send.
 	keptReads = 16
 
-	// If part of a block is in use elsewhere, a Reader, or Chain.ReadFrom, reads into the free end
-	// of the block only if the end has at least minTail bytes. Otherwise it takes a new block.
+	// If part of a block is in use elsewhere, the free end of the block is used only if it has at
+	// least minTail bytes.
 	minTail = 512
 
-	// readerStock is the number of shares of its block that a Reader adds when it has few shares
+	// readerStock is the number of shares that a Reader adds to its block when it has few shares
 	// left.
 	readerStock = 1 << 16
 
@@ -43,8 +40,8 @@ const (
 	// cloned 31 times without changing the block's count.
 	pieceStock = 32
 
-	// If maxEmptyReads consecutive reads return neither bytes nor an error, the result is
-	// io.ErrNoProgress, as in bufio.
+	// maxEmptyReads is the number of consecutive reads without bytes or an error after which the
+	// result is io.ErrNoProgress, as in bufio.
 	maxEmptyReads = 100
 )
 
@@ -102,9 +99,8 @@ type Reader struct {
 	base   uint32
 	lent   bool // blk may be in use outside the Reader
 	window bool // buf is part of a Ref that the Reader did not fill: buf[w:] must not be written
-	// parked is set while the Reader waits for its socket without memory. For the wait, the Reader
-	// has released its shares of the block blk (its rights to use the block). If blk is still in
-	// use elsewhere after the wait, the Reader gets new shares and fills the rest of blk.
+	// parked is set while the Reader waits for its socket without a share of blk. If blk is still
+	// in use elsewhere after the wait, the Reader gets new shares and fills the rest of blk.
 	parked bool
 	token  token
 
@@ -113,9 +109,9 @@ type Reader struct {
 	arrived int    // bytes that src has returned since want was last set
 	reads   uint32 // number of reads that returned the arrived bytes
 
-	// wrapped is set if src wraps a connection, as a *tls.Conn does. The Reader then holds no block
-	// while it waits for a single byte. When the byte has arrived, the Reader sets probed and uses
-	// a block, because more bytes usually follow at once.
+	// wrapped is set if src wraps a connection, as a *tls.Conn does. The Reader then waits for a
+	// single byte without a block. When the byte has arrived, the Reader sets probed and uses a
+	// block for the next read.
 	wrapped, probed bool
 	first           [1]byte // buffer for that single byte
 
@@ -125,8 +121,7 @@ type Reader struct {
 	pool *Pool
 }
 
-// supply holds bytes that a Reader returns before it reads from src, or instead of reading from
-// src.
+// A supply holds bytes that a Reader returns before, or instead of, the bytes of src.
 type supply struct {
 	ahead Chain              // bytes that have arrived and have not been read
 	next  func(*Chain) error // appends more bytes to the Chain; nil for a Reader over an io.Reader
@@ -230,8 +225,8 @@ func (b *Reader) Release() {
 	b.lastByte, b.lastRuneSize = -1, -1
 }
 
-// readErr returns the pending error and clears it, as bufio does, so that the next read tries the
-// source again.
+// readErr returns and clears the pending error, as bufio does. The next read tries the source
+// again.
 func (b *Reader) readErr() error {
 	err := b.err
 	if err != errReleased {
@@ -273,9 +268,8 @@ func (b *Reader) ReadRange(n int, yield func([]byte)) error {
 	return nil
 }
 
-// spoil overwrites p, a slice that is no longer valid, so that tests detect code that still uses p.
-// The method does nothing without -tags invariants, or if the block may be in use outside the
-// Reader.
+// With -tags invariants, spoil overwrites p, a slice that is no longer valid, unless the block may
+// be in use outside the Reader.
 func (b *Reader) spoil(p []byte) {
 	if !b.window && !b.lent {
 		poison(p)
@@ -306,8 +300,7 @@ func (b *Reader) ReadChain(dst *Chain, n int) error {
 }
 
 // readPart is like ReadChain, but if the source ends after fewer than n bytes, it moves these bytes
-// and returns no error. If there are no bytes at all, it returns io.EOF. The Chain dst must be
-// empty.
+// and returns no error. The Chain dst must be empty.
 func (b *Reader) readPart(dst *Chain, n int) error {
 	b.lastByte, b.lastRuneSize = -1, -1
 	left, err := b.giveRange(dst, n)
@@ -386,8 +379,8 @@ func (e *DelimError) Error() string {
 	return fmt.Sprintf("millrace: no delimiter %q within the limit of %d bytes", e.Delim, e.Limit)
 }
 
-// takeBack shortens dst to n bytes and makes the removed bytes the next bytes that b returns. These
-// bytes must have come from b, and buf must be empty.
+// takeBack shortens dst to n bytes, and puts the removed bytes back into b. These bytes must have
+// come from b, and buf must be empty.
 func (b *Reader) takeBack(dst *Chain, n int) {
 	var kept Chain
 	dst.CutTo(&kept, n)
@@ -424,8 +417,7 @@ func (b *Reader) give(dst *Chain, n int) { dst.push(b.share(n)) }
 func (b *Reader) share(n int) Ref {
 	off := b.base + uint32(b.r)
 	if b.window && b.r+n == b.w {
-		// This is the rest of a Ref that was filled outside the Reader. The Reader does not need
-		// the block any more, and passes all its shares to the returned Ref.
+		// The Reader did not fill this block. Pass all shares to the returned Ref.
 		r := Ref{blk: b.blk, loan: loan{b.gen, b.stock}, span: span{off, uint32(n)}}
 		b.token.close()
 		b.forget()
@@ -456,11 +448,9 @@ func (b *Reader) putBack(c *Chain) {
 	b.more.ahead.Merge(c)
 }
 
-// behind reports whether bytes have arrived that are not in buf yet. The Reader returns these bytes
-// before it returns b.err.
+// behind reports whether b.more.ahead has bytes. The Reader returns them before b.err.
 func (b *Reader) behind() bool { return b.more != nil && b.more.ahead.Len() > 0 }
 
-// drainTo moves everything up to io.EOF to dst.
 func (b *Reader) drainTo(dst *Chain) (total int64, err error) {
 	b.lastByte, b.lastRuneSize = -1, -1
 	for {
@@ -484,8 +474,8 @@ func (b *Reader) Skip(n int) error {
 	return midway(err, got)
 }
 
-// midway returns io.ErrUnexpectedEOF if err is io.EOF and n is positive. Otherwise it returns err.
-// n is the number of bytes that came before err.
+// midway returns io.ErrUnexpectedEOF if err is io.EOF and n, the number of bytes before err, is
+// positive. Otherwise it returns err.
 func midway(err error, n int) error {
 	if err == io.EOF && n > 0 {
 		return io.ErrUnexpectedEOF
@@ -521,7 +511,7 @@ func (b *Reader) retire() {
 }
 
 // forget clears the fields that describe the Reader's block. The caller must release the Reader's
-// shares of the block, or must have passed them on.
+// shares of the block or pass them on.
 func (b *Reader) forget() {
 	b.blk, b.buf, b.r, b.w = nil, nil, 0, 0
 	b.base, b.stock = 0, 0
@@ -538,8 +528,7 @@ func (b *Reader) take(n int) {
 // measure records a read of n bytes. After every b.want bytes, it sets b.want to a block size with
 // room for several reads of average size.
 //
-// The block size at most doubles each time. It shrinks only if the reads need less than half of the
-// current size.
+// The block size at most doubles each time. It shrinks only if less than half of it is needed.
 func (b *Reader) measure(n int) {
 	b.arrived += n
 	b.reads++

@@ -14,9 +14,9 @@ import (
 var errNegativeWrite = errors.New("millrace: writer returned an impossible count from Write")
 
 // Peek returns the next n bytes without consuming them. The slice is valid until the next call that
-// reads, peeks or discards, Reset or Release. If Peek returns fewer than n bytes, the error says
-// why. The error is bufio.ErrBufferFull if n is above [Reader.Size] and fewer than n bytes are
-// buffered.
+// reads, peeks or discards, or until Reset or Release. If Peek returns fewer than n bytes, the
+// error says why. The error is bufio.ErrBufferFull if n is above [Reader.Size] and fewer than n
+// bytes are buffered.
 func (b *Reader) Peek(n int) ([]byte, error) {
 	if n < 0 {
 		return nil, bufio.ErrNegativeCount
@@ -35,8 +35,8 @@ func (b *Reader) Peek(n int) ([]byte, error) {
 	return b.buf[b.r : b.r+n : b.r+n], nil
 }
 
-// Discard skips the next n bytes and returns the number skipped. If it skips fewer than n, the
-// error says why.
+// Discard skips the next n bytes and returns the number of skipped bytes. If this number is less
+// than n, the error says why.
 func (b *Reader) Discard(n int) (discarded int, err error) {
 	if n < 0 {
 		return 0, bufio.ErrNegativeCount
@@ -136,9 +136,8 @@ func (b *Reader) UnreadByte() error {
 	return nil
 }
 
-// prepend puts the byte c before the buffered bytes. UnreadByte calls prepend if the buffer does
-// not contain c. This happens if Read has read c directly into the caller's memory, or if the
-// Reader has returned the block that contained c.
+// prepend puts the byte c before the buffered bytes. UnreadByte calls prepend if c is no longer in
+// the buffer.
 func (b *Reader) prepend(c byte) {
 	d := b.pool.Get(1 + b.w - b.r)
 	p := d.Bytes()
@@ -210,8 +209,8 @@ func (b *Reader) ReadSlice(delim byte) (line []byte, err error) {
 }
 
 // sliceStep is the number of bytes that ReadSlice copies at a time if a line continues in another
-// piece of memory. This happens, for example, with [NewReaderFrom]. The number is small because
-// ReadSlice may also copy bytes after the end of the line.
+// piece of memory, as with [NewReaderFrom]. It is small, because ReadSlice may also copy bytes
+// after the line.
 const sliceStep = 64
 
 // ReadLine returns the next line without its end ("\n" or "\r\n"). The line is valid until the next
@@ -274,12 +273,12 @@ func (b *Reader) ReadString(delim byte) (string, error) {
 	}
 }
 
-// WriteTo writes the buffered bytes, and then the rest of the source, to w. w must not keep the
-// bytes after its Write returns.
+// WriteTo writes the buffered bytes, and then the rest of the source, to w. The Write method of w
+// must not keep the bytes.
 //
 // If the source has a method WriteTo, the Reader calls it for the rest of the source. Otherwise, if
-// w has a method ReadFrom, the Reader calls that method. These methods may let the kernel move the
-// bytes without copying them to the program.
+// w has a method ReadFrom, the Reader calls that method. The kernel can then often move the bytes
+// without copying them to the program.
 func (b *Reader) WriteTo(w io.Writer) (n int64, err error) {
 	b.lastByte, b.lastRuneSize = -1, -1
 	for {

@@ -3,8 +3,8 @@ package millrace
 import "io"
 
 // fill puts at least one byte into the buffer or returns an error. It must be called only if
-// buf[r:w] is empty. It may overwrite or release bytes that were already read, unless they are also
-// in use outside the Reader.
+// buf[r:w] is empty. It may overwrite or release bytes that were already read, but not if a Chain
+// or Ref uses them.
 func (b *Reader) fill() error {
 	for range maxEmptyReads {
 		if b.err != nil && !b.behind() {
@@ -24,9 +24,9 @@ func (b *Reader) fill() error {
 // fillRange ensures that buf[r:w] has at least one byte, or returns an error. It must be called
 // only if buf[r:w] has fewer than n bytes.
 //
-// Usually fillRange waits only for the first byte. If the Reader reads only from an io.Reader that
-// is not a socket, and the current block has room for n bytes, fillRange reads until n bytes are
-// buffered. It stops early after an error, or after a read that returns no bytes.
+// Usually fillRange waits only for the first byte. If the Reader reads from an io.Reader that is
+// not a socket, and the block has room for n bytes, fillRange reads until n bytes are buffered. It
+// stops after an error, or after a read that returns no bytes.
 func (b *Reader) fillRange(n int) error {
 	if b.r == b.w {
 		if err := b.fill(); err != nil {
@@ -46,9 +46,9 @@ func (b *Reader) fillRange(n int) error {
 	return nil
 }
 
-// fillOnce fills the empty buffer with bytes that have already arrived, or else reads from the
-// source once. It must be called only if buf[r:w] is empty. Afterwards buf[r:w] has bytes, or b.err
-// is set, or the source has returned neither bytes nor an error.
+// fillOnce fills the empty buffer with bytes that have already arrived, or reads from the source
+// once. It must be called only if buf[r:w] is empty. The source may return neither bytes nor an
+// error.
 func (b *Reader) fillOnce() {
 	switch {
 	case b.behind():
@@ -64,8 +64,7 @@ func (b *Reader) fillOnce() {
 	}
 }
 
-// advance releases the Reader's block. It then removes the first piece from b.more.ahead and uses
-// that piece as the buffer.
+// advance releases the Reader's block, and makes the first piece of b.more.ahead the buffer.
 func (b *Reader) advance() {
 	b.retire()
 	r := b.more.ahead.pop()
@@ -91,9 +90,8 @@ func (b *Reader) receive() {
 	}
 }
 
-// probe waits for one byte from src. The Reader holds no block of memory during this wait. When the
-// byte has arrived, probe sets b.probed, so that the next read uses a block even if it has to wait.
-// More bytes usually follow at once, because a TLS record seldom contains a single byte.
+// probe waits for one byte from src without a block of memory. It then sets b.probed, so that the
+// next read uses a block: more bytes usually follow at once.
 func (b *Reader) probe() {
 	b.park()
 	n, err := b.src.Read(b.first[:])
@@ -131,9 +129,8 @@ func (b *Reader) received(n, size int, err error) {
 // makeRoom returns memory for the next read. It must be called only if no bytes are buffered.
 //
 // If only the Reader uses its block, makeRoom returns the whole block. If a Chain or Ref also uses
-// the block, makeRoom returns the block's free end. It takes another block if the Reader has no
-// block, if the block's size no longer suits the traffic, or if the free end is too short or must
-// not be written.
+// the block, makeRoom returns the free end of the block. It takes another block if the free end is
+// too short or must not be written, or if the size of the block no longer suits the traffic.
 func (b *Reader) makeRoom() []byte {
 	if b.parked {
 		b.rejoin()
@@ -159,8 +156,8 @@ func (b *Reader) makeRoom() []byte {
 // park releases the Reader's block, so that the Reader holds no memory while it waits for its
 // source.
 //
-// If a Chain or Ref also uses the block, the Reader remembers the block. If the block is still in
-// use after the wait, the Reader reads into the block's free end instead of taking another block.
+// If a Chain or Ref still uses the block after the wait, the Reader reads into the free end of the
+// block.
 func (b *Reader) park() {
 	if b.blk == nil || b.parked {
 		return
@@ -187,8 +184,8 @@ func (b *Reader) rejoin() {
 	b.token.open(b.blk, 1)
 }
 
-// extend appends at least one byte to the buffered bytes in buf, or sets b.err. The caller repeats
-// the call until n contiguous bytes are buffered.
+// extend appends at least one byte to the buffered bytes, or sets b.err. The caller repeats the
+// call until n contiguous bytes are buffered.
 //
 // It requires b.w-b.r < n. It also requires that b.err is nil or b.behind() is true.
 func (b *Reader) extend(n int) {
@@ -245,7 +242,7 @@ func (b *Reader) gather(n int) {
 	b.more.ahead.Discard(m)
 }
 
-// contiguous makes room in the block for n bytes, including the buffered bytes. If necessary, it
+// contiguous makes room for n contiguous bytes, including the buffered bytes. If necessary, it
 // moves the buffered bytes to the block's start or to another block. It requires 0 < b.w-b.r < n.
 func (b *Reader) contiguous(n int) {
 	if !b.window && len(b.buf)-b.r >= n {
@@ -257,9 +254,8 @@ func (b *Reader) contiguous(n int) {
 		b.r = 0
 		return
 	}
-	// A block above the largest size class has exactly the requested size. Request more than n
-	// bytes. Otherwise, ReadSlice would copy a long line to another block each time it adds
-	// sliceStep bytes.
+	// Above the largest size class, request more than n bytes. Otherwise, ReadSlice would copy a
+	// long line for every sliceStep bytes.
 	if n > 1<<maxClassBits {
 		n = max(n, min(2*len(left), b.size))
 	}

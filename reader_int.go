@@ -32,8 +32,7 @@ func (b *Reader) ReadLE(n int) (uint64, error) {
 	return v, err
 }
 
-// fixed reads the n bytes of an integer and returns them. It returns an error if n is not from 1 to
-// 8.
+// fixed reads n bytes. It returns an error if n is not from 1 to 8.
 func (b *Reader) fixed(n int) ([]byte, error) {
 	if n < 1 || n > 8 {
 		return nil, fmt.Errorf("millrace: integer of %d bytes; it has 1 to 8", n)
@@ -64,8 +63,7 @@ func (b *Reader) ReadUvarint() (uint64, error) {
 }
 
 // ReadULEB128 reads an unsigned integer in the LEB128 encoding of DWARF, WebAssembly and AV1, and
-// returns the length of the encoding in bytes. The caller may need this length because an encoding
-// may be longer than necessary, and AV1 and WebAssembly each set a maximum length.
+// also returns the length of the encoding in bytes. AV1 and WebAssembly limit this length.
 //
 // ReadULEB128 returns an error and consumes nothing if the integer has more than 64 bits, if the
 // encoding has more than ten bytes, or if the source ends within the encoding.

@@ -4,8 +4,7 @@ package millrace
 
 import "io"
 
-// socket is not used on this operating system. On this system, a Reader holds a block of memory
-// while it waits for data from a connection.
+// socket is not used on this system: a Reader holds a block while it waits for a connection.
 type socket struct{}
 
 func newSocket(*Reader, io.Reader) *socket { return nil }

@@ -15,15 +15,14 @@ type socket struct {
 	b    *Reader
 	conn net.Conn
 	raw  syscall.RawConn
-	try  func(fd uintptr) bool // the method tryRead, stored so that a read allocates nothing
+	try  func(fd uintptr) bool // tryRead; stored here so that a read allocates nothing
 
 	room, n int // last read: size of the memory, and number of bytes read
 	err     error
 }
 
 // newSocket returns a socket for src, or nil if src is not known to be a stream socket. It accepts
-// only the net package's own types. A type that embeds one of them may have buffered bytes, or a
-// Read method that must be called.
+// only the net package's own types, because a type that embeds one may have buffered bytes.
 func newSocket(b *Reader, src io.Reader) *socket {
 	var raw syscall.RawConn
 	var err error
@@ -59,8 +58,8 @@ func (s *socket) receive() {
 	s.b.received(s.n, s.room, err)
 }
 
-// tryRead reads from the descriptor. The runtime calls it. If tryRead returns false, the runtime
-// waits until the descriptor is readable and calls tryRead again.
+// tryRead reads from the descriptor. If it returns false, the runtime waits until the descriptor is
+// readable and calls tryRead again.
 func (s *socket) tryRead(fd uintptr) bool {
 	p := s.b.makeRoom()
 	for {

@@ -80,7 +80,7 @@ func (d *Draft) Release() {
 	}
 	d.token.close()
 	blk, l := d.blk, d.loan
-	// The token distinguishes a released variable from one that has always been empty.
+	// The token shows that the Draft was released.
 	*d = Draft{token: d.token}
 	blk.release(l.gen, l.shares)
 }
@@ -104,9 +104,8 @@ type Ref struct {
 }
 
 // A loan is the right to use a block, and a span is a range of the block's bytes. They are separate
-// types so that the compiler keeps a Ref in registers. The compiler does so only if a struct, and
-// each struct in it, has at most four fields. If a Ref were not in registers, appending it to a
-// Chain would cost ten times as much.
+// types so that the compiler keeps a Ref in registers. It does so only if no struct has more than
+// four fields. Otherwise, appending a Ref to a Chain would cost ten times as much.
 type (
 	loan struct {
 		gen    uint32 // generation of the block
@@ -176,8 +175,7 @@ func (r *Ref) Slice(from, to int) Ref {
 	return r.share(uint32(from), uint32(to-from))
 }
 
-// share returns a new Ref for n bytes of r that begin at offset off. The caller releases the new
-// Ref separately.
+// share returns a new Ref for n bytes of r that begin at offset off.
 func (r *Ref) share(off, n uint32) Ref {
 	if r.shares == 1 {
 		r.blk.buy(stock)
@@ -211,16 +209,14 @@ func (r *Ref) Release() {
 	blk.release(gen, shares)
 }
 
-// join appends s to r if the bytes of s directly follow the bytes of r in the same block. It then
-// moves the shares of s to r, without changing the block's count, and returns true. After that, s
-// must not be used.
+// join appends s to r, and returns true, if the bytes of s directly follow the bytes of r in the
+// same block. It moves the shares of s to r. After that, s must not be used.
 func (r *Ref) join(s Ref) bool {
 	if r.blk != s.blk || r.off+r.n != s.off || r.gen != s.gen {
 		return false
 	}
 	if r.shares > countLimit-s.shares {
-		// The two Refs together have too many shares for one Ref. This happens only if a caller
-		// clones a Ref billions of times and joins the clones.
+		// Too many shares for one Ref: a caller has cloned a Ref billions of times.
 		return false
 	}
 	s.token.close()

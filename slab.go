@@ -1,14 +1,13 @@
 package millrace
 
-// slabBlock is the size of the blocks that a Slab fills, in bytes. A copy that is longer than a
-// quarter of slabBlock gets its own block. A Slab therefore leaves at most a quarter of a shared
-// block unused.
+// slabBlock is the size of the blocks that a Slab fills, in bytes. A copy longer than a quarter of
+// slabBlock gets its own block.
 const slabBlock = 4 << 10
 
 // A Slab copies small pieces of memory into shared blocks. Use a Slab if the program keeps only a
 // few small messages of a stream. Without a copy, a message from [Reader.ReadChain] or
 // [Reader.ReadRef] keeps its whole block of up to 64 KiB in use. If the program keeps most
-// messages, ReadChain without copies costs less.
+// messages, use ReadChain without copies.
 //
 // A block of 4 KiB returns to its Pool when all copies in it are released. Use separate Slabs for
 // copies with very different lifetimes.

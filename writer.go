@@ -19,9 +19,8 @@ var errWriterReleased = errors.New("millrace: Writer used after Release")
 // A Flush to a *net.TCPConn or *net.UnixConn sends buffered bytes and Chains with one writev. For
 // other destinations see [Chain.WriteTo].
 //
-// After a write to the destination has failed, the Writer accepts no more bytes. All later writes
-// and Flush return the same error, until Reset. The Writer then holds no memory, because it can
-// never send the remaining bytes.
+// After a write to the destination has failed, the Writer accepts no more bytes and holds no
+// memory. All later writes and Flush return the same error, until Reset.
 //
 // A Writer is for one goroutine at a time. A Writer that still has unsent bytes when it is no
 // longer needed must be released (see [Writer.Release]).
@@ -45,7 +44,7 @@ type Writer struct {
 	pool  *Pool
 }
 
-// chainPool holds empty Chains for Writer.queue, so that an idle Writer does not hold a Chain.
+// chainPool holds Chains for Writer.queue. An idle Writer holds no Chain.
 var chainPool = sync.Pool{New: func() any { return new(Chain) }}
 
 // NewWriter returns a Writer to dst that buffers up to 4096 bytes. The Writer borrows dst until it
@@ -145,9 +144,8 @@ func (w *Writer) send(p []byte) (int, error) {
 	return n, checkCount(n, len(p), err)
 }
 
-// checkCount checks the results n and err of a write of size bytes. It returns err, or
-// io.ErrShortWrite if the write was short without an error. It panics if n is negative or above
-// size.
+// checkCount checks the results n and err of a write of size bytes. For a short write without an
+// error, it returns io.ErrShortWrite. It panics if n is negative or above size.
 func checkCount(n, size int, err error) error {
 	if n < 0 || n > size {
 		panic(errNegativeWrite)
@@ -171,14 +169,14 @@ func (w *Writer) seal() {
 }
 
 // copyMost is the maximum length of a Chain that WriteChain copies into the buffer, in bytes. A
-// copy of 2 KiB costs about 100 ns. A separate piece of a writev costs at least as much.
+// longer copy costs more than a separate piece of a writev.
 const copyMost = 2 << 10
 
 // WriteChain writes the bytes of c. It takes ownership of them and leaves c empty. The bytes are
 // released when they have been sent or a write has failed.
 //
 // WriteChain copies c if c has at most 2 KiB and fits into the buffer. Such a copy costs less than
-// sending the bytes separately. Any other Chain is not copied.
+// sending the bytes separately.
 //
 // If the Writer then has at least [Writer.Size] unsent bytes, WriteChain flushes them.
 func (w *Writer) WriteChain(c *Chain) error {

@@ -18,7 +18,7 @@ func (w *Writer) Available() int { return w.size - w.Buffered() }
 
 // AvailableBuffer returns an empty slice with a capacity of [Writer.Available] bytes. Append to the
 // slice and pass the result to Write, which then copies nothing. The slice is valid until the next
-// method call on w. The Writer holds memory for the slice until Flush.
+// method call on w. The Writer holds this memory until Flush.
 func (w *Writer) AvailableBuffer() []byte {
 	if w.reserve(); w.buf == nil {
 		return nil

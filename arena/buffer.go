@@ -60,7 +60,6 @@ var (
 	_ Buffer = (*Heap)(nil)
 )
 
-// A frame holds the bytes that a Buffer is assembling, until Take returns them as a Slice.
 type frame struct {
 	mem        []byte
 	begin, end int // the frame is mem[begin:end]
@@ -102,7 +101,7 @@ func (f *frame) SetStart(i int) {
 	f.start = i
 }
 
-// body returns the part of the frame that Seal and Open process. Its capacity ends at f.limit.
+// body returns the part of the frame that Seal and Open process. Its capacity extends to f.limit.
 func (f *frame) body() []byte { return f.mem[f.begin+f.start : f.end : f.limit] }
 
 // Open decrypts the frame in place, from the position that SetStart sets, and removes the AEAD's
@@ -115,9 +114,9 @@ func (f *frame) Open(aead cipher.AEAD, nonce, additionalData []byte) error {
 	return err
 }
 
-// seal encrypts the frame as Seal does. The caller must have made the frame longer by
-// sealRoom(aead) bytes. The method removes these bytes before it calls the AEAD, so that they do
-// not stay in the frame if the AEAD panics. It then appends the tag in their place.
+// seal implements Seal. The caller must first have appended sealRoom(aead) bytes to the frame. The
+// method replaces these bytes with the tag. It removes them before it calls the AEAD, which may
+// panic.
 func (f *frame) seal(aead cipher.AEAD, nonce, additionalData []byte) {
 	f.end -= sealRoom(aead)
 	plain := f.body()
@@ -125,8 +124,7 @@ func (f *frame) seal(aead cipher.AEAD, nonce, additionalData []byte) {
 }
 
 // minTagRoom is the minimum room for a tag, in bytes. AES-GCM may write 16 bytes, even if its tag
-// is shorter (golang/go#80288). Without this room, AES-GCM could overwrite the next frame in a
-// Pool.
+// is shorter (golang/go#80288).
 const minTagRoom = 16
 
 func sealRoom(aead cipher.AEAD) int {

@@ -26,8 +26,8 @@ func (h *Heap) Writable(n int) []byte {
 	return h.mem[from:h.end:h.end]
 }
 
-// grow moves the frame to new memory on the heap. The new memory has room for n more bytes, and for
-// at least twice the frame's length.
+// grow moves the frame to the heap. The new memory has room for n more bytes, and for at least
+// twice the frame's length.
 func (f *frame) grow(n int) {
 	if n < 0 {
 		panic(fmt.Sprintf("arena: Writable(%d)", n))

@@ -4,8 +4,7 @@ package arena
 
 const invariants = true
 
-// poison overwrites released memory. Code that wrongly still uses the memory then finds obvious
-// garbage.
+// poison overwrites released memory, to reveal code that still uses the memory.
 func poison(p []byte) {
 	for i := range p {
 		p[i] = 0xdb

@@ -14,8 +14,7 @@ const (
 	modes // number of modes
 )
 
-// String returns the name of the mode: "back", "front" or "alloc". The constants Back, Front and
-// Alloc explain the modes.
+// String returns the name of the mode: "back", "front" or "alloc".
 func (m Mode) String() string {
 	if m < modes {
 		return [modes]string{"back", "front", "alloc"}[m]
@@ -35,8 +34,8 @@ type Stats struct {
 	// Slices in the Pool's memory that have not been released. Each of these Slices uses one slot.
 	SlotsInUse, Slots int
 
-	// LongestHeld shows how long the oldest unreleased frame in the Pool's memory has been held. It
-	// is the number of frames that Take has returned after that frame, modulo 2³². If all frames
-	// have been released, it is 0.
+	// LongestHeld is the age of the oldest unreleased frame in the Pool's memory: the number of
+	// frames that Take has returned after it, modulo 2³². If all frames have been released, it is
+	// 0.
 	LongestHeld uint64
 }

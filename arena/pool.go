@@ -8,8 +8,6 @@ import (
 	"time"
 )
 
-// defaultSlots is the default number of slots. Each slot holds one unreleased frame. The number is
-// small because most programs work on one frame at a time.
 const defaultSlots = 8
 
 // A Pool is a Buffer that keeps its frames in memory that NewPool allocates once. Frames never
@@ -34,13 +32,12 @@ type Pool struct {
 	frame
 	memory []byte
 	slots  []slot
-	// edge marks the place where the ring of slots begins and ends. It holds no frame and is never
-	// released.
+	// edge is the start and end of the ring of slots. It holds no frame and is never released.
 	edge slot
-	// prev is the slot directly before the current frame. If there is no current frame, prev is the
-	// slot after which the next search for memory begins.
+	// prev is the slot directly before the current frame. Without a current frame, the next search
+	// for memory begins after prev.
 	prev *slot
-	free *slot // slots that are not in the ring, linked by next
+	free *slot // list of the slots that are not in the ring
 	mode Mode
 
 	noHeap       bool
@@ -62,9 +59,9 @@ type Pool struct {
 // Option changes how a Pool works. Options panic if a value is out of range.
 type Option func(*Pool)
 
-// Slots sets the maximum number of unreleased Slices in the Pool's memory. Each of them uses a slot
+// Slots sets the maximum number of unreleased Slices in the Pool's memory. Each Slice uses a slot
 // of 64 bytes. The number of slots must be at least 1, and is 8 by default. Choose more slots than
-// the usual number of unreleased Slices. While all slots are in use, the Pool checks every slot for
+// the usual number of unreleased Slices: while all slots are in use, the Pool checks every slot for
 // each new frame.
 func Slots(n int) Option {
 	if n < 1 {
@@ -109,12 +106,11 @@ func NewPool(capacity int, opts ...Option) *Pool {
 	return p
 }
 
-// Mode returns the place of the current frame: Front, Back or Alloc. If that frame is still empty,
-// Mode returns the place of the frame before it.
+// Mode returns the place of the current frame: Front, Back or Alloc. If the current frame is empty,
+// Mode returns the place of the previous frame.
 func (p *Pool) Mode() Mode { return p.mode }
 
-// placed reports whether the current frame has memory. A new frame gets its memory at the first
-// call to Writable, Write or Seal that needs at least one byte.
+// placed reports whether the current frame has memory. A frame gets memory with its first byte.
 func (p *Pool) placed() bool { return p.begin < p.limit }
 
 func (p *Pool) allocated() bool { return p.mode == Alloc && p.placed() }
@@ -131,8 +127,8 @@ func (p *Pool) Writable(n int) []byte {
 	return p.mem[from:p.end:p.end]
 }
 
-// place moves the current frame to memory with room for n more bytes, in the Pool's memory or on
-// the heap. It reports whether it found memory.
+// place moves the current frame to memory with room for n more bytes, in the Pool or on the heap.
+// It returns false if there is no room.
 func (p *Pool) place(n int) bool {
 	if n < 0 {
 		panic(fmt.Sprintf("arena: Writable(%d)", n))
@@ -172,10 +168,9 @@ func (p *Pool) place(n int) bool {
 	return true
 }
 
-// findGap searches for a gap of at least n bytes. If it finds one, it sets p.prev to the slot
-// before the gap and returns true. The search begins after p.prev and wraps around at the end of
-// the memory (Knuth's "next fit", The Art of Computer Programming, 2.5). It may unlink released
-// slots.
+// findGap searches for a gap of at least n bytes, from p.prev on, and wraps around at the end of
+// the memory (Knuth's "next fit", The Art of Computer Programming, 2.5). If it finds a gap, it sets
+// p.prev to the slot before the gap and returns true. It may unlink released slots.
 func (p *Pool) findGap(n int) bool {
 	full := p.free == nil
 	for s := p.prev; ; {
@@ -183,7 +178,7 @@ func (p *Pool) findGap(n int) bool {
 			p.prev = s
 			return true
 		}
-		if s = s.next; s != p.prev { // p.prev has moved back if it was unlinked
+		if s = s.next; s != p.prev { // unlink may have moved p.prev back
 			continue
 		}
 		if !full || p.free == nil {
@@ -193,8 +188,8 @@ func (p *Pool) findGap(n int) bool {
 	}
 }
 
-// clearGap makes room after s for a frame of n bytes. It unlinks the slots after s until the gap
-// has n bytes and p.free has a slot. If it reaches a slot that is not released, it returns false.
+// clearGap makes room for a frame of n bytes after the slot s. It unlinks the slots after s until
+// the gap has n bytes and p.free has a slot. If it reaches an unreleased slot, it returns false.
 func (p *Pool) clearGap(s *slot, n int) bool {
 	for p.free == nil || n > p.gapEnd(s)-s.end() {
 		if !s.next.released() {
@@ -288,8 +283,8 @@ func (p *Pool) Seal(aead cipher.AEAD, nonce, additionalData []byte) error {
 	return nil
 }
 
-// protect returns a copy of b if the frame may have to move within the Pool's memory to grow by n
-// bytes. The move could overwrite b if b lies in the frame. Otherwise protect returns b itself.
+// protect returns a copy of b if growing the frame by n bytes may move the frame within the Pool's
+// memory. The move could overwrite b. Otherwise protect returns b itself.
 func (p *Pool) protect(b []byte, n int) []byte {
 	if p.placed() && p.mode != Alloc && n > p.limit-p.end {
 		return bytes.Clone(b)
@@ -299,7 +294,7 @@ func (p *Pool) protect(b []byte, n int) []byte {
 
 // Truncate shortens the frame to n bytes. It panics if the frame is shorter than n bytes.
 //
-// If the frame is on the heap, Truncate(0) also drops the frame's memory. The next write then looks
+// If the frame is on the heap, Truncate(0) also drops the frame's memory, and the next write looks
 // for room in the Pool's memory again.
 func (p *Pool) Truncate(n int) {
 	p.frame.Truncate(n)

@@ -11,9 +11,9 @@ import (
 // contiguous. The owner calls Release once, on any goroutine, or passes the Slice on. The zero
 // Slice is empty, and releasing it does nothing.
 //
-// A Slice is a value of 16 bytes. If it is copied, only the copy may be used from then on. After
-// the release of one copy, using or releasing another copy panics. This check is reliable until the
-// Pool has stored 2³² more frames in the same slot (see [Slots]).
+// A Slice is a value of 16 bytes. After a copy, only the copy may be used. After the release of one
+// copy, using or releasing another copy panics. This check is reliable until the Pool has stored
+// 2³² more frames in the same slot (see [Slots]).
 type Slice struct {
 	slot *slot
 	gen  uint32
@@ -25,11 +25,11 @@ type Slice struct {
 }
 
 // A slot holds one frame that Take returned. The slots in use form a ring, in the order of their
-// frames in memory. A special slot, Pool.edge, marks the place where the ring begins and ends. A
-// released slot stays in the ring until the Pool needs the slot or the memory around it.
+// frames in memory. A released slot stays in the ring until the Pool needs the slot or the memory
+// around it.
 //
-// A slot fills a cache line, because goroutines that release neighbouring slots would otherwise
-// wait for each other.
+// A slot fills a cache line. Otherwise, goroutines that release neighbouring slots would slow each
+// other down.
 type slot struct {
 	state atomic.Uint32 // gen until the frame is released, then gen+1
 	gen   uint32        // generation of the frame; written by the Pool only
@@ -45,8 +45,7 @@ type slot struct {
 	//	end() ≤ next.from
 }
 
-// never is the latest possible time. A frame that is already on the heap has slot.due = never, so
-// that Promote does not copy the frame.
+// Promote does not copy a frame with slot.due = never, because the frame is already on the heap.
 const never = math.MaxInt64
 
 func (s *slot) released() bool { return s.state.Load() != s.gen }

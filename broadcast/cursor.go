@@ -45,13 +45,12 @@ type Cursor struct {
 	joining  bool // the cursor waits for its first keyframe
 	starting bool // the cursor starts or has moved: its next batch begins with a preamble
 	// headPreamble is the preamble of the first batch, for a cursor with the option FromHead. The
-	// cursor holds a reference to it until the first batch is taken, the cursor skips to a keyframe
-	// or the cursor is closed.
+	// cursor holds a reference to it.
 	headPreamble *preamble
 	given        uint64 // id of the last preamble that was returned
 
 	missed Missed // frames lost since the last report
-	since  int64  // time at which the first frame of missed was published
+	since  int64  // when the first frame of missed was published
 
 	closed bool
 	index  int // index in ring.cursors
@@ -120,9 +119,9 @@ func (r *Ring) Cursor(opts ...CursorOption) *Cursor {
 	return c
 }
 
-// canRead reports whether Take can return a frame whose number is below the argument limit. If c
-// waits for a keyframe or has lost its next frame, Take begins with the newest keyframe. Otherwise
-// it begins with frame c.next. The caller must hold r.mu.
+// canRead reports whether Take can return a frame with a number below limit. If c waits for a
+// keyframe or has lost its next frame, Take begins with the newest keyframe. The caller must hold
+// r.mu.
 func (c *Cursor) canRead(limit int64) bool {
 	r := c.ring
 	if c.joining || c.stuck() != NotMissed {
@@ -131,7 +130,7 @@ func (c *Cursor) canRead(limit int64) bool {
 	return c.next < limit
 }
 
-// stuck returns Evicted or Refused if c can never take its next frame, and otherwise NotMissed. The
+// stuck returns Evicted or Refused if c can never take its next frame, or else NotMissed. The
 // caller must hold r.mu.
 func (c *Cursor) stuck() Reason {
 	l := &c.ring.frames
@@ -144,12 +143,11 @@ func (c *Cursor) stuck() Reason {
 	return NotMissed
 }
 
-// behind reports whether the newest keyframe is after c's next frame. If so, c can move forward to
-// that keyframe. The caller must hold r.mu.
+// behind reports whether the newest keyframe is after c's next frame. The caller must hold r.mu.
 func (c *Cursor) behind() bool { return c.ring.keyOK && c.ring.key > c.next }
 
-// late returns LagBytes, LagFrames or LagTime if c exceeds MaxLagBytes, MaxLagFrames or MaxLagTime,
-// and otherwise NotMissed. The ring must still contain c's next frame. The caller must hold r.mu.
+// late returns LagBytes, LagFrames or LagTime if c exceeds its allowance, or else NotMissed. The
+// ring must still contain c's next frame. The caller must hold r.mu.
 func (c *Cursor) late(now int64) Reason {
 	r, o := c.ring, &c.opts
 	switch {
@@ -163,9 +161,8 @@ func (c *Cursor) late(now int64) Reason {
 	return NotMissed
 }
 
-// advance moves c to the newest keyframe if c waits for its first keyframe, has lost its next
-// frame, or exceeds its allowance. If there is no keyframe to move to, c stays where it is. The
-// caller must hold r.mu.
+// advance moves c to the newest keyframe, if there is one, in three cases: c waits for its first
+// keyframe, has lost its next frame, or exceeds its allowance. The caller must hold r.mu.
 func (c *Cursor) advance(now int64) {
 	r := c.ring
 	if c.joining {
@@ -209,9 +206,8 @@ func (c *Cursor) lose(n, off int64, reason Reason) {
 	c.moveTo(n, off)
 }
 
-// note records why c has lost its next frame. If c still has an earlier loss to report, the method
-// does nothing. The ring must still contain the frame's record, which has the time of publication.
-// The caller must hold r.mu.
+// note records why c has lost its next frame, unless c has an earlier loss to report. The ring must
+// still contain the record of the frame. The caller must hold r.mu.
 func (c *Cursor) note(reason Reason) {
 	if c.missed.Why == NotMissed {
 		c.missed.Why = reason
@@ -219,7 +215,8 @@ func (c *Cursor) note(reason Reason) {
 	}
 }
 
-// moveTo moves c to frame n, which is at offset off in the ring's log. The caller must hold r.mu.
+// moveTo makes n, which is at offset off in the ring's log, c's next frame. The caller must hold
+// r.mu.
 func (c *Cursor) moveTo(n, off int64) {
 	c.next, c.off = n, off
 	c.ring.lowest = min(c.ring.lowest, n)
@@ -268,10 +265,9 @@ func (c *Cursor) Take(dst *millrace.Chain) (b Batch, err error) {
 // Next waits for frames and appends them to dst, as [Cursor.Take] does. It is for a reader that
 // waits for no other events.
 //
-// Usually, Next waits until the ring signals new frames. The ring sends one signal for all frames
-// that are published within [Latency] of each other, so that they form one batch. On the first
-// call, and after a Batch with More set, Next returns available frames without waiting for a
-// signal.
+// Usually, Next waits until the ring signals new frames. Frames that are published within [Latency]
+// of each other share one signal, and form one batch. On the first call, and after a Batch with
+// More set, Next returns available frames without waiting for a signal.
 //
 // If ctx is done first, Next returns ctx.Err(). At the end of the stream, Next may return a Batch
 // without frames, to report lost frames in Missed.
@@ -295,8 +291,7 @@ func (c *Cursor) Next(ctx context.Context, dst *millrace.Chain) (Batch, error) {
 	}
 }
 
-// watch returns a new Watcher of the ring for Cursor.Next to wait on. Cursor.Close stops the
-// Watcher and ends the wait.
+// watch returns a new Watcher for Next. Cursor.Close stops the Watcher and ends the wait.
 func (c *Cursor) watch() *Watcher {
 	w := c.ring.Watch()
 	c.ring.mu.Lock()
@@ -309,8 +304,7 @@ func (c *Cursor) watch() *Watcher {
 	return w
 }
 
-// drained reports whether c has taken everything that it can take from a closed ring. The caller
-// must hold r.mu.
+// drained reports whether c can take nothing more from a closed ring. The caller must hold r.mu.
 func (c *Cursor) drained() bool { return c.joining || c.next == c.ring.frames.head }
 
 // give adds the next batch of frames to dst. c's next frame must be readable. The caller must hold
@@ -342,10 +336,9 @@ func (c *Cursor) give(dst *millrace.Chain) (b Batch) {
 	return b
 }
 
-// fit chooses the frames of the next batch, and returns the number of the first frame that is not
-// in the batch. The batch begins with c's next frame, even if that frame alone exceeds the batch
-// limits. It has at most maxPieces pieces of memory, unless its first frame has more. The caller
-// must hold r.mu.
+// fit returns the number of the first frame that is not in the next batch. The batch begins with
+// c's next frame, even if this frame alone exceeds the batch limits or maxPieces, the maximum
+// number of pieces of memory. The caller must hold r.mu.
 func (c *Cursor) fit(maxPieces int) int64 {
 	l := &c.ring.frames
 	begin := l.at(c.next).firstPiece
@@ -400,8 +393,8 @@ func (c *Cursor) Close() {
 	}
 }
 
-// end marks c as closed, and returns the Watcher on which Next may be waiting. The caller must stop
-// the Watcher and signal it. If Next was never called or c was already closed, the result is nil.
+// end marks c as closed, and returns the Watcher on which Next may be waiting, or nil. The caller
+// must stop the Watcher and signal it.
 func (c *Cursor) end() (news *Watcher) {
 	r := c.ring
 	r.mu.Lock()

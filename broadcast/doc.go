@@ -18,8 +18,9 @@
 // other, the publisher marks every frame as a keyframe.
 //
 // A reader that is behind by more than its allowance moves forward to the newest keyframe. The
-// reader's next batch begins with a keyframe, and says how much the reader missed and why (see
-// [Missed]). A reader never gets part of a GOP without the keyframe.
+// reader's next batch begins with that keyframe, and says how much the reader missed and why (see
+// [Missed]). A reader never gets part of a GOP (a keyframe and the frames up to the next one)
+// without the keyframe.
 //
 // Publish and SetPreamble take ownership of their chains, even when they return an error.
 // [Cursor.Take] appends frames to a chain that the caller owns. The frames stay valid until the

@@ -6,11 +6,10 @@ import (
 	"github.com/millrace-io/millrace"
 )
 
-// segmentPieces is the maximum number of pieces in a segment. A Chain holds this number of pieces
-// without allocating.
+// segmentPieces is the maximum number of pieces in a segment. A Chain holds so many pieces without
+// allocating.
 const segmentPieces = 4
 
-// A segment is a part of a byteLog. Its Chain holds consecutive bytes of the stream.
 type segment struct {
 	chain      millrace.Chain
 	start, end int64 // the chain has the log's bytes [start, end)
@@ -19,8 +18,8 @@ type segment struct {
 // A byteLog keeps the bytes of all frames in a Ring. Offsets in the log count from the start of the
 // stream.
 //
-// The bytes are in a queue of segments, each with a small Chain. With one long Chain, finding a
-// byte in the middle would be slow.
+// The bytes are in a queue of segments, each with a small Chain. Finding a byte in the middle of
+// one long Chain would be slow.
 type byteLog struct {
 	// Invariants:
 	//
@@ -37,8 +36,6 @@ type byteLog struct {
 	pieces uint32 // number of pieces appended so far, modulo 2^32
 }
 
-// firstSegments is the initial length of a byteLog's queue of segments. It is usually enough for
-// the first 256 frames (firstRecords).
 const firstSegments = firstRecords / segmentPieces
 
 // at returns a pointer to the queue's entry for segment i. Segment 0 is the oldest segment.
@@ -50,16 +47,15 @@ func (l *byteLog) at(i int) **segment {
 	return &l.queue[i]
 }
 
-// append moves p's bytes to the end of the log. The caller must have made room for them in the
-// ring. The results say that the bytes are now in the pieces [first, end) of the log. If p's bytes
-// directly follow the log's last byte in memory, they usually extend the log's last piece.
+// append moves p's bytes to the end of the log, where they are in the pieces [first, end). The
+// caller must have made room for them in the ring.
 func (l *byteLog) append(p *millrace.Chain) (first, end uint32) {
 	if p.Len() == 0 {
 		return l.emptyRange()
 	}
 	if p.Pieces() > segmentPieces {
-		// The frame goes into several segments. If the publisher has wrongly released p, bytesOf
-		// panics. It must do so now, before anything is appended.
+		// If the publisher has wrongly released p, bytesOf panics here, before anything is
+		// appended.
 		bytesOf(p, p.Pieces())
 	}
 	first = l.pieces
@@ -101,8 +97,8 @@ func bytesOf(p *millrace.Chain, n int) int {
 	return size
 }
 
-// lastSegment returns the last segment of the log. If that segment is full (see segmentPieces),
-// lastSegment appends an empty segment and returns it.
+// lastSegment returns the last segment of the log, or appends an empty segment if the last one is
+// full.
 func (l *byteLog) lastSegment() *segment {
 	if l.count > 0 {
 		if s := *l.at(l.count - 1); s.chain.Pieces() < segmentPieces {
@@ -150,8 +146,7 @@ func (l *byteLog) share(dst *millrace.Chain, from, to int64) {
 }
 
 // drop releases the log's bytes before an offset. It panics if a publisher has wrongly released a
-// chain that it had published. After the panic, the log can still be used, without the segment that
-// held the chain.
+// published chain. After the panic, the log can still be used, without the segment of that chain.
 func (l *byteLog) drop(offset int64) {
 	for l.count > 0 {
 		s := l.queue[l.first]

@@ -16,8 +16,8 @@ const (
 	// Evicted means that the ring dropped the frames because of MaxBytes, MaxFrames or
 	// [Ring.Evict].
 	Evicted
-	// Refused means that Publish refused a frame (FrameTooLargeError), so the rest of its GOP is
-	// unusable.
+	// Refused means that Publish refused a frame (FrameTooLargeError). The frames up to the next
+	// keyframe are then unusable.
 	Refused
 
 	reasons // number of reasons

@@ -6,38 +6,30 @@ import (
 )
 
 const (
-	// defaultMaxBytes has room for a GOP of ten seconds at 13 Mbit/s.
+	// defaultMaxBytes has room for ten seconds of video at 13 Mbit/s.
 	defaultMaxBytes = 16 << 20
-	// defaultMaxFrames is the default of MaxFrames, the maximum number of frames in a ring. Most
-	// streams reach the maximum number of bytes (MaxBytes) first.
-	//
-	// The limit is larger than the usual number of frames from one keyframe to the next. An extreme
-	// case is a still image that is sent as video with one frame a second. By default, x264 makes
-	// every 250th frame a keyframe, so a keyframe comes every 250 seconds. In that time there are
-	// 250 video frames and about 12,000 audio frames (4 MB).
+	// defaultMaxFrames is larger than the usual number of frames from one keyframe to the next.
+	// Most streams reach MaxBytes first.
 	defaultMaxFrames = 16384
-	// The number of contiguous pieces of memory in a ring is limited. MaxBytes allows one piece for
-	// every pieceBytes bytes. Usually a ring has fewer pieces, because they are larger.
+	// MaxBytes allows one contiguous piece of memory in the ring for every pieceBytes bytes.
+	// Usually the pieces are larger.
 	pieceBytes = 1 << 10
-	// maxBytePieces is the maximum number of pieces of memory that MaxBytes allows in a ring. It
-	// keeps the list of pieces below 12 MiB, even if MaxBytes is huge.
+	// maxBytePieces is the maximum number of pieces that MaxBytes allows. It keeps the list of
+	// pieces below 12 MiB.
 	maxBytePieces = 1 << 18
 
-	// maxRoom is the maximum value of MaxFrames. A ring with that many frames needs 640 MiB for the
-	// records of its frames, and 740 MiB for the list of its pieces of memory.
+	// maxRoom is the maximum value of MaxFrames. At this value, the ring's records need 640 MiB and
+	// its list of pieces needs 740 MiB.
 	maxRoom = 1 << 24
 
-	// defaultLagTime is the default of MaxLagTime. A short network problem, such as a lost packet
-	// or a change of the Wi-Fi access point, delays a viewer for less than this time. This time is
-	// also longer than several GOPs of a usual stream (2 to 4 seconds each).
+	// defaultLagTime is longer than a short network problem, such as a change of the Wi-Fi access
+	// point, and longer than several GOPs of a usual stream (2 to 4 seconds each).
 	defaultLagTime = 10 * time.Second
 
-	// defaultBatchBytes is about as much as a socket buffer takes at a time. The rest of a larger
-	// batch would only wait in user space.
+	// defaultBatchBytes is about as much as a socket buffer takes at a time.
 	defaultBatchBytes = 256 << 10
 	// defaultBatchPieces is the maximum number of pieces of memory in a batch. A batch of
-	// defaultBatchBytes has more pieces only if they are shorter than 4 KiB on average. A writev
-	// accepts many more pieces (1024 on Linux and macOS).
+	// defaultBatchBytes has more pieces only if they are shorter than 4 KiB on average.
 	defaultBatchPieces = 64
 )
 
@@ -66,8 +58,8 @@ func MaxBytes(n int64) Option {
 //
 // The ring also limits the number of contiguous pieces of memory that hold the frames (see
 // [millrace.Chain.Pieces]). Frames that follow each other in one block usually form one piece. The
-// limit for pieces is the larger of two numbers: MaxFrames, and MaxBytes/1024. The second number is
-// at most 262,144.
+// limit is MaxFrames or MaxBytes/1024, whichever is larger. MaxBytes/1024 counts as at most
+// 262,144.
 //
 // For each frame, the ring needs 40 bytes of memory, and 16 bytes more if frames have a Frame.Info.
 // For each piece, it needs 46 bytes. With the default limits, that is up to 1.4 MB. This memory
@@ -120,8 +112,8 @@ func FromHead() CursorOption {
 }
 
 // FromNextKey starts the cursor at the next keyframe that is published, even if the ring already
-// has a keyframe. The cursor starts without lag. If both FromHead and FromNextKey are given, the
-// last one applies.
+// has a keyframe. The cursor starts without lag. Of the options FromHead and FromNextKey, the last
+// one applies.
 func FromNextKey() CursorOption {
 	return func(o *cursorOptions) { o.from = fromNextKey }
 }
@@ -144,9 +136,9 @@ func MaxLagFrames(n int) CursorOption {
 	return func(o *cursorOptions) { o.lagFrames = n }
 }
 
-// MaxLagTime limits the lag of a cursor to d. If d is 0, there is no limit. The lag is the time
-// since the publication of the first frame that the cursor has not taken. A cursor that exceeds the
-// limit moves to the newest keyframe (see [Cursor]). The default is 10 seconds.
+// MaxLagTime limits the lag of a cursor to the duration d. If d is 0, there is no limit. The lag is
+// the time since the publication of the first frame that the cursor has not taken. A cursor that
+// exceeds the limit moves to the newest keyframe (see [Cursor]). The default is 10 seconds.
 func MaxLagTime(d time.Duration) CursorOption {
 	atLeast("MaxLagTime", int64(d), 0)
 	return func(o *cursorOptions) { o.lagTime = d }

@@ -3,12 +3,12 @@ package broadcast
 import "github.com/millrace-io/millrace"
 
 // A preamble is the data that a reader needs before a keyframe. Its memory is released when the
-// last reference to the preamble is dropped. These hold references:
+// last reference is dropped. References are held by:
 //
 //   - the ring, while the preamble is current
 //   - the record of each keyframe that was published with the preamble
-//   - each cursor with the option FromHead, until the cursor takes its first batch, skips to a
-//     keyframe or is closed
+//   - each cursor with the option FromHead, until it takes its first batch, skips to a keyframe or
+//     is closed
 //
 // Ring.mu guards all fields.
 type preamble struct {

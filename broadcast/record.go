@@ -2,7 +2,6 @@ package broadcast
 
 import "math/bits"
 
-// A record describes one frame of the log.
 type record struct {
 	end int64     // log offset after the frame's last byte
 	at  int64     // time of publication, in ns since the ring's epoch
@@ -24,8 +23,8 @@ const (
 )
 
 // records holds a record for each frame in the ring. It is a circular array, doubled when it is
-// full. The frames are numbered from 0 in the order of Publish. Frame tail is the oldest frame in
-// the ring. Frame head is the next frame to be published.
+// full. The frames are numbered from 0 in the order of Publish. The oldest frame in the ring has
+// the number tail, and the next frame to be published gets the number head.
 //
 // Invariants:
 //
@@ -42,8 +41,8 @@ type records struct {
 	start      int64 // log offset of the first byte of frame tail
 }
 
-// firstRecords is the number of frames for which a new ring allocates records. It is enough for two
-// seconds of video and audio, a usual GOP.
+// firstRecords is the number of frames for which a new ring allocates records: about two seconds of
+// video and audio.
 const firstRecords = 256
 
 func newRecords(limit int) records {
@@ -86,8 +85,7 @@ func (l *records) grow() {
 	}
 }
 
-// info returns the publisher's information about frame n (Frame.Info). The frame must still be in
-// the ring.
+// info returns the publisher's information about frame n, which must still be in the ring.
 func (l *records) info(n int64) any {
 	if l.infos == nil {
 		return nil
@@ -108,7 +106,7 @@ func (l *records) setInfo(n int64, info any) {
 func (l *records) pop() record {
 	slot := l.at(l.tail)
 	r := *slot
-	slot.pre = nil // otherwise the array would keep the preamble reachable
+	slot.pre = nil // do not keep the preamble reachable
 	l.setInfo(l.tail, nil)
 	l.tail++
 	l.start = r.end

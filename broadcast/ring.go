@@ -29,8 +29,7 @@ type Frame struct {
 // It never keeps more than MaxBytes and MaxFrames allow.
 type Ring struct {
 	// mu guards all fields except opts and epoch, which never change, and watchers, which has its
-	// own mutex. While a goroutine holds mu, it does only short operations, and never waits, sends
-	// data or signals the watchers.
+	// own mutex. A goroutine that holds mu never waits, sends data or signals the watchers.
 	mu sync.Mutex
 
 	opts  options
@@ -46,11 +45,11 @@ type Ring struct {
 	preamble *preamble // the current preamble, or nil
 	preID    uint64    // number of preambles so far
 	cursors  []*Cursor // cursors[c.index] is c
-	lowest   int64     // no cursor's next frame is a kept frame before this one; see evict
+	lowest   int64     // no cursor is at a kept frame before this one
 	closed   bool
 	closedAt int64
 
-	due   int64 // time at which the watchers will be signalled; 0 if all frames have been announced
+	due   int64 // when the timer will signal the watchers; 0 if there are no new frames
 	stats Stats
 }
 
@@ -78,9 +77,8 @@ func New(opts ...Option) *Ring {
 	return r
 }
 
-// now returns the time since the ring was created, in nanoseconds. After Close, it always returns
-// the time of Close. The time in which a slow reader takes the last frames therefore does not count
-// as lag. The caller must hold r.mu.
+// now returns the time since the ring was created, in nanoseconds, or the time of Close. After
+// Close, lag does not grow. The caller must hold r.mu.
 func (r *Ring) now() int64 {
 	if r.closed {
 		return r.closedAt
@@ -91,9 +89,9 @@ func (r *Ring) now() int64 {
 // Publish adds a frame with the bytes of p after the newest frame. It takes ownership of p, which
 // is left empty, even if Publish returns an error.
 //
-// Publish never waits for a reader to take frames. It may wait for the ring's lock, which Take
-// holds while it adds a batch to a reader's chain. Publish allocates memory only when the ring
-// keeps more frames than ever before (see [MaxFrames]).
+// Publish never waits for a reader to take frames. It may wait for the ring's lock while Take adds
+// a batch to a reader's chain. Publish allocates memory only when the ring keeps more frames than
+// ever before (see [MaxFrames]).
 //
 // If the ring is closed, the error is ErrClosed. If the frame would not fit even into an empty
 // ring, the error is a *FrameTooLargeError, and the ring stays usable. Without the refused frame,
@@ -147,8 +145,7 @@ func (r *Ring) publish(p *millrace.Chain, f Frame) (announce bool, err error) {
 	return announce, nil
 }
 
-// refuse adds a record without bytes in place of a frame that is too large. The caller must hold
-// r.mu.
+// refuse adds an empty record in place of a frame that is too large. The caller must hold r.mu.
 func (r *Ring) refuse(now int64) {
 	r.makeRoom(0, 0)
 	rec := record{end: r.log.end, at: now, kind: hole}
@@ -158,8 +155,8 @@ func (r *Ring) refuse(now int64) {
 	r.cutGroup()
 }
 
-// cutGroup makes new cursors wait for the next keyframe, because the newest GOP (keyframe and
-// frames after it) is incomplete. The caller must hold r.mu.
+// cutGroup makes new cursors wait for the next keyframe, because the newest GOP is incomplete. The
+// caller must hold r.mu.
 func (r *Ring) cutGroup() {
 	if r.keyOK {
 		r.keyOK = false
@@ -184,8 +181,8 @@ func (r *Ring) makeRoom(size int64, pieces int) {
 	}
 }
 
-// evict removes the record of the oldest frame, and records the loss in each cursor that would take
-// the frame next. The caller must hold r.mu, and must then drop the frame's bytes from r.log.
+// evict removes the record of the oldest frame, and records the loss in each cursor at that frame.
+// The caller must hold r.mu, and must then drop the frame's bytes from r.log.
 func (r *Ring) evict() {
 	if n := r.frames.tail; n >= r.lowest { // otherwise, no cursor is at frame n
 		r.lowest = r.frames.head
@@ -242,9 +239,9 @@ func (r *Ring) forget() {
 	rec.pre.drop()
 }
 
-// trim advances all cursors (see Cursor.advance), and then drops the oldest frames that no cursor
-// will take. While the ring is open, trim keeps the newest keyframe and all frames after it for new
-// cursors. The caller must hold r.mu.
+// trim advances all cursors (see Cursor.advance), and drops the oldest frames that no cursor will
+// take. In an open ring, it keeps the newest keyframe and all frames after it. The caller must hold
+// r.mu.
 func (r *Ring) trim(now int64) {
 	need := r.frames.head
 	if r.keyOK && !r.closed {
@@ -307,7 +304,7 @@ func (r *Ring) Close() error {
 	return nil
 }
 
-// end marks the ring as closed and reports whether it was open.
+// end marks the ring as closed. It returns false if the ring was already closed.
 func (r *Ring) end() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

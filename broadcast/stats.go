@@ -32,8 +32,7 @@ type Stats struct {
 	//
 	// A cursor moves if its next frame is not in the ring, or if it exceeds its allowance
 	// (MaxLagBytes, MaxLagFrames or MaxLagTime). Usually, it moves when its reader calls Take. If
-	// the reader does not call Take, the cursor moves when a keyframe is published or the ring is
-	// closed.
+	// the reader does not call Take, it moves when a keyframe is published or the ring is closed.
 	//
 	// A move is counted when it happens. The reader's next batch reports the lost frames as
 	// Batch.Missed.

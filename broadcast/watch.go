@@ -15,18 +15,17 @@ type Watcher struct {
 	index int // index in ring.watchers.list; stopped after Stop
 }
 
-// stopped is the value of a Watcher's index field after Stop, when the Watcher is no longer in the
-// ring's list.
+// stopped is the value of Watcher.index after Stop.
 const stopped = -1
 
-// watchers holds the Watchers of a ring. It has its own mutex, so that the ring's mutex is free for
-// the goroutines that a signal wakes.
+// watchers holds the Watchers of a ring. It has its own mutex, because the goroutines that a signal
+// wakes lock the ring's mutex.
 type watchers struct {
 	mu   sync.Mutex
 	list []*Watcher // list[w.index] is w
 }
 
-// signal signals each Watcher. The caller must not hold Ring.mu.
+// signal sends a signal to each Watcher. The caller must not hold Ring.mu.
 func (s *watchers) signal() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -53,7 +52,7 @@ func (r *Ring) Watch() *Watcher {
 	w.index = len(s.list)
 	s.list = append(s.list, w)
 	s.mu.Unlock()
-	if r.isClosed() { // after the Watcher is on the list, so that Close cannot be missed
+	if r.isClosed() { // Close may have run before the Watcher was on the list
 		w.signal()
 	}
 	return w
@@ -77,8 +76,8 @@ func (w *Watcher) Stop() {
 	w.index = stopped
 }
 
-// announceSoon is called after a frame is added. It reports whether the caller must signal the
-// Watchers now. If not, the timer signals the Watchers later. The caller must hold r.mu.
+// announceSoon reports whether the caller must signal the Watchers of a new frame now. If not, the
+// timer does so later. The caller must hold r.mu.
 func (r *Ring) announceSoon(now int64) bool {
 	if r.opts.latency == 0 {
 		return true
@@ -90,8 +89,8 @@ func (r *Ring) announceSoon(now int64) bool {
 	return false
 }
 
-// announce stops the timer if it was going to signal the Watchers. It then returns true, and the
-// caller must signal the Watchers instead. The caller must hold r.mu.
+// If the timer is going to signal the Watchers, announce stops the timer and returns true. The
+// caller must then signal the Watchers. The caller must hold r.mu.
 func (r *Ring) announce() bool {
 	if r.due == 0 {
 		return false
@@ -114,8 +113,7 @@ func (r *Ring) Flush() {
 
 func (r *Ring) expire() {
 	r.mu.Lock()
-	// Flush or Close may have signalled the watchers already, and a later frame may have started
-	// the timer again. In these cases, r.due (the time of the next signal) is 0 or in the future.
+	// Flush or Close may have signalled already, and a later frame may have set a new r.due.
 	late := r.due != 0 && r.now() >= r.due && r.announce()
 	r.mu.Unlock()
 	if late {

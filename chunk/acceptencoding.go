@@ -17,7 +17,7 @@ type acceptance struct {
 	weights [len(acceptNames)]float64 // by index in acceptNames; negative if not in the headers
 }
 
-const others = "*" // in the headers, this stands for all encodings without an entry of their own
+const others = "*" // stands for all encodings that the headers do not name
 
 var acceptNames = [...]string{"br", "zstd", "gzip", identity, others}
 
@@ -73,18 +73,18 @@ func (h acceptance) weight(name string) float64 {
 		}
 	}
 	if name == identity {
-		// If the headers do not mention an unencoded response, the client accepts it, but prefers
-		// every encoding that the headers name.
+		// If the headers do not mention identity, the client accepts it, but prefers every other
+		// encoding that it accepts.
 		return math.SmallestNonzeroFloat64
 	}
 	return 0
 }
 
 // AcceptsEncoding reports whether a client accepts a response in the given encoding: "br", "zstd"
-// or "gzip". The slice values has the values of the request's Accept-Encoding headers.
+// or "gzip". The argument values contains the request's Accept-Encoding headers.
 //
-// If the client prefers an unencoded response, AcceptsEncoding returns false. If there is no
-// Accept-Encoding header, it also returns false, although RFC 9110 then allows every encoding.
+// AcceptsEncoding returns false if the client prefers an unencoded response. It also returns false
+// if there is no Accept-Encoding header, although RFC 9110 then allows every encoding.
 func AcceptsEncoding(values []string, encoding string) bool {
 	return parseAccept(values).accepts(encoding)
 }

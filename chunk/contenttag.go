@@ -13,8 +13,8 @@ const (
 	maxTags       = 1 << 12
 )
 
-// A contentTags makes entity tags for files without a modification time, from the content of the
-// files. It keeps up to maxTags tags.
+// A contentTags makes entity tags from the content of files that have no modification time. It
+// keeps up to maxTags tags.
 type contentTags struct {
 	mu   sync.Mutex
 	tags map[taggedFile]string
@@ -29,9 +29,9 @@ type taggedFile struct {
 // these times.
 func isUnset(t time.Time) bool { return t.IsZero() || t.Equal(time.Unix(0, 0)) }
 
-// tag returns the entity tag of the file with the given name and size. It returns "" if the file is
-// too large or cannot be read. If c does not have the tag yet, tag reads the file, which must be at
-// its start, and seeks back to the start.
+// tag returns the entity tag of the file with the given name and size, or "" if the file is too
+// large or cannot be read. The file must be at its start. If tag reads the file, it seeks back to
+// the start.
 func (c *contentTags) tag(name string, file io.ReadSeeker, size int64) string {
 	if size > maxTaggedSize {
 		return ""

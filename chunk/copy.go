@@ -20,13 +20,12 @@ import (
 )
 
 const (
-	// copyBlock is the size in bytes of each read and write if the kernel cannot move the bytes.
-	// For a block of this size, a system call costs less than copying the bytes. The block also
-	// stays in the processor's caches between its read and its write.
+	// copyBlock is the number of bytes in each read and write when the kernel cannot move the
+	// bytes. A block of this size stays in the processor's caches between its read and its write.
 	copyBlock = 32 << 10
 
 	// fileStep is the number of bytes that Copy copies from file to file between two checks of its
-	// context. If the bytes are in the page cache, a step takes a few milliseconds.
+	// context.
 	fileStep = 16 << 20
 
 	// kernelSplices reports whether the standard library uses splice for connections and
@@ -52,10 +51,9 @@ var errBadCount = errors.New("chunk: the writer returned an invalid count")
 // response, so the wrapper does not see the body.
 //
 // If a wrapper must see the body, it needs a ReadFrom method or no Unwrap method. Copy also sends
-// the body through the wrapper if the wrapper seems to encode it. The signs are a Content-Encoding,
-// a Vary: Accept-Encoding or a changed Content-Length in the header. A wrapper that writes its
-// status only with the first bytes of the body must not have an Unwrap method, because the status
-// would be lost.
+// the body through a wrapper that seems to encode the body: the header has a Content-Encoding, a
+// Vary: Accept-Encoding or a changed Content-Length. A wrapper that writes its status only with the
+// first bytes of the body must not have an Unwrap method, because the status would be lost.
 //
 // # Content-Length
 //
@@ -65,23 +63,23 @@ var errBadCount = errors.New("chunk: the writer returned an invalid count")
 // Copy.
 //
 // If src is longer than the Content-Length, Copy stops at that length and returns
-// http.ErrContentLength. If src is a file that is shorter, the error is io.ErrUnexpectedEOF. Copy
-// does not count bytes that were written to the response before.
+// http.ErrContentLength. If src is a file that is shorter than the Content-Length, Copy returns
+// io.ErrUnexpectedEOF. Copy does not count bytes that were written to the response before.
 //
 // # The end of ctx
 //
-// When ctx ends, Copy returns ctx's error. Copy ends a blocked Read or Write with a deadline in the
-// past. It calls SetReadDeadline on src and SetWriteDeadline on dst (for a response, as
+// When ctx ends, Copy returns ctx's error. To end a blocked Read or Write, Copy sets a deadline in
+// the past: it calls SetReadDeadline on src and SetWriteDeadline on dst (for a response, as
 // http.ResponseController does). If src or dst does not have the method, Copy returns after the
 // current Read or Write.
 //
 // Copy sets no deadlines before ctx ends. Before it returns, it removes the deadlines that it has
-// set, so the caller must set its own deadlines again. If a response is incomplete, however, its
-// write deadline stays, so that net/http does not use the connection for another response.
+// set, so the caller must set its own deadlines again. The write deadline of an incomplete response
+// stays, so that net/http does not use the connection for another response.
 //
 // # Errors
 //
-// After an error, if src is a file, its position is directly after the bytes that dst has accepted.
+// If src is a file, its position after an error is directly after the bytes that dst has accepted.
 // From any other src, Copy may have read more bytes than dst has accepted.
 func Copy(ctx context.Context, dst io.Writer, src io.Reader) (Report, error) {
 	if err := ctx.Err(); err != nil {
@@ -108,11 +106,10 @@ func Copy(ctx context.Context, dst io.Writer, src io.Reader) (Report, error) {
 	return c.report, err
 }
 
-// A copying holds the state of one call to Copy.
 type copying struct {
 	ctx    context.Context
 	report Report
-	file   *os.File // the *os.File that src is or limits; nil for other sources
+	file   *os.File // src, or the file inside the io.LimitedReader src; else nil
 	waits  interruption
 }
 
@@ -145,16 +142,13 @@ func (c *copying) toWriter(dst io.Writer, src io.Reader) error {
 	return c.copyThroughMemory(dst, src)
 }
 
-// kernelCounter returns the counter for the bytes of io.Copy(dst, src), &c.report.Sendfile or
-// &c.report.Splice, if the kernel moves these bytes. Otherwise it returns nil.
-//
-// If src is a regular file and dst is a TCP connection or a file, kernelCounter also returns nil,
-// because toWriter copies between these types without io.Copy.
+// If the kernel moves the bytes of io.Copy(dst, src), kernelCounter returns their counter in
+// c.report. Otherwise it returns nil.
 func (c *copying) kernelCounter(dst io.Writer, src io.Reader) *int64 {
 	inner, limit := unlimited(src)
 	_, toUnix := dst.(*net.UnixConn)
-	// io.Copy needs the method WriteTo of src to let the kernel send to a Unix socket. An
-	// io.LimitedReader does not have this method. For all other sources, limit is math.MaxInt64.
+	// io.Copy can send to a Unix socket only if src has WriteTo, which an io.LimitedReader does not
+	// have.
 	toUnix = toUnix && limit == math.MaxInt64
 	switch src := inner.(type) {
 	case *os.File:
@@ -192,9 +186,8 @@ func isStream(conn any) bool {
 	return addr != nil && addr.Network() == "unix"
 }
 
-// kernelOnly reports whether x is a TCP or Unix connection, or a file. Copy calls the methods
-// WriteTo and ReadFrom of these types only if the kernel can move the bytes. Otherwise the methods
-// would allocate a buffer.
+// kernelOnly reports whether x is a TCP or Unix connection, or a file. The WriteTo and ReadFrom
+// methods of these types would allocate a buffer if the kernel cannot move the bytes.
 func kernelOnly(x any) bool {
 	switch x.(type) {
 	case *net.TCPConn, *net.UnixConn, *os.File:
@@ -212,8 +205,8 @@ func isSeekable(f *os.File) bool {
 	return err == nil
 }
 
-// unlimited returns the Reader inside src and the number of bytes that may still be read from it,
-// if src is an io.LimitedReader. Otherwise it returns src and math.MaxInt64.
+// If src is an io.LimitedReader, unlimited returns the Reader inside it and the number of bytes
+// left. Otherwise it returns src and math.MaxInt64.
 func unlimited(src io.Reader) (io.Reader, int64) {
 	if l, ok := src.(*io.LimitedReader); ok {
 		return l.R, max(l.N, 0)
@@ -278,8 +271,7 @@ func (c *copying) fileToFile(dst *os.File, src io.Reader) error {
 			l.N -= n
 		}
 		left -= n
-		// If the standard library did not use copy_file_range, it may have read more bytes than it
-		// wrote.
+		// Without copy_file_range, ReadFrom may have read more bytes than it wrote.
 		if read := asked - step.N; err != nil && read > n {
 			_, _ = c.file.Seek(n-read, io.SeekCurrent)
 		}
@@ -316,8 +308,7 @@ func (c *copying) copyThroughMemory(dst io.Writer, src io.Reader) error {
 	}
 }
 
-// unread moves the position of c.file back by n bytes that dst did not accept, so that the caller
-// can read them again.
+// unread moves the position of c.file back by n bytes, which dst did not accept.
 func (c *copying) unread(src io.Reader, n int64) {
 	if c.file == nil {
 		return
@@ -363,8 +354,8 @@ func (c *copying) toResponse(w http.ResponseWriter, src io.Reader) error {
 	if rf == nil {
 		err := c.toWriter(plainResponse{w}, src) // w's Write checks the Content-Length itself
 		if c.report.Bytes == room && c.ctx.Err() != nil {
-			// A client that has received the whole response may close the connection. This ends the
-			// context of the request, although the copy has succeeded.
+			// The client may have received the whole response and closed the connection, which ends
+			// the context of the request. The copy has still succeeded.
 			return nil
 		}
 		return err
@@ -438,7 +429,6 @@ type writeWaker interface {
 	SetWriteDeadline(t time.Time) error
 }
 
-// An interruption ends a blocked Read or Write when Copy's context ends.
 type interruption struct {
 	src        waker      // may be nil
 	dst        writeWaker // may be nil
@@ -449,7 +439,6 @@ type interruption struct {
 	over bool // Copy has returned; guarded by mu
 }
 
-// watchContext makes a blocked Read or Write return when c.ctx ends. c.waits.stop undoes this.
 func (c *copying) watchContext(dst io.Writer, src io.Reader) {
 	i := &c.waits
 	i.src = wakerOf(src)
@@ -466,8 +455,7 @@ func (c *copying) watchContext(dst io.Writer, src io.Reader) {
 	}
 }
 
-// interrupt ends a blocked Read or Write by setting deadlines in the past. It is called in a
-// separate goroutine when the context ends.
+// interrupt sets deadlines in the past. It runs in its own goroutine when the context ends.
 func (i *interruption) interrupt() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -478,8 +466,7 @@ func (i *interruption) interrupt() {
 
 func (i *interruption) setDeadlines(read, write time.Time) {
 	if i.src != nil {
-		// Ignore the errors: some sources and destinations, such as regular files, do not support
-		// deadlines.
+		// Ignore the errors: regular files, for example, do not support deadlines.
 		_ = i.src.SetReadDeadline(read)
 	}
 	if i.dst != nil {
@@ -487,10 +474,10 @@ func (i *interruption) setDeadlines(read, write time.Time) {
 	}
 }
 
-// stop undoes watchContext, and removes the deadlines that interrupt has set.
+// stop removes the deadlines that interrupt has set, and prevents a later interrupt.
 //
-// If the copy is not complete and dst is a response, the write deadline stays. Without this
-// deadline, net/http could end the body as if it were complete.
+// The write deadline of an incomplete response stays. Otherwise, net/http could end the body as if
+// it were complete.
 func (i *interruption) stop(complete bool) {
 	if i.unhook == nil || i.unhook() {
 		return

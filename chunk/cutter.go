@@ -11,33 +11,30 @@ type Cutter interface {
 	// cut finds the whole records at the start of w.data that fit into w.limit bytes, and returns
 	// their total length. w.data is not empty.
 	//
-	// If the first record does not end within w.limit bytes, cut returns that record's length. The
-	// length may be known before the whole record has arrived, and is then more than len(w.data).
-	// If the length is not known, cut returns 0. If no record can begin like w.data, cut returns a
-	// negative number.
+	// If the first record does not end within w.limit bytes, cut returns the length of that record,
+	// which may be more than len(w.data). If the length is not known yet, cut returns 0. If no
+	// record can begin with the bytes of w.data, cut returns a negative number.
 	//
-	// cut sets w.seen to the number of bytes that it need not search again, and w.state to the
-	// state for its next call. If cut returns a length up to len(w.data), the Reader removes that
-	// many bytes before it calls cut again. cut borrows w.
+	// cut sets w.seen to the number of bytes that it need not search again. It may set w.state for
+	// its next call. If cut returns a length up to len(w.data), the Reader removes that many bytes
+	// from w.data before the next call. cut borrows w.
 	cut(w *scan) int
 
-	// whole reports whether the last record in w.data is complete, although cut has not found the
-	// end of this record. The Reader calls whole when the source has ended and cut has seen all of
+	// whole reports whether the bytes of w.data after the last end that cut has found are a
+	// complete record. The Reader calls it when the source has ended and cut has seen all of
 	// w.data. whole borrows w.
 	whole(w *scan) bool
 }
 
-// A scan is the input of a Cutter: the bytes that have arrived and are not in a chunk yet, and the
-// state of the search for record ends.
+// A scan is the input of a Cutter: the bytes that are not in a chunk yet, and the state of the
+// search for record ends.
 //
 // Invariant: 0 ≤ seen ≤ len(data). The Cutter has already searched data[:seen].
 type scan struct {
-	// The bytes that are not in a chunk yet. They begin with the start of a record. The methods of
-	// a Cutter must not change them, or keep them after they return.
+	// The bytes begin with the start of a record. A Cutter must not change or keep them.
 	data []byte
 	seen int // number of bytes of data that cut need not search again
-	// A number that the Cutter may store from one call to cut to the next. It is 0 at the start of
-	// the stream.
+	// The Cutter may store a number here for its next call. It is 0 at the start of the stream.
 	state int
 	limit int // maximum number of bytes in a chunk, unless a record is longer
 }
@@ -45,10 +42,10 @@ type scan struct {
 // CutFunc makes a Cutter from a function that finds the end of the first record in data. data is
 // not empty. The function returns:
 //
-//   - the length of the record in bytes. If the length is known from the record's start, it may be
-//     more than len(data).
+//   - the length of the record in bytes. It may be more than len(data), if the record's start
+//     contains the length.
 //   - 0, if the length is not known yet.
-//   - a negative number, if no record can begin like data.
+//   - a negative number, if no record can begin with these bytes.
 //
 // Examples are records that end with a zero byte, and records that begin with their length:
 //
@@ -83,11 +80,10 @@ func (f CutFunc) cut(w *scan) (end int) {
 	return end
 }
 
-// whole returns false, because cut finds the end of every complete record.
+// whole returns false: cut finds the end of every complete record.
 func (CutFunc) whole(*scan) bool { return false }
 
-// anywhere is a Cutter that may cut after each byte. A Reader uses it if the option [At] sets no
-// other Cutter.
+// anywhere is the Cutter of a Reader without the option [At]. It cuts after any byte.
 type anywhere struct{}
 
 func (anywhere) cut(w *scan) int {
@@ -103,10 +99,8 @@ func Lines() Cutter { return lines{} }
 
 type lines struct{}
 
-// cut returns the length of the whole lines at the start of w.data that fit into a chunk. If the
-// first line is longer than a chunk, it returns the length of that line. If no line is complete, it
-// returns 0. cut searches backwards for the last line feed, so that its cost does not depend on the
-// number of lines.
+// cut searches backwards for the last line feed, so that its cost does not depend on the number of
+// lines.
 func (lines) cut(w *scan) int {
 	seen, limit := w.seen, min(len(w.data), w.limit)
 	w.seen = len(w.data)

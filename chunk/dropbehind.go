@@ -10,17 +10,16 @@ const (
 	dropStep = 8 << 20
 
 	// The last dropLag bytes that were sent stay in the page cache, because the socket's send
-	// buffer may still use their pages. On Linux, the send buffer holds up to 4 MiB by default
+	// buffer may still use their pages. Linux limits this buffer to 4 MiB by default
 	// (net.ipv4.tcp_wmem).
 	dropLag = 8 << 20
 )
 
 // A dropper removes sent bytes of files from the page cache, for responses with the option
-// DropBehind. While two or more of these responses send the same file, the dropper does not remove
-// any of its bytes, because another response may still need them.
+// DropBehind. It does nothing while two or more of these responses send the same file.
 type dropper struct {
 	mu      sync.Mutex
-	sending map[fileVersion]int // number of responses with DropBehind that send the file
+	sending map[fileVersion]int // number of responses that send the file
 }
 
 func (d *dropper) add(v fileVersion, n int) {

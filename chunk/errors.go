@@ -12,8 +12,8 @@ var (
 	// ErrTooLong is the Err of a [RecordError] for a record that is longer than [MaxRecord] allows.
 	ErrTooLong = errors.New("chunk: record is longer than the limit")
 
-	// ErrNoRecord is the Err of a [RecordError] if the bytes at the start of the record cannot be
-	// the start of any record. The [Cutter] decides this.
+	// ErrNoRecord is the Err of a [RecordError] if the [Cutter] finds that no record can begin with
+	// these bytes.
 	ErrNoRecord = errors.New("chunk: not a record")
 
 	// ErrNoPosition is returned by [OpenTail] if no file of the log has the [Position].

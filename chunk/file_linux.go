@@ -27,8 +27,7 @@ func dropFromCache(f *os.File, from, to int64) {
 	if err != nil {
 		return
 	}
-	// Fadvise only tells the kernel that the pages are no longer needed. Its errors are ignored,
-	// because the file can be used in any case.
+	// Ignore errors: Fadvise is only a hint to the kernel.
 	_ = raw.Control(func(fd uintptr) {
 		_ = unix.Fadvise(int(fd), from, to-from, unix.FADV_DONTNEED)
 	})

@@ -35,8 +35,8 @@ type fileRequest struct {
 	broken bool // the body ended early
 }
 
-// A servedFile is a file for http.ServeContent, which seeks to the end of the file and back to its
-// start to learn the size. For a servedFile, these two calls to Seek need no system call.
+// A servedFile is a file for http.ServeContent, which seeks to the end and back to the start to
+// learn the size. These two calls to Seek need no system call.
 //
 // Invariant: if !moved, the file's position is 0.
 type servedFile struct {
@@ -50,15 +50,12 @@ func newServedFile(f contentFile, info fs.FileInfo) *servedFile {
 	return &servedFile{countedFile: countedFile{file: f}, size: info.Size()}
 }
 
-// Seek moves the file's position, like os.File.Seek. Moving from the start to the end and back
-// needs no system call.
 func (f *servedFile) Seek(offset int64, whence int) (int64, error) {
 	if !f.moved && offset == 0 && whence != io.SeekCurrent {
 		if f.atEnd = whence == io.SeekEnd; f.atEnd {
 			return f.size, nil
 		}
-		// http.ServeContent may learn the size of an unseekable file. If it then seeks to a range,
-		// Seek must fail.
+		// An unseekable file has a size, but a later Seek to a range must fail.
 		_, f.moved = f.file.(unseekable)
 		return 0, nil
 	}
@@ -66,7 +63,6 @@ func (f *servedFile) Seek(offset int64, whence int) (int64, error) {
 	return f.file.Seek(offset, whence)
 }
 
-// Read reads from the file, like os.File.Read.
 func (f *servedFile) Read(p []byte) (int, error) {
 	if f.atEnd {
 		return 0, io.EOF
@@ -151,20 +147,18 @@ func (x *fileRequest) etag(name string) string {
 	return versionOf(x.info).etag()
 }
 
-// clientSeesLength reports whether the client has received the right Content-Length, and therefore
-// notices if bytes are missing.
+// clientSeesLength reports whether the client has received the right Content-Length. Such a client
+// notices missing bytes.
 func (x *fileRequest) clientSeesLength() bool {
 	return x.r.ProtoMajor == 1 && x.head.length != "" && headOf(x.Header()) == x.head
 }
 
-// WriteHeader sends the response's status and header. If it sends a whole file in an encoded form,
-// it first adds the Content-Length. It also stores the status and the headers that describe the
-// body.
+// WriteHeader sends the status and the header. For a whole file in an encoded form, it first adds
+// the Content-Length.
 func (x *fileRequest) WriteHeader(status int) {
 	if x.status == 0 {
 		x.status = status
-		// Set the Content-Length here, because net/http sets none for an encoded response. net/http
-		// does not know whether a middleware will encode the bytes and change their number.
+		// net/http sets no Content-Length for an encoded response.
 		if status == http.StatusOK && x.form.name != "" {
 			x.Header().Set("Content-Length", strconv.FormatInt(x.info.Size(), 10))
 		}
@@ -181,9 +175,8 @@ func (x *fileRequest) Write(p []byte) (int, error) {
 	return x.ResponseWriter.Write(p)
 }
 
-// ReadFrom sends the response body: the file, one range of it, or several ranges of it. net/http
-// passes this body as an io.LimitedReader. If src has another type, ReadFrom copies the bytes with
-// the method Write.
+// ReadFrom sends the response body. net/http passes the content of the file as an io.LimitedReader.
+// If src has another type, ReadFrom copies the bytes with Write.
 func (x *fileRequest) ReadFrom(src io.Reader) (int64, error) {
 	body, ok := src.(*io.LimitedReader)
 	if !ok {
@@ -194,8 +187,7 @@ func (x *fileRequest) ReadFrom(src io.Reader) (int64, error) {
 	if err == nil && x.report.Bytes < total {
 		err = io.ErrUnexpectedEOF
 	}
-	// After http.ErrBodyNotAllowed, the body is not broken: a middleware may have changed the
-	// status to 204, which has no body.
+	// This body is not broken: a middleware may have changed the status to 204, which has no body.
 	x.broken = err != nil && !errors.Is(err, http.ErrBodyNotAllowed)
 	return x.report.Bytes, err
 }
@@ -244,9 +236,8 @@ func (x *fileRequest) sendAndDrop(rf io.ReaderFrom, f *os.File, body *io.Limited
 	return nil
 }
 
-// destination returns the writer for the file's bytes. This is usually the response of net/http.
-// Its ReadFrom lets the kernel send the file. If a middleware does not allow that, destination
-// returns a copiedBody.
+// destination returns net/http's response, which lets the kernel send the file. If a middleware
+// prevents this, destination returns a copiedBody.
 func (x *fileRequest) destination() io.ReaderFrom {
 	if rf, ok := x.ResponseWriter.(io.ReaderFrom); ok {
 		return rf
@@ -259,8 +250,7 @@ func (x *fileRequest) destination() io.ReaderFrom {
 	return copiedBody{x.ResponseWriter}
 }
 
-// A copiedBody sends a body with the Write method of a response. The bytes are copied through
-// memory, because the kernel cannot send them directly.
+// A copiedBody copies a body through memory and sends it with the Write method of a response.
 type copiedBody struct{ w http.ResponseWriter }
 
 func (b copiedBody) ReadFrom(src io.Reader) (int64, error) {

@@ -16,25 +16,22 @@ var (
 	errNoSeek    = errors.New("io.File missing Seek method") // net/http sends the same text
 )
 
-// A fileRoot is the file system of the served files.
 type fileRoot struct{ fs.FS }
 
-// A contentFile is an open regular file. If the file has no Seek method, an unseekable wraps it.
 type contentFile interface {
 	fs.File
 	io.Seeker
 }
 
-// An unseekable wraps a file without a Seek method, to implement contentFile.
+// An unseekable makes a contentFile of a file without a Seek method.
 type unseekable struct{ fs.File }
 
-// Seek always returns errNoSeek.
 func (unseekable) Seek(offset int64, whence int) (int64, error) { return 0, errNoSeek }
 
-// open opens a regular file, which the caller closes. If the name belongs to a directory, the error
-// is errDirectory.
+// open returns an open regular file, which the caller must close. If the name belongs to a
+// directory, the error is errDirectory.
 func (d fileRoot) open(name string) (contentFile, fs.FileInfo, error) {
-	// Check before opening: opening a pipe wakes the process that waits to write to it, and opening
+	// Check the type first: opening a pipe wakes the process that waits to write to it, and opening
 	// a device may have any effect.
 	if s, ok := d.FS.(fs.StatFS); ok {
 		info, err := s.Stat(name)
@@ -120,7 +117,7 @@ func (o openedFiles) Open(name string) (fs.File, error) {
 	return nil, standardError(err)
 }
 
-// rootName converts a clean path that begins with a slash to a name within the root.
+// rootName converts a clean path, which begins with a slash, to a name within the root.
 func rootName(clean string) string {
 	if clean == "/" {
 		return "."
@@ -128,8 +125,8 @@ func rootName(clean string) string {
 	return clean[1:]
 }
 
-// standardError returns fs.ErrNotExist or fs.ErrPermission if net/http should answer err with
-// status 404 or 403. Otherwise it returns err itself, which net/http answers with status 500.
+// standardError returns an error that makes net/http send the status that this package chooses for
+// err: fs.ErrNotExist for 404, fs.ErrPermission for 403, or err itself for 500.
 func standardError(err error) error {
 	switch statusOf(err) {
 	case http.StatusNotFound:

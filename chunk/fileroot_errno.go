@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// statusOfSyscall returns the HTTP status for a request, if err says that a system call to open the
-// file has failed. Otherwise it returns 0.
+// statusOfSyscall returns the HTTP status after a failed attempt to open a file. If err does not
+// come from a system call, it returns 0.
 func statusOfSyscall(err error) int {
 	var errno syscall.Errno
 	if !errors.As(err, &errno) {

@@ -6,9 +6,9 @@ import (
 	"syscall"
 )
 
-// statusOfSyscall returns the HTTP status for a request, if err says that a system call to open the
-// file has failed. Otherwise it returns 0. The status is always 404, because Plan 9 has no error
-// numbers.
+// statusOfSyscall returns the HTTP status after a failed attempt to open a file. Plan 9 has no
+// error numbers, so the status is always 404. If err does not come from a system call, it returns
+// 0.
 func statusOfSyscall(err error) int {
 	var text syscall.ErrorString
 	if !errors.As(err, &text) {

@@ -20,8 +20,8 @@ import (
 //   - The handler does not follow a symbolic link out of the root (see os.Root). It answers such a
 //     request with status 404. A request for an impossible file name, for example a name that is
 //     too long, also gets 404.
-//   - The handler does not open pipes, sockets and devices. It answers a request for one with
-//     status 403.
+//   - The handler does not open pipes, sockets and devices. It answers these requests with status
+//     403.
 //   - Each file has a strong ETag, made of the file's size, modification time, change time, device
 //     and inode. Two versions of a file have the same tag only if they have the same size and one
 //     overwrote the other within the same tick of the file system's clock (4 ms on older kernels).
@@ -30,9 +30,8 @@ import (
 //   - The handler sends the file with sendfile even if middleware wraps the response, as long as
 //     the middleware has Unwrap and no ReadFrom (see [Copy]). Such a middleware does not see the
 //     body.
-//   - If a file is truncated while it is being sent, the handler aborts the connection or the
-//     HTTP/2 stream. It does not do so if the Content-Length shows the client that bytes are
-//     missing.
+//   - If a file is truncated while the handler sends it, the handler aborts the connection or the
+//     HTTP/2 stream, unless the Content-Length shows the client that bytes are missing.
 //
 // To replace a file, rename a new file over the old one. If a file is written while it is being
 // sent, clients may get a mixture of old and new bytes.
@@ -80,8 +79,9 @@ func Precompressed() FileOption {
 	return func(h *FileHandler) { h.precompressed = true }
 }
 
-// DropBehind keeps large responses from filling the page cache: responses that send at least the
-// given number of bytes of a file. DropBehind works on Linux only. It is off by default.
+// DropBehind keeps large responses from filling the page cache. It applies to responses that send
+// at least the given number of bytes of a file. DropBehind works on Linux only. It is off by
+// default.
 //
 // While the handler sends a file, it drops the sent part of the file from the page cache
 // (posix_fadvise), in steps of 8 MiB. It drops nothing while two or more responses with DropBehind
@@ -93,10 +93,10 @@ func DropBehind(bytes int64) FileOption {
 	return func(h *FileHandler) { h.dropFrom = bytes }
 }
 
-// OnServed makes the handler call f after each request, on the request's goroutine. The handler
-// calls f even if a panic has aborted the response. The Report counts only bytes of files, not
-// those of headers, lists of directories and error messages. If a response has several ranges, the
-// separators between them count as well.
+// OnServed makes the handler call f after each request, on the request's goroutine, even if a panic
+// has aborted the response. The Report counts only bytes of files. It does not count headers, lists
+// of directories and error messages. If a response has several ranges, it also counts the
+// separators between them.
 func OnServed(f func(r *http.Request, sent Report, status int)) FileOption {
 	if f == nil {
 		panic("chunk: OnServed(nil)")
@@ -156,8 +156,8 @@ func (h *FileHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		case errDirectory:
 			h.standard.ServeHTTP(x, r) // redirects
 		default:
-			// net/http would open the name again. If the file exists by then, net/http would send
-			// it without a tag.
+			// Do not pass the name to net/http, which would open it again. A file that exists by
+			// then would be sent without a tag.
 			x.fail(err)
 		}
 	default:

@@ -6,8 +6,8 @@ import (
 	"encoding/hex"
 )
 
-// A fileVersion identifies a version of a file. If the file's bytes change, at least one field
-// changes, provided that the file system records these values.
+// A fileVersion identifies a version of a file. If the file system records all fields, at least one
+// field changes when the file's bytes change.
 type fileVersion struct {
 	size, modified, changed int64 // size in bytes; times in Unix nanoseconds
 	device, inode           uint64
@@ -28,7 +28,6 @@ func (v fileVersion) etag() string {
 	return quoteTag(sum[:])
 }
 
-// quoteTag returns the entity tag made of a SHA-256 hash.
 func quoteTag(sum []byte) string {
 	var tag [2 + 2*tagBytes]byte
 	tag[0], tag[len(tag)-1] = '"', '"'

@@ -5,10 +5,9 @@ package chunk
 // or an array. White space after a value belongs to that value if it arrived in the same chunk.
 // Other white space belongs to the next value.
 //
-// JSON only finds the ends of values. It does not reject invalid JSON, which the program's parser
-// must report. It treats adjacent numbers or words without a space between them as one value. To
-// find the end of a number or word, JSON must see the next byte. That byte does not count for
-// [MaxRecord].
+// JSON only finds the ends of values. It does not reject invalid JSON. It treats adjacent numbers
+// or words without a space between them as one value. To find the end of a number or word, JSON
+// must see the next byte. That byte does not count for [MaxRecord].
 func JSON() Cutter { return jsonValues{} }
 
 // jsonValues is the Cutter that the function JSON returns. Its state (scan.state) is one number.
@@ -28,8 +27,7 @@ const (
 )
 
 // Each table classifies a byte: jsonTop outside of brackets, jsonNested within brackets, and
-// jsonText in a string. Looking up each byte is faster than searching several bytes at a time,
-// because quotes, brackets and backslashes are only a few bytes apart in JSON.
+// jsonText in a string.
 var (
 	jsonTop = [256]uint8{' ': isSpace, '\t': isSpace, '\r': isSpace, '\n': isSpace, '"': isQuote,
 		'{': isOpen, '[': isOpen}
@@ -98,10 +96,10 @@ func beginValue(p []byte, i int) (next, state int) {
 }
 
 // endValue scans the rest of a JSON string, array or object from p[i]. The argument state is the
-// state before p[i] (see jsonValues). endValue does not check that brackets match.
+// state of the scan before p[i]. endValue does not check that brackets match.
 //
-// It returns the position after the value, and the new state. If the value does not end in p, the
-// position is len(p).
+// endValue returns the position after the value, and the new state. If the value does not end in p,
+// the position is len(p).
 func endValue(p []byte, i, state int) (next, nextState int) {
 	open, inString := state&^jsonModes, state&jsonModes != jsonPlain
 	if state&jsonModes == jsonEscaped {
@@ -135,8 +133,8 @@ func endValue(p []byte, i, state int) (next, nextState int) {
 }
 
 // endString scans the rest of a JSON string from p[i]. If the string ends in p, endString returns
-// the position after its end, and the mode jsonPlain. Otherwise it returns len(p), and the mode in
-// which to continue: jsonString or, if p ends after a backslash, jsonEscaped.
+// the position after it and jsonPlain. Otherwise it returns len(p) and the mode in which to
+// continue.
 func endString(p []byte, i int) (next, mode int) {
 	for i < len(p) {
 		class := jsonText[p[i]]

@@ -23,9 +23,9 @@ var errOtherFile = errors.New("chunk: the file is not the one of the Position")
 //
 // A Position identifies the file by its first bytes, not by its name or inode. OpenTail can
 // therefore find the file after a rotation, or find a copy of the file. For this, the files of a
-// log must differ within their first KiB, and also before every stored Position. They do if each
-// line has a timestamp. If the files begin with the same header line, do not store a Position
-// within or directly after the header. OpenTail describes what happens otherwise.
+// log must differ within their first KiB, and also before every stored Position. Timestamps in each
+// line are sufficient. If the files begin with the same header line, do not store a Position within
+// or directly after the header. [OpenTail] describes what happens otherwise.
 type Position struct {
 	Offset int64  // offset in the file, in bytes
 	Head   int    // number of bytes at the start of the file that Sum covers, at most 1024
@@ -41,8 +41,8 @@ func newPosition(offset int64, head []byte) Position {
 	return p
 }
 
-// openAt opens the named file and returns its first bytes, if Position p belongs to the file.
-// Otherwise the error is errOtherFile. The caller closes the file.
+// openAt opens the named file and returns the file and its first bytes. The caller must close the
+// file. If the Position p belongs to another file, the error is errOtherFile.
 func openAt(name string, p Position) (*os.File, []byte, error) {
 	if p.Head < 0 || p.Head > headLen || p.Offset < 0 {
 		return nil, nil, fmt.Errorf("chunk: invalid Position: offset %d, head %d", p.Offset, p.Head)
@@ -59,7 +59,8 @@ func openAt(name string, p Position) (*os.File, []byte, error) {
 	return file, head, nil
 }
 
-// openRegular opens a regular file and returns its first bytes. The caller closes the file.
+// openRegular opens a regular file and returns the file and its first bytes. The caller must close
+// the file.
 func openRegular(name string) (*os.File, []byte, error) {
 	info, err := os.Stat(name) // opening a pipe would wake its writer
 	if err != nil {
@@ -69,7 +70,8 @@ func openRegular(name string) (*os.File, []byte, error) {
 	if !info.Mode().IsRegular() {
 		return nil, nil, notRegular
 	}
-	// The name may refer to a pipe by now. With nonblock, OpenFile then returns at once.
+	// Another process may have replaced the file with a pipe. With nonblock, opening a pipe returns
+	// at once.
 	file, err := os.OpenFile(name, os.O_RDONLY|nonblock, 0)
 	if err != nil {
 		return nil, nil, err

@@ -13,8 +13,7 @@ type encoding struct {
 	ext  string
 }
 
-// encodings lists the encodings in the server's order of preference. Files in the encoding br are
-// the smallest.
+// encodings lists the encodings in the server's order of preference.
 var encodings = []encoding{{"br", ".br"}, {"zstd", ".zst"}, {"gzip", ".gz"}}
 
 type encodedFile struct {
@@ -23,13 +22,12 @@ type encodedFile struct {
 	info fs.FileInfo
 }
 
-// openEncoded opens a precompressed version of the named file. It chooses the version that the
-// client prefers, according to the values of the Accept-Encoding headers in accept. If there is no
-// such version, found.file is nil. Otherwise the caller closes found.file. The result plain reports
-// whether the client also accepts the original file.
+// openEncoded opens the precompressed version of the named file that the client prefers. The
+// argument accept contains the Accept-Encoding headers. The caller must close found.file, which is
+// nil if there is no suitable version. The result plain reports whether the client also accepts the
+// original file.
 //
-// openEncoded ignores a version that is older than the original file, because the file has changed
-// since.
+// openEncoded ignores a version that is older than the original file.
 func (d fileRoot) openEncoded(name string, original fs.FileInfo,
 	accept []string) (found encodedFile, plain bool) {
 	wanted, plain := choose(parseAccept(accept), encodings)
@@ -46,15 +44,15 @@ func (d fileRoot) openEncoded(name string, original fs.FileInfo,
 	return encodedFile{}, plain
 }
 
-// olderBySeconds reports whether file a is older than file b. It compares whole seconds, because
-// archives and programs that copy files do not keep fractions of a second.
+// olderBySeconds reports whether file a is older than file b. It ignores fractions of a second,
+// which archives and copying programs often drop.
 func olderBySeconds(a, b fs.FileInfo) bool {
 	return a.ModTime().Truncate(time.Second).Before(b.ModTime().Truncate(time.Second))
 }
 
-// choose returns the available encodings that the client accepts (see AcceptsEncoding), in the
-// order of the client's weights, highest first. The result plain reports whether the client accepts
-// an unencoded response.
+// choose returns the available encodings that the client accepts, in the order of the client's
+// weights, highest first. The result plain reports whether the client accepts an unencoded
+// response.
 //
 // If the request has no Accept-Encoding header, choose returns no encodings, and plain is true.
 func choose(accept acceptance, available []encoding) (wanted []encoding, plain bool) {

@@ -26,13 +26,13 @@ const defaultMaxRecord = 1 << 20 // see MaxRecord
 // record has arrived. If the source ends or fails within a record, the last chunk is the incomplete
 // record, and Next then returns the error.
 //
-// If the source's Read may wait, a goroutine reads the source. The goroutine starts with the first
+// If the source's Read may block, a goroutine reads the source. The goroutine starts with the first
 // Next and stays at most [Depth] chunks ahead. Next itself reads memory and regular files, because
 // waking another goroutine would cost more than copying from the page cache. (To have a file read
 // by a goroutine, wrap it in a struct{ io.Reader }.)
 //
-// The goroutine ends when the source ends, when Close is called, or when the ctx of a Next or of
-// Chunks ends. A Reader that has not reached the end of its source must be closed.
+// The goroutine ends when the source ends, when Close is called, or when the context of a call to
+// Next or Chunks ends. A Reader that has not reached the end of its source must be closed.
 //
 // All methods are for one goroutine at a time, except Close, which any goroutine may call at any
 // time.
@@ -43,10 +43,10 @@ type Reader struct {
 	tuner              *Tuner // sets size and depth; may be nil
 
 	src     io.Reader
-	waker   waker // src, if a deadline can end its Read; else nil
-	mayHang bool  // Read may wait, so a goroutine reads src
+	waker   waker // src, if it has SetReadDeadline; else nil
+	mayHang bool  // Read may block, so a goroutine reads src
 
-	wake chan struct{} // wakes a Next that waits
+	wake chan struct{} // wakes a waiting Next
 	mu   sync.Mutex    // guards the fields below; not held during src.Read
 	room sync.Cond     // wakes the goroutine when it may have to read or end
 
@@ -56,7 +56,7 @@ type Reader struct {
 
 	pendingErr error // error that Next returns once, after the queue
 	finalErr   error // error that Next returns forever, after the queue and pendingErr
-	fault      any   // value of a panic of src.Read on the goroutine; Next panics with it
+	fault      any   // value that src.Read panicked with on the goroutine
 	probe      [1]byte
 	offset     int64 // number of bytes in the chunks that Next has returned
 
@@ -114,8 +114,8 @@ func At(c Cutter) ReaderOption {
 // A record that fits into one chunk is always accepted, even if it is longer than MaxRecord. The
 // size of a chunk is Size or, with [TunedBy], the Tuner's largest chunk.
 //
-// A record is contiguous in memory. If it is longer than 1 MiB, its memory comes from the heap, and
-// the garbage collector frees the memory.
+// A record is contiguous in memory. The memory of a record longer than 1 MiB comes from the heap,
+// and the garbage collector frees it.
 func MaxRecord(bytes int) ReaderOption {
 	inRange("MaxRecord", bytes, mostBytes)
 	return func(r *Reader) { r.limit = bytes }
@@ -177,9 +177,9 @@ func NewReader(src io.Reader, opts ...ReaderOption) *Reader {
 // If src.Read panics, Next panics with the same value.
 //
 // If ctx ends, Next returns ctx's error. The bytes that have arrived are kept for the next call. If
-// the source's Read is blocked at that time, and the source has SetReadDeadline, the Reader ends
-// the Read with a deadline in the past. Afterwards it removes the deadline, so the caller must set
-// its own deadline again.
+// the source's Read is blocked and the source has SetReadDeadline, the Reader ends the Read with a
+// deadline in the past. The Reader later removes this deadline, so the caller must set its own
+// deadline again.
 func (r *Reader) Next(ctx context.Context) (millrace.Ref, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -238,9 +238,9 @@ func (r *Reader) takeFirst() millrace.Ref {
 // returned, in bytes from the first byte that the Reader read. Before the first chunk, Offset
 // returns 0.
 //
-// The offset can serve as a checkpoint: the program stores it after it has processed all chunks up
-// to there. A new Reader that begins at this offset of the same source continues with the next
-// record. If the source is a [Tail], [Tail.Position] converts the offset to a Position.
+// The offset can serve as a checkpoint. The program stores it after it has processed all chunks
+// that Next has returned. A new Reader that begins at this offset of the same source continues with
+// the next record. If the source is a [Tail], [Tail.Position] converts the offset to a Position.
 func (r *Reader) Offset() int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -284,8 +284,8 @@ func lend(ref millrace.Ref, yield func([]byte, error) bool) bool {
 	return yield(ref.Bytes(), nil)
 }
 
-// wait waits until notify is called or ctx ends. The caller must hold r.mu, which is unlocked
-// during the wait.
+// wait blocks until notify is called or ctx ends. The caller must hold r.mu, but r.mu is unlocked
+// meanwhile.
 func (r *Reader) wait(ctx context.Context) {
 	if r.waiting {
 		panic("chunk: Next while another goroutine is in it")
@@ -300,8 +300,8 @@ func (r *Reader) wait(ctx context.Context) {
 	r.waiting = false
 }
 
-// notify wakes Next if it is waiting. Next must expect to be woken without a new chunk or error,
-// because an earlier signal may still be in r.wake. The caller must hold r.mu.
+// notify wakes a waiting Next. The caller must hold r.mu. Next may also wake without a new chunk or
+// error, because an earlier signal may still be in r.wake.
 func (r *Reader) notify() {
 	if !r.waiting {
 		return
@@ -312,12 +312,10 @@ func (r *Reader) notify() {
 	}
 }
 
-// closeGrace is the maximum time that Close waits for the goroutine that reads ahead.
 const closeGrace = time.Second
 
-// readAhead starts the goroutine that reads ahead, unless the source has returned an error. If the
-// goroutine is still running, readAhead cancels an earlier interrupt instead. The caller must hold
-// r.mu.
+// readAhead starts the goroutine that reads ahead, if the source has returned no error. If the
+// goroutine is running, readAhead cancels an earlier interrupt instead. The caller must hold r.mu.
 func (r *Reader) readAhead() {
 	r.stopping = false
 	if r.running || r.pendingErr != nil || r.finalErr != nil {
@@ -328,7 +326,6 @@ func (r *Reader) readAhead() {
 	go r.run()
 }
 
-// run is the goroutine that reads ahead.
 func (r *Reader) run() {
 	r.mu.Lock()
 	defer r.ended()
@@ -348,8 +345,8 @@ func (r *Reader) run() {
 	}
 }
 
-// ended runs when the goroutine that reads ahead ends, even if src.Read panics or calls
-// runtime.Goexit. The goroutine must hold r.mu, which ended unlocks.
+// ended runs at the end of the goroutine that reads ahead, even if src.Read panics or calls
+// runtime.Goexit. It requires a locked r.mu, and unlocks it.
 func (r *Reader) ended() {
 	v := recover()
 	if !r.leaving {
@@ -364,8 +361,8 @@ func (r *Reader) ended() {
 	r.mu.Unlock()
 }
 
-// interrupt makes the goroutine that reads ahead end. If the source has deadlines, interrupt also
-// ends a blocked Read. The caller must hold r.mu.
+// interrupt tells the goroutine that reads ahead to end. If the source has deadlines, interrupt
+// also ends a blocked Read. The caller must hold r.mu.
 func (r *Reader) interrupt() {
 	if !r.running {
 		return
@@ -388,7 +385,7 @@ func (r *Reader) clearDeadline() {
 }
 
 // Close stops the goroutine that reads ahead, and releases the chunks that Next has not returned.
-// From then on, Next and Chunks return [ErrClosed]. This includes a Next that is waiting in another
+// From then on, Next and Chunks return [ErrClosed], even a Next that is waiting in another
 // goroutine. Chunks that Next has returned stay valid. A second call does nothing. Close always
 // returns nil.
 //
@@ -426,7 +423,7 @@ func (r *Reader) Close() error {
 	return nil
 }
 
-// A waker is an io.Reader with a deadline that ends a blocked Read.
+// A waker is a source with a read deadline.
 type waker interface {
 	SetReadDeadline(t time.Time) error
 }
@@ -446,7 +443,7 @@ func wakerOf(src io.Reader) waker {
 	return w
 }
 
-// mayHang reports whether a Read of src may wait for something other than memory or a disk.
+// mayHang reports whether a Read of src may block for longer than an access to memory or a disk.
 func mayHang(src io.Reader) bool {
 	switch s := src.(type) {
 	case *bytes.Reader, *bytes.Buffer, *strings.Reader, *millrace.ChainReader:

@@ -8,17 +8,17 @@ import (
 )
 
 const (
-	// maxEmptyReads is the number of consecutive reads that may return neither bytes nor an error.
-	// Then the Reader fails with io.ErrNoProgress, as bufio does.
+	// maxEmptyReads is the number of consecutive reads without bytes or an error after which the
+	// Reader fails with io.ErrNoProgress, as in bufio.
 	maxEmptyReads = 100
 
-	// If records fill at most 1/earlyPart of a block, the Reader returns a copy of them in a small
-	// block and continues to fill the large one. Without this copy, each small chunk of a slow
-	// source would keep a large block in use.
+	// If the whole records fill at most 1/earlyPart of a block, the Reader copies them to a small
+	// block and continues to fill the large one. Otherwise, each small chunk of a slow source would
+	// keep a large block in use.
 	earlyPart = 8
 )
 
-// read reads from the source once. The caller must hold r.mu, which is unlocked during src.Read.
+// read calls src.Read once. The caller must hold r.mu, but r.mu is unlocked during src.Read.
 func (r *Reader) read() {
 	healthy := false
 	defer func() {
@@ -60,8 +60,7 @@ func (r *Reader) retune() {
 // copies the incomplete record to a new block with room for more bytes.
 //
 // If the incomplete record already has the maximum length (r.limit), target returns r.probe
-// instead, which has room for one byte. If the source has one more byte, overrun then checks
-// whether the record is too long.
+// instead, which has room for one byte.
 func (r *Reader) target() []byte {
 	f := &r.filling
 	if f.start == f.end {
@@ -76,10 +75,8 @@ func (r *Reader) target() []byte {
 	return f.buf[f.end:]
 }
 
-// blockFor returns the size of a new block for an incomplete record of which n bytes have arrived.
-// The argument length is the length of the complete record, or 0 if it is unknown. If it is
-// unknown, each further block is twice as large, so that each byte of a long record is copied at
-// most twice on average.
+// blockFor returns the size of a new block for an incomplete record with n bytes so far. The
+// argument length is the record's complete length, or 0 if it is unknown.
 func (r *Reader) blockFor(n, length int) int {
 	if length > r.size {
 		return length
@@ -123,12 +120,11 @@ func (r *Reader) handleRead(p []byte, n int, err error) {
 	}
 }
 
-// overrun processes the byte in r.probe, the first byte after a record of the maximum length.
-// Usually the record is too long, which is an error.
+// overrun handles the byte in r.probe, the first byte after a record of the maximum length. Usually
+// the record is too long, which is an error.
 //
-// But some Cutters need the next byte to find the end of a record. For example, JSON cannot know
-// that a number has ended before it sees the next byte. overrun therefore first passes the record
-// and the byte to the Cutter, in a larger block.
+// But some Cutters need the next byte to find the end of a record: JSON must see the byte after a
+// number. overrun therefore first passes the record and the byte to the Cutter.
 func (r *Reader) overrun() {
 	f := &r.filling
 	f.carry(r.pool, f.data(), r.limit+1)
@@ -151,9 +147,8 @@ func isTimeout(err error) bool {
 	return errors.As(err, &t) && t.Timeout()
 }
 
-// cut returns the length of the next chunk, which consists of whole records that have arrived. It
-// returns 0 if there is no such chunk yet. If the next record is invalid or too long, cut sets
-// r.finalErr and returns 0.
+// cut returns the length of the next chunk: whole records that have arrived. It returns 0 if there
+// is none yet. If the next record is invalid or too long, cut also sets r.finalErr.
 func (r *Reader) cut() int {
 	f := &r.filling
 	have := f.end - f.start
@@ -202,8 +197,7 @@ func (r *Reader) enqueue(hurry bool) {
 	f.release()
 }
 
-// enqueueAll adds all bytes in the block to the queue. It is called when the source has ended with
-// err.
+// enqueueAll adds all bytes in the block to the queue, after the source has returned the error err.
 func (r *Reader) enqueueAll(err error) {
 	f := &r.filling
 	if f.start == f.end {
@@ -233,16 +227,15 @@ func (r *Reader) enqueueAll(err error) {
 	r.finalErr = err
 }
 
-// push adds the next n bytes of the block to the queue. The Ref frozen contains all bytes of the
-// block that have arrived.
+// push adds the next n bytes of the block to the queue. The Ref frozen contains the whole block.
 func (r *Reader) push(frozen *millrace.Ref, n int) {
 	f := &r.filling
 	r.queue = append(r.queue, frozen.Slice(f.start, f.start+n))
 	f.cut(n)
 }
 
-// copyOut copies the next chunk to a new block and puts it into the queue. It returns false if no
-// whole record has arrived. A Read into the rest of the old block may be running meanwhile.
+// copyOut copies the next chunk to a new block and adds it to the queue. It returns false if no
+// whole record has arrived. A Read into the old block may be running.
 func (r *Reader) copyOut() bool {
 	f := &r.filling
 	end := r.cut()
@@ -255,7 +248,7 @@ func (r *Reader) copyOut() bool {
 	return true
 }
 
-// filling is the block that the source is read into.
+// A filling is the block of memory into which the Reader reads the source.
 //
 // Invariants:
 //
@@ -270,8 +263,8 @@ type filling struct {
 
 	offset int64 // offset of buf[start] in the source
 	scan   scan
-	// The number of bytes that had arrived when the Cutter last found no whole record, or 0. The
-	// Cutter is not called again before more bytes have arrived.
+	// The number of bytes in which the Cutter has found no whole record, or 0. The Reader calls the
+	// Cutter again after more bytes have arrived.
 	asked int
 	need  int // length of the first record, or 0 if it is not known
 }
@@ -285,7 +278,7 @@ func (f *filling) cutterInput(limit int) *scan {
 	return &f.scan
 }
 
-// cut removes the first n bytes from the data that is not in a chunk yet.
+// cut removes the first n bytes from the block's data.
 func (f *filling) cut(n int) {
 	f.start += n
 	f.offset += int64(n)
@@ -293,9 +286,8 @@ func (f *filling) cut(n int) {
 	f.asked, f.need = 0, 0
 }
 
-// carry replaces the block with a new block of the given size, and copies rest to the start of the
-// new block. The slice rest has the bytes that are not in a chunk yet. The size must be greater
-// than len(rest).
+// carry replaces the block with a new block of the given size, and copies rest, the bytes that are
+// not in a chunk yet, to its start. The size must be greater than len(rest).
 func (f *filling) carry(p *millrace.Pool, rest []byte, size int) {
 	block := p.Get(size)
 	f.buf = block.Bytes()[:size]

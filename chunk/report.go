@@ -4,8 +4,8 @@ import "fmt"
 
 // A Report says how many bytes were moved, and how.
 //
-// For a regular file that is sent to a TCP connection or an HTTP response, the numbers are exact.
-// Copied counts the bytes that passed through this process's memory. Sendfile counts the bytes that
+// If a regular file is sent to a TCP connection or an HTTP response, the numbers are exact: Copied
+// counts the bytes that passed through this process's memory, and Sendfile counts the bytes that
 // the kernel sent.
 //
 // For all other copies, the numbers follow from the types of the source and the destination. On
@@ -55,14 +55,13 @@ func (r Report) FastPath() error {
 	return fmt.Errorf("chunk: %d of %d bytes were copied through memory", r.Copied, r.Bytes)
 }
 
-// add adds n to r.Bytes and to counter, which points to another field of r.
 func (r *Report) add(counter *int64, n int64) {
 	*counter += n
 	r.Bytes += n
 }
 
-// addFile counts n bytes of a file that were sent. This process has read nRead of these bytes
-// itself, so they count as Copied. The kernel has sent all other bytes, so they count as Sendfile.
+// addFile counts n sent bytes of a file. Of these, the nRead bytes that this process has read count
+// as Copied. The bytes that the kernel has sent count as Sendfile.
 func (r *Report) addFile(n, nRead int64) {
 	copied := min(n, nRead)
 	r.add(&r.Copied, copied)

@@ -6,21 +6,20 @@ import (
 	"strings"
 )
 
-// maxWrappers limits the number of nested wrappers of a response, because a faulty wrapper may wrap
+// maxWrappers is the maximum number of nested wrappers of a response. A faulty wrapper may wrap
 // itself.
 const maxWrappers = 32
 
-// bodyHead holds the headers that describe the body. If a middleware changes one of them, it may
-// change the body as well (see unwrapBody).
+// bodyHead holds the headers that describe the body. A middleware that changes a header may also
+// change the body.
 type bodyHead struct{ length, encoding string }
 
 func headOf(h http.Header) bodyHead {
 	return bodyHead{h.Get("Content-Length"), h.Get("Content-Encoding")}
 }
 
-// encodes reports whether the headers h of a response show that a middleware may encode the body.
-// It checks Content-Encoding and Vary. A middleware that can compress sets Vary before the handler
-// runs, even if the middleware then does not compress this body.
+// encodes reports whether the response headers h show that a middleware may encode the body. A
+// middleware that can compress sets Vary before the handler runs.
 func encodes(h http.Header) bool {
 	if len(h["Content-Encoding"]) > 0 {
 		return true
@@ -33,7 +32,6 @@ func encodes(h http.Header) bool {
 	return false
 }
 
-// unwrapTo unwraps w until it finds a response of type T, which may be w itself.
 func unwrapTo[T any](w http.ResponseWriter) (found T, ok bool) {
 	for range maxWrappers {
 		if found, ok := w.(T); ok {
@@ -56,10 +54,8 @@ type bodyReader interface {
 // unwrapBody returns the first response with ReadFrom: w itself, or a response that w wraps. If no
 // response has ReadFrom, it returns nil.
 //
-// Before unwrapBody returns a wrapped response, it makes w write the header. The argument head
-// holds the headers that the handler has set. If w changes one of these headers, unwrapBody returns
-// nil, because w may change the body as well. If w fails to write the header, unwrapBody also
-// returns nil.
+// Before unwrapBody returns a wrapped response, it makes w write the header. It returns nil if this
+// fails, or if w changes one of the headers in head, because w may then change the body as well.
 func unwrapBody(w http.ResponseWriter, head bodyHead) io.ReaderFrom {
 	if direct, ok := w.(io.ReaderFrom); ok {
 		return direct
@@ -78,7 +74,7 @@ func passHeader(w, inner http.ResponseWriter, head bodyHead) bool {
 	return err == nil && headOf(w.Header()) == head && headOf(inner.Header()) == head
 }
 
-// A plainResponse is an http.ResponseWriter without ReadFrom, so that the body is sent with Write.
+// A plainResponse hides the ReadFrom method of a response, so that the body is sent with Write.
 type plainResponse struct{ http.ResponseWriter }
 
 // WriteString implements io.StringWriter.

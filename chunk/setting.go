@@ -4,14 +4,13 @@ const (
 	defaultSize  = 64 << 10 // see Size
 	defaultDepth = 3        // see Depth
 
-	// mostBytes is the largest value that MaxRecord and similar options accept. The Reader can
-	// double any smaller size without overflowing an int of 32 bits.
+	// mostBytes is the largest value of MaxRecord and similar options. Twice a smaller value fits
+	// into an int of 32 bits.
 	mostBytes = 1 << 30
 
 	// The limits of a Tuner.
-	startWorkers = 2 // per processor: one works while the other waits
-	// mostWorkers is the maximum number of workers per processor. If all of them wait for a disk or
-	// a peer, more workers would not help.
+	startWorkers = 2 // per processor: one worker computes while the other waits
+	// mostWorkers is the maximum number of workers per processor.
 	mostWorkers = 16
 	leastChunk  = 4 << 10
 	mostChunk   = 1 << 20 // the largest block that a Pool keeps for reuse; see Size

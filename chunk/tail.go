@@ -15,8 +15,8 @@ import (
 const (
 	defaultPoll = 250 * time.Millisecond // see PollInterval
 
-	// openGrace is how long Read ignores an error from opening the next file. For example, a
-	// program that rotates logs may create the new file before it sets the file's permissions.
+	// openGrace is how long Read ignores errors from opening the next file. A program that rotates
+	// logs may create the new file before it sets the file's permissions.
 	openGrace = 5 * time.Second
 )
 
@@ -80,7 +80,7 @@ type Tail struct {
 	// Fields that only Read uses:
 	headBuf [headLen]byte
 	noticed time.Time // when next was opened
-	failing time.Time // when opening the next file first failed; zero if it has not failed
+	failing time.Time // time of the first failed attempt to open the next file, or zero
 
 	mu       sync.Mutex // guards the fields below; only Read changes file and next
 	file     *os.File   // nil until the file exists
@@ -210,8 +210,8 @@ func (t *Tail) interrupted() error {
 	return nil
 }
 
-// wait waits for the poll interval. It returns earlier when the deadline passes, or when
-// SetReadDeadline or Close is called.
+// wait pauses for the poll interval, or until the deadline passes or SetReadDeadline or Close is
+// called.
 func (t *Tail) wait() {
 	t.mu.Lock()
 	d := t.poll
@@ -240,8 +240,7 @@ func (t *Tail) current() (head []byte, offset int64) {
 func (t *Tail) readFile(p []byte) (int, error) {
 	head, at := t.current()
 	n, err := t.file.ReadAt(p, at)
-	// Check after the read. If the check came first, the file could be truncated and grow again
-	// before the read.
+	// Check after the read, because the file could be truncated between a check and the read.
 	if info, err := t.file.Stat(); err != nil {
 		return 0, err
 	} else if info.Size() < at+int64(n) {
@@ -259,8 +258,8 @@ func (t *Tail) readFile(p []byte) (int, error) {
 	return n, err
 }
 
-// look searches for the next file if the log has been rotated, and stores it in t.next. If no file
-// is open yet, the next file becomes the current file.
+// look searches for the next file of the log, and stores it in t.next. If no file is open yet, the
+// next file becomes the current file.
 func (t *Tail) look() error {
 	if t.next != nil {
 		return nil
@@ -295,8 +294,8 @@ func (t *Tail) look() error {
 	return nil
 }
 
-// ignoreBriefly returns nil until attempts to open the next file have failed for openGrace. Then it
-// returns err, the error from the last attempt.
+// ignoreBriefly returns nil until attempts to open the next file have failed for openGrace. After
+// that, it returns err, the last error.
 func (t *Tail) ignoreBriefly(err error) error {
 	switch {
 	case err == nil || errors.Is(err, fs.ErrNotExist):
@@ -311,8 +310,8 @@ func (t *Tail) ignoreBriefly(err error) error {
 	return nil
 }
 
-// restart continues at the start of the current file, which has been truncated. If there is a copy
-// of the old content, restart continues in the copy instead, and look finds the named file later.
+// restart continues at the same place in a copy of the current file, which has been truncated.
+// Without a copy, it continues at the start of the file. After a copy, look finds the named file.
 func (t *Tail) restart() error {
 	head, at := t.current()
 	if file, head, err := t.findRotated(newPosition(at, head), nil, nil); err == nil {
@@ -321,8 +320,8 @@ func (t *Tail) restart() error {
 	return t.moveTo(t.file, tailPart{})
 }
 
-// moveTo makes file the current file, and appends part, which describes its bytes, to t.parts. It
-// takes ownership of file, and closes the other files.
+// moveTo makes file the current file and closes the other files. It takes ownership of file. The
+// tailPart describes the bytes that come from the file.
 func (t *Tail) moveTo(file *os.File, part tailPart) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -344,11 +343,10 @@ func (t *Tail) moveTo(file *os.File, part tailPart) error {
 	return nil
 }
 
-// openNext opens the file that continues the log after the current file: the oldest rotated file
-// that is newer than the current file, or else the file with the name t.name, if that file is not
-// empty. If no such file exists yet, openNext returns nil. The argument current describes the
-// current file, and is nil if no file is open. The argument named describes the file with the name
-// t.name, and is nil if the name does not exist.
+// openNext opens the file that continues the log: the oldest rotated file that is newer than the
+// current file, or else the file named t.name, if it is not empty. It returns nil if there is no
+// such file. The argument current describes the current file, and named describes the file named
+// t.name. Both may be nil.
 func (t *Tail) openNext(current, named os.FileInfo) (*os.File, []byte, error) {
 	name, next := t.name, named
 	if current != nil {
@@ -380,10 +378,9 @@ func (t *Tail) rotated() []string {
 	return names
 }
 
-// findRotated opens the oldest file that matches Position p, and returns the file and its first
-// bytes. It searches the rotated files. If the caller has already opened a file that matches, it
-// passes the file as found and the first bytes as foundHead. findRotated takes ownership of found.
-// If the caller has no such file, found is nil.
+// findRotated opens the oldest file that matches the Position p, and returns the file and its first
+// bytes. It compares the rotated files with found, an open file that matches p, or nil. findRotated
+// takes ownership of found.
 func (t *Tail) findRotated(p Position, found *os.File, foundHead []byte) (*os.File, []byte, error) {
 	for _, name := range t.rotated() {
 		file, head, err := openAt(name, p)
@@ -427,8 +424,8 @@ func (t *Tail) checkHead(head []byte) error {
 // that another Tail can continue there. If a [Reader] reads t, n is [Reader.Offset].
 //
 // The Tail keeps up to 1 KiB of each file, from the file of the last Position to the current file.
-// It forgets earlier files, so n must not decrease from one call to the next. Position panics if t
-// has forgotten the file, or if n is greater than the number of bytes that Read has returned.
+// It forgets earlier files, so n must not decrease from one call to the next. Position panics if
+// the Tail has forgotten the file, or if Read has returned fewer than n bytes.
 func (t *Tail) Position(n int64) Position {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -436,8 +433,8 @@ func (t *Tail) Position(n int64) Position {
 		panic(fmt.Sprintf("chunk: Position(%d) is not between %d and %d", n, t.parts[0].start,
 			t.read))
 	}
-	// If n is between two files, use the end of the first file, because the first bytes of the
-	// second file may be unknown.
+	// Between two files, use the end of the first file. The first bytes of the second may be
+	// unknown.
 	for len(t.parts) > 1 && n > t.parts[1].start {
 		t.parts = t.parts[1:]
 	}

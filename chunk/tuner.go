@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// tunerInterval is the time between two measurements of a Tuner. In that time, a program processes
-// hundreds of chunks, and even a coarse processor clock advances many times.
+// tunerInterval is the time between two measurements of a Tuner. It is long enough for a coarse
+// processor clock.
 const tunerInterval = 250 * time.Millisecond
 
 // A Tuner adjusts three values while a program works: the number of workers, the size of the
@@ -24,7 +24,7 @@ const tunerInterval = 250 * time.Millisecond
 // One Tuner may serve any number of Readers and workers, and measures them together. All methods
 // may be called from any goroutine.
 type Tuner struct {
-	setting atomic.Pointer[Setting] // a copy of rules.now, which Readers load without mu
+	setting atomic.Pointer[Setting] // a copy of rules.now; Readers load it without the lock
 
 	// Counters since the last sample:
 	moved   atomic.Int64 // bytes that were processed
@@ -81,7 +81,7 @@ func NewTuner(opts ...TunerOption) *Tuner {
 }
 
 // apply makes the current Setting visible to the Readers, and wakes the workers that wait in
-// Acquire. The caller must hold t.mu, unless t is not shared yet.
+// Acquire. Except in NewTuner, the caller must hold t.mu.
 func (t *Tuner) apply() {
 	now := t.rules.now
 	t.setting.Store(&now)
@@ -131,8 +131,7 @@ func (t *Tuner) Acquire(ctx context.Context) error {
 		t.room.Wait()
 	}
 	if err := ctx.Err(); err != nil {
-		// This goroutine may have received the signal just when ctx ended. Pass the signal on to
-		// another goroutine.
+		// This goroutine may have received a signal just when ctx ended. Pass the signal on.
 		t.room.Signal()
 		return err
 	}
@@ -170,9 +169,7 @@ func (t *Tuner) Run(ctx context.Context) {
 	}
 }
 
-// sample measures the process. It returns the memory in use, and values for the time since the
-// previous call: the processor time, the number of processed bytes, and how often workers and
-// Readers had to wait.
+// sample returns the memory in use, and what the process has done since the previous call.
 func (t *Tuner) sample() sample {
 	memory := [2]metrics.Sample{{Name: "/memory/classes/total:bytes"},
 		{Name: "/memory/classes/heap/released:bytes"}}

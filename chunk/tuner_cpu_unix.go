@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// processorTime returns the processor time of the process, in kernel mode and user mode.
+// processorTime returns the process's processor time, in kernel mode and user mode.
 func processorTime() time.Duration {
 	var u syscall.Rusage
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u) // it cannot fail with valid arguments

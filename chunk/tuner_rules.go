@@ -26,8 +26,8 @@ type rule struct {
 	pays func(now, before *measure, best float64) bool // reports whether to keep the step
 }
 
-// tunerRules lists the Tuner's rules in the order in which it tries them. The rule memory_full is
-// an exception: the Tuner applies it after a single measurement, and never reverts it.
+// tunerRules lists the Tuner's rules in the order in which it tries them. The Tuner applies
+// memory_full after a single measurement, and never reverts it.
 var tunerRules = []rule{
 	{"memory_full", "memory above 90 % of GOMEMLIMIT",
 		"depth × 1/2 down to 2, then chunks, then workers", "always",
@@ -56,13 +56,12 @@ var tunerRules = []rule{
 const (
 	notPaid = "not_paid" // Stats counts reverted steps under this name
 
-	freeShare, busyShare = 0.70, 0.85 // of the processors; between the two, Workers stays the same
-	roomShare, fullShare = 0.75, 0.90 // of the memory limit; above roomShare, no step may need more
-	// The growth of memory, in bytes a second, above which the rule memory_grows applies. At this
-	// rate, a process fills a gigabyte in less than two minutes.
+	freeShare, busyShare = 0.70, 0.85 // of the processors; in between, Workers stays the same
+	roomShare, fullShare = 0.75, 0.90 // of the memory limit; above roomShare, no step may use more
+	// In bytes a second. The rule memory_grows applies above this growth.
 	mostGrowth = 10e6
-	tolerance  = 0.05 // share of the speed: largest loss in holds, smallest gain in faster
-	certainty  = 2    // smallest gain in faster, in standard errors
+	tolerance  = 0.05 // as a share of the speed
+	certainty  = 2    // in standard errors of the speed
 	otherSpeed = 0.30 // if the speed changes by this share, the load has changed
 	otherShare = 0.15 // if the processors' share changes by this much, the load has changed
 
@@ -70,10 +69,10 @@ const (
 	leastWindow   = 4 // in samples; a window is longer if the speed varies
 	mostWindow    = 20
 	sureEnough    = 0.025 // largest standard error of the speed, relative to the speed
-	leastPatience = 16    // length of the first rest in windows; each further rest is twice as long
+	leastPatience = 16    // in windows; see tuning.patience
 	mostPatience  = 1 << 12
-	// If the load changes between two rounds, the next round begins after at most tuning.patience /
-	// changePatience windows.
+	// After a change of the load, the pause between two rounds lasts at most
+	// patience/changePatience windows.
 	changePatience = 32
 	leastBusyDepth = 2 // the smallest Depth that keeps both a source and a worker busy
 )
@@ -99,8 +98,7 @@ func halfChunks(s *Setting)   { s.ChunkSize /= 2 }
 func halfDepth(s *Setting)    { s.Depth = max(s.Depth/2, min(s.Depth, leastBusyDepth)) }
 func fewerWorkers(s *Setting) { s.Workers -= max(s.Workers/4, 1) }
 
-// lessMemory lists changes of a Setting that save memory, beginning with the change that costs the
-// least speed.
+// lessMemory lists changes of a Setting that save memory. The first change costs the least speed.
 var lessMemory = []func(s *Setting){halfDepth, halfChunks, fewerWorkers}
 
 func faster(now, before *measure, _ float64) bool {
@@ -108,8 +106,8 @@ func faster(now, before *measure, _ float64) bool {
 	return now.speed > before.speed+max(tolerance*before.speed, chance)
 }
 
-// holds reports whether the speed after a change of the Setting is at least 95 % of the best speed
-// so far. A comparison with only the speed before the change would let many small losses add up.
+// holds reports whether the speed after a change is at least 95 % of the best speed so far. It does
+// not compare only with the speed before the change, so that small losses cannot add up.
 func holds(now, before *measure, best float64) bool {
 	return now.speed >= (1-tolerance)*max(best, before.speed)
 }
@@ -140,24 +138,24 @@ type tuning struct {
 	least, most Setting
 	limit       int64 // memory limit in bytes; math.MaxInt64 for none
 
-	home   Setting // the Setting without the step of a trial; least ≤ home ≤ most
-	now    Setting // home, or home with the step of a trial
+	home   Setting // the Setting without the step that is being tried
+	now    Setting // the current Setting: home, or home after the step of a trial
 	trial  int     // index of the rule that is being tried
-	before measure // measure of home before the trial
-	usual  measure // measure of home since the load changed; its speed is 0 if unknown
+	before measure // measure before the trial
+	usual  measure // measure with home since the load changed; its speed is 0 if unknown
 	best   float64 // best speed since the load changed
 
 	window []sample
 	settle int // samples to skip
 
-	barred   [16]bool // by index in tunerRules
-	turn     int      // index of the rule to try first, after the last rule whose step was kept
-	rest     int      // number of windows until the next round; 0 during a round
-	patience int      // number of windows of the next rest; 1 ≤ patience ≤ mostPatience
+	barred   [16]bool // rules not to try again in this round, by index in tunerRules
+	turn     int      // index of the rule to try first
+	rest     int      // number of windows until the next round begins; 0 during a round
+	patience int      // number of windows in the next pause; 1 ≤ patience ≤ mostPatience
 }
 
-// observe processes a sample. If it changes the Setting, it returns the reason: the name of a rule,
-// or notPaid if it reverts a step. Otherwise it returns "".
+// observe processes a sample. If it changes the Setting, it returns the name of the rule, or
+// notPaid if it reverts a step. Otherwise it returns "".
 func (t *tuning) observe(s sample) (reason string) {
 	from := t.now
 	if s.elapsed <= 0 {
@@ -195,8 +193,7 @@ func (t *tuning) decide(s sample) (reason string) {
 }
 
 // shrink changes the Setting to save memory. If the step of a trial takes more memory, shrink
-// reverts the step. Otherwise shrink makes the first change in lessMemory that the Tuner's limits
-// allow.
+// reverts it. Otherwise it makes the first possible change in lessMemory.
 func (t *tuning) shrink() {
 	if t.now.memory() <= t.home.memory() {
 		t.home = t.now
@@ -214,11 +211,10 @@ func (t *tuning) withStep(step func(s *Setting)) Setting {
 	return next.clamp(t.least, t.most)
 }
 
-// judge ends a trial. m was measured after the step. If m shows the result that the rule requires,
-// judge keeps the step and returns true. Otherwise it reverts the step and returns false.
+// judge ends a trial. The measure m was made after the step. If m shows the result that the rule
+// requires, judge keeps the step and returns true. Otherwise it reverts the step and returns false.
 func (t *tuning) judge(m *measure) (kept bool) {
-	// While memory grows, do not keep a step that needs more memory. Otherwise the rule
-	// memory_grows would undo the step at once.
+	// While memory grows, do not keep a step that needs more memory: memory_grows would revert it.
 	tooMuch := m.growth > mostGrowth && t.now.memory() > t.home.memory()
 	if tooMuch || !tunerRules[t.trial].pays(m, &t.before, t.best) {
 		t.barred[t.trial] = true
@@ -231,15 +227,14 @@ func (t *tuning) judge(m *measure) (kept bool) {
 	return true
 }
 
-// tryRules tries the rules in turn, until the step of one of them changes the Setting. It returns
-// the name of that rule, or "" if no rule changes the Setting. m is the measure of the current
-// Setting.
+// tryRules tries the rules in order, until one of them changes the Setting. It returns the name of
+// that rule, or "". The argument m is the measure of the current Setting.
 func (t *tuning) tryRules(m *measure) (reason string) {
 	if t.usual.speed == 0 || m.loadChanged(&t.usual) {
 		t.usual, t.best = *m, m.speed
 		t.rest = min(t.rest, t.patience/changePatience)
 	}
-	if t.try(1, m) { // do not wait for the end of a rest while memory grows
+	if t.try(1, m) { // even during a pause
 		return tunerRules[1].name
 	}
 	if t.rest > 0 {
@@ -260,8 +255,8 @@ func (t *tuning) tryRules(m *measure) (reason string) {
 
 // try applies the step of rule k. It does nothing and returns false in these cases:
 //
-//   - m does not meet the rule's condition.
-//   - The step was reverted since the Tuner's last pause.
+//   - The measure m does not meet the rule's condition.
+//   - The step was reverted in this round.
 //   - The Tuner's limits, or the memory, do not allow the step.
 func (t *tuning) try(k int, m *measure) bool {
 	if t.barred[k] || !tunerRules[k].asks(m) {

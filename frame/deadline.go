@@ -7,19 +7,18 @@ import (
 )
 
 // A partDeadline limits the time that each part of a frame may take. It sets a deadline only if the
-// Decoder must wait for bytes, because setting a deadline reads the clock and starts a timer.
+// Decoder must wait for bytes, because setting a deadline is slow.
 type partDeadline struct {
 	conn   interface{ SetReadDeadline(time.Time) error } // nil if there are no limits
 	limits [parts]time.Duration                          // 0: no limit
 	part   Part                                          // the part that due applies to
-	// The time by which the header or payload must be complete. It is zero while no time limit is
-	// running.
+	// due is the time by which the header or payload must be complete. It is zero while no time
+	// limit is running.
 	due   time.Time
 	armed bool // conn's read deadline is set to due
 }
 
-// arm sets conn's read deadline for a header or payload. The Decoder calls arm before it waits for
-// bytes of that part of the frame.
+// arm sets conn's read deadline before the Decoder waits for bytes of a header or payload.
 func (p *partDeadline) arm(part Part) error {
 	if p.limits[part] == 0 {
 		return nil
@@ -34,8 +33,8 @@ func (p *partDeadline) arm(part Part) error {
 	return nil
 }
 
-// disarm clears conn's read deadline after a wait for bytes. It ignores the error, because
-// SetReadDeadline fails only if conn is closed, and the next read then also fails.
+// disarm clears conn's read deadline after a wait for bytes. It ignores the error: if conn is
+// closed, the next read fails too.
 func (p *partDeadline) disarm() {
 	if p.armed {
 		p.armed = false
@@ -43,15 +42,14 @@ func (p *partDeadline) disarm() {
 	}
 }
 
-// complete ends the time limit of a header or payload. The Decoder calls it when that part of the
-// frame is complete.
+// complete stops the time limit when a header or payload has arrived.
 func (p *partDeadline) complete() {
 	p.disarm()
 	p.due = time.Time{}
 }
 
-// expired reports whether err means that a header or payload was not complete in time. It returns
-// false if err comes from an earlier deadline that the caller has set.
+// expired reports whether err means that a header or payload was late. It returns false if err
+// comes from a deadline that the caller has set.
 func (p *partDeadline) expired(err error) bool {
 	return p.armed && errors.Is(err, os.ErrDeadlineExceeded) && !time.Now().Before(p.due)
 }

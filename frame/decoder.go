@@ -9,23 +9,21 @@ import (
 	"github.com/millrace-io/millrace/arena"
 )
 
-// defaultMaxPayload is the default of MaxPayload: 1 MiB. With this limit, the payloads of a
-// thousand peers need at most 1 GiB at the same time.
+// defaultMaxPayload is the default of MaxPayload: 1 MiB. The payloads of a thousand peers then need
+// at most 1 GiB.
 const defaultMaxPayload = 1 << 20
 
 const (
 	// maxLimit is the largest limit that an Option accepts: 1 GiB. The size of a frame therefore
-	// fits into an int on every machine. A program with larger payloads reads them in pieces from
-	// the millrace.Reader, without a Decoder.
+	// fits into an int on every machine.
 	maxLimit = 1 << 30
 
 	// firstGrant is the memory, in bytes, that a Decoder allocates for a frame before any of the
-	// payload has arrived. Most frames fit into this memory, and a peer that sends only headers
-	// uses no more of it. When the memory is full, the Decoder doubles it.
+	// payload has arrived. When the memory is full, the Decoder doubles it.
 	firstGrant = 4 << 10
 
-	// After maxEmptyReads consecutive reads without bytes and without an error, the Decoder returns
-	// io.ErrNoProgress, like bufio.
+	// maxEmptyReads is the number of consecutive reads without bytes or an error after which the
+	// Decoder returns io.ErrNoProgress, as in bufio.
 	maxEmptyReads = 100
 
 	// maxKept is the maximum capacity, in bytes, of a buffer that a Decoder keeps for its next
@@ -64,13 +62,13 @@ func checkLimit(option string, n int) {
 // Deadlines limits the time for each header and each payload. If a header or a payload is not
 // complete in time, the stream ends with a *TimeoutError. A duration of 0 means no limit.
 //
-// The time for a header starts with its first byte. If a read fails before the time limit, the time
-// continues to run, and the caller may call Next or NextInto again.
+// The time for a header starts with its first byte. The time continues to run after a failed read,
+// when the caller may call Next or NextInto again.
 //
-// The argument conn is the connection that the Reader reads from. While the Decoder waits for the
-// rest of a header or of a payload, it sets conn's read deadline, and clears the deadline
-// afterwards. Between frames, the caller may set the read deadline. To end an idle connection, set
-// it before each call to Next or NextInto.
+// The argument conn is the connection that the Reader reads from. The Decoder sets conn's read
+// deadline while it waits for the rest of a header or payload, and then clears the deadline.
+// Between frames, the caller may set the read deadline. To end an idle connection, set it before
+// each call to Next or NextInto.
 func Deadlines(conn interface{ SetReadDeadline(time.Time) error }, header,
 	payload time.Duration) Option {
 	if conn == nil {
@@ -177,8 +175,7 @@ func (d *Decoder) Next(dst *millrace.Chain) (Header, error) {
 	return d.finish(), nil
 }
 
-// readChain appends the frame to dst: the bytes in d.kept, and the n bytes that have not been read
-// yet.
+// readChain appends the frame to dst: first d.kept, and then the next n bytes of d.r.
 func (d *Decoder) readChain(dst *millrace.Chain, n int) error {
 	if len(d.kept) == 0 {
 		return d.r.ReadChain(dst, n)
@@ -202,9 +199,8 @@ func (d *Decoder) readChain(dst *millrace.Chain, n int) error {
 // The error is io.EOF if the stream ends between two frames, io.ErrUnexpectedEOF if it ends inside
 // one, and arena.ErrFull if buf has no room. [Decoder] says which errors end the stream.
 //
-// After any error, buf is unchanged. Unless the error ends the stream, the Decoder keeps the part
-// of the frame that has arrived. The next call continues with that part, in the same Buffer or
-// another.
+// After any error, buf is unchanged. If the error does not end the stream, the next call continues
+// with the bytes that have arrived, in the same Buffer or another one.
 //
 // If buf is a Pool with NoHeap, set MaxPayload below the Pool's capacity, because a larger frame
 // never fits.
@@ -252,9 +248,8 @@ func (d *Decoder) assemble(buf arena.Buffer, base int) error {
 	return nil
 }
 
-// gather reads until buf has n bytes of the frame, which begins at offset base in buf. gather
-// requests memory from buf in steps, because the peer may never send the whole frame. Usually, the
-// first step is firstGrant bytes, and each further step doubles the memory.
+// gather reads until buf has n bytes of the frame, which begins at offset base in buf. It requests
+// memory from buf in growing steps, because the peer may never send the whole frame.
 func (d *Decoder) gather(buf arena.Buffer, base, n int) error {
 	for have := buf.Len() - base; have < n; {
 		if err := d.await(n - have); err != nil {
@@ -275,9 +270,8 @@ func (d *Decoder) gather(buf arena.Buffer, base, n int) error {
 	return nil
 }
 
-// readFull reads from d.r until p is full. If a read fails before that, it returns the error
-// unchanged. If maxEmptyReads consecutive reads return no bytes and no error, it returns
-// io.ErrNoProgress.
+// readFull reads from d.r until p is full or a read fails. After maxEmptyReads consecutive reads
+// without bytes or an error, it returns io.ErrNoProgress.
 func (d *Decoder) readFull(p []byte) (n int, err error) {
 	for empty := 0; n < len(p) && err == nil; {
 		var m int
@@ -367,7 +361,7 @@ func (d *Decoder) readHeader() (h Header, size int, err error) {
 // the size of the longest header. The slice is valid until the next read from d.r.
 func (d *Decoder) peekHeader(n int) ([]byte, error) {
 	if d.deadline.limits[InHeader] > 0 && d.r.Buffered() < n {
-		if _, err := d.r.Peek(1); err != nil { // the wait for the first byte has no limit
+		if _, err := d.r.Peek(1); err != nil { // this wait has no limit
 			return nil, err
 		}
 		if d.r.Buffered() < n {
@@ -388,7 +382,7 @@ func (d *Decoder) peekHeader(n int) ([]byte, error) {
 	return nil, d.interrupted(err)
 }
 
-// await sets the deadline for the payload before a read of n bytes, if the read may have to wait.
+// await sets the deadline for the payload if a read of n bytes may have to wait.
 func (d *Decoder) await(n int) error {
 	if d.deadline.limits[InPayload] > 0 && !d.deadline.armed && d.r.Buffered() < n {
 		return d.deadline.arm(InPayload)
@@ -396,7 +390,7 @@ func (d *Decoder) await(n int) error {
 	return nil
 }
 
-// finish prepares d for the next frame. It returns the Header of the frame that is complete.
+// finish prepares d for the next frame, and returns the Header of the finished frame.
 func (d *Decoder) finish() Header {
 	d.deadline.complete()
 	d.begun = false
@@ -420,7 +414,7 @@ func (d *Decoder) interrupted(err error) error {
 	return err
 }
 
-// fail ends the stream: this call and all later calls return err.
+// fail stores and returns err, the error that ends the stream.
 func (d *Decoder) fail(err error) error {
 	d.err, d.begun, d.kept = err, false, nil
 	return err

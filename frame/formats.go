@@ -51,8 +51,8 @@ func tooLong(h Header, size int) error {
 		h.Payload, size)
 }
 
-// payload converts the length n of a payload to an int. If n is too large for an int, payload
-// returns math.MaxInt, which is above every limit of a Decoder.
+// payload converts a payload's length to an int. If the length does not fit, the result is
+// math.MaxInt, which is above every limit of a Decoder.
 func payload(n uint64) int { return int(min(n, math.MaxInt)) }
 
 // Varint returns the format of frames that begin with the length of the payload as a varint (see
@@ -109,10 +109,10 @@ func (mqtt) AppendHeader(dst []byte, h Header) ([]byte, error) {
 	return binary.AppendUvarint(append(dst, byte(h.Kind<<4)|byte(h.Info)), uint64(h.Payload)), nil
 }
 
-// Lines returns the format of text lines. The limit is the maximum length of a line in bytes,
-// including the '\n'. The header of a frame is a line, and there is no payload. For a longer line,
-// the error is a *HeaderError. The limit must not exceed the Size of the Reader; for longer lines
-// see [millrace.Reader.ReadChainDelim].
+// Lines returns the format of text lines. Each line, including its '\n', is the header of a frame
+// without a payload. The limit is the maximum length of a line in bytes, and must not exceed the
+// Size of the Reader. For a longer line, the Decoder returns a *HeaderError. For lines longer than
+// the Size, see [millrace.Reader.ReadChainDelim].
 func Lines(limit int) VarFormat { return lines(limit) }
 
 type lines int

@@ -1,13 +1,13 @@
-// Package arena measures the cost of assembling a frame, passing it on and releasing its memory. It
-// compares arena.Pool with plain Go programs, and with the Rust crate buffer_sv2, which runs in a
-// child process.
+// Package arena measures the cost of assembling a frame, passing the frame on and releasing its
+// memory. It compares arena.Pool with plain Go programs and with the Rust crate buffer_sv2, which
+// runs in a child process.
 //
-// Generic functions make sure that all contenders do the same work. Loops that run hundreds of
-// times per frame, and loops that measure single nanoseconds, are written for each type instead. A
-// generic function calls methods indirectly, which would distort the results of these loops.
+// Most loops are generic functions, so that all contenders do the same work. The shortest loops are
+// written for each type instead, because the indirect calls of a generic function would distort the
+// results.
 //
-// The Rust program generates its input from the same random numbers as this package. A test
-// therefore knows which frames the Rust program must assemble.
+// The Rust program and this package generate the same random input. A test can therefore check the
+// frames of the Rust program.
 package arena
 
 import (
@@ -31,12 +31,12 @@ var Program = &measure.Program{
 const (
 	pieceSize = 10               // bytes per write if a frame is written in pieces
 	maxFrame  = 1 << 14          // maximum length of a message, in bytes
-	spread    = 12_000           // lengths differ by less than this many bytes
-	messages  = 2_000            // messages before they repeat; messages 2i and 2i+1 are equal
+	spread    = 12_000           // message lengths differ by less than this many bytes
+	messages  = 2_000            // messages in a cycle; messages 2i and 2i+1 are equal
 	slotSize  = 32               // size of a frame in the measurement of slots, in bytes
 	hold      = time.Millisecond // how long a goroutine keeps its frame
 	holders   = 256              // maximum number of goroutines that keep a frame
-	longer    = 8                // turns take this many times as long if goroutines keep frames
+	longer    = 8                // factor by which turns are longer if goroutines keep frames
 )
 
 // A shape is the configuration of a contender.
@@ -54,7 +54,7 @@ const (
 	newest    order = "newest"
 	oldest    order = "oldest"
 	anyOrder  order = "random"
-	maxOrders       = 4096 // releases after which the random order repeats
+	maxOrders       = 4096 // number of releases after which the random order repeats
 )
 
 var (
@@ -74,8 +74,8 @@ func (r *random) next() uint64 {
 	return z ^ z>>31
 }
 
-// The input of every contender. It is not on the heap, because a larger heap would make the garbage
-// collector run less often. That would favor contenders that make garbage.
+// The input of every contender. It is not on the heap: a larger heap makes the garbage collector
+// run less often, which favors contenders that produce garbage.
 var (
 	lengths    [messages / 2]int
 	data       [maxFrame + messages/2]byte
@@ -95,17 +95,16 @@ func init() {
 	}
 }
 
-// message returns the length n of message i, and the memory src from which contenders copy the
-// message. A contender that writes a message at once copies src[:n]. A contender that writes a
-// message in pieces copies n/pieceSize slices: src[0:pieceSize], src[1:1+pieceSize] and so on.
-// These slices overlap in src, but follow one another in the frame.
+// message returns the length n of message i, and the memory src that contains the message. A
+// contender that writes the message at once copies src[:n]. A contender that writes in pieces
+// copies src[k:k+pieceSize] for each k below n/pieceSize.
 func message(i int) (n int, src []byte) {
 	i = i / 2 % len(lengths)
 	return lengths[i], data[i:]
 }
 
-// slotOrder returns, for each operation, the index of the held frame to release. The order repeats
-// after maxOrders operations.
+// slotOrder returns the index of the frame that each operation releases. The order repeats after
+// maxOrders operations.
 func slotOrder(s shape) *[maxOrders]uint8 {
 	var next [maxOrders]uint8
 	for i := range next {
@@ -162,8 +161,8 @@ func run(ctx context.Context, p *measure.Params) (err error) {
 	return nil
 }
 
-// compare measures all contenders at one kind of work, and prints a table. If crate is nil, the
-// table omits the Rust program.
+// compare prints a table of all contenders for one kind of work. If crate is nil, the table omits
+// the Rust program.
 func compare(ctx context.Context, p *measure.Params, kind, title string, crate *crate,
 	turn time.Duration) error {
 	p.Logf("arena: %s", kind)
@@ -195,7 +194,7 @@ func compare(ctx context.Context, p *measure.Params, kind, title string, crate *
 	for i, c := range costs {
 		bytes, allocs := c.Bytes.Whole(), fmt.Sprintf("%.2f", c.Allocs.Median())
 		if i >= len(all)-2 && crate != nil {
-			bytes, allocs = "-", "-" // the Rust program does not report them
+			bytes, allocs = "-", "-" // the Rust program does not report allocations
 		}
 		t.Row(all[i].Name, c.Nanos, c.Nanos.Over(costs[ours].Nanos), c.CPU.Median(),
 			c.CPU.Over(costs[ours].CPU).Median(), bytes,
@@ -212,11 +211,10 @@ func percent(c measure.Cost) string {
 	return fmt.Sprintf("%.3g%%", 100*s.Median())
 }
 
-// slots measures the cost of taking and releasing small frames, and prints a table. If crate is
-// nil, the table omits the Rust program.
 func slots(ctx context.Context, p *measure.Params, title string, crate *crate) error {
 	var shapes []shape
-	// Pairs of held frames and slots. The last two pairs fill all slots of the Pool.
+	// Each pair is a number of held frames and a number of slots. The last two pairs fill all
+	// slots.
 	for _, held := range [][2]int{{1, 8}, {4, 8}, {8, 64}, {32, 64}, {8, 8}, {64, 64}} {
 		for _, o := range []order{newest, oldest, anyOrder} {
 			if held[0] > 1 || o == newest {
@@ -239,7 +237,7 @@ func slots(ctx context.Context, p *measure.Params, title string, crate *crate) e
 		if err != nil {
 			return err
 		}
-		costs = append(costs, measure.Cost{}) // costs[3] if there is no Rust program
+		costs = append(costs, measure.Cost{}) // a zero costs[3] if there is no Rust program
 		ours, rust := costs[0], costs[3]
 		t.Row(fmt.Sprintf("%d, %d, %s", s.live, s.slots, s.order), ours.Nanos, ours.Bytes.Whole(),
 			percent(ours),

@@ -27,14 +27,13 @@ type buffer[F any] struct {
 	take    func() F
 	bytes   func(*F) []byte
 	release func(*F)
-	outside func() uint64 // number of frames outside the Pool's memory; nil if there is no Pool
+	outside func() uint64 // counts the frames outside the Pool's memory; nil if there is no Pool
 }
 
-// A contender is an implementation of buffer that the benchmark measures. The functions of a
-// contender hide the type of the frames.
+// A contender is an implementation of buffer. Its functions hide the type of the frames.
 type contender struct {
 	name string
-	// open creates a buffer for a kind of work: "ten", "whole" or "handoff". The function do
+	// open creates a buffer for one kind of work: "ten", "whole" or "handoff". The function do
 	// performs n operations. The function outside is buffer.outside.
 	open    func(s shape, kind string) (do func(n int), outside func() uint64)
 	deliver func(s shape, n int, inspect func(i int, frame []byte)) // see buffer.deliver
@@ -62,7 +61,7 @@ func newContender[F any](name string, open func(shape) buffer[F]) contender {
 }
 
 func (b buffer[F]) assemble(n int, write func(int)) {
-	var frame F // one for all frames, because it escapes to the heap
+	var frame F // declared outside the loop, because it escapes to the heap
 	for i := range n {
 		write(i)
 		frame = b.take()
@@ -89,13 +88,11 @@ func (b buffer[F]) handOff(n int) {
 	out.Wait()
 }
 
-// looked is the sum of the bytes that the goroutines of handOff read. Without this sum, the
-// compiler could remove the reads.
+// looked keeps the compiler from removing the reads in handOff.
 var looked atomic.Uint64
 
-// deliver assembles n frames. It writes the first frame in pieces, the second one at once, the
-// third one in pieces, and so on. It holds up to maxHeld frames, and passes each frame to inspect
-// before it releases the frame.
+// deliver assembles n frames, alternately in pieces and at once. It holds up to maxHeld frames, and
+// passes each frame to inspect before releasing it.
 func (b buffer[F]) deliver(maxHeld, n int, inspect func(i int, frame []byte)) {
 	held := make([]F, maxHeld)
 	for i := range n + maxHeld {
@@ -116,7 +113,6 @@ func (b buffer[F]) deliver(maxHeld, n int, inspect func(i int, frame []byte)) {
 	}
 }
 
-// frame returns the frame that buffer.deliver makes from message i.
 func frame(i int) (p []byte) {
 	n, src := message(i)
 	if i%2 == 1 {
@@ -128,8 +124,6 @@ func frame(i int) (p []byte) {
 	return p
 }
 
-// check returns an error if a frame does not keep the written bytes until the frame is released, or
-// if a frame is missing.
 func (c contender) check() (err error) {
 	const frames = 100
 	for _, s := range []shape{original, ample} {
@@ -148,16 +142,14 @@ func (c contender) check() (err error) {
 	return err
 }
 
-// The minimum and maximum numbers of operations in a warm-up. Each turn begins with a warm-up,
-// which is not measured.
+// The minimum and maximum numbers of operations in the warm-up of each turn, which is not measured.
 const (
 	minWarmUp = 64
 	maxWarmUp = 1024
 )
 
-// benchmark returns a measure.Contender for one kind of work. Each turn uses a new buffer. If all
-// contenders kept their buffers, the heap would be larger, and the garbage collector would run less
-// often.
+// benchmark returns a measure.Contender for one kind of work. Each turn uses a new buffer, so that
+// the heap stays small.
 func (c contender) benchmark(name, kind string, s shape) measure.Contender {
 	return newBenchmark(name, func() (func(int), func() uint64) { return c.open(s, kind) })
 }
@@ -185,8 +177,8 @@ func onHeap(p *arena.Pool) func() uint64 {
 	return func() uint64 { return p.Stats().Modes[arena.Alloc].Frames }
 }
 
-// The contenders copy pieces of constant length by assigning arrays, because the compiler turns the
-// assignment into one or two loads and stores.
+// The contenders copy pieces by assigning arrays. The compiler turns each assignment into one or
+// two loads and stores.
 
 func openPool(s shape) buffer[arena.Slice] {
 	p := newPool(s)
@@ -207,8 +199,7 @@ func openPool(s shape) buffer[arena.Slice] {
 	}
 }
 
-// openMade returns a buffer that allocates each frame with its exact length, which is known before
-// the frame is written.
+// openMade returns a buffer that allocates each frame with its exact length.
 func openMade(shape) buffer[[]byte] {
 	var p []byte
 	return buffer[[]byte]{

@@ -12,16 +12,16 @@ import (
 	"github.com/millrace-io/millrace/bench/measure"
 )
 
-// crateDir is the directory of the Rust program's source. It is relative to the directory of this
-// module, in which the benchmark must run.
+// crateDir is the directory of the Rust source, relative to the directory of this module. The
+// benchmark must run in the directory of this module.
 const crateDir = "buffersv2"
 
-// errNoCrate means that the Rust program cannot be built. Either cargo is missing or too old, or a
+// errNoCrate means that the Rust program cannot be built: cargo is missing or too old, or a
 // download has failed.
 var errNoCrate = fmt.Errorf("cargo %w (https://rustup.rs)", measure.ErrMissing)
 
-// A crate is a child process that runs the Rust program of this benchmark. It keeps running between
-// turns, so that no turn includes the start of the program. Only one goroutine may use a crate.
+// A crate is a child process that runs the Rust program. It keeps running between turns. Only one
+// goroutine may use a crate.
 type crate struct {
 	*measure.Child
 	version string // version of the Rust compiler
@@ -50,8 +50,7 @@ func startCrate(ctx context.Context, dir string) (*crate, error) {
 	return &crate{child, strings.TrimSpace(string(out))}, err
 }
 
-// ask sends a line to the program, and stores the words of the reply in the variables that values
-// points to.
+// ask sends a line to the program and scans the reply into values.
 func (c *crate) ask(line string, values ...any) error {
 	reply, err := c.Ask(line)
 	if err != nil {
@@ -64,15 +63,15 @@ func (c *crate) ask(line string, values ...any) error {
 }
 
 // sum makes the program assemble n frames, and returns the 64-bit FNV-1a hash of the bytes of all
-// frames. See benchmark for the form of caseName.
+// frames. The method benchmark describes caseName.
 func (c *crate) sum(caseName string, n int) (sum uint64, err error) {
 	err = c.ask(fmt.Sprint("sum ", caseName, " ", n), &sum)
 	return sum, err
 }
 
-// benchmark returns a measure.Contender that runs in the Rust program. caseName has the form
-// KIND/IMPLEMENTATION, such as "ten/pool". If the kind of work is "slots", the form is
-// KIND/IMPLEMENTATION/HELD/ORDER: "slots/pool/8/oldest" holds 8 frames and releases the oldest.
+// benchmark returns a measure.Contender that runs in the Rust program. A caseName such as
+// "ten/pool" consists of the kind of work and the implementation. The kind "slots" also needs the
+// number of held frames and the frame to release, as in "slots/pool/8/oldest".
 func (c *crate) benchmark(name, caseName string) measure.Contender {
 	return measure.Contender{Name: name, Turn: func(n int) (measure.Turn, error) {
 		var nanos, cpu, heap float64 // per operation

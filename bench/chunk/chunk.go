@@ -1,13 +1,10 @@
 // Package chunk compares ways to read a source to its end and process it, 64 KiB at a time:
 // chunk.Reader, a plain loop, and klauspost's readahead. It also compares chunk.Copy with io.Copy
-// between files, connections and HTTP responses.
+// for ten pairs of source and target, such as files, connections and HTTP responses.
 //
 // The sources are a file in the page cache, and a source that waits before each read, like a disk.
-// Every contender is used as its documentation says, and every run checks that all bytes arrived.
-//
-// Half of the package is the code for ten pairs of a source and a target that chunk.Copy treats
-// differently. For all pairs except two files, another goroutine reads and checks the bytes that
-// arrive.
+// Every contender is used as its documentation says. The benchmark checks the bytes of every run,
+// and the bytes of the first copies of each pair.
 package chunk
 
 import (
@@ -72,8 +69,7 @@ func (s *site) runCase(ctx context.Context, p *measure.Params, c testCase) error
 	return p.Add(t)
 }
 
-// rate converts nanoseconds per operation to megabytes per second. Each operation processes size
-// bytes.
+// rate converts nanoseconds per size bytes to megabytes per second.
 func rate(size int, nanos measure.Series) measure.Series {
 	v := make(measure.Series, len(nanos))
 	for i := range v {
@@ -97,8 +93,8 @@ type testCase struct {
 	size int // of the source, in bytes
 
 	waits      bool        // whether the source waits before each read
-	deflate    bool        // whether the bytes are compressed, so that processing takes long
-	contenders []contender // ratios are relative to the first
+	deflate    bool        // whether each chunk is compressed, which makes processing slow
+	contenders []contender // the first is the baseline
 }
 
 var cases = []testCase{
@@ -123,8 +119,7 @@ var errOtherBytes = errors.New("other bytes than those of the source")
 
 type contender struct {
 	name string
-	// run reads src to its end, and passes all bytes to the function work, which borrows its
-	// argument.
+	// run reads src to its end, and passes all bytes to the function work, which borrows them.
 	run func(src io.Reader, work func([]byte)) error
 }
 
@@ -141,8 +136,6 @@ var text = func() (b [256 * kib]byte) {
 	return b
 }()
 
-// writeLine writes a line to the beginning of p and returns the length of the line. It derives the
-// line from x, a random number.
 func writeLine(p []byte, x uint64) int {
 	const least, spread = 20, 181
 	n := least + int((x>>32)*spread>>32)
@@ -162,8 +155,7 @@ type site struct {
 	compress *flate.Writer
 }
 
-// newSite returns a site with a file of the given size. The file is in the page cache, because it
-// was just written.
+// newSite returns a site. The file of the site has the given size and is in the page cache.
 func newSite(size int) (*site, error) {
 	f, err := os.CreateTemp("", "bench-chunk-")
 	if err != nil {
@@ -191,8 +183,8 @@ func newSite(size int) (*site, error) {
 
 func (s *site) close() { s.file.Close() }
 
-// source returns the source of case c, positioned at its start. A file is returned as an *os.File,
-// so that chunk.Reader recognizes it and reads it without a goroutine.
+// source returns the source of case c, positioned at its start. A file is an *os.File, which
+// chunk.Reader reads without a goroutine.
 func (s *site) source(c testCase) (io.Reader, error) {
 	if c.waits {
 		return &slowSource{left: c.size}, nil
@@ -238,7 +230,6 @@ func (c testCase) checksum() uint32 {
 	return w.crc
 }
 
-// run lets a contender read the source of case c once, and returns the checksum of the bytes.
 func (s *site) run(c testCase, by contender) (crc uint32, err error) {
 	src, err := s.source(c)
 	if err != nil {
@@ -253,8 +244,6 @@ func (s *site) run(c testCase, by contender) (crc uint32, err error) {
 	return w.crc, err
 }
 
-// contenders returns the contenders of case c in the form that measure.Compare expects. Their Turn
-// functions return errOtherBytes if bytes were lost, changed or reordered.
 func (s *site) contenders(c testCase) (all []measure.Contender) {
 	want := c.checksum()
 	for _, by := range c.contenders {
@@ -271,8 +260,8 @@ func (s *site) contenders(c testCase) (all []measure.Contender) {
 	return all
 }
 
-// repeat calls f n times and returns the cost. Before it starts the clock, it calls f once more to
-// refill pools that the garbage collector has emptied.
+// repeat measures n calls to f. Before that, it calls f once to refill pools that the garbage
+// collector has emptied.
 func repeat(n int, f func() error) (t measure.Turn, err error) {
 	if err := f(); err != nil {
 		return t, err

@@ -37,8 +37,8 @@ var copySizes = []int{4 * kib, 64 * kib, 16 * mib}
 
 type pair struct {
 	name string
-	// open returns a function that copies size bytes and waits until all of them have arrived. The
-	// function open adds the resources that must be closed to c.
+	// open returns a function that copies size bytes and waits until they have arrived. The caller
+	// must close c afterwards.
 	open func(c *closers, size int) (func(copyFunc) error, error)
 }
 
@@ -165,7 +165,6 @@ func textFile(c *closers, size int) (*os.File, error) {
 	return f, f.Sync()
 }
 
-// connect returns both ends of a TCP connection on the loopback interface.
 func connect(c *closers) (near, far *net.TCPConn, err error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -185,9 +184,8 @@ func connect(c *closers) (near, far *net.TCPConn, err error) {
 	return n.(*net.TCPConn), f.(*net.TCPConn), nil
 }
 
-// checkedCopies is the number of copies before each measurement, half of them by io.Copy and half
-// by chunk.Copy. Only the bytes of these copies are checked, because a checksum can take longer
-// than a copy and would distort the measurement.
+// checkedCopies is the number of copies that are checked before each measurement. Measured copies
+// are not checked, because a checksum can take longer than a copy.
 const checkedCopies = 4
 
 // withReceiver starts a goroutine that reads from r. It returns a function that calls send, and
@@ -274,8 +272,6 @@ func fileToFile(c *closers, size int) (func(copyFunc) error, error) {
 	}, nil
 }
 
-// tcpToTCP copies from one TCP connection to another. A goroutine writes to the other end of the
-// first connection.
 func tcpToTCP(c *closers, size int) (func(copyFunc) error, error) {
 	feeder, src, err := connect(c)
 	if err != nil {
@@ -326,8 +322,6 @@ func fileToTLS(c *closers, size int) (func(copyFunc) error, error) {
 	}), nil
 }
 
-// fileToResponse copies a file to the response of an HTTP handler. The client repeats its request
-// on one connection.
 func fileToResponse(c *closers, size int, length, logged bool) (func(copyFunc) error, error) {
 	f, err := textFile(c, size)
 	if err != nil {
@@ -372,8 +366,7 @@ func fileToResponse(c *closers, size int, length, logged bool) (func(copyFunc) e
 	}, nil
 }
 
-// A loggedResponse wraps a response as most middlewares do: it counts the bytes, and has no
-// ReadFrom method.
+// A loggedResponse counts the bytes of a response. Like most middleware, it has no ReadFrom method.
 type loggedResponse struct {
 	http.ResponseWriter
 	bytes int64

@@ -3,8 +3,7 @@
 // viewers from the measured costs. The nodes and a redis-server are separate processes that
 // communicate over the loopback interface. Because all processes share the processors of one
 // machine, costs are measured as CPU time, not as throughput. Costs that are compared with each
-// other are measured at the same time instead of in turns, so that the machine is in the same state
-// for all of them.
+// other are measured at the same time, so that the machine is in the same state for all of them.
 //
 // A quarter of the package is a model. It prints a table of computed values, and a note with the
 // assumptions.
@@ -22,7 +21,7 @@ import (
 	"github.com/millrace-io/millrace/bench/measure"
 )
 
-// Program is the cluster benchmark. Each part prints one table, but the parts cost and capacity
+// Program is the cluster benchmark. Each part prints one table, except that "cost" and "capacity"
 // print one table for each case.
 var Program = &measure.Program{
 	Name: "cluster", What: "nodes that share streams: costs, failures, and a model of many viewers",
@@ -51,7 +50,7 @@ var options struct {
 	model           model
 }
 
-// bound is the default of the flag --latency of millrace serve.
+// bound is the default value of the --latency flag of millrace serve.
 const bound = 50 * time.Millisecond
 
 // bitRate is the bit rate of each stream, in bits per second.
@@ -85,15 +84,14 @@ func run(ctx context.Context, p *measure.Params) error {
 	return nil
 }
 
-// A bench is one run of the program.
 type bench struct {
 	*measure.Params
 	dir   string // directory for the executables and the files of Redis
 	bin   string // the millrace executable
-	costs costs  // inputs of the model: the values of the flags, until measured costs replace them
+	costs costs  // inputs of the model: from flags until they are measured
 }
 
-// Add adds a note to the table that says how busy the machine was, and then calls Params.Add.
+// Add appends the load average of the machine to the note of the table, and then calls Params.Add.
 func (b *bench) Add(t *measure.Table) error {
 	if fs, err := procfs.NewDefaultFS(); err == nil {
 		if load, err := fs.LoadAvg(); err == nil {

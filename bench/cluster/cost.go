@@ -32,7 +32,7 @@ const (
 )
 
 // costRound starts separate servers for each placement, and runs the same load test on all of them
-// at the same time. The results are in the order of placements.
+// at the same time. Result i belongs to placements[i].
 func (b *bench) costRound(ctx context.Context, c testCase) ([]*result, error) {
 	var loads []func() (*result, error)
 	for _, p := range placements {
@@ -74,8 +74,7 @@ func together(loads []func() (*result, error)) ([]*result, error) {
 	return results, errors.Join(errs...)
 }
 
-// rounds calls the function f once in each round. Element [i][k] of the returned slice is result i
-// of round k.
+// rounds calls f once per round. In the returned slice, element [i][k] is result i of round k.
 func (b *bench) rounds(ctx context.Context, c testCase,
 	f func(context.Context, testCase) ([]*result, error)) (
 	[][]*result, error,
@@ -99,7 +98,7 @@ func (b *bench) rounds(ctx context.Context, c testCase,
 	return all, nil
 }
 
-// cost compares the CPU time of a single server with the CPU time of a cluster under the same load.
+// cost compares the CPU times of a single server and of a cluster under the same load.
 func (b *bench) cost(ctx context.Context) error {
 	cases, err := parseCases(options.cases)
 	if err != nil {
@@ -170,8 +169,7 @@ func costTable(c testCase, results [][]*result) *measure.Table {
 
 const mostNodes = 3
 
-// capacity compares clusters of one to mostNodes nodes. It runs the same load test on all of them
-// at the same time.
+// capacity runs the same load test on clusters of one to mostNodes nodes at the same time.
 func (b *bench) capacity(ctx context.Context) error {
 	cases, err := parseCases(options.capacity)
 	if err != nil {
@@ -263,8 +261,7 @@ func (b *bench) copies(ctx context.Context) error {
 				if err != nil {
 					return err
 				}
-				// r.bytes is the sum over all viewers, so it contains the stream's bytes
-				// edges*viewers times.
+				// r.bytes counts the stream's bytes once for each viewer at each edge.
 				ratio = append(ratio, r.grown[0]*float64(viewers)/r.bytes)
 			}
 			b.Logf("cluster: %d edges with %d viewers: %v copies", edges, viewers, ratio)
@@ -274,8 +271,8 @@ func (b *bench) copies(ctx context.Context) error {
 	return b.Add(t)
 }
 
-// count measures how many bytes the owner of a stream sends to the edges. The parameter viewers is
-// the number of viewers at each edge.
+// count measures how many bytes the owner of a stream sends to the edges. Each edge has the given
+// number of viewers.
 func (b *bench) count(ctx context.Context, edges, viewers int) (*result, error) {
 	s, err := b.nodes(ctx, 1+edges, true)
 	if err != nil {

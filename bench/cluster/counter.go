@@ -64,8 +64,8 @@ func (c *counter) pass(from net.Conn, target string) {
 	delete(c.open, server)
 }
 
-// keep registers connections that close must close. It returns false if close has already been
-// called.
+// keep registers connections for c.close. After a call to c.close, it registers nothing and returns
+// false.
 func (c *counter) keep(conns ...net.Conn) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -156,9 +156,8 @@ const checkedFrames = 40
 // trialTime is the time limit for checkDelivery, and for each trial.
 const trialTime = time.Minute
 
-// checkDelivery publishes a stream at origin and watches it at edge. It returns an error unless the
-// viewer receives the published frames, in order and unchanged. origin and edge may be the same
-// node.
+// checkDelivery publishes a stream at origin and watches it at edge, which may be the same node. It
+// returns an error unless the viewer receives the published frames, in order and unchanged.
 func checkDelivery(ctx context.Context, origin, edge *node) error {
 	ctx, cancel := context.WithTimeout(ctx, trialTime)
 	defer cancel()

@@ -9,8 +9,7 @@ import (
 	"github.com/millrace-io/millrace/bench/measure"
 )
 
-// An ages holds one row of the latency table: quantiles of frame ages, in ms. Each Series has one
-// value for each trial.
+// An ages is one row of the latency table, in ms. Each Series has one value for each trial.
 type ages struct {
 	name          string
 	p50, p99, max measure.Series
@@ -23,7 +22,6 @@ func (a *ages) add(d []time.Duration) {
 	a.max = append(a.max, milliseconds(d[len(d)-1]))
 }
 
-// latency compares the times at which the same frames arrive at viewers of two nodes.
 func (b *bench) latency(ctx context.Context) error {
 	rows := []*ages{{name: "the owner"}, {name: "an edge"},
 		{name: "an edge, minus the same frame at the owner"}}
@@ -35,9 +33,9 @@ func (b *bench) latency(ctx context.Context) error {
 	return b.Add(latencyTable(rows))
 }
 
-// latencyTrial starts two nodes, an owner and an edge, and measures how old each frame is when it
-// arrives at a viewer of each node. It adds the ages at the owner to rows[0], the ages at the edge
-// to rows[1], and the differences to rows[2].
+// latencyTrial starts an owner and an edge, and measures the age of each frame when it arrives at a
+// viewer of each node. It adds the ages at the owner to rows[0], the ages at the edge to rows[1],
+// and the differences to rows[2].
 func (b *bench) latencyTrial(ctx context.Context, rows []*ages) error {
 	s, err := b.nodes(ctx, 2, false)
 	if err != nil {
@@ -51,8 +49,8 @@ func (b *bench) latencyTrial(ctx context.Context, rows []*ages) error {
 	owner, edge := watch(ctx, s.nodes[0], "ages"), watch(ctx, s.nodes[1], "ages")
 	defer owner.close()
 	defer edge.close()
-	// Frames that were sent before the viewers joined may have any age, so the first second is
-	// omitted.
+	// Omit the first second, because frames that were sent before the viewers joined may have any
+	// age.
 	from := time.Now().Add(time.Second)
 	until := from.Add(time.Duration(options.seconds) * time.Second)
 	at := make(map[uint64]time.Time)

@@ -14,12 +14,12 @@ import (
 type costs struct {
 	stream float64 // CPU ms per second of a node for each stream that it receives
 	sent   float64 // CPU s of a node for each 10⁹ bytes that it sends
-	// CPU µs of Redis for each operation. The field heard is the cost of delivering a heartbeat to
-	// one node.
+	// CPU µs of Redis per operation. For heard, the operation is the delivery of a heartbeat to one
+	// node.
 	claim, renew, lookup, heard float64
 }
 
-// An edgeLoad is the load and the CPU time of an edge. gb and cpu are medians of all rounds.
+// An edgeLoad is the load and the CPU time of an edge, as medians of all rounds.
 type edgeLoad struct {
 	streams float64
 	gb      float64 // 10⁹ bytes sent per second
@@ -69,7 +69,7 @@ func (m *model) flags(f *flag.FlagSet) {
 	f.Float64Var(&m.use, "use", 0.7, "share of processors and network that is used")
 	f.Float64Var(&m.extra, "extra", 2,
 		"times the CPU that was measured: loopback has no network card")
-	// The default values are from the last run on an idle machine: bench/results.
+	// The default values were measured on an idle machine; see bench/results.
 	f.Float64Var(&m.costs.stream, "cost-stream", 0.5,
 		"CPU ms a second for a stream that a node receives, unless it is measured")
 	f.Float64Var(&m.costs.sent, "cost-sent", 0.6, "CPU s/GB sent, unless it is measured")
@@ -86,24 +86,23 @@ func (m *model) flags(f *flag.FlagSet) {
 // A plan is the result of the model for one number of nodes.
 type plan struct {
 	nodes    int
-	pulls    float64 // number of streams that a node pulls from other nodes, summed over all nodes
+	pulls    float64 // streams that nodes pull from other nodes, in all
 	in, out  float64 // Gbit/s of one node
 	cpu      float64 // processors of one node
 	between  float64 // Gbit/s between nodes, in all
 	renewals float64 // renewals of leases per second
 	heard    float64 // heartbeats per second that Redis delivers
-	// Lookups per second if all viewers use HLS. A node looks up each stream that it pulls once
-	// during each lease.
+	// Lookups per second if all viewers use HLS: one per lease for each stream that a node pulls.
 	lookups    float64
-	redis      float64 // processors of Redis, except for the lookups
-	ofOneOwner float64 // Gbit/s that the owner of a stream sends to other nodes for that stream
+	redis      float64 // processors that Redis uses, excluding lookups
+	ofOneOwner float64 // Gbit/s of one stream from its owner to other nodes
 }
 
 // renewals is the number of times that a lease is renewed during its duration.
 const renewals = 3
 
-// planFor returns the plan for the given number of nodes. It assumes that viewers are spread over
-// the nodes at random.
+// planFor returns the plan for the given number of nodes, if viewers are spread over the nodes at
+// random.
 func (m *model) planFor(nodes int) plan {
 	n, streams, viewers, gbit := float64(nodes), float64(m.streams), float64(m.viewers), m.mbit/1000
 	p := plan{nodes: nodes}
@@ -113,8 +112,7 @@ func (m *model) planFor(nodes int) plan {
 	}
 	// The expected number of nodes that have viewers of a stream.
 	watching := within * (1 - math.Pow(1-1/within, viewers/streams))
-	// The owner is one of these nodes with the same probability as any other node, and does not
-	// pull.
+	// The owner does not pull. Each node has the same probability of being the owner.
 	pulled := watching * (1 - 1/n)
 	p.pulls = streams * pulled
 	p.between = p.pulls * gbit
@@ -132,9 +130,8 @@ func (m *model) planFor(nodes int) plan {
 
 const mostModelled = 4096
 
-// plan returns the plan with the fewest nodes that can serve all viewers. The result limit is the
-// resource with the highest utilization. The parameter nic is the network speed of a node in
-// Gbit/s.
+// plan returns the plan with the fewest nodes that can serve all viewers, and the resource with the
+// highest utilization. The network speed of a node is nic, in Gbit/s.
 func (m *model) plan(nic float64) (p plan, limit string, err error) {
 	for n := 1; n <= mostModelled; n++ {
 		p = m.planFor(n)
@@ -157,7 +154,7 @@ func (m *model) plan(nic float64) (p plan, limit string, err error) {
 }
 
 // nodesOfRedis returns the largest number of nodes that one Redis processor can serve with a
-// utilization of at most m.use. It counts only lease renewals and heartbeats.
+// utilization of m.use. It counts only lease renewals and heartbeats.
 func (m *model) nodesOfRedis() float64 {
 	renew := m.planFor(1).renewals * m.costs.renew / 1e6
 	return math.Sqrt(max(0, m.use-renew) * 1e6 / m.costs.heard * benchLease.Seconds() / renewals)

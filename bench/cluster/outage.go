@@ -19,7 +19,7 @@ var outageCase = testCase{streams: 6, viewers: 9}
 // because the frames are only counted.
 const outageBitRate = 500_000
 
-// outage measures how running streams continue without Redis, for each kind of outage.
+// outage measures how streams continue during each kind of Redis outage.
 func (b *bench) outage(ctx context.Context) error {
 	t := measure.NewTable("cluster-outage",
 		fmt.Sprintf(
@@ -47,8 +47,8 @@ func (b *bench) outage(ctx context.Context) error {
 	return b.Add(t)
 }
 
-// An outage is a way in which Redis can fail. The function go_ makes Redis unavailable. The
-// function end makes Redis available again, with its old data or empty.
+// An outage is a way in which Redis can fail. The function go_ starts the outage. The function end
+// makes Redis available again, with its old data or empty.
 type outage struct {
 	name     string
 	go_, end func(ctx context.Context, s *site) error
@@ -67,8 +67,7 @@ var outages = []outage{
 		func(ctx context.Context, s *site) error { return s.startRedis(ctx) }},
 }
 
-// runOutage runs a load test during an outage of Redis. The result recovery comes from
-// interruptRedis.
+// runOutage runs a load test during an outage of Redis. For recovery, see interruptRedis.
 func (b *bench) runOutage(ctx context.Context, o outage) (r load.Report, recovery time.Duration,
 	err error) {
 	s, err := b.nodes(ctx, 3, false)
@@ -79,7 +78,7 @@ func (b *bench) runOutage(ctx context.Context, o outage) (r load.Report, recover
 	cfg := load.Config{
 		Names: outageCase.names(), Viewers: outageCase.viewers, BitRate: outageBitRate,
 		Protocol: newSpread(outageCase.names(), s.nodes, s.nodes),
-		// The load usually ends earlier, with errPassed.
+		// errPassed usually ends the load earlier.
 		Ramp: time.Second, Settle: 3 * time.Second, Duration: 2*options.outage + trialTime,
 	}
 	ctx, cancel := context.WithCancelCause(ctx)

@@ -23,8 +23,7 @@ type directory struct {
 	answer *bufio.Scanner
 }
 
-// startDirectory starts a directory that uses the same Redis as the nodes of s. The caller must
-// call close.
+// startDirectory starts a directory that uses the Redis server of s. The caller must call close.
 func (s *site) startDirectory(ctx context.Context) (*directory, error) {
 	bin, err := measure.Build(ctx, s.b.dir, "server/internal/bench/directory")
 	if err != nil {
@@ -62,14 +61,13 @@ func (d *directory) close() {
 	_ = d.cmd.Wait()
 }
 
-// A directoryTask is a kind of request that nodes send to Redis.
 type directoryTask struct {
 	name string
 	task string // name of the task in the directory program
 	cost func(*costs) *float64
 }
 
-// Each task does this many operations per round.
+// calls is the number of operations of each task per round.
 const calls = 20_000
 
 var directoryTasks = []directoryTask{

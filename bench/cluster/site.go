@@ -34,11 +34,10 @@ type node struct {
 
 func (n *node) url() string { return "http://" + n.addr }
 
-// whole returns a load.Protocol for clients that need complete payloads.
+// whole is for clients that need complete payloads.
 func (n *node) whole() load.Protocol { return httpflv.Server{URL: n.url()} }
 
-// flv returns a load.Protocol for clients that need only the start of each payload, such as the
-// clients of load.Run.
+// flv is for clients that need only the start of each payload.
 func (n *node) flv() load.Protocol { return load.HTTPFLV(load.Config{URL: n.url()}) }
 
 // alone starts a server that belongs to no cluster. The caller must close the site.
@@ -68,8 +67,7 @@ func (s *site) started(err error) (*site, error) {
 	return s, nil
 }
 
-// startRedis starts an empty Redis server. If the site had a Redis server before, the new one has
-// the same address.
+// startRedis starts an empty Redis server. Every Redis server of the site has the same address.
 func (s *site) startRedis(ctx context.Context) (err error) {
 	if s.addr == "" {
 		if s.addr, err = measure.FreeAddr(); err != nil {
@@ -98,7 +96,7 @@ func (s *site) add(ctx context.Context, counted bool) error {
 	return s.start(ctx, n)
 }
 
-// start starts node n, or restarts the node if its process has ended.
+// start launches the process of node n, for the first time or after the last process has ended.
 func (s *site) start(ctx context.Context, n *node) (err error) {
 	args := []string{"serve", "--listen", n.addr, "--rtmp", "", "--log-level", "error"}
 	if s.addr != "" {
@@ -115,8 +113,7 @@ func (s *site) start(ctx context.Context, n *node) (err error) {
 	return err
 }
 
-// kill sends SIGKILL to a server, so that the server cannot announce its shutdown. The server may
-// be started again.
+// kill sends SIGKILL to a server, so that the server cannot announce its shutdown.
 func kill(s *measure.Server) error {
 	err := signal(s, syscall.SIGKILL)
 	s.Stop()
@@ -142,7 +139,7 @@ func (s *site) close() {
 
 // A spread is a load.Protocol that distributes publishers and viewers over the nodes of a cluster.
 type spread struct {
-	in, out []load.Protocol // the nodes for publishers, and the nodes for viewers
+	in, out []load.Protocol // nodes for publishers, and nodes for viewers
 	streams map[string]*turns
 }
 

@@ -11,8 +11,8 @@ import (
 // A move is a way in which an encoder moves to another node.
 type move struct {
 	name string
-	do   func(e *encoder, from *node) error // stops or disconnects encoder e; from is its node
-	dies bool                               // whether do kills the node, which must be restarted
+	do   func(e *encoder, from *node) error // interrupts encoder e, which is connected to from
+	dies bool                               // whether do kills the node
 
 	flags []string // additional flags of the nodes
 }
@@ -36,12 +36,11 @@ func killed(e *encoder, from *node) error {
 	return err
 }
 
-// A times holds the durations that were measured for one kind of move, in ms. Each Series has one
-// value for each trial.
+// A times holds the durations in ms for one kind of move. Each Series has one value for each trial.
 type times struct{ admitted, picture, lost measure.Series }
 
-// takeover measures the time until a viewer at a third node receives pictures again after an
-// encoder has moved from one node to another.
+// takeover measures how soon a viewer at a third node receives pictures again after an encoder has
+// moved to another node.
 func (b *bench) takeover(ctx context.Context) error {
 	t := measure.NewTable("cluster-takeover", fmt.Sprintf(
 		"An encoder moves to another node, %d times each, default lease of 5 s", options.trials),
@@ -100,7 +99,7 @@ func (b *bench) trials(ctx context.Context, m move) (*times, error) {
 				return nil, err
 			}
 		}
-		<-e.live // does not block, because a frame has arrived; e.admitted is set
+		<-e.live // already closed, because a frame has arrived; e.admitted is set
 		of.picture = append(of.picture, milliseconds(f.at.Sub(e.began)))
 		of.admitted = append(of.admitted, milliseconds(e.admitted.Sub(e.began)))
 		of.lost = append(of.lost, milliseconds(f.at.Sub(last.at)))

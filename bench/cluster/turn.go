@@ -54,7 +54,7 @@ func cpuOf(s *measure.Server) probe {
 
 type result struct {
 	load.Report
-	seconds float64   // time between the first and the last reading
+	seconds float64   // time between the first and the last reading of the probes
 	bytes   float64   // received by all viewers in that time
 	grown   []float64 // increase of each probe's value in that time, in the order of the probes
 }
@@ -71,8 +71,8 @@ func (r *result) ended() (n float64) {
 // perGB returns the increase of a probe's value for each 10⁹ bytes that viewers received.
 func (r *result) perGB(probe int) float64 { return r.grown[probe] / (r.bytes / 1e9) }
 
-// turn runs a load test with the streams and viewers of c on the nodes of target. It measures for
-// the given number of seconds, and reads the probes once per second.
+// turn runs a load test of case c on target. It measures for the given number of seconds, and reads
+// the probes once per second.
 func turn(ctx context.Context, c testCase, target *spread, seconds int,
 	probes ...probe) (*result, error) {
 	cfg := load.Config{

@@ -1,6 +1,6 @@
-// Package files runs wrk against several file servers in turn, with the same load, and compares the
-// costs of the servers. Before it measures a server, it checks that the server delivers the bytes
-// of the file.
+// Package files runs wrk with the same load against several file servers, and compares the costs of
+// the servers. Before it measures a server, it checks that the server delivers the bytes of the
+// file.
 //
 // Some contenders are Go handlers in a child process. The others are nginx with different settings.
 // A script makes wrk report exact numbers.
@@ -41,11 +41,10 @@ func parseCase(s string) (c testCase, err error) {
 // A contender is a server. It can be started repeatedly, but only one instance may run at a time.
 type contender struct {
 	key, name string // key is the name on the command line
-	// check returns an error that wraps measure.ErrMissing if the contender cannot run on this
-	// machine.
+	// check returns an error that wraps measure.ErrMissing if a required program is not installed.
 	check func() error
-	// start runs a server for the files in root, in one or more child processes. It writes the
-	// server's own files, such as its configuration, to dir.
+	// start runs a server for the files in root, in child processes. The server's own files, such
+	// as its configuration, are in dir.
 	start func(ctx context.Context, dir, root string) (*measure.Server, error)
 }
 

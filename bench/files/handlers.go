@@ -40,8 +40,6 @@ func newMillrace(dir string) (http.Handler, error) {
 
 func newFileServer(dir string) (http.Handler, error) { return http.FileServer(http.Dir(dir)), nil }
 
-// each returns a function for handler.make. The http.Handler opens the requested file and calls
-// send to write the response.
 func each(send func(w http.ResponseWriter, r *http.Request, f *os.File)) func(string) (http.Handler,
 	error) {
 	return func(dir string) (http.Handler, error) {
@@ -69,15 +67,14 @@ func copyWithLength(w http.ResponseWriter, _ *http.Request, f *os.File) {
 	io.CopyBuffer(w, f, nil)
 }
 
-// wrapped adds a middleware that logs each request. The output of the log is discarded.
+// wrapped puts a logging middleware in front of each handler. It discards the output of the log.
 func wrapped(inner func(string) (http.Handler, error)) func(string) (http.Handler, error) {
 	return func(dir string) (http.Handler, error) {
 		h, err := inner(dir)
 		if err != nil {
 			return nil, err
 		}
-		// The output is not io.Discard itself, because a Logger skips all work if its output is
-		// io.Discard.
+		// If a Logger's output is io.Discard itself, the Logger skips all work.
 		l := log.New(struct{ io.Writer }{io.Discard}, "", log.LstdFlags)
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			began := time.Now()
@@ -111,8 +108,8 @@ func (w *loggedResponse) Write(p []byte) (int, error) {
 // Unwrap implements the interface that http.ResponseController uses.
 func (w *loggedResponse) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// start serves the handler with net/http in a child process, so that the measured CPU time and
-// memory do not include the benchmark itself.
+// start serves the handler in a child process, so that the measured CPU time and memory do not
+// include the benchmark itself.
 func (h handler) start(ctx context.Context, _, root string) (*measure.Server, error) {
 	addr, err := measure.FreeAddr()
 	if err != nil {
@@ -134,8 +131,7 @@ var serverChild = measure.RegisterChild("files-server", func(args []string) erro
 	if err != nil {
 		return err
 	}
-	// Discard the log, because the server may log errors when clients disconnect at the end of a
-	// turn.
+	// Discard the log. Clients that disconnect at the end of a turn may cause errors.
 	srv := &http.Server{Addr: args[1], Handler: files, ErrorLog: log.New(io.Discard, "", 0)}
 	return srv.ListenAndServe()
 })

@@ -8,12 +8,12 @@ import (
 	"github.com/millrace-io/millrace/bench/measure"
 )
 
-// An nginx serves files with one worker and with sendfile. Unless nopush is off, it uses
-// tcp_nopush, as the nginx documentation recommends. The other settings are at their defaults,
-// except for the maximum number of requests per connection.
+// An nginx serves files with one worker and with sendfile. The nginx documentation recommends
+// tcp_nopush. The other settings have their default values, except for the maximum number of
+// requests per connection.
 type nginx struct {
 	key, name string
-	nopush    string // if off, a file's last segment does not wait for an acknowledgement
+	nopush    string // tcp_nopush; off: a file's last segment does not wait for an acknowledgement
 	more      string // additional lines of the configuration
 }
 
@@ -53,8 +53,7 @@ const nginxCache = `    open_file_cache max=1000 inactive=60s;
 func findNginx() (string, error) { return measure.Find("nginx", "nginx") }
 
 func (n nginx) start(ctx context.Context, dir, root string) (*measure.Server, error) {
-	// If the user root starts nginx, the workers run as another user, who must be able to read the
-	// files.
+	// If root starts nginx, the workers run as another user, who must be able to read the files.
 	for _, d := range []string{dir, root} {
 		if err := os.Chmod(d, 0o755); err != nil {
 			return nil, err

@@ -39,8 +39,8 @@ var options struct {
 	seconds, longSeconds int
 }
 
-// longFileSize is the minimum size of a long file, in bytes. Long files are measured for
-// options.longSeconds. In a shorter time, some connections might not receive a complete file.
+// Files of at least longFileSize bytes are measured for options.longSeconds. In a shorter time,
+// some connections might not receive a complete file.
 const longFileSize = 64 << 20
 
 func run(ctx context.Context, p *measure.Params) error {
@@ -135,9 +135,9 @@ func takeTurn(ctx context.Context, who contender, c testCase, root string) (t tu
 	return t, err
 }
 
-// table returns the table for one case. It compares the CPU time of each contender with the CPU
-// time of the first contender and of chunk.FileServer. If a contender is behind a middleware, it is
-// compared with chunk.FileServer behind the same middleware.
+// table compares the CPU time of each contender with the CPU time of the first contender and of
+// chunk.FileServer. A contender behind a middleware is compared with chunk.FileServer behind the
+// same middleware.
 func table(c testCase, all []contender, turns [][]turn, rounds int) *measure.Table {
 	get := func(i int, f func(turn) float64) (s measure.Series) {
 		for _, t := range turns[i] {
@@ -188,8 +188,8 @@ func table(c testCase, all []contender, turns [][]turn, rounds int) *measure.Tab
 
 func fileName(size int) string { return fmt.Sprintf("%d.bin", size) }
 
-// makeFile makes a file of the given size in a directory under dir, unless the file already exists.
-// It returns the directory.
+// makeFile makes a file of the given size in a directory under dir, unless the file exists. It
+// returns the directory.
 func makeFile(dir string, size int) (root string, err error) {
 	root = filepath.Join(dir, "root")
 	if err := os.MkdirAll(root, 0o755); err != nil {
@@ -213,7 +213,7 @@ func makeFile(dir string, size int) (root string, err error) {
 	return root, f.Sync() // Sync, so that the disk is idle while servers are measured
 }
 
-// content returns a reader of random bytes. All readers return the same bytes.
+// content returns a reader of random bytes, which are the same at each call.
 func content() io.Reader { return rand.NewChaCha8([32]byte{}) }
 
 // warmUp requests the file for a short time. It returns an error if a response differs from the

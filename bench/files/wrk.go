@@ -15,8 +15,8 @@ import (
 	"github.com/millrace-io/millrace/bench/measure"
 )
 
-// wrkScript makes wrk print exact numbers after the last request. Without this script, wrk prints
-// rounded numbers.
+// wrkScript makes wrk print exact numbers after the last request. By default, wrk prints rounded
+// numbers.
 const wrkScript = `done = function(summary, latency, requests)
   io.write(string.format(
     '\nMEASURED {"requests":%d,"bytes":%d,"micros":%d,"connect":%d,"read":%d,"write":%d,"status":%d,"timeout":%d,"p99":%d}\n',
@@ -25,8 +25,8 @@ const wrkScript = `done = function(summary, latency, requests)
 end
 `
 
-// wrkTimeout is the time after which wrk counts a request as timed out. If a hundred connections
-// share a slow server, each connection needs most of a minute for 256 MiB.
+// wrkTimeout is the time after which wrk counts a request as timed out. With a hundred connections
+// to a slow server, a response of 256 MiB takes most of a minute.
 const wrkTimeout = 2 * time.Minute
 
 type wrkResult struct {

@@ -16,13 +16,14 @@ import (
 	"github.com/millrace-io/millrace/internal/load"
 )
 
-// A Bare relays live streams with the least work outside the kernel. Once per beat, the goroutine
-// of a publisher reads the bytes that have arrived and writes them to each viewer with one Write.
-// A Bare parses only the lengths of tags, so that the stream of a viewer begins with a tag. It has
-// no limits, and a viewer that stops reading stops the other viewers of the stream.
+// A Bare relays live streams with as little work as possible outside the kernel. At a fixed
+// interval, the goroutine of a publisher reads the bytes that have arrived and writes them to each
+// viewer with one Write. A Bare parses only the lengths of tags, so that each viewer's stream
+// begins with a complete tag. It has no limits, and a viewer that stops reading blocks the other
+// viewers of the stream.
 //
-// The body of a publisher's POST request is a sequence of tags, without chunks and without the FLV
-// header, and ends with the connection.
+// The body of a publisher's POST request is a sequence of tags, without the FLV header and without
+// chunked encoding. It ends when the publisher closes the connection.
 type Bare struct {
 	beat time.Duration
 
@@ -30,8 +31,8 @@ type Bare struct {
 	streams map[string]*bareStream
 }
 
-// NewBare returns a Bare with the given time between two reads. If beat is 0, a publisher's bytes
-// are read when they arrive.
+// NewBare returns a Bare that reads from each publisher at the interval beat. If beat is 0, the
+// Bare reads bytes as soon as they arrive.
 func NewBare(beat time.Duration) *Bare {
 	return &Bare{beat: beat, streams: make(map[string]*bareStream)}
 }
@@ -61,7 +62,6 @@ func (b *Bare) serve(c net.Conn) {
 	}
 }
 
-// stream returns the stream with the given name, which may have no publisher yet.
 func (b *Bare) stream(name string) *bareStream {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -76,8 +76,8 @@ func (b *Bare) stream(name string) *bareStream {
 // bareBuffer is enough for 50 ms of a stream of 40 Mbit/s.
 const bareBuffer = 256 << 10
 
-// publish relays a stream until its publisher disconnects. r holds the first bytes after the
-// request.
+// publish relays a stream until the publisher disconnects. The reader r may already hold the first
+// bytes of the body.
 func (b *Bare) publish(c net.Conn, r *bufio.Reader, name string) {
 	st := b.stream(name)
 	defer st.end()
@@ -100,11 +100,11 @@ type bareStream struct {
 	viewers []net.Conn // viewers that have received the start of the current tag
 
 	mu     sync.Mutex
-	joined []net.Conn // viewers without a tag
+	joined []net.Conn // viewers that have not received a tag yet
 }
 
-// send sends p to the viewers. It omits an incomplete tag header at the end of p, and returns the
-// number of bytes that it has sent.
+// send passes p to the viewers, except for an incomplete tag header at the end. It returns the
+// number of bytes sent.
 func (st *bareStream) send(p []byte) int {
 	first := st.rest // index of the first tag that begins in p
 	n := first
@@ -146,7 +146,6 @@ func (st *bareStream) takeJoined() []net.Conn {
 	return joined
 }
 
-// end disconnects the viewers. Another publisher may continue the stream.
 func (st *bareStream) end() {
 	st.rest = 0
 	for _, c := range append(st.viewers, st.takeJoined()...) {
@@ -161,7 +160,7 @@ type BareClient struct {
 	Addr          string
 }
 
-// Publish implements load.Protocol. Its request has the form that a Bare needs.
+// Publish implements load.Protocol. It sends the request that a [Bare] expects.
 func (b BareClient) Publish(ctx context.Context, name string) (load.Publication, error) {
 	c, err := new(net.Dialer).DialContext(ctx, "tcp", b.Addr)
 	if err != nil {

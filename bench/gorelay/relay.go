@@ -1,8 +1,10 @@
-// Package gorelay has relays of live FLV streams over HTTP that use only the standard library, for
-// comparison with millrace serve. A Relay works in one of two ways. Either each viewer gets its own
-// copy of each tag, with Write and Flush of a response. Or all viewers share the tags that were
-// read, and the tags that wait for a viewer are written to its hijacked connection with one writev.
-// A Bare does almost nothing outside the kernel, and so shows the least that a relay can cost.
+// Package gorelay has relays for live FLV streams over HTTP, for comparison with millrace serve.
+// They use only the standard library.
+//
+// By default, a [Relay] sends each viewer a copy of each tag with Write and Flush. If [Relay.Share]
+// is set, all viewers use the same memory, and the waiting tags of a viewer are written to a
+// hijacked connection with one writev. A [Bare] shows the minimum cost of a relay, because it does
+// almost nothing outside the kernel.
 package gorelay
 
 import (
@@ -20,12 +22,12 @@ import (
 )
 
 const (
-	maxTag = 8 << 20 // bytes; a keyframe of a high bit rate has about 2 MB
-	// Number of tags that may wait for a viewer, some seven seconds of a stream. A viewer that is
-	// further behind misses tags.
+	maxTag = 8 << 20 // in bytes; a keyframe at a high bit rate has about 2 MB
+	// maxWait is the number of tags that may wait for a viewer, about seven seconds of a stream.
+	// Further tags are dropped.
 	maxWait = 512
-	// maxGroup is the largest number of tags of a GOP that are kept. It is less than maxWait, so
-	// that a new viewer's queue has room for later tags.
+	// maxGroup is the maximum number of tags that are kept for new viewers. It is less than
+	// maxWait, so that a new viewer's queue has room for later tags.
 	maxGroup = maxWait / 2
 
 	tagHeader = 11
@@ -33,18 +35,17 @@ const (
 )
 
 // A Relay receives streams at POST /live/NAME and serves them at GET /live/NAME to any number of
-// viewers. It requires no token and limits neither streams nor viewers, because it only serves
-// benchmarks on this machine.
+// viewers. It has no authentication and no limits, because it only serves benchmarks on this
+// machine.
 type Relay struct {
-	// Share makes all viewers of a stream share the bytes that were read, instead of a copy for
-	// each viewer.
+	// Share makes all viewers of a stream use the same memory. Otherwise, each viewer gets a copy
+	// of each tag.
 	Share bool
 
 	mu      sync.Mutex
 	streams map[string]*stream
 }
 
-// stream returns the stream with the given name, which may have no publisher yet.
 func (r *Relay) stream(name string) *stream {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -82,8 +83,8 @@ type stream struct {
 	mu    sync.Mutex
 	live  bool
 	heads [3][]byte // metadata and sequence headers, for viewers that join later
-	// The tags from the last keyframe on, for viewers that join later. It is nil if there are more
-	// than maxGroup.
+	// The tags since the last keyframe, for viewers that join later; nil if there are more than
+	// maxGroup.
 	group   [][]byte
 	viewers map[*viewer]bool
 }
@@ -151,7 +152,8 @@ func (s *stream) send(tag []byte) {
 	}
 }
 
-// start sends the headers and the GOP to a viewer. The caller holds mu.
+// start sends the headers and the tags since the last keyframe to a viewer. The caller must hold
+// s.mu.
 func (s *stream) start(v *viewer) {
 	v.started = true
 	for _, h := range s.heads {
@@ -174,7 +176,8 @@ func (v *viewer) give(tag []byte, share bool) {
 	}
 }
 
-// classify returns the index of a tag in heads, or -1, and whether the tag is a keyframe.
+// classify returns the index at which stream.heads keeps the tag, or -1. It also reports whether
+// the tag is a keyframe.
 func classify(tag []byte) (head int, key bool) {
 	payload := tag[tagHeader : len(tag)-tagFooter]
 	if tag[0] == 18 {

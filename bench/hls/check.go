@@ -28,8 +28,8 @@ type contents struct {
 	picture uint64 // number of the last video tag
 }
 
-// This many tags at the beginning of the observation, and as many at its end, never count as
-// missing. The observer may not have fetched the parts that contain these tags.
+// edge is the number of tags at the beginning and at the end of the observation that never count as
+// missing. The observer may not have fetched them.
 const edge = 100
 
 func (c *checker) countMissing() (n int) {
@@ -42,8 +42,7 @@ func (c *checker) countMissing() (n int) {
 	return n
 }
 
-// sample compares the payload of an MP4 or MPEG-TS sample with the published tag, and records the
-// number of the tag in dst.
+// sample compares a sample's payload with the published tag, and records the tag's number in dst.
 func (c *checker) sample(dst *contents, kind byte, payload []byte) error {
 	seq, _, err := c.synth.Verify(kind, payload)
 	if err != nil {
@@ -79,8 +78,8 @@ func (c *checker) check(b []byte) (tags contents, err error) {
 
 var errBoxes = errors.New("the boxes do not fit one another")
 
-// boxes calls f with the type and the content of each box in b. For a box that contains only other
-// boxes, it calls f with each inner box instead.
+// boxes calls f with the type and the content of each box in b. If a box only contains other boxes,
+// it calls f for those boxes instead.
 func boxes(b []byte, f func(kind string, body []byte) error) error {
 	for len(b) > 0 {
 		if len(b) < 8 {
@@ -105,7 +104,7 @@ func boxes(b []byte, f func(kind string, body []byte) error) error {
 	return nil
 }
 
-// header reads the kinds of the tracks from an initialization segment, and stores them in c.kinds.
+// header stores the kinds of the tracks of an initialization segment in c.kinds.
 func (c *checker) header(b []byte) error {
 	var id uint32
 	err := boxes(b, func(kind string, body []byte) error {
@@ -123,7 +122,7 @@ func (c *checker) header(b []byte) error {
 	return err
 }
 
-// fragments verifies the samples of the MP4 fragments in b. In a trun box, it supports only the
+// fragments verifies the samples of the MP4 fragments in b. In trun boxes, it supports only the
 // fields that media/mp4 writes.
 func (c *checker) fragments(dst *contents, b []byte) error {
 	for len(b) > 0 {
@@ -157,8 +156,8 @@ func (c *checker) fragments(dst *contents, b []byte) error {
 	return nil
 }
 
-// run verifies the samples that the given trun box describes. The data offset in the box is
-// relative to the start of the MP4 fragment.
+// run verifies the samples that a trun box describes. The data offset in the box is relative to the
+// start of the fragment.
 func (c *checker) run(dst *contents, kind byte, box, fragment []byte) error {
 	count, offset, rows := int(binary.BigEndian.Uint32(box[4:])),
 		int(binary.BigEndian.Uint32(box[8:])), box[12:]
@@ -234,8 +233,8 @@ func (c *checker) transportStream(dst *contents, b []byte) error {
 	return nil
 }
 
-// packet parses a PES packet and checks its samples. It ignores the tables of the transport stream,
-// which are not PES packets.
+// packet checks the samples of a PES packet. It ignores the tables of the transport stream, which
+// are not PES packets.
 func (c *checker) packet(dst *contents, p []byte) error {
 	if !bytes.HasPrefix(p, []byte{0, 0, 1}) {
 		return nil
@@ -265,9 +264,8 @@ func (c *checker) packet(dst *contents, p []byte) error {
 	return nil
 }
 
-// picture verifies a video frame in Annex B format. It first converts the frame to the format of an
-// FLV tag. It does not handle emulation prevention, because the published NAL units contain no zero
-// bytes.
+// picture verifies a video frame in Annex B format. It does not handle emulation prevention,
+// because the published NAL units contain no zero bytes.
 func (c *checker) picture(dst *contents, data []byte) error {
 	payload := []byte{0x27, 1, 0, 0, 0}
 	for nal := range bytes.SplitSeq(data, []byte{0, 0, 1}) {

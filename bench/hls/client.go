@@ -14,25 +14,24 @@ import (
 	"github.com/millrace-io/millrace"
 )
 
-// A client sends HTTP/1.1 requests to a server over one keep-alive connection, one after the other.
-// Only one goroutine may use it. It allocates nothing per request, and holds no buffer while it
-// waits.
+// A client sends HTTP/1.1 requests to a server, one after the other, over one keep-alive
+// connection. Only one goroutine may use it. It allocates nothing per request, and holds no buffer
+// while it waits.
 type client struct {
 	net  net.Conn
-	stop func() bool // detaches the connection from ctx, so that the end of ctx does not close it
+	stop func() bool // prevents the end of ctx from closing the connection
 	r    *millrace.Reader
 	addr string
 
 	request []byte
-	kept    []byte       // reused memory for the body that text returns
+	kept    []byte       // the body that text returns; reused
 	keep    func([]byte) // appends to kept
 }
 
-// responseTime is the maximum time that a viewer waits for a response. It is longer than any target
-// duration.
+// responseTime is the time limit for a response. It is longer than any target duration.
 const responseTime = 20 * time.Second
 
-// connect returns a client. Its connection is closed when ctx ends.
+// connect returns a client. The end of ctx closes the connection.
 func connect(ctx context.Context, addr string) (*client, error) {
 	conn, err := (&net.Dialer{Timeout: 10 * time.Second}).DialContext(ctx, "tcp", addr)
 	if err != nil {
@@ -59,9 +58,8 @@ func (e *statusError) Error() string { return fmt.Sprintf("status %d", e.status)
 
 var errHTTP = errors.New("not HTTP/1.1")
 
-// get requests the given path and query, and calls yield with the pieces of the response body, in
-// order. A piece is valid until yield returns. The result gzipped reports whether the body is
-// compressed.
+// get requests a path with a query, and calls yield with the pieces of the response body, in order.
+// A piece is valid until yield returns. The result gzipped reports whether the body is compressed.
 func (c *client) get(path, query string, yield func([]byte)) (gzipped bool, err error) {
 	b := append(c.request[:0], "GET "...)
 	b = append(b, path...)
@@ -182,9 +180,8 @@ func (c *client) body(h responseHead, yield func([]byte)) error {
 	}
 }
 
-// text requests the given path and query, and returns the complete response body. If gzipped is
-// true, the returned body is still compressed; see plainText. The body is valid until the next
-// request.
+// text requests a path with a query, and returns the complete response body. If gzipped is true,
+// the body is compressed; see plainText. The body is valid until the next request.
 func (c *client) text(path, query string) (text []byte, gzipped bool, err error) {
 	c.kept = c.kept[:0]
 	gzipped, err = c.get(path, query, c.keep)

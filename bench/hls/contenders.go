@@ -15,7 +15,7 @@ import (
 	"github.com/millrace-io/millrace/internal/load"
 )
 
-// A contender is an HLS server. It can be started again after it has ended.
+// A contender is an HLS server. It can be started repeatedly.
 type contender struct {
 	spec, name string
 	in         string // protocol of the publishers
@@ -24,14 +24,14 @@ type contender struct {
 	// prepare builds or finds the program that start runs. The error wraps measure.ErrMissing if a
 	// required program is not installed.
 	prepare func(ctx context.Context) error
-	// start runs the server. The server's files are created in dir.
+	// start runs the server. It creates the server's files in dir.
 	start func(ctx context.Context, dir string) (*running, error)
 
 	counters counters
 }
 
-// counters has the names of the server's metrics at /metrics. A name is empty if the server does
-// not have the metric.
+// counters has the names of metrics at /metrics. A name is empty if the server does not have the
+// metric.
 type counters struct{ rendered, allocs string }
 
 type running struct {
@@ -163,8 +163,8 @@ http {
 }
 `
 
-// nginx returns a contender that runs nginx with the rtmp module. The module writes MPEG-TS
-// segments to files, and nginx serves the files.
+// nginx returns a contender that runs nginx with the rtmp module. The module writes MPEG-TS files,
+// and nginx serves the files.
 func nginx() contender {
 	return contender{
 		name: "nginx-rtmp, and nginx with sendfile", in: "RTMP",
@@ -181,8 +181,7 @@ func nginx() contender {
 			if err := os.Mkdir(files, 0); err != nil {
 				return nil, err
 			}
-			// If the user root starts nginx, the workers run as another user, who needs access to
-			// the files.
+			// If root starts nginx, the workers run as another user, who needs access to the files.
 			for name, mode := range map[string]os.FileMode{dir: 0o755, files: 0o777} {
 				if err := os.Chmod(name, mode); err != nil {
 					return nil, err

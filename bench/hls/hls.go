@@ -20,7 +20,7 @@ import (
 	"github.com/millrace-io/millrace/bench/measure"
 )
 
-// Program is the HLS benchmark. It produces a table for each number of viewers.
+// Program is the HLS benchmark. It produces one table for each number of viewers.
 var Program = &measure.Program{
 	// A run takes about five minutes.
 	Name: "hls", What: "a live stream to viewers of low-latency HLS and of HLS", Rounds: 3,
@@ -55,7 +55,6 @@ func parseNumbers(list string) (all []int, err error) {
 	return all, nil
 }
 
-// cases returns the cases that the flags -only, -parts and -segments select.
 func cases(p *measure.Params) (all []testCase, err error) {
 	for _, parts := range []bool{true, false} {
 		c := testCase{parts: parts, bitRate: options.bitRate,
@@ -196,9 +195,8 @@ func (c testCase) columns() []column {
 	}, common...)
 }
 
-// table returns the table of the results. For each contender, it also shows the ratio of the
-// contender's CPU time to the CPU time of the first contender and to the CPU time of millrace
-// serve.
+// table shows the results of each contender. It compares the CPU time of each contender with the
+// CPU time of the first contender and of millrace serve.
 func (c testCase) table(all []contender, results [][]*result, rounds int) *measure.Table {
 	columns := c.columns()
 	get := func(i int, col column) (s measure.Series) {

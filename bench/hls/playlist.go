@@ -17,7 +17,7 @@ type mediaPlaylist struct {
 	canSkip  bool
 	init     string // address in EXT-X-MAP; may be empty
 	segments []object
-	parts    []object // the listed parts of complete segments and of the open segment
+	parts    []object // parts of complete segments and of the open segment
 	next     object   // position after the last listed part; has no address
 	ended    bool
 }
@@ -36,8 +36,8 @@ var errPlaylist = errors.New("not a playlist")
 
 const playlistHead = "#EXTM3U"
 
-// variant parses text, which is the playlist at path. For a multivariant playlist, it returns the
-// address of the first media playlist in the list. For a media playlist, it returns path.
+// variant parses the playlist at path. For a multivariant playlist, it returns the address of the
+// first media playlist. For a media playlist, it returns path.
 func variant(path string, text []byte) (string, error) {
 	if !bytes.HasPrefix(text, []byte(playlistHead)) {
 		return "", fmt.Errorf("%s is %w", path, errPlaylist)
@@ -58,7 +58,7 @@ func variant(path string, text []byte) (string, error) {
 }
 
 // parseMedia parses the media playlist at path. It sets the arrival field of each part and segment
-// to the entry in arrivals.
+// from arrivals.
 func parseMedia(path string, text []byte, arrivals *arrivals) (*mediaPlaylist, error) {
 	if !bytes.HasPrefix(text, []byte(playlistHead)) {
 		return nil, fmt.Errorf("%s is %w", path, errPlaylist)
@@ -107,8 +107,8 @@ func parseMedia(path string, text []byte, arrivals *arrivals) (*mediaPlaylist, e
 	return m, nil
 }
 
-// attribute returns the value of an attribute in a tag's attribute list, without quotes, or "" if
-// the attribute is missing.
+// attribute returns the value of an attribute in a tag's attribute list, without quotes. If the
+// attribute is missing, it returns "".
 func attribute(list, name string) string {
 	for list != "" {
 		key, rest, ok := strings.Cut(list, "=")

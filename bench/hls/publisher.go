@@ -14,9 +14,9 @@ type sentTags struct {
 	bitRate int
 
 	mu       sync.Mutex
-	at       []time.Time     // time of sending, by tag number - 1
+	at       []time.Time     // times of sending; tag n has index n-1
 	pictures []uint64        // tag numbers of the video frames
-	late     []time.Duration // delays behind the schedule
+	late     []time.Duration // delays of the tags behind schedule
 }
 
 // keyInterval is the time between keyframes of the stream, and the length of the segments.
@@ -63,14 +63,12 @@ func (s *sentTags) count() int {
 	return len(s.at)
 }
 
-// newest returns the time at which the newest tag of a part was sent. The parameter c describes the
-// part.
+// newest returns the time at which the newest tag of a part was sent.
 func (s *sentTags) newest(c contents) time.Time { return s.at[c.newest-1] }
 
-// completing returns the time at which a server could complete a part. Usually, this is the time at
-// which the next video frame was sent, because that frame determines the duration of the part's
-// last frame. If the part's newest tag was sent later, completing returns the time of that tag. If
-// the stream ended before the next video frame, ok is false.
+// completing returns the time at which the last tag that a part needs was sent. A part needs the
+// tags in c and the next video frame, which determines the duration of the part's last frame. If
+// the stream ended before that frame, ok is false.
 func (s *sentTags) completing(c contents) (t time.Time, ok bool) {
 	i, found := slices.BinarySearch(s.pictures, c.picture)
 	if !found || i+1 == len(s.pictures) {

@@ -38,16 +38,15 @@ type result struct {
 	perPart    float64 // playlists rendered per part; NaN if the server does not report them
 	perRequest float64 // allocations per request; NaN if the server does not report them
 
-	newest     []time.Duration // from sending a part's newest tag to the part's arrival, sorted
-	completing []time.Duration // from sending the completing tag to the part's arrival, sorted
+	newest     []time.Duration // from sentTags.newest to the arrival of the part, sorted
+	completing []time.Duration // from sentTags.completing to the arrival of the part, sorted
 	late       []time.Duration // delays of the publisher, sorted
 }
 
 // startTime is the maximum time to wait for the first playlist. It is much longer than a segment.
 const startTime = 30 * time.Second
 
-// take runs one turn: it starts a contender, applies the load of case c to the contender and
-// returns the result.
+// take starts a server, measures it under the load of case c, and returns the result.
 func (c testCase) take(ctx context.Context, who contender) (*result, error) {
 	dir, err := tempDir()
 	if err != nil {
@@ -86,7 +85,7 @@ func (c testCase) take(ctx context.Context, who contender) (*result, error) {
 	return res, nil
 }
 
-// await waits until the playlist lists parts or segments that the viewers can fetch.
+// await waits until the playlist lists something that the viewers can fetch.
 func (a *audience) await(ctx context.Context, published chan error) error {
 	ctx, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
@@ -125,7 +124,7 @@ func (a *audience) look(ctx context.Context) (err error) {
 	return err
 }
 
-// watch connects the viewers, measures, and returns when all viewers have ended.
+// watch connects the viewers, measures the server, and waits until all viewers have ended.
 func (c testCase) watch(ctx context.Context, who contender, server *running, a *audience,
 	observer *viewer, viewers []*viewer,
 	res *result) error {
@@ -259,7 +258,6 @@ func (r *result) between(a, b state, names counters) {
 	r.perRequest = count(names.allocs) / float64(r.requests)
 }
 
-// spread computes the ages of the data that the viewers received, and sorts the ages.
 func (r *result) spread(viewers []*viewer, sent *sentTags) {
 	for _, v := range viewers {
 		for _, s := range v.got {

@@ -16,8 +16,7 @@ type arrivals struct {
 	all map[string]*arrival // by address in the playlist
 }
 
-// An arrival is a part or segment that viewers fetch, with the contents that the observer found in
-// it.
+// An arrival holds the contents of a part or segment.
 type arrival struct {
 	contents // set by the observer; read after all viewers have ended
 }
@@ -47,7 +46,7 @@ type audience struct {
 }
 
 // A parsedPlaylist is a playlist and the bytes from which it was parsed. Viewers that receive the
-// same bytes share a parsedPlaylist, so that a viewer needs little CPU time.
+// same bytes share a parsedPlaylist to save CPU time.
 type parsedPlaylist struct {
 	raw   []byte
 	media *mediaPlaylist
@@ -93,7 +92,6 @@ func newViewer(a *audience, c *checker) *viewer {
 	return v
 }
 
-// watch follows the stream until ctx ends or the stream ends.
 func (v *viewer) watch(ctx context.Context) (err error) {
 	if v.c, err = connect(ctx, v.addr); err != nil {
 		return err
@@ -166,8 +164,8 @@ func (v *viewer) fetch(o object) error {
 	return nil
 }
 
-// fetchNew fetches the objects in list, except for objects before the position start. It returns
-// the number of fetched objects.
+// fetchNew fetches the objects in list that are not before start. It returns the number of fetched
+// objects.
 func (v *viewer) fetchNew(list []object, start object) (n int, err error) {
 	for _, o := range list {
 		if o.before(start) {
@@ -208,7 +206,7 @@ func (v *viewer) watchParts(path string, m *mediaPlaylist) error {
 		if err != nil {
 			return err
 		}
-		// A reload may bring no new part but only the end of a segment.
+		// A reload may bring the end of a segment but no new part.
 		if n == 0 && !next.before(m.next) && !m.ended {
 			return errNothingNew
 		}
@@ -216,9 +214,9 @@ func (v *viewer) watchParts(path string, m *mediaPlaylist) error {
 	return nil
 }
 
-// watchSegments fetches whole segments, beginning with the last one. Like a player, it reloads the
-// playlist after the target duration. If there was no new segment, it reloads the playlist after
-// half of that time.
+// watchSegments fetches complete segments, beginning with the last one. Like a player, it reloads
+// the playlist after the target duration, or after half of the target duration if there was no new
+// segment.
 func (v *viewer) watchSegments(ctx context.Context, path string, m *mediaPlaylist) error {
 	next := object{msn: max(m.next.msn, 1) - 1}
 	asked := time.Now()

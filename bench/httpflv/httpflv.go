@@ -1,7 +1,6 @@
-// Package httpflv publishes and watches FLV streams over HTTP, for checks that compare the received
-// data with the sent data. A viewer gets complete payloads, and a publisher gets the body of the
-// server's response. The client of package load provides neither, because a load generator must use
-// little CPU time.
+// Package httpflv is a client for FLV streams over HTTP, for checks that compare received data with
+// sent data. A viewer gets complete payloads, and a publisher gets the body of the server's
+// response. The client of package load provides neither, to save CPU time.
 package httpflv
 
 import (

@@ -36,8 +36,7 @@ var Program = &measure.Program{
 
 var conns int
 
-// mostTLS is the maximum number of TLS connections. The limit saves time, because each connection
-// needs a handshake.
+// mostTLS is the maximum number of TLS connections. More handshakes would take too long.
 const mostTLS = 2000
 
 func run(ctx context.Context, p *measure.Params) error {
@@ -50,13 +49,10 @@ func run(ctx context.Context, p *measure.Params) error {
 	return table(ctx, p, "idle-tls", "TLS", min(conns, mostTLS), config)
 }
 
-// table measures each waiter and adds a table of the results to p. It opens conns connections, or
-// fewer if the limit of file descriptors is lower. If config is nil, the connections do not use
-// TLS.
 func table(ctx context.Context, p *measure.Params, name, protocol string, conns int,
 	config *tls.Config) error {
 	n := fit(conns)
-	if _, err := hold(waiters[0], n, config); err != nil { // so that no turn includes the poller
+	if _, err := hold(waiters[0], n, config); err != nil { // allocates the poller
 		return err
 	}
 	heap := make([]measure.Series, len(waiters))
@@ -134,8 +130,8 @@ type usage struct {
 	stack int64 // in goroutine stacks
 }
 
-// hold measures how much memory n connections use while a goroutine waits on each of them with
-// w.wait. If config is nil, the connections do not use TLS.
+// hold opens n connections, and measures the memory that they use while a goroutine calls w.wait
+// for each of them. If config is nil, the connections do not use TLS.
 func hold(w waiter, n int, config *tls.Config) (usage, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -186,8 +182,8 @@ func settle(n int) {
 	}
 }
 
-// memory returns the memory in use after garbage collection. It collects more than once, because a
-// sync.Pool is empty only after two cycles.
+// memory returns the memory in use after garbage collection. A sync.Pool is empty only after two
+// collections.
 func memory() usage {
 	var m runtime.MemStats
 	for range 3 {
@@ -197,8 +193,8 @@ func memory() usage {
 	return usage{int64(m.HeapAlloc), int64(m.StackInuse)}
 }
 
-// fit raises the limit of file descriptors to the allowed maximum. It returns n, or the number of
-// connections that this limit allows if this number is smaller.
+// fit raises the limit on file descriptors to the allowed maximum. It returns n, or the number of
+// connections that the limit allows, whichever is smaller.
 func fit(n int) int {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {

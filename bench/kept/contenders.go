@@ -8,8 +8,7 @@ import (
 	"github.com/millrace-io/millrace/bench/reader"
 )
 
-// contenders lists the implementations that the benchmark compares. The first two are the baselines
-// of the comparison.
+// The first two contenders are the baselines.
 var contenders = []contender{
 	newContender("allocate a packet, share the slice", newSlices),
 	newContender("batches of 64: allocate one slab, share the slice", newSlabs),
@@ -114,7 +113,7 @@ func lookChain(c *millrace.Chain) (sum uint64) {
 	return sum
 }
 
-// strideSum reads one byte of each packet in p and returns the sum of these bytes.
+// strideSum returns the sum of the first bytes of all packets in p.
 func strideSum(p []byte) (sum uint64) {
 	for i := 0; i < len(p); i += reader.PacketSize {
 		sum += uint64(p[i])

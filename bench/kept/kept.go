@@ -1,10 +1,9 @@
 // Package kept measures the cost of passing packets of 1 KiB to ten goroutines, which keep each
 // packet for a while and then drop it.
 //
-// The packets come from a generator and are shared one by one or in batches. They are sent over ten
-// channels, 64 at a time, and each goroutine keeps them in a ring. The cost of the channels alone
-// is measured with values of the same size that need no release, and is subtracted. Before the
-// measurement every contender must deliver the same bytes to all ten goroutines.
+// The packets come from a generator. They are sent over ten channels, 64 at a time, and each
+// goroutine keeps them in a ring. The cost of the channels is measured separately and subtracted.
+// Before the measurement, every contender must deliver the same bytes to all ten goroutines.
 package kept
 
 import (
@@ -24,8 +23,7 @@ const (
 	subscribers  = 10 // goroutines, each of which receives every packet
 	batchPackets = 64 // number of packets in a batch
 
-	// The capacity of a channel, and the number of packets that a subscriber keeps. Both are
-	// counted in packets, so that every contender keeps the same amount of data in the CPU caches.
+	// The capacity of a channel, and the number of packets that a subscriber keeps.
 	queuePackets = 1024
 	keepPackets  = 256
 
@@ -71,11 +69,10 @@ func run(ctx context.Context, p *measure.Params) error {
 
 type contender struct {
 	name string
-	// run passes batches of batchPackets packets to all subscribers. If audit is not nil, each
-	// subscriber passes the bytes that it receives to audit.
+	// run sends batches of packets to all subscribers. If audit is not nil, each subscriber passes
+	// the bytes that it receives to audit.
 	run func(batches int, audit func(subscriber int, p []byte))
-	// handOff sends values without data over the same channels, to measure the cost of the
-	// channels.
+	// handOff sends values without data, to measure the cost of the channels.
 	handOff func(batches int)
 }
 
@@ -115,8 +112,8 @@ func newContender[T any](name string, newSharer func() sharer[T]) contender {
 // run sends batches of packets to the subscribers, and returns when the subscribers have dropped
 // all packets.
 //
-// All contenders send a whole batch at a time, even if they share packets one by one. If each
-// packet were sent separately, the channels would cost several times as much as the measured work.
+// All contenders send a complete batch at a time, even if they share packets one by one. Otherwise,
+// the channels would cost several times as much as the measured work.
 func (s sharer[T]) run(batches int, audit func(int, []byte)) {
 	var wg sync.WaitGroup
 	subs := make([]subscriber[T], subscribers)
@@ -131,7 +128,7 @@ func (s sharer[T]) run(batches int, audit func(int, []byte)) {
 		}
 		wg.Go(func() { s.subscribe(&subs[i], look) })
 	}
-	var v T // one for all values, because it escapes to the heap
+	var v T // declared outside the loop, because it escapes to the heap
 	for range batches {
 		for i := range subs {
 			subs[i].filling = <-subs[i].empty
@@ -156,7 +153,7 @@ func (s sharer[T]) run(batches int, audit func(int, []byte)) {
 
 type subscriber[T any] struct {
 	full    chan []T // filled slices for the goroutine
-	empty   chan []T // slices that the goroutine returns, so that none is allocated
+	empty   chan []T // slices that the goroutine returns for reuse
 	filling []T
 	sum     uint64
 }
@@ -170,8 +167,8 @@ func newSubscriber[T any](shares int) subscriber[T] {
 	return s
 }
 
-// subscribe receives packets until sub.full is closed. Meanwhile, it keeps the newest keepPackets
-// packets and drops older ones. At the end, it drops the remaining packets.
+// subscribe receives packets until sub.full is closed. It keeps the newest keepPackets packets, and
+// drops all packets at the end.
 func (s sharer[T]) subscribe(sub *subscriber[T], look func(*T) uint64) {
 	ring := make([]T, keepPackets/s.packets)
 	at, held := 0, 0
@@ -196,7 +193,6 @@ func (s sharer[T]) subscribe(sub *subscriber[T], look func(*T) uint64) {
 	}
 }
 
-// check returns an error unless every subscriber receives the generator's bytes.
 func (c contender) check(batches int) error {
 	want := crc32.NewIEEE()
 	size := int64(batches * batchPackets * reader.PacketSize)
@@ -218,9 +214,8 @@ func (c contender) check(batches int) error {
 	return nil
 }
 
-// turn measures a run of n batches. Every run allocates new channels and goroutines. To exclude
-// these allocations, turn also measures a run of one batch, and subtracts the allocations of that
-// run.
+// turn measures a run of n batches. To exclude the allocations of channels and goroutines, it
+// subtracts the allocations of a run of one batch.
 func (c contender) turn(n int) measure.Turn {
 	all := func(batches int) func() { return func() { c.run(batches, nil) } }
 	all(warmUp)()

@@ -17,15 +17,15 @@ import (
 
 var children = make(map[string]func(args []string) error)
 
-// RegisterChild registers a function that Self can run in a child process. It returns name. It must
-// be called in the initialization of a package variable, or in an init function.
+// RegisterChild registers the function f, so that [Self] can run f in a child process by its name.
+// It returns the name. RegisterChild must be called during package initialization.
 func RegisterChild(name string, f func(args []string) error) string {
 	children[name] = f
 	return name
 }
 
-// childVar is the environment variable that tells the program which function to run. Its value is a
-// JSON list of the function's name and its arguments.
+// childVar is the environment variable that selects the function to run. The value is a JSON list
+// of the function's name and arguments.
 const childVar = "MILLRACE_BENCH_CHILD"
 
 // If Self has started this process, RunChild runs the registered function and exits. The functions

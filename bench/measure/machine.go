@@ -56,8 +56,8 @@ func kernel() string {
 	return "Linux " + strings.TrimSpace(string(release))
 }
 
-// commit returns the commit that git reports, because `go run` stamps no revision. A + after the
-// commit means that Go files differ from it.
+// commit asks git for the current commit, because `go run` does not record it. The suffix + means
+// that Go files have changed since the commit.
 func commit() string {
 	out, err := exec.Command("git", "rev-parse", "--short=7", "HEAD").Output()
 	if err != nil {

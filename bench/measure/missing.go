@@ -16,8 +16,8 @@ func Missing(program, packages string) error {
 	return fmt.Errorf("%s %w (Debian: apt-get install %s)", program, ErrMissing, packages)
 }
 
-// Find returns the path of a program, or the error of [Missing]. It also looks in /usr/sbin,
-// because Debian installs servers there, and only root's PATH contains that directory.
+// Find returns the path of a program, or the error of [Missing]. It also looks in /usr/sbin, where
+// Debian installs servers, because usually only root's PATH contains that directory.
 func Find(program, packages string) (string, error) {
 	for _, name := range []string{program, "/usr/sbin/" + program} {
 		if path, err := exec.LookPath(name); err == nil {
@@ -27,12 +27,11 @@ func Find(program, packages string) (string, error) {
 	return "", Missing(program, packages)
 }
 
-// Present returns the contenders that can run on this machine. A contender can run if check returns
-// nil.
+// Present calls check for each contender, and returns the contenders that can run on this machine.
 //
-// If the error of check wraps [ErrMissing], Present logs that the contender is left out. If no
-// contender remains, Present returns the last of these errors. If check returns any other error,
-// Present stops and returns that error.
+// If check returns nil, the contender can run. If the error wraps [ErrMissing], Present logs the
+// error and leaves out the contender. Any other error stops Present, which returns that error. If
+// no contender can run, Present returns the last error.
 func Present[C any](all []C, name func(C) string, check func(C) error,
 	logf func(string, ...any)) (present []C, err error) {
 	var missing error

@@ -32,9 +32,9 @@ func NginxRTMP() (string, error) {
 	return "", Missing("nginx's rtmp module", packages)
 }
 
-// StartNginx starts an nginx with one worker, and writes the configuration of nginx to dir. The
-// function conf returns the part of the configuration that depends on the address. The caller must
-// call Stop.
+// StartNginx starts nginx with one worker, and writes the configuration file to dir. The function
+// conf returns the part of the configuration that depends on the address. The caller must call
+// Stop.
 func StartNginx(ctx context.Context, dir string, conf func(addr string) string) (*Server, error) {
 	path, err := Find("nginx", "nginx")
 	if err != nil {
@@ -60,9 +60,8 @@ func StartNginx(ctx context.Context, dir string, conf func(addr string) string) 
 	return srv, nil
 }
 
-// worker waits for the worker process of nginx and returns its PID. The master is not measured,
-// because it does no work and shares its memory with the worker. If the rtmp module serves HLS,
-// nginx also has a process that removes old files, which is not measured either.
+// worker waits for the worker process of nginx and returns its PID. The master process is not
+// measured, because it does no work and shares its memory with the worker.
 func worker(master int) ([]int, error) {
 	for range 250 {
 		pids := slices.DeleteFunc(childrenOf(master),

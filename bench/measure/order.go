@@ -8,10 +8,10 @@ import (
 // Order returns the order in which the contenders run in the given round. Rounds and contenders are
 // numbered from 0.
 //
-// A contender may pay for the garbage of the contender before it, or gain from warm caches. The
+// A contender may pay for the garbage of the previous contender, or gain from warm caches. The
 // order therefore changes from round to round. If the number n of contenders is even, then in n
-// rounds, each contender runs first exactly once, and runs directly after each of the other
-// contenders exactly once. If n is odd, 2n rounds are needed, and all of this happens twice.
+// rounds each contender runs first once, and runs directly after each other contender once. If n is
+// odd, 2n rounds are needed, and each of these cases occurs twice.
 //
 // The order is a row of a balanced Latin square: E. J. Williams, Experimental designs balanced for
 // the estimation of residual effects of treatments, Australian Journal of Scientific Research A 2

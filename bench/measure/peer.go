@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Serve is for a child process. It prints the address of a TCP listener, and calls handle for each
-// connection in a new goroutine. It returns when the process's standard input ends.
+// Serve runs the TCP server of a child process. It prints the address of the server, and calls
+// handle in a new goroutine for each connection. It returns when the standard input ends.
 func Serve(handle func(net.Conn)) error {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -56,8 +56,8 @@ func StartServer(ctx context.Context, addr string, cmd *exec.Cmd) (*Server, erro
 func (s *Server) Stop() { s.proc.Stop(10 * time.Second) }
 
 // FreeAddr returns an address of 127.0.0.1 at which no server listens. The port is below the range
-// from which Linux takes the ports of outgoing connections, so that no such connection takes the
-// port before the server listens.
+// that Linux uses for outgoing connections, so that such a connection cannot take the port before
+// the server starts.
 func FreeAddr() (string, error) {
 	for range 100 {
 		addr := fmt.Sprint("127.0.0.1:", 12000+rand.IntN(20000))
@@ -71,11 +71,11 @@ func FreeAddr() (string, error) {
 // Millrace is the path of the millrace command's package, for [Build].
 const Millrace = "server/cmd/millrace"
 
-// Build builds a command of this repository in dir, without cgo, and returns the name of the
-// executable file. If the file already exists, Build does not build it again. The parameter path is
-// the directory of the package, relative to the root of the repository. Packages of the server are
-// built in the workspace, with the dependency versions that users of the server get. Packages of
-// bench are built outside of the workspace.
+// Build compiles a command of this repository without cgo, and returns the path of the executable
+// file in dir. If the file already exists, Build does not compile it again. The parameter path is
+// the directory of the package, relative to the root of the repository. Packages of bench are built
+// outside of the workspace. Packages of the server are built in the workspace, with the dependency
+// versions that users of the server get.
 func Build(ctx context.Context, dir, path string) (string, error) {
 	out := filepath.Join(dir, filepath.Base(path))
 	if _, err := os.Stat(out); err == nil {
@@ -107,8 +107,8 @@ type Usage struct {
 	Peak int64         // peak resident memory, in bytes
 }
 
-// UsageOf returns the total usage of the processes. It returns an error if it cannot read the usage
-// of one of the processes.
+// UsageOf returns the total usage of the processes, or an error if it cannot read the usage of
+// every process.
 func UsageOf(pids []int) (Usage, error) {
 	var sum Usage
 	for _, pid := range pids {

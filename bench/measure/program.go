@@ -19,7 +19,7 @@ type Program struct {
 	Rounds int    // the default of -rounds
 	// The default of -turn, the length of a turn; 0 if turns have no fixed length.
 	Turn  time.Duration
-	Parts []string // the tables that -only chooses from; nil if there is nothing to choose
+	Parts []string // the tables that -only can select; nil if the program has no such flag
 	Brief []string // the arguments that "bench all" adds to make the run short
 
 	// Flags defines the program's own flags. It is nil if the program has none.
@@ -95,7 +95,7 @@ func command(name string, args []string) string {
 // Wants reports whether the flag -only selects the table with the given name.
 func (p *Params) Wants(name string) bool { return slices.Contains(p.Only, name) }
 
-// Logf writes a line of progress.
+// Logf writes a line to the progress log.
 func (p *Params) Logf(format string, args ...any) {
 	fmt.Fprintf(p.log, time.Now().Format("15:04:05 ")+format+"\n", args...)
 }

@@ -1,11 +1,11 @@
-// Package measure has the measuring method and the helpers that all benchmark programs of this
-// module share. In each round, every contender runs for one short turn, and the order of the turns
-// is balanced over the rounds. A table shows medians and their spread. Ratios are computed within
-// each round, because the speed of a machine changes from one minute to the next. A table is
-// printed, and written as Markdown, as JSON and into one HTML page.
+// Package measure is the framework of the benchmark programs of this module.
 //
-// The package also starts child processes and servers. A program therefore contains only its
-// contenders, the checks of the bytes that they deliver, and the columns of its tables.
+// In each round, every contender runs for one short turn, and the order of the turns is balanced
+// over the rounds. A table shows medians and their spread. Ratios are computed within each round,
+// because the speed of a machine changes from one minute to the next. Tables are printed, and can
+// also be written as Markdown, JSON and HTML.
+//
+// The package also starts child processes and servers.
 package measure
 
 import (
@@ -62,8 +62,8 @@ func (s Series) Minus(base Series) Series {
 }
 
 // Whole formats the median of bytes or allocations per operation as a whole number. Like the
-// testing package, it rounds down, so that a few one-time allocations in many operations do not
-// show. A fraction of at least 0.9 is rounded up.
+// testing package, it rounds down, which hides one-time allocations. A fraction of at least 0.9 is
+// rounded up.
 func (s Series) Whole() string {
 	if len(s) == 0 {
 		return "-"
@@ -91,7 +91,6 @@ func (s Series) String() string {
 	return fmt.Sprintf("%s (%s to %s)", number(s.Median()), number(s.Min()), number(s.Max()))
 }
 
-// number formats v with three significant digits, without an exponent.
 func number(v float64) string {
 	switch a := math.Abs(v); {
 	case math.IsNaN(v) || math.IsInf(v, 0):

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// ParseSize reads a number of bytes above 0, such as 1000, 64KiB or 10MiB.
+// ParseSize parses a positive number of bytes, such as 1000, 64KiB or 10MiB.
 func ParseSize(s string) (int, error) {
 	digits, unit := s, 1
 	if cut, ok := strings.CutSuffix(s, "KiB"); ok {

@@ -63,7 +63,8 @@ func newCell(v any) Cell {
 	return Cell{Text: fmt.Sprint(v)}
 }
 
-// Markdown returns the title, the machine and the table, with columns of even width.
+// Markdown returns the title, the machine, the command, the table with aligned columns, and the
+// note.
 func (t *Table) Markdown() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# %s\n\n%s\n\n`%s`\n\n", t.Title, t.Machine, t.Command)

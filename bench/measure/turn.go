@@ -55,7 +55,7 @@ type Cost struct {
 	More   map[string]Series
 }
 
-// Add appends the cost per operation in the turn t to each Series.
+// Add appends the cost per operation of the turn t to each Series.
 func (c *Cost) Add(t Turn) {
 	each := 1 / float64(t.Ops)
 	c.Nanos = append(c.Nanos, float64(t.Time.Nanoseconds())*each)

@@ -1,9 +1,9 @@
 // Package pool measures the cost of getting a buffer, writing to it and returning it, on one
 // goroutine and on all processors at once.
 //
-// Every contender is used as its documentation says. Each has its own copy of the loop, so that no
-// contender is called through an interface. Each measurement uses a new pool, except for contenders
-// that have only one pool per program.
+// Every contender is used as its documentation says. Each contender has its own copy of the loop,
+// so that no method is called through an interface. Each measurement uses a new pool, except for
+// contenders that have one global pool.
 package pool
 
 import (
@@ -19,8 +19,8 @@ import (
 	"github.com/millrace-io/millrace/bench/measure"
 )
 
-// Program is the benchmark of buffer pools. It produces a table for each mode. It takes many short
-// measurements, so that most of them are not interrupted.
+// Program is the benchmark of buffer pools. It takes many short measurements, so that most of them
+// are not interrupted.
 var Program = &measure.Program{
 	Name: "pool", What: "a buffer from a pool and back", Rounds: 11, Turn: 20 * time.Millisecond,
 	Parts: []string{"one", "each"},
@@ -87,7 +87,6 @@ func (m mode) contenders(size int) (all []measure.Contender) {
 	return all
 }
 
-// do performs n operations on each goroutine of the mode.
 func (m mode) do(lend func(int) uint64, n int) {
 	var all sync.WaitGroup
 	for range m.procs() - 1 {
@@ -99,14 +98,12 @@ func (m mode) do(lend func(int) uint64, n int) {
 
 type contender struct {
 	name string
-	// open creates a pool, and returns a function that gets, touches and returns n buffers, one
-	// after the other. The function returns the sum of the buffers' first bytes. It may be called
-	// concurrently.
+	// open creates a pool. The function lend takes and returns n buffers, one after the other. It
+	// may be called concurrently.
 	open func(size int) (lend func(n int) uint64)
 }
 
-// The first contender is the reference. The table shows how many times as fast as the reference the
-// other contenders are.
+// The first contender is the baseline.
 var contenders = []contender{
 	{"sync.Pool of *[]byte", lendSyncPool},
 	{"millrace.Pool, Get and Release", func(size int) func(int) uint64 {
@@ -116,8 +113,7 @@ var contenders = []contender{
 	{"make", lendMade},
 }
 
-// touch writes v to each cache line of p. The writes take longer if p is not in the processor's
-// cache.
+// touch writes v to each cache line of p.
 func touch(p []byte, v byte) {
 	const cacheLine = 64
 	for i := 0; i < len(p); i += cacheLine {
@@ -125,8 +121,7 @@ func touch(p []byte, v byte) {
 	}
 }
 
-// lendSyncPool stores pointers in the pool, as sync.Pool's documentation advises, because storing a
-// slice allocates.
+// lendSyncPool stores pointers in the pool, because storing a slice allocates.
 func lendSyncPool(size int) func(int) uint64 {
 	pool := sync.Pool{New: func() any {
 		p := make([]byte, size)

@@ -11,9 +11,9 @@ import (
 
 type contender struct {
 	name string
-	// open returns two functions. The function packets reads n packets, one from each stream in
-	// turn, and passes each packet to the audience. The function release frees the readers. Each
-	// contender has its own loop, so that no reader is called through an interface.
+	// open creates a reader for each stream. The function packets reads n packets, one from each
+	// stream in turn, and passes each packet to the audience. The function release frees the
+	// readers. Each contender has its own loop, so that no reader is called through an interface.
 	open func(streams []io.Reader, a *audience) (packets func(n int), release func())
 }
 
@@ -25,8 +25,8 @@ var (
 	readChain = contender{"millrace ReadChain, released", openChain}
 )
 
-// onGenerator lists the contenders for a Source. onTCP lists the contenders for a TCP connection.
-// In each list, the first two contenders are the baselines of the comparison.
+// The contenders for a Source and for a TCP connection. In each list, the first two contenders are
+// the baselines.
 var (
 	onGenerator = []contender{
 		naive, peek, readRange, readChain,
@@ -46,8 +46,7 @@ func openAll[T any](streams []io.Reader, open func(io.Reader) T) []T {
 
 func nothing() {}
 
-// must panics if err is not nil. It is for reads that never fail, because a Source has no end and
-// the sender writes until its connection is closed.
+// must panics if err is not nil. The reads of this benchmark never fail.
 func must(err error) {
 	if err != nil {
 		panic(err)
@@ -152,8 +151,8 @@ func openBufiox(streams []io.Reader, a *audience) (packets func(int), release fu
 		}
 }
 
-// A handStream reads packets with as little code as possible: it has a block and two offsets. If
-// the block has no room for a packet, the unread bytes are moved to its beginning.
+// A handStream reads packets with as little code as possible. If its block has no room for a
+// packet, it moves the unread bytes to the start of the block.
 type handStream struct {
 	src  io.Reader
 	buf  []byte

@@ -88,8 +88,8 @@ func runGenerator(ctx context.Context, p *measure.Params) error {
 	return nil
 }
 
-// warmUp is the number of packets that are read before the clock starts. It is enough to size every
-// buffer and fill every pool.
+// warmUp is the number of packets that are read before the clock starts, to fill all buffers and
+// pools.
 const warmUp = 20_000
 
 // turn measures the cost of reading n packets on one processor, or on each processor if the

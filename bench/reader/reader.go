@@ -1,15 +1,12 @@
 // Package reader compares ways to read packets of 1 KiB.
 //
 // In the first group of tables, a child process sends packets over a TCP connection: as a flood, in
-// small writes, or at a steady rate. This is the load of a server, and most of its cost is system
-// calls. In the second group, the packets come from a generator, which returns 64 to 2048 bytes per
-// Read and never waits. These tables show the cost of the readers alone, for one stream, for one
-// stream on each processor, and for a hundred streams with ten subscribers each.
+// small writes, or at a steady rate. As in a server, most of the cost is system calls. In the
+// second group, the packets come from a generator, which returns 64 to 2048 bytes per Read and
+// never waits. These tables show the cost of the readers alone.
 //
 // Every contender is used as its documentation says. Before a contender is measured, it must
 // deliver the bytes that were sent.
-//
-// Most of the package is a loop for each contender, and a source for each kind of table.
 package reader
 
 import (
@@ -22,8 +19,8 @@ import (
 const PacketSize = 1024
 
 // A Source is an io.Reader that returns 64 to 2048 bytes per Read, or fewer if the buffer is
-// shorter. The bytes are one endless sequence, which is the same for every Source. The seed
-// determines only where the reads end.
+// shorter. All Sources return the same endless sequence of bytes. The seed determines only where
+// each Read ends.
 type Source struct {
 	random uint64
 	at     int
@@ -85,8 +82,7 @@ func (s *subscriber) Take(p []byte) {
 	}
 }
 
-// An audience passes each packet to all subscribers. If there are no subscribers, it reads only the
-// first byte of each packet. It also chooses the stream to read next.
+// An audience passes each packet to all subscribers. It also chooses the stream to read next.
 type audience struct {
 	subs []*subscriber
 	sum  uint64
@@ -108,8 +104,8 @@ func (a *audience) next(n int) int {
 	return a.at
 }
 
-// check reads n packets from streams and passes them to two subscribers. It returns an error unless
-// both subscribers receive all bytes in order. Each stream must send the sequence of a Source.
+// check reads n packets, and returns an error if a packet is missing or differs from the packet
+// that was sent. Each stream must send the sequence of a Source.
 func (c contender) check(streams []io.Reader, n int) error {
 	var got bytes.Buffer
 	first, second := &subscriber{audit: func(p []byte) { got.Write(p) }}, new(subscriber)

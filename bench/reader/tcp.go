@@ -26,7 +26,7 @@ const (
 
 var patterns = []pattern{
 	{"flood", "a flood of writes of 64 KiB", 20_000, func(c net.Conn) error {
-		b := make([]byte, period+floodWrite) // a write may begin at any place of the sequence
+		b := make([]byte, period+floodWrite) // a write may begin anywhere in the sequence
 		fill(b, 0)
 		for at := 0; ; at = (at + floodWrite) % period {
 			if _, err := c.Write(b[at : at+floodWrite]); err != nil {
@@ -65,9 +65,8 @@ func fill(b []byte, offset int) {
 	}
 }
 
-// sender is a child process that accepts connections. A client requests a pattern by its name, in
-// the first line of the connection. The sender is a separate process, so that the measured CPU time
-// is only the reader's.
+// sender is a child process, so that its CPU time is not measured. The first line that a client
+// sends on a connection is the name of a pattern.
 var sender = measure.RegisterChild("reader-sender", func([]string) error {
 	return measure.Serve(send)
 })
@@ -84,7 +83,7 @@ func send(c net.Conn) {
 	}
 }
 
-// dial connects to the sender and requests the pattern s. The sender writes only after the request.
+// dial connects to the sender and requests the pattern s.
 func (s pattern) dial(addr string) (net.Conn, error) {
 	c, err := net.Dial("tcp", addr)
 	if err != nil {

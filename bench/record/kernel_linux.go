@@ -20,8 +20,8 @@ import (
 	"github.com/millrace-io/millrace/bench/measure"
 )
 
-// A kernelReader reads statistics of the Linux kernel at the end of each interval. If it uses
-// bpftrace, it also collects the events that bpftrace reports.
+// A kernelReader reads statistics of the Linux kernel at the end of each interval. If bpftrace is
+// used, the kernelReader also collects the events that bpftrace reports.
 type kernelReader struct {
 	source, note string
 	conns        func() []syscall.Conn
@@ -68,7 +68,7 @@ func (k *kernelReader) read(s *Kernel) {
 	k.delay, k.runs = delay, runs
 }
 
-// readConns reads TCP_INFO of every connection. It sets s.RTT, and returns the number of segments
+// readConns sets s.RTT to the median of all connections. It returns the number of segments
 // retransmitted since the last reading.
 func (k *kernelReader) readConns(s *Kernel) (retransmits int64) {
 	resent := make(map[uint64]uint32)
@@ -121,9 +121,9 @@ func (k *kernelReader) close() {
 }
 
 // script counts the retransmissions of the machine, and measures how long the threads of one
-// program wait for a processor. The wait begins when a thread is woken or preempted, and ends when
-// it runs. The script prints both values five times per interval, so that a sample is at most a
-// fifth of an interval late.
+// program wait for a processor. A wait begins when a thread is woken or preempted, and ends when
+// the thread runs. The script prints both values five times per interval, so that a sample is at
+// most a fifth of an interval late.
 const script = `
 tracepoint:tcp:tcp_retransmit_skb { @retransmits = count(); }
 tracepoint:sched:sched_wakeup, tracepoint:sched:sched_wakeup_new / args->comm == "COMM" / { @since[args->pid] = nsecs; }
@@ -135,8 +135,8 @@ interval:ms:INTERVAL { printf("attached"); print(@retransmits); print(@wait); cl
 END { clear(@since); }
 `
 
-// A tracer is a running bpftrace process. It adds up the values that bpftrace prints until take is
-// called.
+// A tracer is a running bpftrace process, and the sums of the values that it has printed since the
+// last call to take.
 type tracer struct {
 	child  *measure.Child
 	errors bytes.Buffer
@@ -168,8 +168,7 @@ func startTracer(interval time.Duration) (*tracer, error) {
 		every).Replace(script)
 	command := []string{path, "-f", "json", "-e", code}
 	if _, err := os.Stat("/sys/kernel/tracing/events/tcp"); err != nil {
-		// tracefs is not mounted. Mount it for bpftrace only, in a mount namespace that ends with
-		// bpftrace.
+		// tracefs is not mounted. Mount it in a mount namespace that ends with bpftrace.
 		mount := `mount -t tracefs nodev /sys/kernel/tracing && exec "$@"`
 		command = append([]string{"unshare", "--mount", "sh", "-c", mount, "sh"}, command...)
 	}
@@ -193,8 +192,8 @@ func startTracer(interval time.Duration) (*tracer, error) {
 	return nil, fmt.Errorf("bpftrace cannot attach: %s", strings.TrimSpace(t.errors.String()))
 }
 
-// readLines reads the output of bpftrace until the output ends. It sends true to the channel
-// attached as soon as the probes are attached, or false if bpftrace ends first.
+// readLines reads the output of bpftrace until its end. It sends true to attached when the probes
+// are attached, or false if bpftrace ends first.
 func (t *tracer) readLines(attached chan<- bool) {
 	for sent := false; ; {
 		line, err := t.child.Line()
@@ -210,8 +209,8 @@ func (t *tracer) readLines(attached chan<- bool) {
 	}
 }
 
-// add parses a line that bpftrace has printed, and adds the values to the totals. It ignores lines
-// that are not JSON.
+// add adds the values in a line of bpftrace's output to the sums. It ignores lines that are not
+// JSON.
 func (t *tracer) add(line string) {
 	var msg struct {
 		Data struct {
@@ -233,8 +232,8 @@ func (t *tracer) add(line string) {
 	}
 }
 
-// take summarizes the events since the last call, and stores the results in s: the number of
-// retransmissions, and the 99th percentile of the times that threads waited for a processor.
+// take summarizes the events since the last call. It sets s.Retransmits, and sets s.RunQueue to the
+// 99th percentile of the times that threads waited for a processor.
 func (t *tracer) take(s *Kernel) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

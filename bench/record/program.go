@@ -20,8 +20,8 @@ import (
 	"github.com/millrace-io/millrace/chunk"
 )
 
-// Program is the record benchmark. It runs HTTP clients that request a URL repeatedly, and reports
-// the samples that Record takes.
+// Program is the record benchmark. Its HTTP clients request a URL repeatedly, and it reports the
+// samples that Record takes.
 var Program = &measure.Program{
 	Name: "record", What: "a load, the Go runtime and the kernel on one clock", Rounds: 1,
 	Brief: []string{"-seconds", "5"},
@@ -71,7 +71,7 @@ func run(ctx context.Context, p *measure.Params) error {
 		Bpftrace: options.bpftrace,
 		Logf:     p.Logf,
 	}, func() error {
-		// The time limit begins here, when bpftrace is already attached.
+		// The time limit begins after bpftrace is attached.
 		ctx, stop := context.WithTimeout(ctx, time.Duration(options.seconds)*time.Second)
 		defer stop()
 		return c.run(ctx, options.clients)
@@ -110,7 +110,7 @@ func run(ctx context.Context, p *measure.Params) error {
 
 func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// clients are HTTP clients that request url repeatedly. They collect results until take is called.
+// clients request url repeatedly, and collect results until take is called.
 type clients struct {
 	url string
 
@@ -178,7 +178,8 @@ func (c *clients) take() Load {
 	return l
 }
 
-// run starts n clients, which request the URL until ctx ends. It fails if no request succeeds.
+// run starts n clients, which request the URL until ctx ends. If no request succeeds, it returns an
+// error.
 func (c *clients) run(ctx context.Context, n int) error {
 	transport := &http.Transport{MaxIdleConnsPerHost: n, DisableCompression: true}
 	if options.url != "" {

@@ -1,10 +1,10 @@
-// Package record observes a load, the Go runtime and the kernel on one clock: operations and their
-// latencies; collections, heap and scheduling of this process; and events of the kernel. If
-// bpftrace is installed and may attach, a script counts retransmissions and measures how long
+// Package record takes samples of a load, the Go runtime and the kernel at the same times. A sample
+// includes the latencies of the load, the garbage collections of this process, and kernel events.
+// If bpftrace is installed and may attach, a script counts retransmissions and measures how long
 // threads wait for a processor. Otherwise TCP_INFO and /proc/self/task/*/schedstat provide part of
 // these values. A CPU profile and a heap profile are stored next to the table.
 //
-// A third of the package reads the values of the kernel. It has two implementations, because few
+// A third of the package reads the kernel's values. This part has two implementations, because few
 // machines allow bpftrace. The rest is the load, the runtime's metrics, and the table.
 package record
 
@@ -39,8 +39,8 @@ type Load struct {
 // values at the end of the interval.
 type Runtime struct {
 	GCs        uint64
-	PauseMax   time.Duration // upper limit of the longest pause of a collection
-	SchedP99   time.Duration // time that a goroutine waited to run
+	PauseMax   time.Duration // upper limit of the longest garbage collection pause
+	SchedP99   time.Duration // 99th percentile of the times that goroutines waited to run
 	AllocBytes uint64
 	HeapBytes  uint64
 	Goroutines uint64
@@ -49,8 +49,8 @@ type Runtime struct {
 // A Kernel has the statistics of the operating system's kernel for one interval.
 type Kernel struct {
 	Retransmits int64
-	// The time that a thread waited for a processor. The value from bpftrace is the 99th
-	// percentile. The value from schedstat is the mean.
+	// Time that threads waited for a processor: the 99th percentile with bpftrace, or the mean with
+	// schedstat.
 	RunQueue    time.Duration
 	RTT         time.Duration // median of the connections, from TCP_INFO
 	MinorFaults int64
@@ -75,7 +75,7 @@ type Options struct {
 	Logf     func(string, ...any)  // logs the source of the kernel's values
 }
 
-// Record calls f, and takes a sample after every o.Interval and when f returns. It returns an error
+// Record calls f. It takes a sample after every o.Interval, and when f returns. It returns an error
 // if f fails, or if a profile cannot be written.
 func Record(o Options, f func() error) (*Timeline, error) {
 	writeProfiles, err := startProfiles(o.Profiles)
@@ -187,8 +187,8 @@ func (r *goRuntime) read(s *Runtime) {
 }
 
 // quantile returns the q quantile of the events in h since the previous call, rounded up to the
-// limit of a bucket. If there were no events, it returns 0. The slice *counts keeps the counts of h
-// from one call to the next.
+// limit of a bucket. If there were no events, it returns 0. The counts of h are kept in *counts
+// between calls.
 func quantile(h *metrics.Float64Histogram, counts *[]uint64, q float64) time.Duration {
 	now := slices.Clone(h.Counts)
 	news, sum := slices.Clone(now), uint64(0)

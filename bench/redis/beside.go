@@ -105,8 +105,7 @@ func runBeside(ctx context.Context, p *measure.Params, srv *server) error {
 	return p.Add(t)
 }
 
-// turn measures small GETs, and transfers large values at the same time. It ends after the duration
-// d.
+// turn measures small GETs for the duration d, and transfers large values at the same time.
 func (b *mixedLoad) turn(ctx context.Context, f *fixture, d time.Duration) error {
 	cpu, began := measure.CPU(), time.Now()
 	ctx, stop := context.WithTimeout(ctx, d)
@@ -149,8 +148,7 @@ func (b *mixedLoad) turn(ctx context.Context, f *fixture, d time.Duration) error
 	return nil
 }
 
-// smallGets gets small values until ctx ends, and returns the latency of each request. It leaves
-// out the request that ctx interrupts.
+// smallGets gets small values until ctx ends, and returns the latency of each complete request.
 func smallGets(ctx context.Context, rdb *goredis.Client) (took []time.Duration, err error) {
 	for {
 		began := time.Now()
@@ -164,8 +162,8 @@ func smallGets(ctx context.Context, rdb *goredis.Client) (took []time.Duration, 
 	}
 }
 
-// pace calls f once per interval d until ctx ends. If a call takes longer than d, the next call
-// follows without a pause. It increments *count after each call.
+// pace calls f once per interval d until ctx ends, and increments *count after each call. If a call
+// takes longer than d, the next call follows at once.
 func pace(ctx context.Context, d time.Duration, f call, count *atomic.Int64) error {
 	t := time.NewTicker(d)
 	defer t.Stop()

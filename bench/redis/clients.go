@@ -17,8 +17,8 @@ func goRedisGet(f *fixture) (call, error) {
 	}, nil
 }
 
-// bufferFor returns a buffer for a value of the given size. It has room for the CRLF after the
-// value, so that go-redis needs one read less.
+// bufferFor returns a buffer for a value and the CRLF after the value, so that go-redis needs one
+// read less.
 func bufferFor(size int) []byte { return make([]byte, size+2) }
 
 func goRedisGetToBuffer(f *fixture) (call, error) {
@@ -95,8 +95,6 @@ func redisbufGetToBuffer(f *fixture) (call, error) {
 	}, nil
 }
 
-// redisbufGetChain reads the value into a Chain. The constant maxSize is the maximum size of a
-// Redis value.
 func redisbufGetChain(f *fixture) (call, error) {
 	const maxSize = 512 << 20
 	chain := new(millrace.Chain)
@@ -118,8 +116,7 @@ func redisbufSetFromBuffer(f *fixture) (call, error) {
 		nil
 }
 
-// redisbufSetChain sets the value from a Chain with blocks of 64 KiB, the largest size that a
-// Reader uses.
+// redisbufSetChain uses a Chain with blocks of 64 KiB, the largest size that a Reader uses.
 func redisbufSetChain(f *fixture) (call, error) {
 	const block = 64 << 10
 	chain, pool := new(millrace.Chain), millrace.NewPool()

@@ -12,8 +12,8 @@ import (
 	"github.com/millrace-io/millrace/bench/measure"
 )
 
-// Program is the Redis benchmark. It makes one table for each task and each number of goroutines.
-// Another table shows the latency of small GETs while large values are transferred.
+// Program is the Redis benchmark. It makes one table for each task and each number of goroutines,
+// and one table for the latency of small GETs while large values are transferred.
 var Program = &measure.Program{
 	Name: "redis", What: "large values in and out of Redis", Rounds: 15,
 	Turn:  40 * time.Millisecond,
@@ -71,7 +71,6 @@ func run(ctx context.Context, p *measure.Params) error {
 	return nil
 }
 
-// run measures the task with the given number of goroutines, and adds a table.
 func (t task) run(ctx context.Context, p *measure.Params, srv *server, sizes []int,
 	goroutines int) error {
 	columns := []string{"contender"}
@@ -143,7 +142,8 @@ func (t task) measure(ctx context.Context, p *measure.Params, f *fixture,
 	return measure.Compare(ctx, all, p.Rounds, p.Turn)
 }
 
-// check makes a contender do two calls, and returns an error if a call does not transfer the value.
+// check makes two calls with a contender. It returns an error if a call does not transfer the
+// value.
 func (c contender) check(ctx context.Context, srv *server, t task, size int) error {
 	const calls = 2
 	f, err := srv.newFixture(ctx, size)

@@ -7,9 +7,8 @@ import (
 	"net"
 )
 
-// The raw socket contenders have one connection per goroutine. They know the length of each reply,
-// and read the reply without a deadline. They are not complete clients, but show the minimum cost
-// of a client.
+// The raw socket contenders show the minimum cost of a client. They have one connection per
+// goroutine, know the length of each reply, and use no deadlines.
 
 func (f *fixture) dial() (net.Conn, error) {
 	conn, err := net.Dial("tcp", f.addr)

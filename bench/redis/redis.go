@@ -1,13 +1,13 @@
-// Package redis compares ways to transfer large values to and from Redis: a raw socket that knows
-// the replies, go-redis, rueidis and redisbuf. The server is a separate process, so that the CPU
-// time of this process is only the client's.
+// Package redis compares ways to transfer large values to and from Redis: a raw socket, go-redis,
+// rueidis and redisbuf. The server is a separate process, so that the CPU time of this process is
+// only the client's.
 //
 // Every contender is used as its documentation says, with one client for all goroutines. Before a
 // case is measured, every contender must transfer the exact bytes of the value.
 //
 // Four clients perform GET and SET in thirteen ways. Three of the clients also serve the value over
-// HTTP, like a Redis sidecar; another process sends the HTTP requests. One more table, of small
-// GETs beside large values, has its own load.
+// HTTP, like a Redis sidecar, to a process that sends requests. A separate load measures small GETs
+// while large values are transferred.
 package redis
 
 import (
@@ -55,17 +55,16 @@ var tasks = []task{
 
 type contender struct {
 	name string
-	// worker returns the function that one goroutine calls repeatedly. The function worker is
-	// called once for each goroutine.
+	// worker is called once for each goroutine. It returns the function that the goroutine calls
+	// repeatedly.
 	worker func(*fixture) (call, error)
 }
 
-// A call transfers a value once. A call that reads the value passes it to fixture.observe, and then
-// drops it.
+// A call transfers a value once. If the call reads the value, it passes the value to
+// fixture.observe.
 type call func(context.Context) error
 
-// A fixture holds the Redis clients, which all contenders share, and the size of the values that
-// they transfer.
+// A fixture holds the Redis clients, which all contenders share.
 type fixture struct {
 	addr string
 	size int // size of every value, in bytes
@@ -73,9 +72,9 @@ type fixture struct {
 	goredis  *goredis.Client
 	redisbuf *redisbuf.Client
 	rueidis  rueidis.Client
-	closers  []io.Closer // the clients and the resources of workers
+	closers  []io.Closer // closed by close, in reverse order
 
-	audit func(piece []byte) // set by a check; called with each value that was read, in pieces
+	audit func(piece []byte) // set by contender.check; receives each value that was read, in pieces
 }
 
 func (f *fixture) open() (err error) {

@@ -52,8 +52,8 @@ func redisbufServe(f *fixture, w http.ResponseWriter, req *http.Request) error {
 	return err
 }
 
-// serving returns a worker that serves the value with h. A child process sends the requests, so
-// that the CPU time of this process is the sidecar's. Each worker has one connection.
+// serving returns a worker that serves the value with h on one connection. A child process sends
+// the requests, so that the CPU time of this process is only the sidecar's.
 func serving(h handler) func(*fixture) (call, error) {
 	return func(f *fixture) (call, error) {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -91,7 +91,7 @@ func serving(h handler) func(*fixture) (call, error) {
 	}
 }
 
-// audited returns a call that requests the value in this process, and passes the value to f.audit.
+// audited returns a call that requests the value and passes it to f.audit, all in this process.
 func audited(f *fixture, addr string) (call, error) {
 	conn, err := net.Dial("tcp", addr)
 	if err != nil {
@@ -125,8 +125,7 @@ var requester = measure.RegisterChild("redis-requester", func(args []string) err
 	return nil
 })
 
-// request sends an HTTP request on conn, and writes the value in the response to w. It reads the
-// response from in.
+// request sends an HTTP request on conn, reads the response from in, and writes the value to w.
 func request(conn net.Conn, in *bufio.Reader, w io.Writer, size int) error {
 	if _, err := io.WriteString(conn, "GET / HTTP/1.1\r\nHost: sidecar\r\n\r\n"); err != nil {
 		return err

@@ -22,8 +22,8 @@ const (
 	checkDeadline = 30 * time.Second
 )
 
-// check starts a contender and publishes a stream through it. It returns an error unless a viewer
-// receives the published payloads in order and without a gap.
+// check starts a contender and publishes a stream through it. A viewer must receive the published
+// payloads in order and without a gap.
 func (c contender) check(ctx context.Context) error {
 	dir, err := os.MkdirTemp("", "bench-relay-")
 	if err != nil {
@@ -53,7 +53,7 @@ func (c contender) checkRunning(ctx context.Context, r *instance) error {
 			500*time.Millisecond, &sent)
 	}()
 	got, err := watch(ctx, r)
-	// Retry, because relays refuse viewers of a stream that they do not know yet.
+	// Retry, because relays refuse viewers until the stream exists.
 	for err != nil && ctx.Err() == nil {
 		select {
 		case err := <-done:
@@ -113,7 +113,7 @@ func contains(all, part []uint32) bool {
 }
 
 // protocol returns the relay's protocol. For HTTP-FLV, it uses the client of package httpflv, which
-// receives whole payloads.
+// receives complete payloads.
 func (r *instance) protocol() load.Protocol {
 	whole := httpflv.Server{URL: r.config.URL}
 	switch p := r.config.Protocol.(type) {
@@ -126,8 +126,8 @@ func (r *instance) protocol() load.Protocol {
 	}
 }
 
-// publish publishes a synthetic stream in real time until ctx ends. It adds the checksum of each
-// frame to sent.
+// publish sends a synthetic stream in real time until ctx ends. It adds the checksum of each frame
+// to sent.
 func publish(ctx context.Context, proto load.Protocol, stream string, bitRate int,
 	keyInterval time.Duration, sent *sums) error {
 	p, err := proto.Publish(ctx, stream)
@@ -152,7 +152,8 @@ func publish(ctx context.Context, proto load.Protocol, stream string, bitRate in
 	return ctx.Err()
 }
 
-// watch returns the checksums of the payloads that a viewer receives, without headers and metadata.
+// watch returns the checksums of the payloads that a viewer receives. It skips headers and
+// metadata.
 func watch(ctx context.Context, r *instance) (*sums, error) {
 	p := r.protocol()
 	if server, ok := p.(*rtmp.Server); ok {

@@ -19,10 +19,10 @@ type contender struct {
 	spec, name string
 	in, out    string // names of the protocols of publishers and of viewers
 
-	// prepare builds or finds the program that start runs. The error is a measure.ErrMissing if
-	// something is not installed.
+	// prepare builds or finds the program. The error wraps measure.ErrMissing if something is not
+	// installed.
 	prepare func(ctx context.Context) error
-	// start runs the server. It writes the files that the server needs to dir.
+	// start runs the server, and writes its files to dir.
 	start func(ctx context.Context, dir string, c load.Config) (*instance, error)
 }
 
@@ -46,8 +46,8 @@ var namedLists = map[string]string{
 	"rtmp": "bare@50ms,bare@0,nginx,nginx@65536,node,xiu,millrace-rtmp@0,millrace-rtmp,millrace-rtmp-flv@0,millrace-rtmp-flv,millrace@0,millrace",
 }
 
-// parseContenders parses the name of a predefined list, or a list such as
-// bare@50ms,nginx,nginx@65536,copy,share,millrace@0,millrace. Programs are built in dir.
+// parseContenders parses a list such as nginx,nginx@65536,millrace@0, or the name of a predefined
+// list. Programs are built in dir.
 func parseContenders(list string, dir string) (all []contender, err error) {
 	if l, ok := namedLists[list]; ok {
 		list = l
@@ -103,12 +103,10 @@ func parseContender(spec string, dir string) (contender, error) {
 	return contender{}, fmt.Errorf("unknown")
 }
 
-// built returns a contender that runs a Go program, which it builds in dir. args returns the
-// program's arguments. It may also change the configuration of the load test, for example to use a
-// protocol other than HTTP-FLV.
-//
-// The program counts as ready when it accepts connections on addr. If it listens on several
-// addresses, it must therefore listen on addr last.
+// built returns a contender that runs a Go program, which it builds in dir. The function args
+// returns the program's arguments, and may change the configuration of the load test. If the
+// program listens on several addresses, the last one must be addr, because then the load test
+// starts.
 func built(dir string, name, pkg string, args func(addr string, c *load.Config) ([]string,
 	error)) contender {
 	return contender{
@@ -137,9 +135,8 @@ func built(dir string, name, pkg string, args func(addr string, c *load.Config) 
 	}
 }
 
-// millrace returns a contender that runs "millrace serve" with the given latency. pub is the
-// protocol of publishers, and sub is the protocol of viewers. If pub is HTTP-FLV, sub must be
-// HTTP-FLV, too.
+// millrace returns a contender that runs "millrace serve". Publishers use the protocol pub, and
+// viewers use the protocol sub. If pub is HTTP-FLV, sub must be HTTP-FLV, too.
 func millrace(dir string, pub, sub string, latency time.Duration) contender {
 	by := ""
 	switch {
@@ -181,7 +178,7 @@ func (c crossProtocol) Watch(ctx context.Context, name string) (load.Subscriptio
 
 const goRelayPackage = "bench/cmd/gorelay"
 
-// goRelay returns a contender that is a typical relay in Go. kind is "copy" or "share".
+// goRelay returns a contender that runs a gorelay.Relay. The kind is "copy" or "share".
 func goRelay(dir string, kind string) contender {
 	name := "Go: a copy a viewer, Write and Flush"
 	if kind == "share" {
@@ -192,7 +189,6 @@ func goRelay(dir string, kind string) contender {
 	})
 }
 
-// bare returns a contender that runs a gorelay.Bare, the least that a relay can cost.
 func bare(dir string, beat time.Duration) contender {
 	name := fmt.Sprintf("bare reads and writes, %v", beat)
 	return built(dir, name, goRelayPackage, func(addr string, c *load.Config) ([]string, error) {
@@ -219,8 +215,8 @@ rtmp {
 `
 
 // nginx returns a contender that runs nginx with the rtmp module, configured as in the module's
-// documentation for live streams. All other settings have their defaults, so Nagle's algorithm is
-// on and the send queue holds 256 messages.
+// documentation for live streams. All other settings have their defaults: Nagle's algorithm is on,
+// and the send queue holds 256 messages.
 func nginx(chunk int) contender {
 	return contender{
 		name: fmt.Sprintf("nginx-rtmp, chunk_size %d", chunk), in: rtmpName, out: rtmpName,

@@ -1,8 +1,5 @@
-// Package relay applies the same load of publishers and viewers to relays of live streams, in
-// turns, and compares their costs. Before the measurement every relay must deliver the published
-// stream.
-//
-// A quarter of the package checks that a relay delivers the published payloads, because a relay
+// Package relay compares the costs of relays for live streams under the same load of publishers and
+// viewers. Before the measurement, every relay must deliver the published payloads, because a relay
 // that loses tags is cheap.
 package relay
 
@@ -22,7 +19,7 @@ import (
 
 // Program compares relays under the load of each case.
 var Program = &measure.Program{
-	// Takes some five minutes in all.
+	// A run takes about five minutes.
 	Name: "relay", What: "live streams from publishers to viewers", Rounds: 2,
 	Brief: []string{"-contenders", "bare@50ms,nginx,nginx@65536,share,copy,millrace@0,millrace,millrace-rtmp@0,millrace-rtmp," +
 		"millrace-rtmp-flv"},
@@ -102,8 +99,6 @@ func run(ctx context.Context, p *measure.Params) error {
 	return nil
 }
 
-// ready parses a list of contenders, and returns the installed ones. It returns an error if an
-// installed contender does not deliver the published stream. It builds programs in dir.
 func ready(ctx context.Context, p *measure.Params, list, dir string) ([]contender, error) {
 	all, err := parseContenders(list, dir)
 	if err != nil {
@@ -168,7 +163,7 @@ func total(m map[string]int) (n int) {
 }
 
 // tableName returns the name of the table for case c. The predefined list "rtmp" has its own
-// tables, so that new results do not replace the results of other lists.
+// tables, which do not replace the tables of other lists.
 func tableName(c testCase) string {
 	if options.contenders == "rtmp" {
 		return "relay-rtmp-" + c.String()
@@ -176,8 +171,6 @@ func tableName(c testCase) string {
 	return "relay-" + c.String()
 }
 
-// table returns the table of the results. It shows each contender's CPU time relative to the first
-// contender, and relative to bare@0, nginx@65536, millrace and millrace-rtmp if they have run.
 func table(c testCase, all []contender, reports [][]load.Report, rounds int) *measure.Table {
 	get := func(i int, f func(load.Report) float64) (s measure.Series) {
 		for _, r := range reports[i] {
@@ -240,8 +233,8 @@ func table(c testCase, all []contender, reports [][]load.Report, rounds int) *me
 	return t
 }
 
-// stalledTable returns the table for the flag -stalled. It shows the losses of the stalled viewers,
-// which read nothing for a minute, and the losses of all other viewers.
+// stalledTable shows the losses of the stalled viewers, which read nothing for a minute, and the
+// losses of all other viewers.
 func stalledTable(c testCase, all []contender, reports [][]load.Report) *measure.Table {
 	t := measure.NewTable("relay-stalled-"+c.String(),
 		fmt.Sprintf("Relay %s while one viewer in %d reads nothing for a minute", c,

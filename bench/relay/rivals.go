@@ -21,7 +21,7 @@ const (
 	xiuVersion  = "0.14.0"
 )
 
-// installTime limits the time for one installation. Cargo builds some 400 crates for xiu.
+// installTime is the time limit for one installation. Cargo builds some 400 crates for xiu.
 const installTime = 30 * time.Minute
 
 func cached(pkg, file string) (string, error) {
@@ -32,10 +32,9 @@ func cached(pkg, file string) (string, error) {
 	return filepath.Join(cache, "millrace-bench", pkg, file), nil
 }
 
-// install installs a package in the user's cache directory. If the given file of the package
-// already exists, install does nothing. installCmd returns the command line that installs the
-// package in dir. If the command is missing or fails, for example because there is no network, the
-// error is a measure.ErrMissing.
+// install puts a package in the user's cache directory, unless the given file of the package
+// already exists. The function installCmd returns the command line that installs the package in
+// dir. If the command is missing or fails, the error wraps measure.ErrMissing.
 func install(ctx context.Context, pkg, file string, installCmd func(dir string) []string) error {
 	path, err := cached(pkg, file)
 	if err != nil {
@@ -84,8 +83,8 @@ func ports(n int) (all []json.Number, err error) {
 	return all, nil
 }
 
-// node returns a contender that runs Node-Media-Server with its defaults, except that the console,
-// passwords, recordings and all protocols other than RTMP are off.
+// node returns a contender that runs Node-Media-Server as an RTMP server. The console, passwords
+// and recordings are off. Other settings have their defaults.
 func node() contender {
 	const (
 		pkg = "node-media-server-" + nodeVersion
@@ -187,8 +186,8 @@ func xiu() contender {
 	}
 }
 
-// A retryProtocol is for a server that accepts viewers of a stream before the stream exists, and
-// then disconnects them. Its viewers connect again until they receive something.
+// A retryProtocol is for a server that disconnects viewers if the stream does not exist yet. The
+// viewers connect again until they receive a tag.
 type retryProtocol struct{ load.Protocol }
 
 const retryDelay = 100 * time.Millisecond
@@ -212,11 +211,11 @@ func (p retryProtocol) Watch(ctx context.Context, name string) (load.Subscriptio
 	}
 }
 
-// A begunSubscription first returns the tag that Watch has already read from the Subscription.
+// A begunSubscription is a Subscription from which Watch has already read the first tag.
 type begunSubscription struct {
 	load.Subscription
 	first load.Arrival
-	waits bool // whether Next must still return the tag in the field first
+	waits bool // whether Next must still return the first tag
 }
 
 // Next implements load.Subscription.

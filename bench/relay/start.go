@@ -30,7 +30,7 @@ var startContenders string
 // A trial is a measurement with one publisher and one viewer.
 type trial struct {
 	column string // in the table of results
-	// take measures once. The name of the stream must be new to the server.
+	// take performs one measurement. The name of the stream must be new to the server.
 	take func(ctx context.Context, p load.Protocol, stream string) (time.Duration, error)
 }
 
@@ -52,7 +52,7 @@ func runStart(ctx context.Context, p *measure.Params) error {
 	if err != nil {
 		return err
 	}
-	// All servers run all the time. Between their turns they are idle.
+	// All servers keep running. They are idle between their turns.
 	servers := make([]*instance, len(all))
 	for i, c := range all {
 		home, err := os.MkdirTemp(dir, "")
@@ -144,8 +144,8 @@ type sender struct {
 	done  chan error
 }
 
-// send starts to publish a stream. If publishing fails, it calls cancelWatch, which ends the
-// viewer's wait.
+// send starts to publish a stream. If publishing fails, it calls cancelWatch to end the viewer's
+// wait.
 func send(ctx context.Context, p load.Protocol, stream string, cancelWatch context.CancelFunc) *sender {
 	ctx, stop := context.WithCancel(ctx)
 	s := &sender{began: time.Now(), stop: stop, done: make(chan error, 1)}
@@ -159,7 +159,7 @@ func send(ctx context.Context, p load.Protocol, stream string, cancelWatch conte
 	return s
 }
 
-// cut closes the connection. It returns an error if publishing failed before that.
+// cut disconnects the publisher. It returns an error if publishing has already failed.
 func (s *sender) cut() error {
 	s.stop()
 	if err := <-s.done; !errors.Is(err, context.Canceled) {
@@ -168,8 +168,8 @@ func (s *sender) cut() error {
 	return nil
 }
 
-// sleepRandomly sleeps for a random time from d to 2d. The measurement is then not in step with a
-// server's periodic work.
+// sleepRandomly sleeps for a random time from d to 2d, so that the measurement is not in step with
+// a server's periodic work.
 func sleepRandomly(d time.Duration) { time.Sleep(d + rand.N(d)) }
 
 // firstPicture returns the time from the start of a publisher's connection to the first video frame
@@ -184,8 +184,8 @@ func firstPicture(ctx context.Context, p load.Protocol, stream string) (time.Dur
 	return first.Sub(publisher.began), errors.Join(err, publisher.cut())
 }
 
-// reconnectPause cuts a publisher's connection and publishes again. The viewer's video pauses for
-// longer than the publisher is away. reconnectPause returns the difference.
+// reconnectPause cuts a publisher's connection and publishes again. It returns by how much the
+// pause in the viewer's video exceeds the publisher's absence.
 func reconnectPause(ctx context.Context, p load.Protocol, stream string) (time.Duration, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

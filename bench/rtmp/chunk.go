@@ -26,8 +26,8 @@ type reader struct {
 	head                    [11]byte
 }
 
-// A message is the latest message of a chunk stream, complete or incomplete. The next message
-// inherits the fields that its own header omits.
+// A message is the latest message of a chunk stream. It may be incomplete. The next message
+// inherits the fields that its header omits.
 type message struct {
 	timestamp, delta uint32
 	extended         bool
@@ -42,8 +42,8 @@ func newReader(r *millrace.Reader, out *writer) *reader {
 		streams: make(map[int]*message)}
 }
 
-// nextCommand waits for a command and returns its AMF0 values, which are valid until the next call.
-// It skips other messages.
+// nextCommand waits for a command, and skips other messages. It returns the AMF0 values of the
+// command, which are valid until the next call.
 func (r *reader) nextCommand() ([]byte, error) {
 	for {
 		m, err := r.next()
@@ -133,7 +133,7 @@ func (r *reader) nextChunk() (*message, error) {
 }
 
 func (r *reader) restOfChunk(format byte, id int) (*message, error) {
-	if id < 2 { // numbers above 63 follow in one or two more bytes, the lower byte first
+	if id < 2 { // numbers above 63 follow in one or two bytes, low byte first
 		low, err := r.number(1)
 		high := uint64(0)
 		if err == nil && id == 1 {
@@ -162,8 +162,8 @@ func (r *reader) restOfChunk(format byte, id int) (*message, error) {
 	return m, err
 }
 
-// header reads the message header that follows the chunk stream number. If the chunk stream has no
-// incomplete message, a new message begins.
+// header reads a message header. A new message begins if the chunk stream has no incomplete
+// message.
 func (r *reader) header(m *message, format byte) error {
 	if !m.whole && format != 3 {
 		return errProtocol
@@ -225,7 +225,7 @@ const (
 )
 
 // extended is the value of the 24-bit timestamp field if the timestamp is too large for the field.
-// Four more bytes with the timestamp then follow the header.
+// The timestamp then follows the header, in four bytes.
 const extended = 0xffffff
 
 // A writer splits messages into chunks. It sends each message with one Write call.
@@ -265,7 +265,7 @@ func (w *writer) message(cs int, kind byte, stream, timestamp uint32, parts ...[
 	return err
 }
 
-// header appends a full chunk header. The result ext is the extended timestamp, which the following
+// header appends a full chunk header. The result ext is the extended timestamp, which the next
 // chunks of the message repeat.
 func header(b []byte, cs int, kind byte, stream, timestamp uint32, size int) (_, ext []byte) {
 	short := min(timestamp, extended)

@@ -2,10 +2,14 @@
 // It publishes the tags of package load, and plays a stream to count its tags.
 //
 // The client is written by hand, because a load generator must use less CPU time than the server
-// that it measures. The command "bench relay -contenders millrace-rtmp@50ms -case 1x200" reports a
-// generator CPU time of 2.36 s/GB with viewers that use gortmplib v1.0.1, 1.55 s/GB with viewers
-// that use only the chunk parser of gortmplib, and 0.99 s/GB with viewers that use this client
-// (medians of seven rounds of 12 s). Package relay checks a server's output with gortmplib.
+// that it measures. The command "bench relay -contenders millrace-rtmp@50ms -case 1x200" reports
+// the generator's CPU time (medians of seven rounds of 12 s):
+//
+//	2.36 s/GB  viewers use gortmplib v1.0.1
+//	1.55 s/GB  viewers use only the chunk parser of gortmplib
+//	0.99 s/GB  viewers use this client
+//
+// Package relay checks a server's output with gortmplib.
 package rtmp
 
 import (
@@ -44,7 +48,7 @@ const (
 const ChunkSize = 4096
 
 // defaultWindow is the number of bytes that the client may receive before it must send an
-// acknowledgement. The server can set another number.
+// acknowledgement, unless the server sets another number.
 const defaultWindow = 2_500_000
 
 // A Server implements load.Protocol for an RTMP server. Viewers get the complete payload of each
@@ -61,10 +65,10 @@ func (s *Server) String() string { return "rtmp://" + s.Addr + "/" + app }
 const app = "live"
 
 // A conn is a connection after the handshake. Only one goroutine may read from it. Several
-// goroutines may write to it at the same time, because the writer has a lock.
+// goroutines may write to it at the same time.
 type conn struct {
 	net  net.Conn
-	stop func() bool // detaches the connection from ctx, so that the end of ctx does not close it
+	stop func() bool // prevents the end of ctx from closing the connection
 	in   *reader
 	out  *writer
 }
@@ -113,7 +117,7 @@ func (c *conn) enter(s *Server) error {
 	return nil
 }
 
-// call sends a command, waits for its result, and returns the AMF0 values of the result.
+// call sends a command and returns the AMF0 values of the server's result.
 func (c *conn) call(name string, transaction float64, args ...any) ([]byte, error) {
 	if err := c.out.command(0, append([]any{name, transaction}, args...)...); err != nil {
 		return nil, err
@@ -150,7 +154,7 @@ func (c *conn) awaitStatus(code string) error {
 	}
 }
 
-// close closes the connection. Only the goroutine that reads from the connection may call close.
+// Only the goroutine that reads from the connection may call close.
 func (c *conn) close() error {
 	c.stop()
 	err := c.net.Close()
@@ -158,7 +162,7 @@ func (c *conn) close() error {
 	return err
 }
 
-// handshake performs the plain handshake. A zero version in C1 means that no digests are used.
+// handshake performs the handshake without digests, which a zero version in C1 requests.
 func handshake(w io.Writer, r io.Reader) error {
 	const size = 1536
 	c := make([]byte, 1+size)
@@ -187,11 +191,11 @@ func handshake(w io.Writer, r io.Reader) error {
 }
 
 // A publication is a stream that is sent to the server. Another goroutine reads the server's
-// messages, because pings must be answered.
+// messages and answers pings.
 type publication struct {
 	c    *conn
 	done chan struct{} // closed when the reading goroutine has ended
-	err  error         // why the reading goroutine ended; valid once done is closed
+	err  error         // why the reading goroutine ended; set before done is closed
 }
 
 // Publish implements load.Protocol.
@@ -221,8 +225,7 @@ func (p *publication) listen() {
 	}
 }
 
-// setDataFrame is the AMF0 string at the start of a metadata message. It tells the server to store
-// the metadata.
+// setDataFrame is the AMF0 string at the start of a metadata message that the server must store.
 var setDataFrame = appendAMF(nil, "@setDataFrame")
 
 func (p *publication) WriteTag(t load.Tag) error {
@@ -250,8 +253,7 @@ type subscription struct{ c *conn }
 // bufferLength is the length of the player's buffer that the client announces, in milliseconds.
 const bufferLength = 1000
 
-// liveOnly is the start parameter of a play command that accepts only a live stream, not a
-// recording.
+// liveOnly is the start parameter of a play command that does not accept recordings.
 const liveOnly = -1000.0
 
 // Watch implements load.Protocol.

@@ -1,9 +1,8 @@
 // Package small compares stackbuf.Buffer with other types that a program could use to build small
 // strings and byte slices.
 //
-// The code of each case is repeated for each contender. A generic function or an interface would
-// call the methods indirectly. The compiler could then neither inline the methods nor keep the
-// buffers on the stack.
+// The code of each case is repeated for each contender. With a generic function or an interface,
+// the compiler could neither inline the methods nor keep the buffers on the stack.
 package small
 
 import (
@@ -83,20 +82,19 @@ type testCase struct {
 
 const kib = 1 << 10
 
-// The data that the cases write and read. It is not on the heap, because a larger heap would make
-// the garbage collector run less often. That would favor the type that makes the most garbage.
+// The data that the cases write and read. It is not on the heap: a larger heap makes the garbage
+// collector run less often, which favors types that produce garbage.
 var (
 	text = strings.Repeat("0123456789abcdef", 64*kib/16)
 	data [64 * kib]byte
 )
 
-// The results of the last calls, which are stored so that the compiler does not remove the calls.
+// The results are stored, so that the compiler does not remove the calls.
 var (
 	lastString string
 	lastLen    int
 )
 
-// pool has the Buffers of the contender "pooled bytes.Buffer".
 var pool = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
 func cases() (all []testCase) {

@@ -23,8 +23,8 @@ const (
 	// the key, the number of the write that stored the blob, and the size of the blob.
 	blobHead = 24
 	blobRest = 25 * time.Millisecond // pause after each request
-	// A store may expire a blob up to expirySlack too early or too late, because the clock of a
-	// file system has coarse steps.
+	// A store may expire a blob up to expirySlack too early or too late, because file systems have
+	// a coarse clock.
 	expirySlack = 50 * time.Millisecond
 )
 
@@ -59,25 +59,22 @@ func (b *blob) begin(deletes bool) uint64 {
 	return b.begun
 }
 
-// confirm records that the server has confirmed a write. Without a confirmation, the write may or
-// may not have taken place.
 func (b *blob) confirm(write uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.floor = max(b.floor, write)
 }
 
-// oldest returns the number of the oldest write that is not outdated. A read that starts now must
-// not return the value of an earlier write.
+// oldest returns the number of the oldest write that is not outdated.
 func (b *blob) oldest() uint64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.floor
 }
 
-// checkFound is called after a read has returned the value of a write. It returns an error if the
-// write was already outdated before the read, or has not been started. Otherwise, it marks all
-// earlier writes as outdated. The parameter oldest is the result of [blob.oldest] before the read.
+// checkFound checks a read that has returned the value of a write. It returns an error if the write
+// was outdated before the read, or was never started. Otherwise, it marks all earlier writes as
+// outdated. The parameter oldest is the result of [blob.oldest] before the read.
 func (b *blob) checkFound(oldest, write uint64) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -89,9 +86,8 @@ func (b *blob) checkFound(oldest, write uint64) error {
 	return nil
 }
 
-// checkAbsent is called after a read has found no blob. It returns an error if the blob must exist,
-// because it was written and has not been deleted since. The parameter oldest is the result of
-// [blob.oldest] before the read.
+// checkAbsent checks a read that has found no blob. It returns an error if the blob was written and
+// has not been deleted since. The parameter oldest is the result of [blob.oldest] before the read.
 func (b *blob) checkAbsent(oldest uint64) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -103,7 +99,7 @@ func (b *blob) checkAbsent(oldest uint64) error {
 	return nil
 }
 
-// blob sends one request for a random blob: a read, a write or a deletion.
+// blob reads, writes or deletes a random blob.
 func (c *cycle) blob(url string, _ context.Context, r *rand.Rand) error {
 	b := c.blobs[r.IntN(len(c.blobs))]
 	url += "/blobs/" + b.key
@@ -136,8 +132,8 @@ func (c *cycle) blob(url string, _ context.Context, r *rand.Rand) error {
 	return err
 }
 
-// blobSize returns a random size. Most sizes are small. A few are so large that the server does not
-// hold the complete blob in memory.
+// blobSize returns a random size. A few sizes are so large that the server does not hold the
+// complete blob in memory.
 func blobSize(r *rand.Rand) int64 {
 	switch n := r.IntN(50); {
 	case n == 0:
@@ -148,7 +144,7 @@ func blobSize(r *rand.Rand) int64 {
 	return blobHead + 1 + r.Int64N(16<<10)
 }
 
-// blobBody returns the header of a blob, and the content id of the bytes after the header.
+// blobBody returns the header of a blob, and the content id of the bytes that follow.
 func blobBody(key string, write uint64, size int64) (id uint64, head []byte) {
 	head = binary.BigEndian.AppendUint64(nil, contentOf(key))
 	head = binary.BigEndian.AppendUint64(head, write)
@@ -156,8 +152,7 @@ func blobBody(key string, write uint64, size int64) (id uint64, head []byte) {
 }
 
 // put uploads a blob of the given size. If n is less than size, put sends only n bytes, pauses, and
-// aborts the request. The pause gives the server time to respond if it wrongly accepts the
-// incomplete blob.
+// aborts the request. The pause gives a faulty server time to report success.
 func (c *cycle) put(key string, write uint64, size, n int64, url string,
 	header ...string) error {
 	id, head := blobBody(key, write, size)
@@ -181,8 +176,7 @@ func (c *cycle) put(key string, write uint64, size, n int64, url string,
 	return res.Body.Close()
 }
 
-// A readerFunc is an io.Reader without data. The Read method calls the function and returns the
-// error of the function.
+// A readerFunc is an io.Reader without data. Its Read method returns the error of the function.
 type readerFunc func() error
 
 func (f readerFunc) Read([]byte) (int, error) { return 0, f() }
@@ -193,7 +187,7 @@ func missing(err error) bool {
 }
 
 func (c *cycle) remove(b *blob, url string) error {
-	absent := b.checkAbsent(b.oldest()) // the error if the server says that b is missing
+	absent := b.checkAbsent(b.oldest()) // used if the server says that b is missing
 	write := b.begin(true)
 	res, err := c.do(http.MethodDelete, url, http.StatusNoContent)
 	if missing(err) {
@@ -219,7 +213,8 @@ func (c *cycle) get(b *blob, url string) error {
 	return b.checkFound(oldest, write)
 }
 
-// read reads a blob and checks all its bytes. The result identifies the write that stored the blob.
+// read reads a blob and checks all its bytes. It returns the number of the write that stored the
+// blob.
 func (c *cycle) read(key, url string) (write uint64, err error) {
 	res, err := c.do(http.MethodGet, url, http.StatusOK)
 	if err != nil {
@@ -245,7 +240,7 @@ func (c *cycle) read(key, url string) (write uint64, err error) {
 	return write, err
 }
 
-// inspect reads all blobs, and checks that the server has lost no confirmed write.
+// inspect checks that the server has lost no confirmed write.
 func (c *cycle) inspect() error {
 	url, _, err := c.await(c.hard)
 	if err != nil {
@@ -259,8 +254,8 @@ func (c *cycle) inspect() error {
 	return nil
 }
 
-// expire stores a blob with a short lifetime, and checks that the blob exists exactly until the
-// lifetime is over.
+// expire stores a blob with a short lifetime, and checks that the blob exists until its lifetime is
+// over, and not longer.
 func (c *cycle) expire(url string, _ context.Context, r *rand.Rand) error {
 	key := "soak/" + c.name + "/expires"
 	url += "/blobs/" + key

@@ -30,9 +30,8 @@ func fill(p []byte, id uint64, off int64) {
 	}
 }
 
-// A content generates and checks a sequence of pseudorandom bytes, which depends only on an id.
-// Read returns the next bytes of the sequence. Write compares the written bytes with the next bytes
-// of the sequence.
+// A content is a sequence of pseudorandom bytes that depends only on an id. Read returns the next
+// bytes of the sequence. Write compares the written bytes with the next bytes.
 type content struct {
 	what string // name for errors
 	id   uint64

@@ -25,9 +25,9 @@ type cycle struct {
 
 func newCycle(t *target, number int) *cycle { return &cycle{target: t, number: number} }
 
-// run lets all clients work until the cycle is over, and returns when all clients have
-// disconnected. If the signal restart is not 0, run restarts the server with this signal in the
-// middle of the cycle. An error describes a fault that does not concern a single client.
+// run returns when the cycle is over and all clients have disconnected. If restart is not 0, run
+// restarts the server with this signal in the middle of the cycle. An error describes a fault that
+// does not concern a single client.
 func (c *cycle) run(ctx context.Context, restart syscall.Signal) error {
 	var stop, giveUp context.CancelFunc
 	c.working, stop = context.WithCancel(ctx)
@@ -72,11 +72,11 @@ func (c *cycle) run(ctx context.Context, restart syscall.Signal) error {
 	return err
 }
 
-// work calls the function f repeatedly until the cycle is over. The function f gets the address of
-// the server, and a context that ends when the server is being restarted.
+// work calls f repeatedly until the cycle is over. The arguments of f include the address of the
+// server, and a context that ends when the server is being restarted.
 //
-// If f returns an error, work records a fault. While the server is being restarted, requests may
-// fail, so that only a wrongError is a fault.
+// If f returns an error, work records a fault. During a restart, requests may fail, so only a
+// wrongError is a fault.
 func (c *cycle) work(what string, r *rand.Rand,
 	f func(url string, up context.Context, r *rand.Rand) error) {
 	for c.working.Err() == nil {
@@ -102,8 +102,8 @@ func (c *cycle) work(what string, r *rand.Rand,
 }
 
 // account returns an error if viewers lost more tags or connections in this cycle than the server
-// has counted. The server may have counted more, because a viewer can disconnect before it notices
-// that tags are missing.
+// has counted. The server may count more, because a viewer can disconnect before it notices that
+// tags are missing.
 func (c *cycle) account() error {
 	var before point // zero if the process was started in this cycle
 	if n := len(c.points); n > 1 {

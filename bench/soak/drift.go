@@ -49,7 +49,7 @@ type point struct {
 
 const (
 	capped = iota // no point may exceed rule.slack
-	steady        // no point after the warm-up may exceed an earlier one by more than rule.slack
+	steady        // no point after the warm-up may exceed an earlier point by more than rule.slack
 	// The points after the warm-up are divided into thirds. The median of the last third may exceed
 	// the median of the first third by rule.slack or by the factor rule.ratio, whichever allows
 	// more.
@@ -67,9 +67,8 @@ type rule struct {
 
 // rules returns the rules for a server with up to redisConns connections to Redis.
 //
-// A trend rule has two limits, slack and ratio. Growth is a fault only above both limits, because
-// normal fluctuation may exceed one of the limits. A heap of 3 MB that grows to 4 MB may exceed
-// ratio. A heap of 1 GB that grows by many megabytes may exceed slack.
+// A trend rule has two limits, slack and ratio. Growth is a fault only above both limits. Without a
+// fault, a heap of 3 MB may grow by a large ratio, and a heap of 1 GB by many megabytes.
 func rules(redisConns int64) []rule {
 	return []rule{
 		{"goroutines", func(p *point) int64 { return p.Goroutines }, steady, 0, 0},
@@ -83,8 +82,8 @@ func rules(redisConns int64) []rule {
 	}
 }
 
-// judge returns an error if a server process breaks the rule. The slice points has the resource use
-// of the process at its quiet points.
+// judge returns an error if a server process breaks the rule. The slice points has one element for
+// each quiet point of the process.
 func (r rule) judge(points []point) error {
 	if r.kind == capped {
 		for i := range points {
@@ -154,7 +153,7 @@ func (t *target) quiet(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// These values were measured before the collection, which may start goroutines.
+	// Use the values from before the collection, which may start goroutines.
 	after.At, after.Goroutines, after.Descriptors, after.PoolInUse = time.Since(t.began),
 		p.Goroutines, p.Descriptors, p.PoolInUse
 	t.points = append(t.points, after)
@@ -163,20 +162,19 @@ func (t *target) quiet(ctx context.Context) error {
 }
 
 // settle takes samples of the server's resource use until the server is idle and breaks no capped
-// or steady rule. It returns the last sample. A server may break a rule for a moment, until the
-// goroutines of closed connections have ended.
+// or steady rule. It returns the last sample. The server may break a rule until the goroutines of
+// closed connections have ended.
 //
 // In a new process, the steady rules do not apply yet (see warmUp). settle then takes at least ten
 // samples, and returns the smallest number of goroutines and the smallest number of descriptors.
 //
-// settle waits for at most t.cfg.Settle. If the server is then not idle, settle returns an error.
-// If the server is idle but breaks a rule, settle returns the last sample.
+// settle waits for at most t.cfg.Settle. If the server is then not idle, it returns an error. If
+// the server is idle but breaks a rule, it returns the last sample.
 func (t *target) settle(ctx context.Context) (point, error) {
 	deadline := time.Now().Add(t.cfg.Settle)
 	var least point
 	for looks := 1; ; looks++ {
-		// Repeat this in the loop, because an abandoned request over HTTP/2 keeps its connection
-		// for a moment.
+		// Repeat this, because an abandoned HTTP/2 request keeps its connection for a moment.
 		t.hangUp()
 		p, err := t.sample(ctx)
 		if err != nil {
@@ -243,7 +241,7 @@ func (t *target) sample(ctx context.Context) (point, error) {
 	}
 	of := func(name string) int64 {
 		n, ok := m[name]
-		if !ok && err == nil { // otherwise its growth would not be noticed
+		if !ok && err == nil { // a missing metric would hide its growth
 			err = fmt.Errorf("the metrics have no %s", name)
 		}
 		return n
@@ -261,8 +259,7 @@ func (t *target) sample(ctx context.Context) (point, error) {
 	if err != nil {
 		return p, err
 	}
-	// The metrics also have a number of goroutines, but this number includes the goroutines that
-	// collect the metrics.
+	// Read the profile, because the metrics also count the goroutines that collect the metrics.
 	if err := t.ask(ctx, "/debug/pprof/goroutine?debug=1", func(r io.Reader) error {
 		_, err := fmt.Fscanf(r, "goroutine profile: total %d", &p.Goroutines)
 		return err
@@ -275,7 +272,7 @@ func (t *target) sample(ctx context.Context) (point, error) {
 // look reads the resident memory and the number of descriptors of a process from /proc. On systems
 // without /proc, it does nothing.
 //
-// The server's metrics also have a number of descriptors, but this number includes the connection
+// The number of descriptors in the server's metrics is not used, because it includes the connection
 // over which the metrics are sent.
 func (p *point) look(pid int) error {
 	fs, err := procfs.NewDefaultFS()
@@ -292,8 +289,8 @@ func (p *point) look(pid int) error {
 	return errors.Join(err, err2)
 }
 
-// readMetrics reads metrics in Prometheus' text format into m. If a metric has several values with
-// different labels, m has their sum.
+// readMetrics reads metrics in the Prometheus text format into m. It adds up the values of a metric
+// with different labels.
 func readMetrics(r io.Reader, m map[string]int64) error {
 	lines := bufio.NewScanner(r)
 	for lines.Scan() {

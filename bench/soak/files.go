@@ -115,8 +115,8 @@ func statusOf(what string, res *http.Response) error {
 	return &statusError{what, res.StatusCode, string(text)}
 }
 
-// download requests a file and checks the response, which must have the bytes at the offsets first
-// to last, inclusive. If byteRange is not empty, it is sent as the Range header.
+// download requests a file and checks that the response has the bytes at the offsets first to last,
+// inclusive. If byteRange is not empty, it is sent as the Range header.
 func (c *cycle) download(name, url, byteRange string, first, last int64) error {
 	status, header := http.StatusOK, []string(nil)
 	if byteRange != "" {
@@ -141,7 +141,7 @@ func (c *cycle) download(name, url, byteRange string, first, last int64) error {
 	return err
 }
 
-// fileAgain sends a conditional request for a file that the client already has.
+// fileAgain sends a conditional request for a file that has not changed.
 func (c *cycle) fileAgain(url string, size int64) error {
 	head, err := c.do(http.MethodHead, url, http.StatusOK)
 	if err != nil {

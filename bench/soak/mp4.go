@@ -10,8 +10,8 @@ import (
 )
 
 // An mp4View watches a stream as fragmented MP4, and compares every sample with the payload of its
-// tag. It counts lost tags itself. Package load cannot count them, because the samples do not
-// arrive in the order of their tags: audio and video fragments alternate.
+// tag. It counts lost tags itself. Package load cannot count them, because samples do not arrive in
+// the order of their tags.
 type mp4View struct {
 	view
 	tracks  map[uint32]*mp4Track // by track number; nil until the file's header was read
@@ -25,8 +25,8 @@ type mp4Track struct {
 	end  int64  // end time of the last sample
 }
 
-// heldBack is the number of tags that may be missing when a viewer disconnects. The viewer may have
-// a fragment of one track, but not yet the fragment of the other track for the same time.
+// heldBack is the number of tags that may be missing when a viewer disconnects between the
+// fragments of the two tracks.
 const heldBack = 100
 
 // maxBox is the maximum size of a box in bytes. A larger size is treated as an error.
@@ -34,8 +34,7 @@ const maxBox = 4 << 20
 
 var errBoxes = errors.New("the boxes do not fit one another")
 
-// errBehind is the error of an MP4 viewer that the server has disconnected because the viewer was
-// behind.
+// errBehind is the error of an MP4 viewer that the server has disconnected for being behind.
 var errBehind = errors.New("disconnected by the server")
 
 // Next implements load.Subscription. It reads a fragment, or a box of the file's header.
@@ -68,8 +67,8 @@ func (v *mp4View) Close() error {
 	return v.Subscription.Close()
 }
 
-// box reads the next box. The returned bytes, which include the box's size and kind, are valid
-// until the next call.
+// box reads the next box. The returned bytes include the size and the kind of the box. They are
+// valid until the next call.
 func (v *mp4View) box() (kind string, box []byte, err error) {
 	head, err := v.Peek(8)
 	if err != nil {
@@ -133,8 +132,7 @@ func (v *mp4View) header(moov []byte) error {
 	return nil
 }
 
-// fragment reads the mdat box that follows the given moof box, and compares the samples in the mdat
-// box with their tags.
+// fragment reads the mdat box that follows a moof box, and compares its samples with their tags.
 func (v *mp4View) fragment(moof []byte) error {
 	kind, mdat, err := v.box()
 	if err != nil {
@@ -159,7 +157,7 @@ func (v *mp4View) fragment(moof []byte) error {
 		case kind == "trun" && len(content) >= 12 && track != nil:
 			count, offset, rows := int(binary.BigEndian.Uint32(content[4:])),
 				int(binary.BigEndian.Uint32(content[8:])), content[12:]
-			width := 8 // bytes of a row: duration and size and, for video, flags and delay
+			width := 8 // bytes per sample: duration and size; video also has flags and delay
 			if track.kind == load.Video {
 				width = 16
 			}
@@ -191,7 +189,8 @@ func (v *mp4View) fragment(moof []byte) error {
 	return err
 }
 
-// sample compares a sample with its tag. The parameter start is the start time of the sample.
+// sample compares a sample with its tag, and checks that it begins after the previous sample of the
+// track.
 func (v *mp4View) sample(t *mp4Track, key bool, got []byte, start int64) error {
 	payload := append([]byte{0xaf, 1}, got...)
 	if t.kind == load.Video {

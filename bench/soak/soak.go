@@ -1,16 +1,17 @@
 // Package soak runs millrace servers for a long time under a load of streams, files and blobs at
 // once. It looks for wrong bytes and for growing resource use.
 //
-// The servers are child processes, so that their resource use does not include the clients. The
-// data contains a few numbers from which all its bytes can be computed, so that the receiver can
-// check every byte.
+// The servers are child processes, so that their resource use does not include the clients. All
+// bytes of the data can be computed from a few numbers in the data, so that the receiver can check
+// every byte.
 //
 // Work is done in cycles. At the end of a cycle all clients disconnect. When the server then
-// reports that nothing is in progress, the cycle has reached its quiet point. The server's resource
-// use is measured at each quiet point, and compared with earlier quiet points of the same process.
+// reports that nothing is in progress, the cycle has reached its quiet point. At each quiet point,
+// the server's resource use is measured, and compared with earlier quiet points of the same
+// process.
 //
-// Most of the package computes which bytes a client must receive: of streams as FLV and MP4, of
-// files and ranges of files, and of blobs. The publishers and viewers are in internal/load.
+// Most of the package computes which bytes a client must receive: FLV and MP4 streams, files,
+// ranges of files, and blobs. The publishers and viewers are in internal/load.
 package soak
 
 import (
@@ -218,8 +219,8 @@ func (r *run) passed() float64 {
 	return float64(time.Since(r.began)) / float64(r.cfg.For)
 }
 
-// cycle runs one cycle on all servers, and then compares the resource use of each server with
-// earlier cycles.
+// cycle runs one cycle on all servers, and then compares the resource use of each server with its
+// earlier quiet points.
 func (r *run) cycle(ctx context.Context) {
 	r.cycles++
 	var restart syscall.Signal
@@ -261,7 +262,7 @@ func (r *run) line() string {
 }
 
 // finish checks the trend rules (see rule). If the run has failed, finish saves the servers' logs
-// in Config.Keep. If the run has not failed, finish also checks that SIGTERM stops the servers.
+// in Config.Keep. Otherwise, it checks that SIGTERM stops the servers.
 func (r *run) finish() {
 	for _, t := range r.targets {
 		t.judge(trend)

@@ -23,7 +23,7 @@ const (
 	keyInterval = 500 * time.Millisecond
 )
 
-// stream runs one session, in which all streams are published and watched from beginning to end.
+// stream runs one session, which publishes and watches all streams from beginning to end.
 func (c *cycle) stream(url string, up context.Context, r *rand.Rand) error {
 	publishing, over := context.WithCancel(c.hard)
 	defer over()
@@ -55,8 +55,8 @@ func (c *cycle) stream(url string, up context.Context, r *rand.Rand) error {
 	over()
 	if rep.Viewers.Tags == 0 && len(rep.Publishers.Ended) == 0 &&
 		rep.Publishers.Connected == len(cfg.Names) {
-		// On a busy machine a load may be over before a viewer connects, which is no fault. A run
-		// in which no viewer ever connects is not judged.
+		// On a busy machine a load may be over before a viewer connects. This is not a fault, but a
+		// run without any viewer is not judged.
 		err = nil
 	}
 	late := time.AfterFunc(c.cfg.Settle, s.giveUp)
@@ -108,7 +108,6 @@ func (s *session) synth(name string) *load.Synth {
 	return load.NewSynth(number, s.cfg.Rate, keyInterval)
 }
 
-// A publication counts the tags that it sends.
 type publication struct {
 	*httpflv.Publication
 	session *session
@@ -141,8 +140,8 @@ func (p *publication) WriteTag(t load.Tag) error {
 // headers is the number of tags that the Headers method of load.Synth returns.
 const headers = 3
 
-// Close implements load.Publication. It ends the stream, or breaks the stream off in the middle of
-// a tag.
+// Close implements load.Publication. It ends the stream properly, or breaks off in the middle of a
+// tag.
 func (p *publication) Close() error {
 	s := p.session
 	if s.breaks {
@@ -247,7 +246,7 @@ func (s *session) follow(name string) {
 	}
 }
 
-// isCut reports whether err means that a response ended without a proper end.
+// isCut reports whether err means that a response was cut off.
 func isCut(err error) bool {
 	return errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) ||
 		err != nil && strings.Contains(err.Error(), "INTERNAL_ERROR")
@@ -284,8 +283,7 @@ func (v *view) verify(kind byte, payload []byte) (seq uint64, err error) {
 	return seq, nil
 }
 
-// An flvView watches a stream as FLV. It does not count lost tags, because internal/load counts
-// them.
+// An flvView watches a stream as FLV. Package internal/load counts its lost tags.
 type flvView struct {
 	view
 	at uint32 // timestamp of the last tag

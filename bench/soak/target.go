@@ -26,13 +26,13 @@ const (
 	// busy machine.
 	timeout   = time.Minute
 	pollEvery = 20 * time.Millisecond
-	// smallWindow is the size in bytes of the viewers' receive buffers. It is also the value of the
+	// smallWindow is the size in bytes of the viewers' receive buffers, and the value of the
 	// server's --unsent flag. It is small, so that a server soon notices that a viewer stalls.
 	smallWindow = 32 << 10
 )
 
-// A target is a server and the HTTP clients that connect to the server. The server is restarted now
-// and then.
+// A target is a server and the HTTP clients that connect to it. The server is restarted now and
+// then.
 type target struct {
 	*run
 	name  string
@@ -91,9 +91,9 @@ func (t *target) hangUp() {
 	}
 }
 
-// start starts a server process and waits until the server listens. The timeouts of the server are
-// long, so that they do not expire on a busy machine. The lag limit of the server is short, so that
-// the server skips tags for viewers that stall.
+// start launches a server process and waits until the server listens. The server's timeouts are too
+// long to expire on a busy machine. Its lag limit is short, so that it skips tags for viewers that
+// stall.
 func (t *target) start(ctx context.Context) error {
 	args := []string{t.cfg.Program, "serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0",
 		"--log-format", "json",
@@ -133,8 +133,8 @@ func (t *target) start(ctx context.Context) error {
 	return nil
 }
 
-// await waits until the server runs. It returns the server's address and a context that ends when
-// the process is being stopped.
+// await waits until the server runs. It returns the address of the server, and a context that ends
+// when the process is being stopped.
 func (t *target) await(ctx context.Context) (url string, up context.Context, err error) {
 	for {
 		t.mu.Lock()
@@ -219,7 +219,7 @@ func (p *process) alive() error {
 	}
 }
 
-// terminate sends SIGTERM. The process must then end with exit status 0.
+// terminate sends SIGTERM. It returns an error unless the process ends with exit status 0.
 func (p *process) terminate() error {
 	err := p.alive()
 	if err == nil {
@@ -257,8 +257,8 @@ func (p *process) eachLine(f func(l logLine, text []byte)) {
 	}
 }
 
-// complaint reads the new lines of the log. If a line reports a fault of the server, such as a
-// panic, complaint returns an error with the first of these lines.
+// complaint reads the new lines of the log. It returns an error with the first line that reports a
+// server fault, such as a panic.
 func (p *process) complaint() (err error) {
 	p.eachLine(func(l logLine, text []byte) {
 		if err == nil && (l.Level == "ERROR" || bytes.HasPrefix(text, []byte("panic:")) ||

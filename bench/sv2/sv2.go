@@ -86,7 +86,7 @@ type server struct {
 	serve func(net.Conn) error
 }
 
-// servers are the contenders. Ratios are relative to the first.
+// The first server is the baseline.
 var servers = []server{
 	{"by hand, a bufio.Reader and kept buffers", byHand},
 	{"arena.Heap", func(c net.Conn) error {
@@ -111,11 +111,10 @@ var servers = []server{
 
 var arenas = sync.Pool{New: func() any { return arena.NewPool(arenaSize) }}
 
-// A serveFunc reads a message into the Buffer in, and builds the answer in the Buffer out.
+// A serveFunc reads one message and sends the answer. The message is stored in the Buffer in, and
+// the answer in the Buffer out.
 type serveFunc func(in, out arena.Buffer) error
 
-// each calls the function next once for each message on the connection c, until next returns an
-// error. It passes to next the function serve, which reads one message and sends the answer.
 func each(c net.Conn, next func(r *millrace.Reader, serve serveFunc) error) error {
 	r := millrace.NewReader(c)
 	defer r.Release()
@@ -290,8 +289,8 @@ func turn(ctx context.Context, serve func(net.Conn) error) (usage, measure.Turn,
 	return usage{after.heap - before.heap, after.stack - before.stack}, t, nil
 }
 
-// memory returns the memory in use after garbage collection. It collects more than once, because a
-// sync.Pool is empty only after two cycles.
+// memory returns the memory in use after garbage collection. A sync.Pool is empty only after two
+// collections.
 func memory() usage {
 	var m runtime.MemStats
 	for range 3 {
@@ -301,8 +300,8 @@ func memory() usage {
 	return usage{float64(m.HeapAlloc), float64(m.StackInuse)}
 }
 
-// fit raises the limit of file descriptors, so that n connections can be open. It returns an error
-// if the allowed maximum is too low.
+// fit raises the limit on file descriptors to allow n connections. It returns an error if the
+// maximum is too low.
 func fit(n int) error {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
@@ -319,8 +318,8 @@ func fit(n int) error {
 // busy is the number of connections that send a message at the same time.
 const busy = 64
 
-// miners is a child process that opens connections. It reads numbers from its input. For each
-// number, it sends that many messages, using the connections in turn, and checks the answers.
+// miners is a child process that opens connections. It reads numbers of messages from its input. It
+// sends that many messages, using the connections in turn, and checks the answers.
 var miners = measure.RegisterChild("sv2-miners", func(args []string) error {
 	n, err := strconv.Atoi(args[1])
 	if err != nil {

@@ -46,7 +46,7 @@ type contender struct {
 	relay func(src, dst net.Conn) error
 }
 
-// spool is used by the contender millrace.Spool. It allows one part in memory for each stream.
+// spool is for the contender millrace.Spool. It allows one part in memory for each stream.
 var spool *millrace.Spool
 
 // Ratios are relative to the first contender.

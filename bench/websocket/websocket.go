@@ -45,8 +45,7 @@ var Program = &measure.Program{
 
 var clients, rate, size, seconds int
 
-// bound is the maximum time for which the contender "millrace, within 20 ms" may hold back a
-// message.
+// bound is the latency of the contender "millrace, within 20 ms".
 const bound = 20 * time.Millisecond
 
 // A server sends each message to all of its clients.
@@ -70,8 +69,8 @@ var contenders = []contender{
 
 type ringServer struct{ ring *broadcast.Ring }
 
-// keyEvery is the number of messages between key frames. A client that has lost its place may
-// continue at a key frame.
+// keyEvery is the number of messages between key frames. A client that falls too far behind
+// continues at a key frame.
 const keyEvery = 100
 
 func newRing(latency time.Duration) *ringServer {
@@ -206,9 +205,8 @@ func sendAll(s server, n, rate, size int) error {
 	return nil
 }
 
-// turn connects clients to the server of contender i, and receives n messages with each client. It
-// returns the CPU time of the server for each message and client in ns, and the delays of some
-// messages in ms.
+// turn measures contender i while each client receives n messages. It returns the server's CPU time
+// per message and client in ns, and the delays of one client's messages in ms.
 func turn(ctx context.Context, i, n int) (cpu float64, delays []float64, err error) {
 	addr, server, err := measure.StartPeer(child, strconv.Itoa(i))
 	if err != nil {
@@ -261,7 +259,7 @@ func dial(addr string) (net.Conn, error) {
 	io.WriteString(conn, "GET / HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"+
 		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n")
 	end := []byte("\r\n\r\n")
-	for have, b := 0, make([]byte, 1); have < len(end); { // byte by byte, to read no frame
+	for have, b := 0, make([]byte, 1); have < len(end); { // byte by byte, so that no frame is read
 		if _, err := io.ReadFull(conn, b); err != nil {
 			conn.Close()
 			return nil, fmt.Errorf("the handshake failed: %w", err)

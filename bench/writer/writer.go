@@ -45,7 +45,7 @@ var text = []byte("Content-Type: application/octet-stream\r\n")
 
 type contender struct {
 	name string
-	// open prepares to send the message m to dst. The function send sends the message n times. The
+	// open prepares to send the message m to dst. The function send writes the message n times. The
 	// caller must call the function done at the end.
 	open func(dst io.Writer, m message) (send func(n int) error, done func())
 }
@@ -169,9 +169,8 @@ func (c contender) turn(dst io.Writer, m message, n int) (measure.Turn, error) {
 	return t, err
 }
 
-// receiveEvery is the interval at which the receiver reads. A receiver that waits for each message
-// would be woken by some writes and not by others. The time of a write would then vary by a factor
-// of nine, which would hide the difference between the contenders.
+// receiveEvery is the interval at which the receiver reads. If the receiver waited for each
+// message, only some writes would wake it, and the time of a write would vary by a factor of nine.
 const receiveEvery = 200 * time.Microsecond
 
 var receiver = measure.RegisterChild("writer-receiver", func([]string) error {

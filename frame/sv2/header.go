@@ -89,8 +89,7 @@ func (h Header) Frame() frame.Header {
 // maxKind is the highest Kind: 15 bits of extension type and 8 bits of message type.
 const maxKind = channelBit<<8 - 1
 
-// channelInfo is the value of frame.Header.Info if a message is for one channel of the connection.
-// For all other messages, Info is 0.
+// channelInfo is the value of frame.Header.Info for a message with Header.Channel set.
 const channelInfo = 1
 
 // HeaderOf converts a frame.Header to a Header. It is the inverse of [Header.Frame].

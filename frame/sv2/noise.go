@@ -15,8 +15,7 @@ const (
 	encryptedHeaderSize = HeaderSize + tagSize
 
 	// chunkSize is the size of each encrypted chunk of a payload, except the last. It is the
-	// largest message that the Noise Protocol Framework allows. A chunk of this size has
-	// plainChunkSize bytes of payload.
+	// largest message that the Noise Protocol Framework allows.
 	chunkSize      = 65535
 	plainChunkSize = chunkSize - tagSize
 

@@ -60,9 +60,8 @@ func NewOpener(r *millrace.Reader, aead cipher.AEAD, opts ...frame.Option) *Open
 //
 // After an error, buf is unchanged.
 //
-// NextInto waits until a frame arrives. To use no Buffer during this time, first call the Reader's
-// Peek(1). When it returns, call NextInto with a Buffer that many connections share. See the
-// example Idle.
+// NextInto waits until a frame arrives. To use no Buffer while it waits, first call the Reader's
+// Peek(1), and then NextInto with a Buffer that many connections share. See the example Idle.
 func (o *Opener) NextInto(buf arena.Buffer) (arena.Slice, Header, error) {
 	s, f, err := o.d.NextInto(buf)
 	return s, HeaderOf(f), err

@@ -73,8 +73,7 @@ func (s *Sealer) seal(buf arena.Buffer, base int, h Header) error {
 	}
 	s.encrypt(sealed[:HeaderSize])
 	payload := sealed[encryptedHeaderSize:]
-	// Begin with the last chunk, because in the other order a chunk would be overwritten before it
-	// is moved.
+	// Move the last chunk first, so that no chunk overwrites another.
 	for i := count - 1; i > 0; i-- {
 		copy(payload[i*chunkSize:], payload[i*plainChunkSize:min((i+1)*plainChunkSize, h.Length)])
 	}
@@ -86,5 +85,4 @@ func (s *Sealer) seal(buf arena.Buffer, base int, h Header) error {
 	return nil
 }
 
-// encrypt encrypts p in place and appends the tag.
 func (s *Sealer) encrypt(p []byte) { s.state.aead.Seal(p[:0], s.state.nonce(), p, nil) }

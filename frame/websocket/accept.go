@@ -23,12 +23,12 @@ type Options struct {
 	// MiB.
 	MaxMessage int
 
-	// IdleTimeout limits the time in which no message or control frame arrives. To keep a silent
-	// client connected, call [Conn.Ping] at shorter intervals. The default is 0, which means no
-	// limit.
+	// IdleTimeout limits the time without a message or control frame from the client. To keep a
+	// silent client connected, call [Conn.Ping] at shorter intervals. The default is 0, which means
+	// no limit.
 	IdleTimeout time.Duration
 
-	// MessageTimeout limits the time from the first byte of a message to its last. The default is
+	// MessageTimeout limits the time from the first to the last byte of a message. The default is
 	// 30 seconds.
 	MessageTimeout time.Duration
 
@@ -59,7 +59,7 @@ const keyGUID = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 // request is not acceptable, Accept sends an HTTP error and returns an error. opts may be nil.
 //
 // The ResponseWriter w must implement [http.Hijacker], directly or through Unwrap methods. In
-// net/http, this is so for HTTP/1.1 only.
+// net/http, only responses to HTTP/1.1 requests do.
 func Accept(w http.ResponseWriter, r *http.Request, opts *Options) (*Conn, error) {
 	var o Options
 	if opts != nil {
@@ -88,7 +88,7 @@ func Accept(w http.ResponseWriter, r *http.Request, opts *Options) (*Conn, error
 	return c, nil
 }
 
-// check returns an error and an HTTP status if r is not an acceptable request (section 4.2.1).
+// check returns an error and an HTTP status if r is not acceptable (RFC 6455, section 4.2.1).
 func (o *Options) check(r *http.Request) (status int, err error) {
 	switch {
 	case !hasToken(r.Header["Connection"], "upgrade") || !hasToken(r.Header["Upgrade"], "websocket"):
@@ -132,7 +132,6 @@ func hasToken(lists []string, token string) bool {
 	return false
 }
 
-// subprotocol returns the server's first subprotocol that the client supports, or "".
 func (o *Options) subprotocol(r *http.Request) string {
 	for _, p := range o.Subprotocols {
 		if slices.ContainsFunc(r.Header["Sec-Websocket-Protocol"], func(list string) bool {
@@ -161,15 +160,14 @@ func (c *Conn) respond(key string) error {
 	return c.WriteFrames(&out)
 }
 
-// A prefixedConn is a connection. Its Read method returns the bytes in prefix before it reads from
-// the inner connection.
+// A prefixedConn is a connection with bytes that have already been read. Read returns these bytes
+// first.
 type prefixedConn struct {
 	net.Conn
 	prefix []byte
 }
 
-// NetConn returns the inner connection. A millrace.Reader uses it to wait for bytes without a block
-// of memory.
+// NetConn lets a millrace.Reader wait for bytes without a block of memory.
 func (c *prefixedConn) NetConn() net.Conn { return c.Conn }
 
 func (c *prefixedConn) Read(p []byte) (int, error) {
@@ -181,8 +179,7 @@ func (c *prefixedConn) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// unread returns a Reader of the bytes that r has buffered, followed by the bytes that conn
-// returns.
+// unread returns a Reader that reads the bytes buffered in r, and then conn.
 func unread(conn net.Conn, r *bufio.Reader) io.Reader {
 	n := r.Buffered()
 	if n == 0 {

@@ -26,8 +26,8 @@ const (
 	drainMost = 1 << 20
 )
 
-// A Conn is a WebSocket connection. One goroutine may call Next while others write. The caller must
-// call Next until it fails, because Next also answers ping and close frames.
+// A Conn is a WebSocket connection. One goroutine may call Next while other goroutines write. The
+// caller must call Next until it fails, because Next also answers ping and close frames.
 type Conn struct {
 	conn     net.Conn
 	protocol string
@@ -39,8 +39,8 @@ type Conn struct {
 	due   time.Time // when the message or control frame must be complete; zero if unset
 	err   error     // the error that ended Next
 
-	// closeBy is the time by which the client must have answered a close frame, in Unix
-	// nanoseconds; 0 if no close frame was sent.
+	// closeBy is when the client must have answered a close frame, in Unix nanoseconds; 0 if no
+	// close frame was sent.
 	closeBy atomic.Int64
 
 	mu     sync.Mutex // held during writes
@@ -73,10 +73,11 @@ func (c *Conn) Subprotocol() string { return c.protocol }
 // Next appends the payload of the next message to dst, which owns the bytes, and returns the
 // message's type. It joins fragments, and checks that a Text message is UTF-8.
 //
-// Next answers pings. When the client sends a close frame, Next answers it, closes the connection,
-// and returns a *CloseError. If the client violates the protocol or a limit, Next sends a close
-// frame, closes the connection, and returns a *CloseError or a *LimitError. Any other error comes
-// from the connection. After an error, dst is unchanged, and all later calls return the same error.
+// Next answers pings. When the client sends a close frame, Next answers with a close frame, closes
+// the connection, and returns a *CloseError. If the client violates the protocol or a limit, Next
+// sends a close frame, closes the connection, and returns a *CloseError or a *LimitError. Any other
+// error comes from the connection. After an error, dst is unchanged, and all later calls return the
+// same error.
 func (c *Conn) Next(dst *millrace.Chain) (Type, error) {
 	if c.err != nil {
 		return 0, c.err
@@ -106,7 +107,6 @@ func (c *Conn) Next(dst *millrace.Chain) (Type, error) {
 	}
 }
 
-// A message holds the fragments of an incomplete message that have arrived.
 type message struct {
 	t        Type // 0 before the first fragment
 	chain    millrace.Chain
@@ -155,10 +155,9 @@ func (c *Conn) readFragment(m *message, h header) error {
 
 var errText = &CloseError{InvalidPayload, "text is not UTF-8"}
 
-// grant returns the size of the next block for the message m. The size depends on the bytes that
-// have arrived, and is between firstGrant and maxGrant. If the fragment with header h is the last
-// one, the block need not be larger than rest, the number of bytes that the fragment still lacks.
-// Otherwise small fragments share a block.
+// grant returns the size of the next block for the message: the number of bytes that have arrived,
+// but at least firstGrant and at most maxGrant. In the last fragment, it is at most rest, the
+// number of missing bytes.
 func (c *Conn) grant(m *message, h header, rest int) int {
 	n := max(firstGrant, min(maxGrant, max(m.chain.Len(), c.r.Buffered())))
 	if h.fin {
@@ -192,9 +191,8 @@ func (c *Conn) readHeader() (header, error) {
 	return h, err
 }
 
-// await prepares for a read of n bytes of a frame. If fewer bytes are buffered, it sets the read
-// deadline. Between messages, await first waits for one byte, and the MessageTimeout begins when
-// this byte arrives.
+// await sets the read deadline if fewer than n bytes are buffered. Between messages, it first waits
+// for one byte. The MessageTimeout begins when this byte arrives.
 func (c *Conn) await(n int) error {
 	if c.r.Buffered() >= n {
 		return nil
@@ -221,11 +219,10 @@ func (c *Conn) await(n int) error {
 	return c.setReadDeadline(c.due)
 }
 
-// setReadDeadline sets the read deadline to t. After Close, it instead sets the time by which the
-// client must have answered the close frame.
+// setReadDeadline sets the read deadline to t or, after Close, to closeBy.
 func (c *Conn) setReadDeadline(t time.Time) error {
 	err := c.conn.SetReadDeadline(t)
-	if by := c.closeBy.Load(); by != 0 { // load it last: Close may run now
+	if by := c.closeBy.Load(); by != 0 { // after SetReadDeadline, because Close may run now
 		err = c.conn.SetReadDeadline(time.Unix(0, by))
 	}
 	return err
@@ -276,8 +273,8 @@ func (c *Conn) control(h header) error {
 	return e
 }
 
-// fail closes the connection, and makes every later Next return err. If err is a *CloseError or a
-// *LimitError, fail first sends a close frame.
+// fail closes the connection. If err is a *CloseError or a *LimitError, it first sends a close
+// frame. Every later Next returns err.
 func (c *Conn) fail(err error) error {
 	c.err = err
 	code, reason := Code(0), ""
@@ -299,9 +296,9 @@ func (c *Conn) fail(err error) error {
 	return err
 }
 
-// drain discards bytes that the client still sends, until the client closes the connection, or
-// until drainTime or drainMost is reached. If the server closed the connection while bytes are
-// unread, the client might lose the close frame.
+// drain discards what the client still sends, until the client closes the connection or a limit is
+// reached. If the server closes a connection with unread bytes, the client may lose the close
+// frame.
 func (c *Conn) drain() {
 	if conn, ok := c.conn.(interface{ CloseWrite() error }); ok && conn.CloseWrite() == nil &&
 		c.conn.SetReadDeadline(time.Now().Add(drainTime)) == nil {
@@ -324,9 +321,9 @@ func (c *Conn) Write(t Type, payload *millrace.Chain) error {
 	return c.WriteFrames(&out)
 }
 
-// WriteFrames sends messages that [AppendMessage] has encoded: over TCP with one system call, over
-// TLS as [millrace.Chain.WriteTo] does. It takes ownership of frames, even if it returns an error,
-// and leaves frames empty.
+// WriteFrames sends messages that [AppendMessage] has encoded. It writes as
+// [millrace.Chain.WriteTo] does: over TCP, with one system call. It takes ownership of frames, even
+// if it returns an error, and leaves frames empty.
 func (c *Conn) WriteFrames(frames *millrace.Chain) error {
 	defer frames.Release()
 	c.mu.Lock()

@@ -45,7 +45,7 @@ func (c Code) valid() bool {
 }
 
 // CloseError reports that the connection was closed, either by the client or because the client
-// violated the protocol. Code and Reason are those of the close frame.
+// violated the protocol. Code and Reason are in the close frame.
 type CloseError struct {
 	Code   Code
 	Reason string

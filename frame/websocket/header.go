@@ -49,7 +49,6 @@ func headerSize(p []byte) int {
 	return minHeader
 }
 
-// parseHeader parses a header of headerSize bytes.
 func parseHeader(p []byte) (h header, err error) {
 	h.fin, h.opcode = p[0]&finBit != 0, p[0]&0xf
 	switch {
@@ -75,7 +74,7 @@ func parseHeader(p []byte) (h header, err error) {
 	return h, nil
 }
 
-// appendHeader appends to dst the header of a frame that a server sends without fragmentation.
+// appendHeader appends the header of an unfragmented frame of a server.
 func appendHeader(dst []byte, opcode byte, length int) []byte {
 	dst = append(dst, finBit|opcode)
 	switch {
@@ -87,8 +86,8 @@ func appendHeader(dst []byte, opcode byte, length int) []byte {
 	return binary.BigEndian.AppendUint64(append(dst, 127), uint64(length))
 }
 
-// maxCopy is the size in bytes of the largest payload that AppendMessage copies. Short messages
-// then share blocks. Sending one piece also costs less than sending two.
+// maxCopy is the size in bytes of the largest payload that AppendMessage copies. Copied messages
+// share blocks, and sending one piece costs less than sending two.
 const maxCopy = 2 << 10
 
 // AppendMessage appends a message to dst: a header, and the payload. It takes ownership of payload
@@ -116,8 +115,7 @@ func AppendMessage(dst *millrace.Chain, t Type, payload *millrace.Chain) {
 	payload.Release()
 }
 
-// unmask applies the mask to p, in place. The argument offset is the offset of p in the frame's
-// payload.
+// unmask applies the mask to p in place. The argument offset is the position of p in the payload.
 func unmask(p []byte, mask [4]byte, offset int) {
 	var m [8]byte
 	for i := range m {

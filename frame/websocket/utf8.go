@@ -8,7 +8,7 @@ type textCheck struct {
 	n    int
 }
 
-// add checks p, the next bytes of the text. It returns false if the text is not UTF-8.
+// add checks p, the next bytes of the text. It returns false if they are not UTF-8.
 func (c *textCheck) add(p []byte) bool {
 	for c.n > 0 && len(p) > 0 {
 		c.rest[c.n] = p[0]
@@ -34,5 +34,4 @@ func (c *textCheck) add(p []byte) bool {
 	return utf8.Valid(p[:end])
 }
 
-// complete reports whether the text ends with a whole character.
 func (c *textCheck) complete() bool { return c.n == 0 }

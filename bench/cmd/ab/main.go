@@ -81,7 +81,7 @@ func run(ctx context.Context, args []string) error {
 	return err
 }
 
-// command returns a command that runs in dir, and discards its standard output. When ctx ends, the
+// command returns a command that runs in dir and discards its standard output. When ctx ends, the
 // command gets SIGTERM and time to clean up.
 func command(ctx context.Context, dir, name string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, name, args...)
@@ -91,8 +91,8 @@ func command(ctx context.Context, dir, name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// A figure identifies a number in a table of results. rowNumber and columnNo distinguish rows and
-// columns that have the same name.
+// A figure identifies a number in a table of results. The fields rowNumber and columnNo distinguish
+// rows and columns that have the same name.
 type figure struct {
 	table, row string
 	rowNumber  int
@@ -100,15 +100,14 @@ type figure struct {
 	columnNo   int
 }
 
-// A comparison collects the numbers that the benchmark program measures in both source trees. Side
-// 0 is the tree of the flag -base, and side 1 is this tree.
+// A comparison collects the numbers from both source trees. Side 0 is the tree of the flag -base,
+// and side 1 is this tree.
 type comparison struct {
 	order  []figure
 	values map[figure]*[2]measure.Series // indexed by side
 }
 
-// read adds the tables in the directory dir to c. The tables are the results of one side in one
-// round.
+// read adds the tables in dir to c. The tables are the results of one side in one round.
 func (c *comparison) read(dir string, side, round int) error {
 	names, err := filepath.Glob(filepath.Join(dir, "*.json"))
 	if err != nil {
@@ -183,8 +182,8 @@ func number(c measure.Cell) (float64, bool) {
 }
 
 // table returns the median of each figure for both trees, and the ratio of this tree to the other
-// tree. A figure has no ratio if it is missing in a round of one tree, or if it is 0 in the other
-// tree but not in this tree.
+// tree. A figure has no ratio if it is missing in a round, or if it is 0 in the other tree but not
+// in this tree.
 func (c *comparison) table(title string) *measure.Table {
 	t := measure.NewTable("ab", title, "table", "row", "figure", "other", "this", "this : other")
 	for _, f := range c.order {

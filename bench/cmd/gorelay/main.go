@@ -1,4 +1,5 @@
-// Command gorelay serves one of the relays of package gorelay. Program relay of bench starts it.
+// Command gorelay serves one of the relays of package gorelay. The relay program of bench starts
+// it.
 package main
 
 import (

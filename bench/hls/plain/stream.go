@@ -65,8 +65,8 @@ func (st *stream) setInit(init []byte) {
 	st.files[initFile] = init
 }
 
-// add appends the fragment in body to the part that is being made, unless the fragment has no
-// samples. timestamp is the end of the fragment, in ms of the stream's time. add releases body.
+// add appends a fragment to the part that is being made. It ignores a fragment without samples. The
+// fragment ends at timestamp, in ms of the stream's time. add releases body.
 func (st *stream) add(f mp4.Fragment, body *millrace.Chain, timestamp uint32) {
 	defer body.Release()
 	duration := time.Duration(timestamp-st.ended) * time.Millisecond
@@ -119,8 +119,8 @@ func (st *stream) endPart() {
 	st.part, st.buf = part{}, nil
 }
 
-// endSegment publishes the open segment. If there are then more than maxSegments complete segments,
-// it removes the oldest one. The caller must call endPart first.
+// endSegment publishes the open segment, and keeps at most maxSegments complete segments. The
+// caller must call endPart first.
 func (st *stream) endSegment() {
 	var whole []byte
 	st.mu.Lock()
@@ -177,8 +177,8 @@ func (st *stream) servePlaylist(w http.ResponseWriter, r *http.Request) {
 }
 
 // parseBlocking parses the query of a playlist request. The parameters _HLS_msn and _HLS_part are
-// the segment and the part that the request waits for. Without _HLS_msn, the request does not wait,
-// and blocking is false.
+// the segment and the part that the request waits for. If _HLS_msn is missing, the request does not
+// wait, and blocking is false.
 func parseBlocking(q url.Values) (msn, part uint64, blocking bool, err error) {
 	if !q.Has("_HLS_msn") {
 		return 0, 0, false, nil
@@ -189,9 +189,9 @@ func parseBlocking(q url.Values) (msn, part uint64, blocking bool, err error) {
 	return msn, part, true, err
 }
 
-// awaitPlaylist waits until there is a complete segment. If blocking is set, it also waits for the
-// requested part. It then renders the playlist. If the request fails, body is nil and status is the
-// HTTP status.
+// awaitPlaylist waits until there is a complete segment and, if blocking is set, until the
+// requested part is available. It returns the playlist. If the request fails, body is nil and
+// status is the HTTP status.
 func (st *stream) awaitPlaylist(msn, part uint64, blocking, delta bool) (body []byte, status int) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -209,9 +209,9 @@ func (st *stream) awaitPlaylist(msn, part uint64, blocking, delta bool) (body []
 	}
 }
 
-// has reports whether a part is available. The segment has the number msn, and the part has the
-// index part in the segment. An index beyond the last part of a complete segment means the first
-// part of the next segment. The caller must hold st.mu.
+// has reports whether a part is available. The parameters are the number of the segment, and the
+// index of the part in the segment. An index beyond the last part of a complete segment means the
+// first part of the next segment. The caller must hold st.mu.
 func (st *stream) has(msn, part uint64) bool {
 	for _, seg := range st.segments {
 		if msn == seg.msn && part >= uint64(len(seg.parts)) {
@@ -221,7 +221,7 @@ func (st *stream) has(msn, part uint64) bool {
 	return msn < st.msn || msn == st.msn && st.open != nil && part < uint64(len(st.open.parts))
 }
 
-// render returns the playlist, as a delta update if delta is set. The caller must hold st.mu.
+// render returns the playlist, or a delta update if delta is set. The caller must hold st.mu.
 func (st *stream) render(delta bool) []byte {
 	st.server.rendered.Add(1)
 	b := make([]byte, 0, 8<<10)
@@ -269,7 +269,7 @@ func (st *stream) render(delta bool) []byte {
 	return append(b, "\"\n"...)
 }
 
-// skippable returns the number of segments that are further than skipUntil from the end of the
+// skippable returns the number of segments that end at least skipUntil before the end of the
 // playlist. The caller must hold st.mu.
 func (st *stream) skippable() int {
 	var behind time.Duration
