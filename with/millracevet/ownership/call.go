@@ -3,6 +3,7 @@ package ownership
 import (
 	"go/token"
 	"go/types"
+	"slices"
 	"strings"
 
 	"golang.org/x/tools/go/ssa"
@@ -45,6 +46,14 @@ func (a *flow) call(s states, call *ssa.Call) {
 	if r.reads || r.drops {
 		a.expire(s, self, pos, !r.drops)
 	}
+	for other, o := range s {
+		if o.link == self && o.peeked && o.bits == valid && (r.skips || r.peeks && o.skipped) {
+			if o.skipped = true; r.peeks {
+				o.bits, o.ended = stale, pos
+			}
+			s[other] = o
+		}
+	}
 	full := true // the taken arguments are not empty
 	for _, n := range r.takes {
 		l := at(n)
@@ -55,7 +64,15 @@ func (a *flow) call(s states, call *ssa.Call) {
 		if a.reporting && n > 0 && takenAgain(call, l) {
 			a.reportf(pos, "%s takes %s in a loop, but it is empty after the first time", f.Name(), l)
 		}
-		if n == 0 {
+		switch {
+		case len(r.adds) > 0: // the receiver of the memory owns it now
+			for other, o := range s {
+				if o.link == l && o.bits&(valid|stale) != 0 {
+					o.link = at(r.adds[0])
+					s[other] = o
+				}
+			}
+		case len(r.fills) == 0 && len(r.drains) == 0:
 			a.expire(s, l, pos, false)
 		}
 		if l.root != nil {
@@ -113,8 +130,13 @@ func (a *flow) call(s states, call *ssa.Call) {
 	if v := result(call); r.gives && v != nil && ownerPointer(v.Type()) {
 		a.give(s, call, v)
 	}
-	if v := lentBy(call); v != nil {
-		s[loc{root: v}] = state{bits: valid, link: self, peeked: r.peeks}
+	a.lend(s, call)
+}
+
+// lend notes the slices that a call lends.
+func (a *flow) lend(s states, call *ssa.Call) {
+	for _, l := range a.lentBy(call) {
+		s[loc{root: l.v}] = state{bits: valid, link: l.owner, peeked: l.peeked}
 	}
 }
 
@@ -324,8 +346,12 @@ func (a *flow) otherCall(s states, call *ssa.Call) {
 			a.handOn(s, arg)
 		}
 	}
+	a.lend(s, call)
 	if f == nil || f.Pkg() == nil || !standard(f.Pkg().Path()) {
 		for l, st := range s { // other code may change fields
+			if st.bits&(valid|stale) != 0 && (f != nil && f.Pkg() != a.fn.Pkg.Pkg || passesRoot(c, l)) {
+				continue // see argument
+			}
 			if _, global := l.root.(*ssa.Global); (global || l.path != "") && !st.shared {
 				delete(s, l)
 			}
@@ -397,6 +423,7 @@ func (a *flow) makes(fn *ssa.Function, depth int) bool {
 // argument handles an argument or captured variable v of a call of fn. Inside fn, it is param.
 func (a *flow) argument(s states, fn *ssa.Function, param, v ssa.Value, pos token.Pos) {
 	l := locate(v)
+	a.lentArgument(s, fn, param, v, pos)
 	st, ok := s[l]
 	if !ok || st.bits&(valid|stale) != 0 {
 		return
@@ -461,4 +488,47 @@ func (a *flow) dropped(call *ssa.Call) {
 			a.reportf(call.Pos(), "the %s that this call returns is not released", typeName(t))
 		}
 	}
+}
+
+// lentArgument handles the slices of v, an argument or captured variable of a call of fn, or of a
+// field of v. Inside fn, v is param.
+func (a *flow) lentArgument(s states, fn *ssa.Function, param, v ssa.Value, pos token.Pos) {
+	l := locate(v)
+	if _, pointer := v.Type().Underlying().(*types.Pointer); !pointer {
+		return
+	}
+	for other, o := range s {
+		link, ok := o.link.within(l)
+		if !ok || o.bits&(valid|stale) == 0 {
+			continue
+		}
+		slice, isField := other.within(l)
+		if !isField {
+			slice = "!" // not a field
+		}
+		switch a.stateAfter(fn, loc{param, slice}, state{bits: o.bits, link: loc{param, link},
+			peeked: o.peeked, skipped: o.skipped}) {
+		case stale:
+			if o.bits != stale {
+				o.bits, o.ended = stale, pos
+				s[other] = o
+			}
+		case valid:
+			if o.bits != valid { // a new slice in the field
+				o.bits = valid
+				s[other] = o
+			}
+		default:
+			if isField || o.bits != stale {
+				delete(s, other)
+			}
+		}
+	}
+}
+
+// passesRoot reports whether a call passes the root of l to a function of this package.
+func passesRoot(c *ssa.CallCommon, l loc) bool {
+	fn := c.StaticCallee()
+	return fn != nil && len(fn.Blocks) > 0 &&
+		slices.ContainsFunc(c.Args, func(v ssa.Value) bool { return locate(v).root == l.root })
 }

@@ -3,6 +3,7 @@ package ownership
 import (
 	"go/constant"
 	"go/token"
+	"go/types"
 	"maps"
 	"slices"
 
@@ -35,6 +36,8 @@ type state struct {
 	ended    token.Pos // the call that released or took the memory
 	link     loc       // of a slice: its owner. Of a copy: the original
 	peeked   bool      // the slice is valid only until the next read
+	inLoop   bool      // the slice may be valid still if a loop was not executed
+	skipped  bool      // its bytes were skipped, so that the next peek ends its life
 
 	deferred     bool // a deferred call may release it
 	deferRelease bool // a deferred call releases it
@@ -53,6 +56,10 @@ type flow struct {
 	live      map[ssa.Value]map[*ssa.BasicBlock]bool
 	reporting bool
 	derived   map[ssa.Value][]ssa.Value // from a value to the lent slices that it is part of
+	lent      map[ssa.Value]lent
+	endsIn    map[blockLoc]token.Pos // slices that end in the loop that begins with the block
+	field     loc                    // see usedAfterRead
+	staleLoad token.Pos              // a load of the field while it has a stale slice
 }
 
 func newFlow(c *checker, fn *ssa.Function) *flow {
@@ -61,29 +68,20 @@ func newFlow(c *checker, fn *ssa.Function) *flow {
 		live:    map[ssa.Value]map[*ssa.BasicBlock]bool{},
 		ended:   map[loc]bool{},
 		derived: map[ssa.Value][]ssa.Value{},
+		lent:    map[ssa.Value]lent{},
+		endsIn:  map[blockLoc]token.Pos{},
 	}
 	for _, b := range fn.Blocks {
 		for _, i := range b.Instrs {
 			if call, ok := i.(*ssa.Call); ok {
-				if v := lentBy(call); v != nil {
-					a.derive(v, v)
+				for _, l := range c.lentBy(call) {
+					a.lent[l.v] = l
+					a.derive(l.v, l.v)
 				}
 			}
 		}
 	}
 	return a
-}
-
-// lentBy returns the slice that a call lends, or nil.
-func lentBy(call *ssa.Call) ssa.Value {
-	r, _ := ruleOf(&call.Call)
-	if r == nil || !r.lends && !r.peeks {
-		return nil
-	}
-	if call.Call.Signature().Results().Len() == 1 {
-		return call
-	}
-	return extract(call, 0)
 }
 
 func (a *flow) derive(v, from ssa.Value) {
@@ -118,6 +116,7 @@ func (a *flow) solve(entry states) {
 				continue
 			}
 			s := a.edge(b, k, maps.Clone(out))
+			a.enterLoop(s, b, next)
 			old, seen := a.in[next]
 			if seen {
 				s = join(old, s)
@@ -171,6 +170,7 @@ func joinState(p, q state) state {
 	out.deferred = p.deferred || q.deferred
 	out.deferRelease = p.deferRelease && q.deferRelease
 	out.shared = p.shared || q.shared
+	out.skipped, out.inLoop = p.skipped && q.skipped, p.inLoop || q.inLoop
 	return out
 }
 
@@ -196,6 +196,30 @@ func (a *flow) report() {
 		}
 	}
 	a.reporting = false
+}
+
+// enterLoop notes the slices that end in a loop, if the edge from block b to next is the end of the
+// loop. If it is the start, and these slices are known, they have ended: the loop is taken to be
+// executed.
+func (a *flow) enterLoop(s states, b, next *ssa.BasicBlock) {
+	for l, st := range s {
+		d := l.definedIn()
+		if st.bits&(valid|stale) == 0 || d == nil || d == next || !d.Dominates(next) {
+			continue
+		}
+		if st.bits&stale != 0 && next.Dominates(b) {
+			a.endsIn[blockLoc{next, l}] = st.ended
+		}
+		if end := a.endsIn[blockLoc{next, l}]; end.IsValid() && st.bits != stale {
+			st.bits, st.ended, st.inLoop = stale, end, true
+			s[l] = st
+		}
+	}
+}
+
+type blockLoc struct {
+	b *ssa.BasicBlock
+	l loc
 }
 
 // impossible reports whether block b never continues with successor k, as in for range 4 {}.
@@ -317,6 +341,10 @@ func (a *flow) decide(l loc, st state, cond ssa.Value, yes bool) state {
 		st.bits = empty
 		return st
 	}
+	if st.bits&owned != 0 && countsResult(cond, st.acquired) {
+		st.bits = unknown // perhaps Take has appended no frames
+		return st
+	}
 	// A condition may depend on the same event as the state. If l was released in one branch
 	// only, a later branch may release it.
 	if st.bits&owned != 0 && st.bits != owned && a.ended[l] {
@@ -411,6 +439,30 @@ func emptyTest(l loc, cond ssa.Value, yes bool) (zero, ok bool) {
 		return !yes, true
 	}
 	return false, false
+}
+
+// countsResult reports whether cond compares a number in the Batch that the call at pos returns.
+func countsResult(cond ssa.Value, pos token.Pos) bool {
+	b, ok := cond.(*ssa.BinOp)
+	if !ok {
+		return false
+	}
+	load, ok := b.X.(*ssa.UnOp)
+	if _, number := b.X.Type().(*types.Basic); !ok || !number {
+		return false
+	}
+	f, ok := load.X.(*ssa.FieldAddr)
+	if !ok || typeName(f.X.Type()) != "broadcast.Batch" {
+		return false
+	}
+	for _, r := range referrers(f.X) {
+		if s, ok := r.(*ssa.Store); ok {
+			if e, ok := s.Val.(*ssa.Extract); ok && e.Tuple.Pos() == pos {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // leak reports l if it is not released when its life ends.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"go/token"
 	"go/types"
+	"slices"
 
 	"golang.org/x/tools/go/ssa"
 )
@@ -19,6 +20,10 @@ func (a *flow) staleOperands(s states, i ssa.Instruction) {
 			return
 		}
 	case *ssa.IndexAddr, *ssa.Convert, *ssa.Return, *ssa.Send, *ssa.MapUpdate:
+	case *ssa.MakeInterface: // such as an argument of fmt.Println
+		if len(referrers(i)) == 0 {
+			return
+		}
 	default:
 		return
 	}
@@ -27,7 +32,8 @@ func (a *flow) staleOperands(s states, i ssa.Instruction) {
 			continue // the slices in it may have been replaced
 		}
 		for _, lent := range a.derived[*op] {
-			if st := s[loc{root: lent}]; st.bits == stale {
+			st := s[loc{root: lent}]
+			if st.bits == stale && (!st.inLoop || sliceOf(*op) == lent) {
 				what := cmp.Or(a.variableName(*op), a.variableName(lent))
 				if what == "" {
 					what = "a slice that"
@@ -35,6 +41,9 @@ func (a *flow) staleOperands(s states, i ssa.Instruction) {
 					what += ", which"
 				}
 				pos := i.Pos()
+				if _, conv := i.(*ssa.MakeInterface); conv {
+					pos = callAfter(i)
+				}
 				if !pos.IsValid() {
 					pos = (*op).Pos()
 				}
@@ -73,17 +82,13 @@ func (a *flow) keptSlices() {
 				w := keeper{a: a, f: p.Parent(), callback: true, seen: map[ssa.Value]bool{}}
 				w.follow(p, false)
 			}
-			v := lentBy(call)
-			if v == nil {
-				continue
+			for _, l := range a.lentBy(call) {
+				if _, isSlice := l.v.Type().Underlying().(*types.Slice); isSlice {
+					w := keeper{a: a, f: a.fn, call: call, owner: l.owner, peeked: l.peeked,
+						seen: map[ssa.Value]bool{}}
+					w.follow(l.v, isContainer(l.v.Type()))
+				}
 			}
-			r, args := ruleOf(&call.Call)
-			if _, isSlice := v.Type().Underlying().(*types.Slice); !isSlice {
-				continue
-			}
-			w := keeper{a: a, f: a.fn, call: call, owner: locate(args[0]), peeked: r.peeks,
-				seen: map[ssa.Value]bool{}}
-			w.follow(v, false)
 		}
 	}
 }
@@ -130,13 +135,17 @@ type keeper struct {
 	f        *ssa.Function
 	call     *ssa.Call // that lends the slice
 	owner    loc
-	peeked   bool // the slice is valid until the next read
-	callback bool // the slice is valid until f returns
+	peeked   bool      // the slice is valid until the next read
+	callback bool      // the slice is valid until f returns
+	kept     *paramUse // if not nil, nothing is reported
 	seen     map[ssa.Value]bool
 }
 
-func (k *keeper) report(pos token.Pos, how string) {
+// report reports that the slice is stored in target, or adds this to the summary of a helper.
+func (k *keeper) report(pos token.Pos, how string, target ssa.Value) {
 	switch {
+	case k.kept != nil:
+		k.kept.places = append(k.kept.places, place{how, target})
 	case k.callback:
 		k.a.reportf(pos, "a slice that is valid only during this call is %s; copy its bytes", how)
 	case k.peeked:
@@ -166,7 +175,7 @@ func (k *keeper) follow(v ssa.Value, container bool) {
 			if container && emptied(r) {
 				continue
 			} else if container && k.outlivesIteration(r) && k.ends(r) {
-				k.report(v.Pos(), "appended to a slice that is kept")
+				k.report(v.Pos(), "appended to a slice that is kept", nil)
 			} else {
 				k.follow(r, container)
 			}
@@ -179,15 +188,21 @@ func (k *keeper) follow(v ssa.Value, container bool) {
 			}
 		case *ssa.MapUpdate:
 			if r.Value == v && (k.far(locate(r.Map)) || k.made(r.Map)) && k.ends(r) {
-				k.report(r.Pos(), "stored in a map")
+				k.report(r.Pos(), "stored in a map", locate(r.Map).root)
 			}
 		case *ssa.Send:
 			if r.X == v && k.ends(r) {
-				k.report(r.Pos(), "sent on a channel")
+				k.report(r.Pos(), "sent on a channel", nil)
 			}
 		case *ssa.Go:
 			if k.ends(r) && !k.joined(r) {
-				k.report(r.Pos(), "passed to a goroutine")
+				k.report(r.Pos(), "passed to a goroutine", nil)
+			}
+		case *ssa.Return:
+			if k.kept != nil && r.Parent() == k.f {
+				for i, result := range r.Results {
+					k.kept.results[i] = k.kept.results[i] || result == v
+				}
 			}
 		}
 	}
@@ -225,26 +240,55 @@ func (k *keeper) passed(call *ssa.Call, v ssa.Value, container bool) {
 		return
 	}
 	k.followParts(call, v)
+	fn := call.Call.StaticCallee()
+	for n, arg := range call.Call.Args {
+		if fn == nil || arg != v {
+			continue
+		}
+		for _, p := range k.a.keptBy(fn, n).places {
+			target := p.target
+			if i := slices.IndexFunc(fn.Params, func(p *ssa.Parameter) bool { return p == target }); i >= 0 {
+				l := locate(call.Call.Args[i])
+				if target = l.root; !k.far(l) || usedAgain(call, l) {
+					continue
+				}
+			}
+			if k.ends(call) {
+				k.report(call.Pos(), p.how, target)
+			}
+		}
+	}
 }
 
+// usedAgain reports whether a later call passes l, and may therefore empty the container in it.
+func usedAgain(call *ssa.Call, l loc) bool {
+	return slices.ContainsFunc(referrers(l.root), func(r ssa.Instruction) bool {
+		c, ok := r.(ssa.CallInstruction)
+		return ok && c != call && comesAfter(call, c) && slices.ContainsFunc(c.Common().Args,
+			func(v ssa.Value) bool { return locate(v) == l })
+	})
+}
+
+// isSliceOfSlices reports whether the elements of a t are slices, or structs with slices.
 func isSliceOfSlices(t types.Type) bool {
 	s, ok := t.Underlying().(*types.Slice)
-	if ok {
-		_, ok = s.Elem().Underlying().(*types.Slice)
-	}
-	return ok
+	return ok && holds(s.Elem())
 }
 
 func (k *keeper) stored(s *ssa.Store, container bool) {
 	switch addr := s.Addr.(type) {
 	case *ssa.Global:
 		if k.ends(s) {
-			k.report(s.Pos(), "stored in a package variable")
+			k.report(s.Pos(), "stored in a package variable", nil)
 		}
 	case *ssa.FreeVar:
-		v, ok := k.variable(addr).(*ssa.FreeVar)
-		if ok && k.callback && readElsewhere(k.f, v) {
-			k.report(s.Pos(), "stored outside of it")
+		switch v := k.variable(addr).(type) {
+		case *ssa.FreeVar:
+			if k.callback && readElsewhere(k.f, v) {
+				k.report(s.Pos(), "stored outside of it", nil)
+			}
+		case *ssa.Alloc: // of k.f
+			k.storedInVariable(s, v, container)
 		}
 	case *ssa.FieldAddr:
 		if k.inLiteral(addr.X) {
@@ -255,48 +299,79 @@ func (k *keeper) stored(s *ssa.Store, container bool) {
 		if _, ok := l.root.(*ssa.Alloc); ok && (s.Parent() != k.f || !k.callback && !escapes(l.root)) {
 			return
 		}
-		if root := k.owner.root; root != nil && root == l.root {
-			return // an object that has its own Reader
+		if root := k.owner.root; root != nil && root == l.root { // an object that has its own Reader
+			if k.peeked && !container && s.Parent() == k.f {
+				k.a.fieldStores = append(k.a.fieldStores, fieldStore{s, l, k.owner})
+			}
+			return
 		}
 		if k.callback && l.root.Parent() == k.f {
 			if _, ok := l.root.(*ssa.Alloc); ok {
 				return
 			}
 		}
-		if k.ends(s) {
-			k.report(s.Pos(), "stored in a field")
+		if k.ends(s) && (k.kept == nil || container) { // a helper may fill a struct for one use
+			k.report(s.Pos(), "stored in a field", l.root)
 		}
 	case *ssa.IndexAddr:
 		if k.inLiteral(addr) {
 			return
 		}
 		if (k.far(locate(addr.X)) || k.made(addr.X)) && k.ends(s) {
-			k.report(s.Pos(), "stored in a slice")
+			k.report(s.Pos(), "stored in a slice", locate(addr.X).root)
 		}
 	case *ssa.Alloc:
-		if container && k.call != nil && k.outlivesIteration(addr) && k.ends(s) {
-			k.report(s.Pos(), "appended to a slice that is kept")
-			return
+		k.storedInVariable(s, addr, container)
+	}
+}
+
+// storedInVariable handles s, which stores the slice in a variable that function literals capture.
+func (k *keeper) storedInVariable(s *ssa.Store, addr *ssa.Alloc, container bool) {
+	if container && k.outlivesIteration(addr) {
+		if !k.assigned(addr) && k.ends(s) {
+			k.report(s.Pos(), "appended to a slice that is kept", nil)
 		}
-		for _, r := range referrers(addr) { // a variable that a function literal captures
-			m, ok := r.(*ssa.MakeClosure)
-			if !ok {
-				continue
+		return
+	}
+	all := loads(addr)
+	for _, load := range all {
+		if isSliceOfSlices(load.Type()) && !slices.ContainsFunc(all, changed) &&
+			(k.call == nil || comesAfter(k.call, load.(ssa.Instruction))) {
+			k.follow(load, true)
+		}
+	}
+	for _, r := range referrers(addr) { // a variable that a function literal captures
+		m, ok := r.(*ssa.MakeClosure)
+		if !ok {
+			continue
+		}
+		for _, u := range referrers(m) {
+			_, concurrent := u.(*ssa.Go)
+			if c, ok := u.(*ssa.Call); ok {
+				f, _ := callee(&c.Call)
+				concurrent = f != nil && starts[f.Name()]
 			}
-			for _, u := range referrers(m) {
-				_, concurrent := u.(*ssa.Go)
-				if c, ok := u.(*ssa.Call); ok {
-					f, _ := callee(&c.Call)
-					concurrent = f != nil && starts[f.Name()]
-				}
-				if !concurrent {
-					k.follow(m, true)
-				} else if k.ends(u) && !k.joined(u) {
-					k.report(s.Pos(), "used in a goroutine")
-				}
+			if !concurrent {
+				k.follow(m, true)
+			} else if k.ends(u) && !k.joined(u) {
+				k.report(s.Pos(), "used in a goroutine", nil)
 			}
 		}
 	}
+}
+
+// assigned reports whether the loop in which the slice is lent assigns to a captured variable, as in
+// words = words[:0].
+func (k *keeper) assigned(addr *ssa.Alloc) bool {
+	loop := innermost(k.call.Block())
+	return slices.ContainsFunc(referrers(addr), func(r ssa.Instruction) bool {
+		s, ok := r.(*ssa.Store)
+		if ok {
+			_, ok = s.Val.(*ssa.Call) // append
+		}
+		_, store := r.(*ssa.Store)
+		return store && !ok && loop.has[r.Block()]
+	})
 }
 
 // inLiteral follows the value that addr is a part of, if it is a composite literal or the list of

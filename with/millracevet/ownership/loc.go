@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"go/token"
 	"go/types"
+	"strings"
 
 	"golang.org/x/tools/go/ssa"
 )
@@ -39,6 +40,13 @@ func locate(v ssa.Value) loc {
 		return locate(v.X)
 	}
 	return loc{root: v}
+}
+
+// within returns the path from outer to l, and whether l is outer or a part of it.
+func (l loc) within(outer loc) (path string, ok bool) {
+	path, ok = strings.CutPrefix(l.path, outer.path)
+	ok = ok && l.root == outer.root && l.root != nil
+	return path, ok && (path == "" || strings.ContainsRune(".*[!", rune(path[0])))
 }
 
 // local reports whether l is a variable of the function, or the target of a pointer that the

@@ -25,12 +25,13 @@ func (a *flow) heldUntilExec() {
 }
 
 func (a *flow) heldArgument(call *ssa.Call, pipeline loc, arg ssa.Value) {
-	memory := locate(arg)
+	memory, found := locate(arg), false
 	search(call, func(i ssa.Instruction) bool {
 		if end, ok := i.(*ssa.Call); ok && a.endsLife(end, arg) {
 			f, _ := callee(&end.Call)
 			search(end, func(i ssa.Instruction) bool {
-				if exec, ok := i.(*ssa.Call); ok && executes(exec) && passes(exec, pipeline) {
+				if exec, ok := i.(*ssa.Call); ok && !found && executes(exec, pipeline, 0) {
+					found = true
 					what := "a slice"
 					if memory.root != nil && typeName(memory.root.Type()) != "" {
 						what = memory.String()
@@ -50,7 +51,15 @@ func (a *flow) heldArgument(call *ssa.Call, pipeline loc, arg ssa.Value) {
 func (a *flow) endsLife(call *ssa.Call, arg ssa.Value) bool {
 	r, args := ruleOf(&call.Call)
 	if r == nil {
-		return false
+		return slices.ContainsFunc(a.derived[arg], func(v ssa.Value) bool {
+			s := states{{root: v}: {bits: valid, link: a.lent[v].owner, peeked: a.lent[v].peeked}}
+			if fn := call.Call.StaticCallee(); fn != nil && len(fn.Blocks) > 0 {
+				for n, arg := range call.Call.Args {
+					a.lentArgument(s, fn, fn.Params[n], arg, call.Pos())
+				}
+			}
+			return s[loc{root: v}].bits == stale
+		})
 	}
 	is := func(n int, l loc) bool { return n < len(args) && args[n] != nil && locate(args[n]) == l }
 	if l := locate(arg); (r.releases || r.sends) && is(0, l) ||
@@ -58,11 +67,8 @@ func (a *flow) endsLife(call *ssa.Call, arg ssa.Value) bool {
 		return true
 	}
 	for _, lent := range a.derived[arg] {
-		if e, ok := lent.(*ssa.Extract); ok {
-			lent = e.Tuple
-		}
-		by, lenders := ruleOf(&lent.(*ssa.Call).Call)
-		if (r.releases || r.sends || r.drops || r.reads && by.peeks) && is(0, locate(lenders[0])) {
+		by := a.lent[lent]
+		if (r.releases || r.sends || r.drops || r.reads && by.peeked) && is(0, by.owner) {
 			return true
 		}
 	}
@@ -75,11 +81,11 @@ func ends(i ssa.Instruction, pipeline loc) bool {
 		return true
 	}
 	call, ok := i.(*ssa.Call)
-	if !ok || !passes(call, pipeline) {
+	if !ok {
 		return false
 	}
 	r, _ := ruleOf(&call.Call)
-	return r == nil || executes(call)
+	return r == nil && passes(call, pipeline) || executes(call, pipeline, 0)
 }
 
 func makes(i ssa.Instruction, l loc) bool {
@@ -87,9 +93,28 @@ func makes(i ssa.Instruction, l loc) bool {
 	return ok && v == l.root
 }
 
-func executes(call *ssa.Call) bool {
-	f, _ := callee(&call.Call)
-	return f != nil && nameOf(f) == "redisbuf.Pipeline.Exec"
+// executes reports whether a call is an Exec of the Pipeline, or of a function of this package that
+// gets the Pipeline, or an object with it, and calls Exec.
+func executes(call *ssa.Call, pipeline loc, depth int) bool {
+	if f, _ := callee(&call.Call); f != nil && nameOf(f) == "redisbuf.Pipeline.Exec" {
+		return passes(call, pipeline)
+	}
+	fn := call.Call.StaticCallee()
+	if fn == nil || len(fn.Blocks) == 0 || depth > 3 {
+		return false
+	}
+	for n, arg := range call.Call.Args {
+		path, ok := pipeline.within(locate(arg))
+		for _, b := range fn.Blocks {
+			for _, i := range b.Instrs {
+				inner, isCall := i.(*ssa.Call)
+				if ok && isCall && executes(inner, loc{fn.Params[n], path}, depth+1) {
+					return true
+				}
+			}
+		}
+	}
+	return false
 }
 
 func passes(call *ssa.Call, l loc) bool {

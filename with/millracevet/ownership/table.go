@@ -26,6 +26,7 @@ import (
 //	lends      the result is valid until the receiver is released
 //	peeks      the result is valid until a call with "reads", or the release
 //	reads      ends the life of the slices that the receiver has lent with "peeks"
+//	skips      the next "peeks" ends the life of those slices
 //	calls(n)   passes slices to the function in argument n, valid until the function returns
 //	yields     the result is an iterator; a slice is valid until the body of the loop ends
 const table = `
@@ -97,8 +98,8 @@ millrace  Reader.ReadSlice        reads peeks uses
 millrace  Reader.ReadString       reads uses
 millrace  Reader.ReadULEB128      reads uses
 millrace  Reader.ReadUvarint      reads uses
-millrace  Reader.Skip             uses
-millrace  Reader.Discard          uses
+millrace  Reader.Skip             skips uses
+millrace  Reader.Discard          skips uses
 millrace  Reader.WriteTo          reads uses
 millrace  Reader.Reset            renews
 millrace  Reader.Release          releases
@@ -161,8 +162,8 @@ broadcast Ring.Cursor             gives
 broadcast Ring.Watch              gives
 broadcast Ring.Publish            takes(1)
 broadcast Ring.SetPreamble        takes(1)
-broadcast Cursor.Next             drains(2) uses
-broadcast Cursor.Take             drains(1) uses
+broadcast Cursor.Next             fills(2) uses
+broadcast Cursor.Take             fills(1) uses
 broadcast Cursor.Close            releases
 broadcast Watcher.Stop            releases
 
@@ -184,7 +185,7 @@ redisbuf  ReaderAt.ReadAt         uses
 flv       NewDecoder              borrows(1)
 flv       AppendHeader            adds(1)
 flv       Decoder.Next            fills(1)
-flv       Encoder.Append          drains(1) takes(4)
+flv       Encoder.Append          fills(1) takes(4)
 flv       Encoder.Retime          adds(1) borrows(2)
 mp4       Movie.AppendEarlier     adds(1) drains(2)
 mp4       Muxer.AppendInit        fills(1)
@@ -195,8 +196,8 @@ hls       Window.Append           drains(1)
 hls       Window.Init             takes(1)
 rtmp      NewDecoder              borrows(1)
 rtmp      NewServerConn           borrows(1)
-rtmp      Decoder.Next            drains(1)
-rtmp      Encoder.Append          drains(1) takes(3)
+rtmp      Decoder.Next            fills(1)
+rtmp      Encoder.Append          fills(1) takes(3)
 rtmp      Encoder.SetChunkSize    adds(1)
 rtmp      ServerConn.AppendEnd    adds(1)
 rtmp      ServerConn.Next         drains(1)
@@ -230,8 +231,8 @@ func fields(s string) map[string]bool {
 
 // A rule is a line of the table. Each list has numbers of arguments.
 type rule struct {
-	gives, releases, uses, sends, renews, lends, peeks, reads, yields, drops, flushes bool
-	takes, fills, adds, borrows, keeps, drains, calls                                 []int
+	gives, releases, uses, sends, renews, lends, peeks, reads, skips, yields, drops, flushes bool
+	takes, fills, adds, borrows, keeps, drains, calls                                        []int
 }
 
 // libraryPackages maps import paths to the names in the table.
@@ -265,7 +266,7 @@ func parse() map[string]*rule {
 		r := &rule{}
 		flags := map[string]*bool{"gives": &r.gives, "releases": &r.releases, "uses": &r.uses,
 			"sends": &r.sends, "renews": &r.renews, "lends": &r.lends, "peeks": &r.peeks,
-			"reads": &r.reads, "yields": &r.yields, "drops": &r.drops, "flushes": &r.flushes}
+			"reads": &r.reads, "skips": &r.skips, "yields": &r.yields, "drops": &r.drops, "flushes": &r.flushes}
 		lists := map[string]*[]int{"takes": &r.takes, "fills": &r.fills, "adds": &r.adds,
 			"borrows": &r.borrows, "keeps": &r.keeps, "drains": &r.drains, "calls": &r.calls}
 		for _, word := range words[2:] {

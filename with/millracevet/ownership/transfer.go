@@ -3,6 +3,7 @@ package ownership
 import (
 	"go/token"
 	"go/types"
+	"slices"
 	"strings"
 
 	"golang.org/x/tools/go/ssa"
@@ -29,6 +30,8 @@ func (a *flow) transfer(s states, i ssa.Instruction) {
 			unshare(s)
 		case i.Op == token.MUL && ownerValue(i.Type()):
 			a.load(s, i)
+		case i.Op == token.MUL && locate(i.X) == a.field && s[a.field].bits == stale && usesElements(i):
+			a.staleLoad = i.Pos()
 		}
 	case *ssa.Send:
 		unshare(s)
@@ -67,7 +70,7 @@ func (a *flow) transfer(s states, i ssa.Instruction) {
 	case *ssa.MakeClosure:
 		a.closure(s, i)
 	case *ssa.MakeInterface:
-		if lentToStandard(i) {
+		if ownerPointer(i.X.Type()) && a.onlyRead(i, 0) {
 			a.firstUse(s, locate(i.X), nil)
 		} else {
 			a.handOn(s, i.X)
@@ -139,11 +142,14 @@ func (a *flow) store(s states, i *ssa.Store) {
 		delete(s, loc{root: i.Val})
 	}
 	to := locate(i.Addr)
-	for l := range s { // a pointer variable changes
-		if l.root == to.root && strings.HasPrefix(l.path, to.path+"*") {
+	pointer := loc{to.root, to.path + "*"}
+	for l, st := range s { // a pointer variable changes
+		_, changes := l.within(pointer)
+		if _, other := st.link.within(pointer); changes || other && st.bits&(valid|stale) != 0 {
 			delete(s, l)
 		}
 	}
+	a.storeLent(s, to, i.Val)
 	if !ownerValue(i.Val.Type()) {
 		a.handOn(s, i.Val)
 		return
@@ -389,14 +395,13 @@ func (a *flow) closure(s states, m *ssa.MakeClosure) {
 	}
 }
 
-// lentToStandard reports whether an interface value is only passed to functions of the standard
-// library that do not release it.
-func lentToStandard(i *ssa.MakeInterface) bool {
-	if !ownerPointer(i.X.Type()) {
-		return false
-	}
-	users := referrers(i)
-	for _, r := range users {
+// onlyRead reports whether an interface value is only passed to functions that do not release it,
+// and whether its methods other than Close are called.
+func (c *checker) onlyRead(v ssa.Value, depth int) bool {
+	for _, r := range referrers(v) {
+		if i, ok := r.(*ssa.ChangeInterface); ok && c.onlyRead(i, depth) {
+			continue
+		}
 		call, ok := r.(*ssa.Call)
 		if !ok {
 			return false
@@ -404,6 +409,22 @@ func lentToStandard(i *ssa.MakeInterface) bool {
 		f, _ := callee(&call.Call)
 		if f == nil || f.Pkg() == nil {
 			return false
+		}
+		if call.Call.Value == v {
+			if f.Name() == "Close" || slices.Contains(call.Call.Args, v) {
+				return false
+			}
+			continue
+		}
+		if fns := c.implementations(&call.Call); len(fns) > 0 && depth < 3 {
+			for _, fn := range fns {
+				for n, arg := range call.Call.Args {
+					if p := fn.Params[n+len(fn.Params)-len(call.Call.Args)]; arg == v && !c.onlyRead(p, depth+1) {
+						return false
+					}
+				}
+			}
+			continue
 		}
 		switch f.Pkg().Path() {
 		case "io":
@@ -416,4 +437,25 @@ func lentToStandard(i *ssa.MakeInterface) bool {
 		return false
 	}
 	return true
+}
+
+// implementations returns the functions of this package that a call calls, or nil. A call through
+// an interface counts if other packages cannot implement the interface.
+func (c *checker) implementations(call *ssa.CallCommon) (fns []*ssa.Function) {
+	if fn := call.StaticCallee(); fn != nil && len(fn.Blocks) > 0 {
+		return []*ssa.Function{fn}
+	}
+	n, ok := types.Unalias(call.Value.Type()).(*types.Named)
+	if !call.IsInvoke() || !ok || n.Obj().Pkg() != c.pass.Pkg ||
+		n.Obj().Exported() && c.pass.Pkg.Name() != "main" {
+		return nil
+	}
+	for _, fn := range c.fns {
+		recv := fn.Signature.Recv()
+		if recv != nil && fn.Name() == call.Method.Name() &&
+			types.Implements(recv.Type(), n.Underlying().(*types.Interface)) {
+			fns = append(fns, fn)
+		}
+	}
+	return fns
 }
