@@ -305,7 +305,7 @@ func (a *flow) fill(s states, l loc, pos token.Pos, err ssa.Value) {
 // expire notes that slices of l may not be used any more: the peeked slices, or all slices.
 func (a *flow) expire(s states, l loc, pos token.Pos, peeked bool) {
 	for other, o := range s {
-		if o.bits&(valid|stale) != 0 && o.link == l && (o.peeked || !peeked) {
+		if _, ok := o.link.within(l); o.bits&(valid|stale) != 0 && ok && (o.peeked || !peeked) {
 			o.bits, o.ended = stale, pos
 			s[other] = o
 		}
@@ -388,9 +388,8 @@ func (a *flow) makes(fn *ssa.Function, depth int) bool {
 	if len(fn.Blocks) == 0 || depth > 3 {
 		return false
 	}
-	for _, b := range fn.Blocks {
-		r, ok := b.Instrs[len(b.Instrs)-1].(*ssa.Return)
-		if !ok || len(r.Results) == 0 {
+	for r := range instructions[*ssa.Return](fn) {
+		if len(r.Results) == 0 {
 			continue
 		}
 		v := stored(r.Results[0])

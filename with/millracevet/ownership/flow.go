@@ -1,6 +1,7 @@
 package ownership
 
 import (
+	"cmp"
 	"go/constant"
 	"go/token"
 	"go/types"
@@ -71,14 +72,10 @@ func newFlow(c *checker, fn *ssa.Function) *flow {
 		lent:    map[ssa.Value]lent{},
 		endsIn:  map[blockLoc]token.Pos{},
 	}
-	for _, b := range fn.Blocks {
-		for _, i := range b.Instrs {
-			if call, ok := i.(*ssa.Call); ok {
-				for _, l := range c.lentBy(call) {
-					a.lent[l.v] = l
-					a.derive(l.v, l.v)
-				}
-			}
+	for call := range instructions[*ssa.Call](fn) {
+		for _, l := range c.lentBy(call) {
+			a.lent[l.v] = l
+			a.derive(l.v, l.v)
 		}
 	}
 	return a
@@ -273,12 +270,18 @@ func panics(b *ssa.BasicBlock) bool {
 	return len(b.Succs) == 0 && !returns
 }
 
-// firstPos returns the position of the return statement of block b, or of its first instruction.
+// firstPos returns the position of the return statement of block b, or of its first instruction. If
+// b is the start of a loop, it returns the position of the last instruction in block before.
 func firstPos(b, before *ssa.BasicBlock) token.Pos {
 	if r, ok := b.Instrs[len(b.Instrs)-1].(*ssa.Return); ok && r.Pos().IsValid() {
 		return r.Pos()
 	}
-	for _, i := range slices.Concat(b.Instrs, before.Instrs) {
+	instrs := slices.Concat(b.Instrs, before.Instrs)
+	if b.Dominates(before) { // continue, or the end of a loop
+		instrs = slices.Concat(cmp.Or(before.Idom(), before).Instrs, before.Instrs)
+		slices.Reverse(instrs)
+	}
+	for _, i := range instrs {
 		if i.Pos().IsValid() {
 			return i.Pos()
 		}

@@ -5,6 +5,7 @@ import (
 	"go/token"
 	"go/types"
 	"slices"
+	"strings"
 
 	"golang.org/x/tools/go/ssa"
 )
@@ -72,22 +73,16 @@ func (a *flow) returnLent(s states, r *ssa.Return) {
 
 // keptSlices reports slices that are stored where they outlive the memory.
 func (a *flow) keptSlices() {
-	for _, b := range a.fn.Blocks {
-		for _, i := range b.Instrs {
-			call, ok := i.(*ssa.Call)
-			if !ok {
-				continue
-			}
-			if p := lentParam(call); p != nil {
-				w := keeper{a: a, f: p.Parent(), callback: true, seen: map[ssa.Value]bool{}}
-				w.follow(p, false)
-			}
-			for _, l := range a.lentBy(call) {
-				if _, isSlice := l.v.Type().Underlying().(*types.Slice); isSlice {
-					w := keeper{a: a, f: a.fn, call: call, owner: l.owner, peeked: l.peeked,
-						seen: map[ssa.Value]bool{}}
-					w.follow(l.v, isContainer(l.v.Type()))
-				}
+	for call := range instructions[*ssa.Call](a.fn) {
+		if p := lentParam(call); p != nil {
+			w := keeper{a: a, f: p.Parent(), callback: true, seen: map[ssa.Value]bool{}}
+			w.follow(p, false)
+		}
+		for _, l := range a.lentBy(call) {
+			if _, isSlice := l.v.Type().Underlying().(*types.Slice); isSlice {
+				w := keeper{a: a, f: a.fn, call: call, owner: l.owner, peeked: l.peeked,
+					seen: map[ssa.Value]bool{}}
+				w.follow(l.v, isContainer(l.v.Type()))
 			}
 		}
 	}
@@ -146,6 +141,8 @@ func (k *keeper) report(pos token.Pos, how string, target ssa.Value) {
 	switch {
 	case k.kept != nil:
 		k.kept.places = append(k.kept.places, place{how, target})
+	case k.callback && strings.HasPrefix(k.f.Synthetic, "range-over-func"):
+		k.a.reportf(pos, "a slice that is valid only in this iteration is %s; copy its bytes", how)
 	case k.callback:
 		k.a.reportf(pos, "a slice that is valid only during this call is %s; copy its bytes", how)
 	case k.peeked:
@@ -284,7 +281,7 @@ func (k *keeper) stored(s *ssa.Store, container bool) {
 	case *ssa.FreeVar:
 		switch v := k.variable(addr).(type) {
 		case *ssa.FreeVar:
-			if k.callback && readElsewhere(k.f, v) {
+			if k.callback && readElsewhere(v) {
 				k.report(s.Pos(), "stored outside of it", nil)
 			}
 		case *ssa.Alloc: // of k.f
@@ -441,23 +438,24 @@ func (k *keeper) far(l loc) bool {
 
 // variable returns the variable or captured variable of k.f that v is in a loop body of k.f.
 func (k *keeper) variable(v ssa.Value) ssa.Value {
-	fv, ok := v.(*ssa.FreeVar)
-	if !ok || fv.Parent() == k.f {
-		return v
-	}
-	for i, other := range fv.Parent().FreeVars {
-		if other != fv || fv.Parent().Parent() == nil {
-			continue
-		}
-		for _, b := range fv.Parent().Parent().Blocks {
-			for _, instr := range b.Instrs {
-				if m, ok := instr.(*ssa.MakeClosure); ok && m.Fn == fv.Parent() {
-					return k.variable(m.Bindings[i])
-				}
-			}
+	if fv, ok := v.(*ssa.FreeVar); ok && fv.Parent() != k.f {
+		if outer, _ := binding(fv); outer != nil {
+			return k.variable(outer)
 		}
 	}
 	return v
+}
+
+// binding returns the variable that a function literal has captured as v.
+func binding(v *ssa.FreeVar) (ssa.Value, *ssa.MakeClosure) {
+	if outer := v.Parent().Parent(); outer != nil {
+		for m := range instructions[*ssa.MakeClosure](outer) {
+			if m.Fn == v.Parent() {
+				return m.Bindings[slices.Index(v.Parent().FreeVars, v)], m
+			}
+		}
+	}
+	return nil, nil
 }
 
 // made reports whether a map or slice was made before the loop in which the slice is lent.
@@ -527,43 +525,22 @@ func comesAfter(i, j ssa.Instruction) bool {
 	if isPhi(i) {
 		return true // at the start of the loop in which j is
 	}
-	if i.Block() == j.Block() {
-		for _, x := range i.Block().Instrs {
-			if x == i {
-				return true
-			}
-			if x == j {
-				return false
-			}
-		}
-	}
-	seen := map[*ssa.BasicBlock]bool{}
-	var visit func(b *ssa.BasicBlock) bool
-	visit = func(b *ssa.BasicBlock) bool {
-		for _, next := range b.Succs {
-			if seen[next] || next.Dominates(b) {
-				continue
-			}
-			seen[next] = true
-			if next == j.Block() || visit(next) {
-				return true
-			}
-		}
-		return false
-	}
-	return visit(i.Block())
+	found := false
+	search(i, true, func(x ssa.Instruction) bool {
+		found = found || x == j
+		return found
+	})
+	return found
 }
 
 // joined reports whether the function waits for goroutines after g, in the same iteration. If g is
 // in the body of a loop over an iterator, the wait may be anywhere in the enclosing function.
 func (k *keeper) joined(g ssa.Instruction) bool {
 	for f := g.Parent(); f != nil; f = f.Parent() {
-		for _, b := range f.Blocks {
-			for _, i := range b.Instrs {
-				if waiting(i) && (f != g.Parent() ||
-					comesAfter(g, i) && innermost(i.Block()) == innermost(g.Block())) {
-					return true
-				}
+		for i := range instructions[ssa.Instruction](f) {
+			if waiting(i) && (f != g.Parent() ||
+				comesAfter(g, i) && innermost(i.Block()) == innermost(g.Block())) {
+				return true
 			}
 		}
 		if f == k.f {
@@ -587,36 +564,18 @@ func waiting(i ssa.Instruction) bool {
 	return false
 }
 
-// readElsewhere reports whether the variable that fn has captured as v is read outside of fn.
-func readElsewhere(fn *ssa.Function, v *ssa.FreeVar) bool {
-	for i, fv := range fn.FreeVars {
-		if fv != v {
-			continue
-		}
-		for _, b := range fn.Parent().Blocks {
-			for _, instr := range b.Instrs {
-				m, ok := instr.(*ssa.MakeClosure)
-				if !ok || m.Fn != fn {
-					continue
-				}
-				outer := m.Bindings[i]
-				if _, ok := outer.(*ssa.FreeVar); ok {
-					return true
-				}
-				for _, r := range referrers(outer) {
-					switch r := r.(type) {
-					case *ssa.UnOp:
-						return true
-					case *ssa.MakeClosure:
-						if r != m {
-							return true
-						}
-					}
-				}
-			}
-		}
+// readElsewhere reports whether the variable that a function literal has captured as v is read
+// outside of it.
+func readElsewhere(v *ssa.FreeVar) bool {
+	outer, m := binding(v)
+	if _, ok := outer.(*ssa.FreeVar); ok || outer == nil {
+		return ok
 	}
-	return false
+	return slices.ContainsFunc(referrers(outer), func(r ssa.Instruction) bool {
+		_, load := r.(*ssa.UnOp)
+		other, closure := r.(*ssa.MakeClosure)
+		return load || closure && other != m
+	})
 }
 
 type loop struct {

@@ -49,11 +49,7 @@ func (c *checker) lentResultsOf(fn *ssa.Function) []lent {
 	var out []lent
 	for i := range fn.Signature.Results().Len() {
 		found, same := lent{}, true
-		for _, b := range fn.Blocks {
-			ret, ok := b.Instrs[len(b.Instrs)-1].(*ssa.Return)
-			if !ok {
-				continue
-			}
+		for ret := range instructions[*ssa.Return](fn) {
 			l, lends := a.origin(ret.Results[i], nil)
 			l.v, l.result = nil, i
 			if isNil(ret.Results[i]) {

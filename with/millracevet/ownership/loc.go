@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"go/token"
 	"go/types"
+	"iter"
 	"strings"
 
 	"golang.org/x/tools/go/ssa"
@@ -88,6 +89,19 @@ func (l loc) definedIn() *ssa.BasicBlock {
 		return i.Block()
 	}
 	return nil
+}
+
+// instructions yields the instructions of fn that have the type I.
+func instructions[I ssa.Instruction](fn *ssa.Function) iter.Seq[I] {
+	return func(yield func(I) bool) {
+		for _, b := range fn.Blocks {
+			for _, i := range b.Instrs {
+				if i, ok := i.(I); ok && !yield(i) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // referrers returns the instructions that use v, without debug information.

@@ -9,16 +9,10 @@ import (
 // heldUntilExec reports calls that end the life of memory between a call of a Pipeline, which
 // borrows the memory, and the Exec.
 func (a *flow) heldUntilExec() {
-	for _, b := range a.fn.Blocks {
-		for _, i := range b.Instrs {
-			call, ok := i.(*ssa.Call)
-			if !ok {
-				continue
-			}
-			if r, args := ruleOf(&call.Call); r != nil {
-				for _, n := range r.keeps {
-					a.heldArgument(call, locate(args[0]), args[n])
-				}
+	for call := range instructions[*ssa.Call](a.fn) {
+		if r, args := ruleOf(&call.Call); r != nil {
+			for _, n := range r.keeps {
+				a.heldArgument(call, locate(args[0]), args[n])
 			}
 		}
 	}
@@ -26,10 +20,10 @@ func (a *flow) heldUntilExec() {
 
 func (a *flow) heldArgument(call *ssa.Call, pipeline loc, arg ssa.Value) {
 	memory, found := locate(arg), false
-	search(call, func(i ssa.Instruction) bool {
+	search(call, false, func(i ssa.Instruction) bool {
 		if end, ok := i.(*ssa.Call); ok && a.endsLife(end, arg) {
 			f, _ := callee(&end.Call)
-			search(end, func(i ssa.Instruction) bool {
+			search(end, false, func(i ssa.Instruction) bool {
 				if exec, ok := i.(*ssa.Call); ok && !found && executes(exec, pipeline, 0) {
 					found = true
 					what := "a slice"
@@ -105,12 +99,9 @@ func executes(call *ssa.Call, pipeline loc, depth int) bool {
 	}
 	for n, arg := range call.Call.Args {
 		path, ok := pipeline.within(locate(arg))
-		for _, b := range fn.Blocks {
-			for _, i := range b.Instrs {
-				inner, isCall := i.(*ssa.Call)
-				if ok && isCall && executes(inner, loc{fn.Params[n], path}, depth+1) {
-					return true
-				}
+		for inner := range instructions[*ssa.Call](fn) {
+			if ok && executes(inner, loc{fn.Params[n], path}, depth+1) {
+				return true
 			}
 		}
 	}
@@ -122,18 +113,16 @@ func passes(call *ssa.Call, l loc) bool {
 }
 
 // search calls visit for the instructions that may follow i. It does not continue after one for
-// which visit returns true.
-func search(i ssa.Instruction, visit func(ssa.Instruction) bool) {
+// which visit returns true. If forward is true, it does not begin a new iteration of a loop.
+func search(i ssa.Instruction, forward bool, visit func(ssa.Instruction) bool) {
 	seen := map[*ssa.BasicBlock]bool{}
 	var block func(b *ssa.BasicBlock, from int)
 	block = func(b *ssa.BasicBlock, from int) {
-		for _, i := range b.Instrs[from:] {
-			if visit(i) {
-				return
-			}
+		if slices.ContainsFunc(b.Instrs[from:], visit) {
+			return
 		}
 		for k, next := range b.Succs {
-			if !seen[next] && !impossible(b, k) {
+			if !seen[next] && !impossible(b, k) && !(forward && next.Dominates(b)) {
 				seen[next] = true
 				block(next, 0)
 			}

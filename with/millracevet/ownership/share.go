@@ -3,6 +3,7 @@ package ownership
 import (
 	"go/token"
 	"go/types"
+	"slices"
 	"strings"
 
 	"golang.org/x/tools/go/ssa"
@@ -73,26 +74,13 @@ func unshare(s states) {
 func usesAlone(fn *ssa.Function, v *ssa.FreeVar) bool {
 	key, ok := shareKey(v)
 	uses := false
-	for _, b := range fn.Blocks {
-		for _, i := range b.Instrs {
-			switch i := i.(type) {
-			case *ssa.Select:
-				return false
-			case *ssa.UnOp:
-				if i.Op == token.ARROW {
-					return false
-				}
-			case *ssa.Call:
-				if f, _ := callee(&i.Call); f != nil && waits[f.Name()] {
-					return false
-				}
-				if r, args := ruleOf(&i.Call); r != nil {
-					for _, arg := range args {
-						if arg != nil {
-							uses = uses || locate(arg) == key
-						}
-					}
-				}
+	for i := range instructions[ssa.Instruction](fn) {
+		if waiting(i) {
+			return false
+		}
+		if call, ok := i.(*ssa.Call); ok {
+			if r, args := ruleOf(&call.Call); r != nil {
+				uses = uses || slices.ContainsFunc(args, func(v ssa.Value) bool { return v != nil && locate(v) == key })
 			}
 		}
 	}

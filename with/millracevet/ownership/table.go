@@ -123,6 +123,13 @@ arena     Heap.Writable           reads peeks
 arena     Buffer.Writable         reads peeks
 arena     Pool.Write              reads
 arena     Heap.Write              reads
+arena     Buffer.Data             peeks
+arena     frame.Data              peeks
+arena     Buffer.Seal             reads
+arena     Pool.Seal               reads
+arena     Heap.Seal               reads
+arena     Buffer.Truncate         reads
+arena     Pool.Truncate           reads
 arena     Slice.Bytes             lends uses
 arena     Slice.Promote           uses drops
 arena     Slice.Release           releases
@@ -132,7 +139,10 @@ stackbuf  Buffer.Bytes            peeks
 stackbuf  Buffer.Next             peeks
 stackbuf  Buffer.Peek             peeks
 stackbuf  Buffer.Grow             reads
+stackbuf  Buffer.Printf           reads
 stackbuf  Buffer.ReadFrom         reads
+stackbuf  Buffer.Reset            reads
+stackbuf  Buffer.Truncate         reads
 stackbuf  Buffer.Write            reads
 stackbuf  Buffer.WriteByte        reads
 stackbuf  Buffer.WriteRune        reads
