@@ -234,12 +234,7 @@ func kept(v ssa.Value) bool {
 }
 
 // result returns the first result of a call, or nil if it is not used.
-func result(call *ssa.Call) ssa.Value {
-	if _, tuple := call.Type().(*types.Tuple); tuple {
-		return extract(call, 0)
-	}
-	return call
-}
+func result(call *ssa.Call) ssa.Value { return resultAt(call, 0) }
 
 // give notes that the caller owns the target of pointer v from now on.
 func (a *flow) give(s states, call *ssa.Call, v ssa.Value) {
@@ -479,11 +474,7 @@ func (a *flow) dropped(call *ssa.Call) {
 		if !ownerValue(t) && !(ownerPointer(t) && r != nil && r.gives) {
 			continue
 		}
-		v := ssa.Value(call)
-		if results.Len() > 1 {
-			v = extract(call, n)
-		}
-		if v == nil || len(referrers(v)) == 0 {
+		if v := resultAt(call, n); v == nil || len(referrers(v)) == 0 {
 			a.reportf(call.Pos(), "the %s that this call returns is not released", typeName(t))
 		}
 	}
@@ -527,7 +518,6 @@ func (a *flow) lentArgument(s states, fn *ssa.Function, param, v ssa.Value, pos 
 
 // passesRoot reports whether a call passes the root of l to a function of this package.
 func passesRoot(c *ssa.CallCommon, l loc) bool {
-	fn := c.StaticCallee()
-	return fn != nil && len(fn.Blocks) > 0 &&
+	return local(c) != nil &&
 		slices.ContainsFunc(c.Args, func(v ssa.Value) bool { return locate(v).root == l.root })
 }

@@ -23,7 +23,7 @@ func (c *checker) lentBy(call *ssa.Call) (out []lent) {
 		if v := resultAt(call, 0); v != nil {
 			out = append(out, lent{v, 0, locate(args[0]), r.peeks})
 		}
-	} else if fn := call.Call.StaticCallee(); r == nil && fn != nil && len(fn.Blocks) > 0 {
+	} else if fn := local(&call.Call); r == nil && fn != nil {
 		for _, l := range c.lentResultsOf(fn) {
 			n := slices.IndexFunc(fn.Params, func(p *ssa.Parameter) bool { return p == l.owner.root })
 			owner := locate(call.Call.Args[n])
@@ -86,13 +86,6 @@ func (a *flow) origin(v ssa.Value, seen []ssa.Value) (found lent, ok bool) {
 		found, ok = a.lent[from[0]]
 	}
 	return found, ok
-}
-
-func resultAt(call *ssa.Call, i int) ssa.Value {
-	if call.Call.Signature().Results().Len() == 1 {
-		return call
-	}
-	return extract(call, i)
 }
 
 // A fieldStore is an assignment of a slice to a field of the object whose Reader has lent it.

@@ -171,10 +171,7 @@ func errorOf(call *ssa.Call) ssa.Value {
 	if n == 0 || !isError(results.At(n-1).Type()) {
 		return nil
 	}
-	if n == 1 {
-		return call
-	}
-	return extract(call, n-1)
+	return resultAt(call, n-1)
 }
 
 // ignoresError reports whether a call returns an error that the program does not look at.
@@ -189,6 +186,22 @@ func ignoresError(call *ssa.Call) bool {
 }
 
 func isError(t types.Type) bool { return types.Identical(t, types.Universe.Lookup("error").Type()) }
+
+// local returns the function of this package that c calls, or nil.
+func local(c *ssa.CallCommon) *ssa.Function {
+	if fn := c.StaticCallee(); fn != nil && len(fn.Blocks) > 0 {
+		return fn
+	}
+	return nil
+}
+
+// resultAt returns the result i of a call, or nil if it is not used.
+func resultAt(call *ssa.Call, i int) ssa.Value {
+	if call.Call.Signature().Results().Len() == 1 {
+		return call
+	}
+	return extract(call, i)
+}
 
 // extract returns the result i of a tuple, or nil if it is not used.
 func extract(tuple ssa.Value, i int) ssa.Value {

@@ -47,7 +47,7 @@ func (a *flow) endsLife(call *ssa.Call, arg ssa.Value) bool {
 	if r == nil {
 		return slices.ContainsFunc(a.derived[arg], func(v ssa.Value) bool {
 			s := states{{root: v}: {bits: valid, link: a.lent[v].owner, peeked: a.lent[v].peeked}}
-			if fn := call.Call.StaticCallee(); fn != nil && len(fn.Blocks) > 0 {
+			if fn := local(&call.Call); fn != nil {
 				for n, arg := range call.Call.Args {
 					a.lentArgument(s, fn, fn.Params[n], arg, call.Pos())
 				}
@@ -93,8 +93,8 @@ func executes(call *ssa.Call, pipeline loc, depth int) bool {
 	if f, _ := callee(&call.Call); f != nil && nameOf(f) == "redisbuf.Pipeline.Exec" {
 		return passes(call, pipeline)
 	}
-	fn := call.Call.StaticCallee()
-	if fn == nil || len(fn.Blocks) == 0 || depth > 3 {
+	fn := local(&call.Call)
+	if fn == nil || depth > 3 {
 		return false
 	}
 	for n, arg := range call.Call.Args {

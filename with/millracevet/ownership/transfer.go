@@ -442,7 +442,7 @@ func (c *checker) onlyRead(v ssa.Value, depth int) bool {
 // implementations returns the functions of this package that a call calls, or nil. A call through
 // an interface counts if other packages cannot implement the interface.
 func (c *checker) implementations(call *ssa.CallCommon) (fns []*ssa.Function) {
-	if fn := call.StaticCallee(); fn != nil && len(fn.Blocks) > 0 {
+	if fn := local(call); fn != nil {
 		return []*ssa.Function{fn}
 	}
 	n, ok := types.Unalias(call.Value.Type()).(*types.Named)
