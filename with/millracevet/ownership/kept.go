@@ -357,8 +357,8 @@ func (k *keeper) storedInVariable(s *ssa.Store, addr *ssa.Alloc, container bool)
 	}
 }
 
-// assigned reports whether the loop in which the slice is lent assigns to a captured variable, as in
-// words = words[:0].
+// assigned reports whether the loop in which the slice is lent assigns to a captured variable, as
+// in words = words[:0].
 func (k *keeper) assigned(addr *ssa.Alloc) bool {
 	loop := innermost(k.call.Block())
 	return slices.ContainsFunc(referrers(addr), func(r ssa.Instruction) bool {

@@ -80,7 +80,9 @@ func usesAlone(fn *ssa.Function, v *ssa.FreeVar) bool {
 		}
 		if call, ok := i.(*ssa.Call); ok {
 			if r, args := ruleOf(&call.Call); r != nil {
-				uses = uses || slices.ContainsFunc(args, func(v ssa.Value) bool { return v != nil && locate(v) == key })
+				uses = uses || slices.ContainsFunc(args, func(v ssa.Value) bool {
+					return v != nil && locate(v) == key
+				})
 			}
 		}
 	}

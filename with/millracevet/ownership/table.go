@@ -276,7 +276,8 @@ func parse() map[string]*rule {
 		r := &rule{}
 		flags := map[string]*bool{"gives": &r.gives, "releases": &r.releases, "uses": &r.uses,
 			"sends": &r.sends, "renews": &r.renews, "lends": &r.lends, "peeks": &r.peeks,
-			"reads": &r.reads, "skips": &r.skips, "yields": &r.yields, "drops": &r.drops, "flushes": &r.flushes}
+			"reads": &r.reads, "skips": &r.skips, "yields": &r.yields, "drops": &r.drops,
+			"flushes": &r.flushes}
 		lists := map[string]*[]int{"takes": &r.takes, "fills": &r.fills, "adds": &r.adds,
 			"borrows": &r.borrows, "keeps": &r.keeps, "drains": &r.drains, "calls": &r.calls}
 		for _, word := range words[2:] {

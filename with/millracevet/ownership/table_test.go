@@ -82,9 +82,12 @@ stackbuf.Buffer.ReadBytes sv2.Format.AppendHeader sv2.Header.Append`)
 // concernsMemory reports whether a function gets or returns an owner, returns a slice of bytes or
 // an iterator, or gets a function that gets such a slice.
 func concernsMemory(s *types.Signature) bool {
-	isBytes := func(t types.Type) bool { return types.Identical(t, types.NewSlice(types.Typ[types.Byte])) }
-	if r := s.Recv(); r != nil && !ast.IsExported(typeName(r.Type())[strings.Index(typeName(r.Type()), ".")+1:]) {
-		return false
+	bytes := types.NewSlice(types.Typ[types.Byte])
+	isBytes := func(t types.Type) bool { return types.Identical(t, bytes) }
+	if r := s.Recv(); r != nil {
+		if _, name, _ := strings.Cut(typeName(r.Type()), "."); !ast.IsExported(name) {
+			return false
+		}
 	}
 	for p := range s.Params().Variables() {
 		f, isFunc := p.Type().Underlying().(*types.Signature)
