@@ -59,6 +59,6 @@
 // memory is overwritten when the block returns to the Pool. [Pool.Leaks] returns the stacks of the
 // allocations that have not been released.
 //
-// Package millracetest finds leaks and late uses in tests, and the command millracevet finds most
+// Package millracetest finds leaks and late uses in tests, and the command millracevet finds many
 // of these mistakes with go vet.
 package millrace

@@ -3,11 +3,13 @@ package ownership
 import (
 	"go/token"
 	"go/types"
+	"slices"
 	"strings"
 
 	"golang.org/x/tools/go/ssa"
 )
 
+// call changes s as a call does.
 func (a *flow) call(s states, call *ssa.Call) {
 	c := &call.Call
 	if _, ok := c.Value.(*ssa.Builtin); ok {
@@ -38,23 +40,39 @@ func (a *flow) call(s states, call *ssa.Call) {
 		a.use(s, at(n), pos, f.Name())
 		a.firstUse(s, at(n), nil)
 		if v := result(call); v != nil && kept(v) {
-			a.handOn(s, args[n]) // the result may use the argument later
+			a.handOn(s, args[n]) // it lives as long as the result
 		}
 	}
 	if r.reads || r.drops {
 		a.expire(s, self, pos, !r.drops)
 	}
-	full := true // all arguments that the call takes have memory
+	for other, o := range s {
+		if o.link == self && o.peeked && o.bits == valid && (r.skips || r.peeks && o.skipped) {
+			if o.skipped = true; r.peeks {
+				o.bits, o.ended = stale, pos
+			}
+			s[other] = o
+		}
+	}
+	full := true // the taken arguments are not empty
 	for _, n := range r.takes {
 		l := at(n)
 		if l.root != nil && (typeName(l.root.Type()) != "millrace.Chain" || s[l].bits&released == 0) {
-			a.use(s, l, pos, f.Name()) // a released Chain is empty, and may be passed on
+			a.use(s, l, pos, f.Name()) // a released Chain may be handed on, as an empty one
 		}
 		full = full && s[l].bits == owned
 		if a.reporting && n > 0 && takenAgain(call, l) {
 			a.reportf(pos, "%s takes %s in a loop, but it is empty after the first time", f.Name(), l)
 		}
-		if n == 0 {
+		switch {
+		case len(r.adds) > 0: // the receiver of the memory owns it now
+			for other, o := range s {
+				if o.link == l && o.bits&(valid|stale) != 0 {
+					o.link = at(r.adds[0])
+					s[other] = o
+				}
+			}
+		case len(r.fills) == 0 && len(r.drains) == 0:
 			a.expire(s, l, pos, false)
 		}
 		if l.root != nil {
@@ -66,7 +84,7 @@ func (a *flow) call(s states, call *ssa.Call) {
 	}
 	for _, n := range r.fills {
 		if ignoresError(call) {
-			a.handOn(s, args[n]) // the call may have failed
+			a.handOn(s, args[n]) // perhaps there was an error
 		} else {
 			a.fill(s, at(n), pos, errorOf(call))
 		}
@@ -112,12 +130,17 @@ func (a *flow) call(s states, call *ssa.Call) {
 	if v := result(call); r.gives && v != nil && ownerPointer(v.Type()) {
 		a.give(s, call, v)
 	}
-	if v := lentBy(call); v != nil {
-		s[loc{root: v}] = state{bits: valid, link: self, peeked: r.peeks}
+	a.lend(s, call)
+}
+
+// lend notes the slices that a call lends.
+func (a *flow) lend(s states, call *ssa.Call) {
+	for _, l := range a.lentBy(call) {
+		s[loc{root: l.v}] = state{bits: valid, link: l.owner, peeked: l.peeked}
 	}
 }
 
-// takenAgain reports whether a loop repeats a call that takes l, and never fills l again.
+// takenAgain reports whether a call that takes l is in a loop that never fills l again.
 func takenAgain(call *ssa.Call, l loc) bool {
 	loop := innermost(call.Block())
 	d := l.definedIn()
@@ -150,7 +173,7 @@ func takenAgain(call *ssa.Call, l loc) bool {
 			}
 		}
 	}
-	for _, r := range referrers(l.root) { // the variable may have another name
+	for _, r := range referrers(l.root) { // another name for the variable
 		switch r.(type) {
 		case *ssa.MakeClosure, *ssa.Phi, *ssa.MakeInterface:
 			return false
@@ -159,7 +182,7 @@ func takenAgain(call *ssa.Call, l loc) bool {
 	return true
 }
 
-// changesInLoop reports whether the innermost loop around a call computes v anew in each iteration.
+// changesInLoop reports whether v is computed anew in each iteration of the loop of a call.
 func changesInLoop(call *ssa.Call, v ssa.Value) bool {
 	loop := innermost(call.Block())
 	i, ok := v.(ssa.Instruction)
@@ -175,8 +198,7 @@ func changesInLoop(call *ssa.Call, v ssa.Value) bool {
 	return true
 }
 
-// continuesLoop reports whether the innermost loop around a call continues after the call has
-// succeeded.
+// continuesLoop reports whether the loop of a call continues after the call has succeeded.
 func continuesLoop(call *ssa.Call) bool {
 	loop, err := innermost(call.Block()), errorOf(call)
 	if loop == nil || err == nil {
@@ -197,7 +219,7 @@ func continuesLoop(call *ssa.Call) bool {
 	return true
 }
 
-// kept reports whether the program uses the pointer v for anything except calls to its methods.
+// kept reports whether the pointer v is used for anything but calls of its methods.
 func kept(v ssa.Value) bool {
 	for _, r := range referrers(v) {
 		c, ok := r.(ssa.CallInstruction)
@@ -211,16 +233,10 @@ func kept(v ssa.Value) bool {
 	return false
 }
 
-// result returns the first result of a call, or nil if the program does not use that result.
-func result(call *ssa.Call) ssa.Value {
-	if _, tuple := call.Type().(*types.Tuple); tuple {
-		return extract(call, 0)
-	}
-	return call
-}
+// result returns the first result of a call, or nil if it is not used.
+func result(call *ssa.Call) ssa.Value { return resultAt(call, 0) }
 
-// give records that a call has given the function ownership of v, or of the target of v if v is a
-// pointer.
+// give notes that the caller owns the target of pointer v from now on.
 func (a *flow) give(s states, call *ssa.Call, v ssa.Value) {
 	l := loc{root: v}
 	a.leak(l, s[l], s[l].acquired)
@@ -241,8 +257,7 @@ func buffered(t types.Type) bool {
 	return name == "millrace.Reader" || name == "millrace.Writer"
 }
 
-// firstUse records that the Reader or Writer l takes a block of memory. If call uses a Writer and
-// fails, the Writer has no block.
+// firstUse notes that a Reader or Writer takes a block. A Writer that has failed holds no block.
 func (a *flow) firstUse(s states, l loc, call *ssa.Call) {
 	if l.root == nil || !buffered(l.root.Type()) {
 		return
@@ -258,8 +273,7 @@ func (a *flow) firstUse(s states, l loc, call *ssa.Call) {
 	s[l] = st
 }
 
-// fill records that a call has given memory to l. The argument err is the error that the call
-// returns, or nil if it returns none. After an error, l is unchanged.
+// fill notes that l has got memory.
 func (a *flow) fill(s states, l loc, pos token.Pos, err ssa.Value) {
 	st, ok := s[l]
 	if !ok || st.bits&unknown != 0 {
@@ -283,18 +297,17 @@ func (a *flow) fill(s states, l loc, pos token.Pos, err ssa.Value) {
 	s[l] = st
 }
 
-// expire records that slices that l has lent may no longer be used. If peeked is true, this applies
-// only to slices that are valid until the next read.
+// expire notes that slices of l may not be used any more: the peeked slices, or all slices.
 func (a *flow) expire(s states, l loc, pos token.Pos, peeked bool) {
 	for other, o := range s {
-		if o.bits&(valid|stale) != 0 && o.link == l && (o.peeked || !peeked) {
+		if _, ok := o.link.within(l); o.bits&(valid|stale) != 0 && ok && (o.peeked || !peeked) {
 			o.bits, o.ended = stale, pos
 			s[other] = o
 		}
 	}
 }
 
-// otherCall updates the states s for a call to a function that is not in the table.
+// otherCall handles a call of a function that is not in the table.
 func (a *flow) otherCall(s states, call *ssa.Call) {
 	c := &call.Call
 	fn := c.StaticCallee()
@@ -328,8 +341,12 @@ func (a *flow) otherCall(s states, call *ssa.Call) {
 			a.handOn(s, arg)
 		}
 	}
+	a.lend(s, call)
 	if f == nil || f.Pkg() == nil || !standard(f.Pkg().Path()) {
 		for l, st := range s { // other code may change fields
+			if st.bits&(valid|stale) != 0 && (f != nil && f.Pkg() != a.fn.Pkg.Pkg || passesRoot(c, l)) {
+				continue // see argument
+			}
 			if _, global := l.root.(*ssa.Global); (global || l.path != "") && !st.shared {
 				delete(s, l)
 			}
@@ -340,8 +357,8 @@ func (a *flow) otherCall(s states, call *ssa.Call) {
 	}
 }
 
-// lengthOfTaken reports a call to the method Len of l if an earlier call has taken the bytes of l.
-// It reports nothing if the program only compares the length, or in a test, which may print it.
+// lengthOfTaken reports a call of Len for an owner that is empty, because a call took its bytes.
+// The program may compare the length, and a test may print it.
 func (a *flow) lengthOfTaken(s states, l loc, call *ssa.Call) {
 	st := s[l]
 	test := strings.HasSuffix(a.pass.Fset.Position(call.Pos()).Filename, "_test.go")
@@ -360,16 +377,14 @@ func onlyCompared(call *ssa.Call) bool {
 	return true
 }
 
-// makes reports whether fn gives ownership of its first result: each return statement returns nil,
-// or the result of a function that gives ownership.
+// makes reports whether each result of fn is nil or comes from a function that gives ownership.
 func (a *flow) makes(fn *ssa.Function, depth int) bool {
 	gives := false
 	if len(fn.Blocks) == 0 || depth > 3 {
 		return false
 	}
-	for _, b := range fn.Blocks {
-		r, ok := b.Instrs[len(b.Instrs)-1].(*ssa.Return)
-		if !ok || len(r.Results) == 0 {
+	for r := range instructions[*ssa.Return](fn) {
+		if len(r.Results) == 0 {
 			continue
 		}
 		v := stored(r.Results[0])
@@ -385,7 +400,7 @@ func (a *flow) makes(fn *ssa.Function, depth int) bool {
 		}
 		for _, u := range referrers(result(call)) {
 			if s, ok := u.(*ssa.Store); ok && s.Val == result(call) && !locate(s.Addr).local() {
-				return false // the result has another owner
+				return false // it has another owner
 			}
 		}
 		if rule, _ := ruleOf(&call.Call); rule == nil || !rule.gives {
@@ -399,10 +414,10 @@ func (a *flow) makes(fn *ssa.Function, depth int) bool {
 	return gives
 }
 
-// argument updates the states s for a call to fn. The value v is an argument of the call, or a
-// variable that fn has captured. Inside fn, param stands for v.
+// argument handles an argument or captured variable v of a call of fn. Inside fn, it is param.
 func (a *flow) argument(s states, fn *ssa.Function, param, v ssa.Value, pos token.Pos) {
 	l := locate(v)
+	a.lentArgument(s, fn, param, v, pos)
 	st, ok := s[l]
 	if !ok || st.bits&(valid|stale) != 0 {
 		return
@@ -429,6 +444,7 @@ func (a *flow) argument(s states, fn *ssa.Function, param, v ssa.Value, pos toke
 	}
 }
 
+// usesBytes reports whether fn calls a method that uses the bytes of v.
 func usesBytes(fn *ssa.Function, v ssa.Value) bool {
 	for _, r := range referrers(v) {
 		if call, ok := r.(ssa.CallInstruction); ok {
@@ -458,12 +474,50 @@ func (a *flow) dropped(call *ssa.Call) {
 		if !ownerValue(t) && !(ownerPointer(t) && r != nil && r.gives) {
 			continue
 		}
-		v := ssa.Value(call)
-		if results.Len() > 1 {
-			v = extract(call, n)
-		}
-		if v == nil || len(referrers(v)) == 0 {
+		if v := resultAt(call, n); v == nil || len(referrers(v)) == 0 {
 			a.reportf(call.Pos(), "the %s that this call returns is not released", typeName(t))
 		}
 	}
+}
+
+// lentArgument handles the slices of v, an argument or captured variable of a call of fn, or of a
+// field of v. Inside fn, v is param.
+func (a *flow) lentArgument(s states, fn *ssa.Function, param, v ssa.Value, pos token.Pos) {
+	l := locate(v)
+	if _, pointer := v.Type().Underlying().(*types.Pointer); !pointer {
+		return
+	}
+	for other, o := range s {
+		link, ok := o.link.within(l)
+		if !ok || o.bits&(valid|stale) == 0 {
+			continue
+		}
+		slice, isField := other.within(l)
+		if !isField {
+			slice = "!" // not a field
+		}
+		switch a.stateAfter(fn, loc{param, slice}, state{bits: o.bits, link: loc{param, link},
+			peeked: o.peeked, skipped: o.skipped}) {
+		case stale:
+			if o.bits != stale {
+				o.bits, o.ended = stale, pos
+				s[other] = o
+			}
+		case valid:
+			if o.bits != valid { // a new slice in the field
+				o.bits = valid
+				s[other] = o
+			}
+		default:
+			if isField || o.bits != stale {
+				delete(s, other)
+			}
+		}
+	}
+}
+
+// passesRoot reports whether a call passes the root of l to a function of this package.
+func passesRoot(c *ssa.CallCommon, l loc) bool {
+	return local(c) != nil &&
+		slices.ContainsFunc(c.Args, func(v ssa.Value) bool { return locate(v).root == l.root })
 }

@@ -1,8 +1,10 @@
 package ownership
 
 import (
+	"cmp"
 	"go/constant"
 	"go/token"
+	"go/types"
 	"maps"
 	"slices"
 
@@ -15,10 +17,10 @@ type bits uint16
 const (
 	empty    bits = 1 << iota // nothing to release
 	owned                     // must be released or handed on
-	pending                   // depends on the error that a call returns; see state.by
-	released                  // the owner has been released
+	pending                   // the error of a call decides; see state.by
+	released                  //
 	taken                     // empty, because a call took ownership
-	sent                      // a copy has been sent on a channel
+	sent                      // a copy was sent on a channel
 	copied                    // a copy is in another variable
 	unknown                   // nothing is reported
 	valid                     // a slice that may be used
@@ -27,23 +29,24 @@ const (
 
 type state struct {
 	bits     bits
-	by       ssa.Value // if pending: the error or boolean that the state depends on
+	by       ssa.Value // if pending: the error or boolean that decides
 	choice   int       // if pending and by is a select statement: the case that sends
-	onError  bits      // if pending: the bits if the error is not nil, or the boolean is false
-	onOK     bits      // if pending: the bits if the error is nil, or the boolean is true
+	onError  bits      // if pending: the bits if by is not nil, or false
+	onOK     bits      // if pending: the bits if by is nil, or true
 	acquired token.Pos // the call that gave the memory
 	ended    token.Pos // the call that released or took the memory
-	link     loc       // for a slice, its owner; for a copy, the original
+	link     loc       // of a slice: its owner. Of a copy: the original
 	peeked   bool      // the slice is valid only until the next read
+	inLoop   bool      // the slice may be valid still if a loop was not executed
+	skipped  bool      // its bytes were skipped, so that the next peek ends its life
 
-	deferred     bool // a deferred call may release the memory
-	deferRelease bool // a deferred call releases the memory
-	shared       bool // another goroutine uses the owner
+	deferred     bool // a deferred call may release it
+	deferRelease bool // a deferred call releases it
+	shared       bool // another goroutine uses it
 	sharedAt     token.Pos
 }
 
-// states maps owners and lent slices to their states. An owner has no entry if its state is
-// unknown, except if it is shared.
+// states has no entry for an owner in an unknown state.
 type states map[loc]state
 
 type flow struct {
@@ -53,7 +56,11 @@ type flow struct {
 	ended     map[loc]bool // owners that some call may release or take
 	live      map[ssa.Value]map[*ssa.BasicBlock]bool
 	reporting bool
-	derived   map[ssa.Value][]ssa.Value // the lent slices that a value is part of
+	derived   map[ssa.Value][]ssa.Value // from a value to the lent slices that it is part of
+	lent      map[ssa.Value]lent
+	endsIn    map[blockLoc]token.Pos // slices that end in the loop that begins with the block
+	field     loc                    // see usedAfterRead
+	staleLoad token.Pos              // a load of the field while it has a stale slice
 }
 
 func newFlow(c *checker, fn *ssa.Function) *flow {
@@ -62,29 +69,16 @@ func newFlow(c *checker, fn *ssa.Function) *flow {
 		live:    map[ssa.Value]map[*ssa.BasicBlock]bool{},
 		ended:   map[loc]bool{},
 		derived: map[ssa.Value][]ssa.Value{},
+		lent:    map[ssa.Value]lent{},
+		endsIn:  map[blockLoc]token.Pos{},
 	}
-	for _, b := range fn.Blocks {
-		for _, i := range b.Instrs {
-			if call, ok := i.(*ssa.Call); ok {
-				if v := lentBy(call); v != nil {
-					a.derive(v, v)
-				}
-			}
+	for call := range instructions[*ssa.Call](fn) {
+		for _, l := range c.lentBy(call) {
+			a.lent[l.v] = l
+			a.derive(l.v, l.v)
 		}
 	}
 	return a
-}
-
-// lentBy returns the slice that a call lends, or nil.
-func lentBy(call *ssa.Call) ssa.Value {
-	r, _ := ruleOf(&call.Call)
-	if r == nil || !r.lends && !r.peeks {
-		return nil
-	}
-	if call.Call.Signature().Results().Len() == 1 {
-		return call
-	}
-	return extract(call, 0)
 }
 
 func (a *flow) derive(v, from ssa.Value) {
@@ -99,8 +93,7 @@ func (a *flow) derive(v, from ssa.Value) {
 	}
 }
 
-// solve computes the states at the start of each block. The argument entry has the states at the
-// start of the function.
+// solve computes the states at the start of each block.
 func (a *flow) solve(entry states) {
 	a.in = map[*ssa.BasicBlock]states{a.fn.Blocks[0]: entry}
 	if entry == nil {
@@ -120,6 +113,7 @@ func (a *flow) solve(entry states) {
 				continue
 			}
 			s := a.edge(b, k, maps.Clone(out))
+			a.enterLoop(s, b, next)
 			old, seen := a.in[next]
 			if seen {
 				s = join(old, s)
@@ -173,6 +167,7 @@ func joinState(p, q state) state {
 	out.deferred = p.deferred || q.deferred
 	out.deferRelease = p.deferRelease && q.deferRelease
 	out.shared = p.shared || q.shared
+	out.skipped, out.inLoop = p.skipped && q.skipped, p.inLoop || q.inLoop
 	return out
 }
 
@@ -200,8 +195,31 @@ func (a *flow) report() {
 	a.reporting = false
 }
 
-// impossible reports whether block b never continues with successor k, because b ends with a
-// comparison of two constants. For example, this is so in for range 4 {}.
+// enterLoop notes the slices that end in a loop, if the edge from block b to next is the end of the
+// loop. If it is the start, and these slices are known, they have ended: the loop is taken to be
+// executed.
+func (a *flow) enterLoop(s states, b, next *ssa.BasicBlock) {
+	for l, st := range s {
+		d := l.definedIn()
+		if st.bits&(valid|stale) == 0 || d == nil || d == next || !d.Dominates(next) {
+			continue
+		}
+		if st.bits&stale != 0 && next.Dominates(b) {
+			a.endsIn[blockLoc{next, l}] = st.ended
+		}
+		if end := a.endsIn[blockLoc{next, l}]; end.IsValid() && st.bits != stale {
+			st.bits, st.ended, st.inLoop = stale, end, true
+			s[l] = st
+		}
+	}
+}
+
+type blockLoc struct {
+	b *ssa.BasicBlock
+	l loc
+}
+
+// impossible reports whether block b never continues with successor k, as in for range 4 {}.
 func impossible(b *ssa.BasicBlock, k int) bool {
 	branch, ok := b.Instrs[len(b.Instrs)-1].(*ssa.If)
 	if !ok {
@@ -219,8 +237,7 @@ func impossible(b *ssa.BasicBlock, k int) bool {
 	return constant.Compare(x.Value, cond.Op, y.Value) != (k == 0)
 }
 
-// edge returns the states at the start of successor k of block b. The argument s has the states at
-// the end of b.
+// edge returns the states after the end of block b if it continues with successor k.
 func (a *flow) edge(b *ssa.BasicBlock, k int, s states) states {
 	next := b.Succs[k]
 	branch, isIf := b.Instrs[len(b.Instrs)-1].(*ssa.If)
@@ -239,8 +256,8 @@ func (a *flow) edge(b *ssa.BasicBlock, k int, s states) states {
 	return s
 }
 
-// panics reports whether block b ends with a panic or with a call that does not return, or fails a
-// test.
+// panics reports whether block b ends with a panic, with a call that does not return, or with a
+// failed test.
 func panics(b *ssa.BasicBlock) bool {
 	for _, i := range b.Instrs {
 		if call, ok := i.(*ssa.Call); ok {
@@ -253,13 +270,18 @@ func panics(b *ssa.BasicBlock) bool {
 	return len(b.Succs) == 0 && !returns
 }
 
-// firstPos returns the position of the return statement at the end of block b. If there is none, it
-// returns the first valid position in b, or else in the block before b.
+// firstPos returns the position of the return statement of block b, or of its first instruction. If
+// b is the start of a loop, it returns the position of the last instruction in block before.
 func firstPos(b, before *ssa.BasicBlock) token.Pos {
 	if r, ok := b.Instrs[len(b.Instrs)-1].(*ssa.Return); ok && r.Pos().IsValid() {
 		return r.Pos()
 	}
-	for _, i := range slices.Concat(b.Instrs, before.Instrs) {
+	instrs := slices.Concat(b.Instrs, before.Instrs)
+	if b.Dominates(before) { // continue, or the end of a loop
+		instrs = slices.Concat(cmp.Or(before.Idom(), before).Instrs, before.Instrs)
+		slices.Reverse(instrs)
+	}
+	for _, i := range instrs {
 		if i.Pos().IsValid() {
 			return i.Pos()
 		}
@@ -267,8 +289,7 @@ func firstPos(b, before *ssa.BasicBlock) token.Pos {
 	return token.NoPos
 }
 
-// liveAt reports whether the program may use v after the start of block b, before it computes v
-// again.
+// liveAt reports whether v may be used after the start of block b, before it is made again.
 func (a *flow) liveAt(v ssa.Value, b *ssa.BasicBlock) bool {
 	live, ok := a.live[v]
 	if !ok {
@@ -301,8 +322,7 @@ func (a *flow) liveAt(v ssa.Value, b *ssa.BasicBlock) bool {
 	return live[b]
 }
 
-// decide returns the state of l in the branch in which the condition cond has the value yes. The
-// argument st is the state of l before the branch.
+// decide returns the state of l in the branch in which cond is yes.
 func (a *flow) decide(l loc, st state, cond ssa.Value, yes bool) state {
 	if st.bits&pending != 0 {
 		v, ok, known := outcome(cond, yes)
@@ -324,17 +344,20 @@ func (a *flow) decide(l loc, st state, cond ssa.Value, yes bool) state {
 		st.bits = empty
 		return st
 	}
-	// A condition may depend on the same event as the state. If the program released l in only one
-	// branch of an earlier condition, it may release l in the opposite branch of this condition.
+	if st.bits&owned != 0 && countsResult(cond, st.acquired) {
+		st.bits = unknown // perhaps Take has appended no frames
+		return st
+	}
+	// A condition may depend on the same event as the state. If l was released in one branch
+	// only, a later branch may release it.
 	if st.bits&owned != 0 && st.bits != owned && a.ended[l] {
 		st.bits |= unknown
 	}
 	return st
 }
 
-// outcome returns the error v that the condition cond tests. If cond tests no error, v is cond
-// itself, a boolean. If known is true, the value yes of cond determines v: the result ok reports
-// whether the error is nil, or the boolean is true.
+// outcome finds the error that cond tests, or the boolean that cond is. If known is true,
+// cond == yes means that the error is nil (ok) or is not nil.
 func outcome(cond ssa.Value, yes bool) (v ssa.Value, ok, known bool) {
 	switch c := cond.(type) {
 	case *ssa.UnOp:
@@ -364,8 +387,7 @@ func outcome(cond ssa.Value, yes bool) (v ssa.Value, ok, known bool) {
 	return cond, yes, true
 }
 
-// selected reports whether cond tests which case a select statement has chosen. It returns the
-// index of that case and the select statement.
+// selected reports whether cond compares the number of the case that a select statement has chosen.
 func selected(cond ssa.Value) (choice int, of ssa.Value, ok bool) {
 	b, ok := cond.(*ssa.BinOp)
 	if !ok || b.Op != token.EQL {
@@ -385,7 +407,7 @@ func isNil(v ssa.Value) bool {
 	return ok && c.IsNil()
 }
 
-// isVariable reports whether several assignments may determine v.
+// isVariable reports whether v may have been assigned in several places.
 func isVariable(v ssa.Value) bool {
 	switch v := v.(type) {
 	case *ssa.Phi, *ssa.Parameter, *ssa.FreeVar:
@@ -396,8 +418,8 @@ func isVariable(v ssa.Value) bool {
 	return false
 }
 
-// emptyTest checks whether the condition cond compares the length of l with 0. If so, ok is true,
-// and zero reports whether the length is 0 when cond has the value yes.
+// emptyTest reports whether cond compares the length of l with 0, and whether it is 0 if cond is
+// yes.
 func emptyTest(l loc, cond ssa.Value, yes bool) (zero, ok bool) {
 	b, isBin := cond.(*ssa.BinOp)
 	if !isBin {
@@ -422,7 +444,31 @@ func emptyTest(l loc, cond ssa.Value, yes bool) (zero, ok bool) {
 	return false, false
 }
 
-// leak reports l if it still owns memory at the position end, where its life ends.
+// countsResult reports whether cond compares a number in the Batch that the call at pos returns.
+func countsResult(cond ssa.Value, pos token.Pos) bool {
+	b, ok := cond.(*ssa.BinOp)
+	if !ok {
+		return false
+	}
+	load, ok := b.X.(*ssa.UnOp)
+	if _, number := b.X.Type().(*types.Basic); !ok || !number {
+		return false
+	}
+	f, ok := load.X.(*ssa.FieldAddr)
+	if !ok || typeName(f.X.Type()) != "broadcast.Batch" {
+		return false
+	}
+	for _, r := range referrers(f.X) {
+		if s, ok := r.(*ssa.Store); ok {
+			if e, ok := s.Val.(*ssa.Extract); ok && e.Tuple.Pos() == pos {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// leak reports l if it is not released when its life ends.
 func (a *flow) leak(l loc, st state, end token.Pos) {
 	if !a.reporting || !l.local() || st.deferred || st.bits&owned == 0 ||
 		st.bits&(unknown|pending|valid|stale) != 0 || !st.acquired.IsValid() || a.leaked[st.acquired] {

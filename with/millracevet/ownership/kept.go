@@ -4,11 +4,13 @@ import (
 	"cmp"
 	"go/token"
 	"go/types"
+	"slices"
+	"strings"
 
 	"golang.org/x/tools/go/ssa"
 )
 
-// staleOperands reports operands of instruction i that are lent slices and are no longer valid.
+// staleOperands reports the use of a slice after its life.
 func (a *flow) staleOperands(s states, i ssa.Instruction) {
 	if !a.reporting {
 		return
@@ -19,6 +21,10 @@ func (a *flow) staleOperands(s states, i ssa.Instruction) {
 			return
 		}
 	case *ssa.IndexAddr, *ssa.Convert, *ssa.Return, *ssa.Send, *ssa.MapUpdate:
+	case *ssa.MakeInterface: // such as an argument of fmt.Println
+		if len(referrers(i)) == 0 {
+			return
+		}
 	default:
 		return
 	}
@@ -27,7 +33,8 @@ func (a *flow) staleOperands(s states, i ssa.Instruction) {
 			continue // the slices in it may have been replaced
 		}
 		for _, lent := range a.derived[*op] {
-			if st := s[loc{root: lent}]; st.bits == stale {
+			st := s[loc{root: lent}]
+			if st.bits == stale && (!st.inLoop || sliceOf(*op) == lent) {
 				what := cmp.Or(a.variableName(*op), a.variableName(lent))
 				if what == "" {
 					what = "a slice that"
@@ -35,6 +42,9 @@ func (a *flow) staleOperands(s states, i ssa.Instruction) {
 					what += ", which"
 				}
 				pos := i.Pos()
+				if _, conv := i.(*ssa.MakeInterface); conv {
+					pos = callAfter(i)
+				}
 				if !pos.IsValid() {
 					pos = (*op).Pos()
 				}
@@ -45,8 +55,7 @@ func (a *flow) staleOperands(s states, i ssa.Instruction) {
 	}
 }
 
-// returnLent reports a lent slice in a return statement if a deferred call releases the memory of
-// the slice.
+// returnLent reports a returned slice if a deferred call releases its memory.
 func (a *flow) returnLent(s states, r *ssa.Return) {
 	if !a.reporting {
 		return
@@ -62,35 +71,25 @@ func (a *flow) returnLent(s states, r *ssa.Return) {
 	}
 }
 
-// keptSlices reports lent slices that the function stores where they outlive their memory.
+// keptSlices reports slices that are stored where they outlive the memory.
 func (a *flow) keptSlices() {
-	for _, b := range a.fn.Blocks {
-		for _, i := range b.Instrs {
-			call, ok := i.(*ssa.Call)
-			if !ok {
-				continue
+	for call := range instructions[*ssa.Call](a.fn) {
+		if p := lentParam(call); p != nil {
+			w := keeper{a: a, f: p.Parent(), callback: true, seen: map[ssa.Value]bool{}}
+			w.follow(p, false)
+		}
+		for _, l := range a.lentBy(call) {
+			if _, isSlice := l.v.Type().Underlying().(*types.Slice); isSlice {
+				w := keeper{a: a, f: a.fn, call: call, owner: l.owner, peeked: l.peeked,
+					seen: map[ssa.Value]bool{}}
+				w.follow(l.v, isContainer(l.v.Type()))
 			}
-			if p := lentParam(call); p != nil {
-				w := keeper{a: a, f: p.Parent(), callback: true, seen: map[ssa.Value]bool{}}
-				w.follow(p, false)
-			}
-			v := lentBy(call)
-			if v == nil {
-				continue
-			}
-			r, args := ruleOf(&call.Call)
-			if _, isSlice := v.Type().Underlying().(*types.Slice); !isSlice {
-				continue
-			}
-			w := keeper{a: a, f: a.fn, call: call, owner: locate(args[0]), peeked: r.peeks,
-				seen: map[ssa.Value]bool{}}
-			w.follow(v, false)
 		}
 	}
 }
 
-// lentParam returns the parameter that receives the slices, if a call passes lent slices to a
-// function of the analyzed package. Otherwise it returns nil.
+// lentParam returns the parameter of a function of this package to which a call lends slices, or
+// nil.
 func lentParam(call *ssa.Call) ssa.Value {
 	if r, args := ruleOf(&call.Call); r != nil && len(r.calls) > 0 && r.calls[0] < len(args) {
 		return firstParam(args[r.calls[0]])
@@ -103,8 +102,8 @@ func lentParam(call *ssa.Call) ssa.Value {
 	return nil
 }
 
-// firstParam returns the first parameter of v, if v is a function literal, a function or a method
-// value of the analyzed package. Otherwise it returns nil.
+// firstParam returns the first parameter of a function literal, function or method value of this
+// package, or nil.
 func firstParam(v ssa.Value) ssa.Value {
 	var f *ssa.Function
 	switch v := v.(type) {
@@ -129,15 +128,21 @@ func firstParam(v ssa.Value) ssa.Value {
 type keeper struct {
 	a        *flow
 	f        *ssa.Function
-	call     *ssa.Call // the call that lends the slice
+	call     *ssa.Call // that lends the slice
 	owner    loc
-	peeked   bool // the slice is valid until the next read
-	callback bool // the slice is valid until f returns
+	peeked   bool      // the slice is valid until the next read
+	callback bool      // the slice is valid until f returns
+	kept     *paramUse // if not nil, nothing is reported
 	seen     map[ssa.Value]bool
 }
 
-func (k *keeper) report(pos token.Pos, how string) {
+// report reports that the slice is stored in target, or adds this to the summary of a helper.
+func (k *keeper) report(pos token.Pos, how string, target ssa.Value) {
 	switch {
+	case k.kept != nil:
+		k.kept.places = append(k.kept.places, place{how, target})
+	case k.callback && strings.HasPrefix(k.f.Synthetic, "range-over-func"):
+		k.a.reportf(pos, "a slice that is valid only in this iteration is %s; copy its bytes", how)
 	case k.callback:
 		k.a.reportf(pos, "a slice that is valid only during this call is %s; copy its bytes", how)
 	case k.peeked:
@@ -148,8 +153,8 @@ func (k *keeper) report(pos token.Pos, how string) {
 	}
 }
 
-// follow visits the uses of v, which is the lent slice or a part of it. If container is true, v
-// instead contains the lent slice, for example as an element.
+// follow visits the uses of v. If container is true, v is a slice that has the lent slice as an
+// element.
 func (k *keeper) follow(v ssa.Value, container bool) {
 	if k.seen[v] {
 		return
@@ -167,7 +172,7 @@ func (k *keeper) follow(v ssa.Value, container bool) {
 			if container && emptied(r) {
 				continue
 			} else if container && k.outlivesIteration(r) && k.ends(r) {
-				k.report(v.Pos(), "appended to a slice that is kept")
+				k.report(v.Pos(), "appended to a slice that is kept", nil)
 			} else {
 				k.follow(r, container)
 			}
@@ -180,21 +185,27 @@ func (k *keeper) follow(v ssa.Value, container bool) {
 			}
 		case *ssa.MapUpdate:
 			if r.Value == v && (k.far(locate(r.Map)) || k.made(r.Map)) && k.ends(r) {
-				k.report(r.Pos(), "stored in a map")
+				k.report(r.Pos(), "stored in a map", locate(r.Map).root)
 			}
 		case *ssa.Send:
 			if r.X == v && k.ends(r) {
-				k.report(r.Pos(), "sent on a channel")
+				k.report(r.Pos(), "sent on a channel", nil)
 			}
 		case *ssa.Go:
 			if k.ends(r) && !k.joined(r) {
-				k.report(r.Pos(), "passed to a goroutine")
+				k.report(r.Pos(), "passed to a goroutine", nil)
+			}
+		case *ssa.Return:
+			if k.kept != nil && r.Parent() == k.f {
+				for i, result := range r.Results {
+					k.kept.results[i] = k.kept.results[i] || result == v
+				}
 			}
 		}
 	}
 }
 
-// emptied reports whether the program uses the slice v only as v[:0].
+// emptied reports whether the slice v is only used as v[:0].
 func emptied(v ssa.Value) bool {
 	for _, r := range referrers(v) {
 		s, ok := r.(*ssa.Slice)
@@ -226,26 +237,55 @@ func (k *keeper) passed(call *ssa.Call, v ssa.Value, container bool) {
 		return
 	}
 	k.followParts(call, v)
+	fn := call.Call.StaticCallee()
+	for n, arg := range call.Call.Args {
+		if fn == nil || arg != v {
+			continue
+		}
+		for _, p := range k.a.keptBy(fn, n).places {
+			target := p.target
+			if i := slices.IndexFunc(fn.Params, func(p *ssa.Parameter) bool { return p == target }); i >= 0 {
+				l := locate(call.Call.Args[i])
+				if target = l.root; !k.far(l) || usedAgain(call, l) {
+					continue
+				}
+			}
+			if k.ends(call) {
+				k.report(call.Pos(), p.how, target)
+			}
+		}
+	}
 }
 
+// usedAgain reports whether a later call passes l, and may therefore empty the container in it.
+func usedAgain(call *ssa.Call, l loc) bool {
+	return slices.ContainsFunc(referrers(l.root), func(r ssa.Instruction) bool {
+		c, ok := r.(ssa.CallInstruction)
+		return ok && c != call && comesAfter(call, c) && slices.ContainsFunc(c.Common().Args,
+			func(v ssa.Value) bool { return locate(v) == l })
+	})
+}
+
+// isSliceOfSlices reports whether the elements of a t are slices, or structs with slices.
 func isSliceOfSlices(t types.Type) bool {
 	s, ok := t.Underlying().(*types.Slice)
-	if ok {
-		_, ok = s.Elem().Underlying().(*types.Slice)
-	}
-	return ok
+	return ok && holds(s.Elem())
 }
 
 func (k *keeper) stored(s *ssa.Store, container bool) {
 	switch addr := s.Addr.(type) {
 	case *ssa.Global:
 		if k.ends(s) {
-			k.report(s.Pos(), "stored in a package variable")
+			k.report(s.Pos(), "stored in a package variable", nil)
 		}
 	case *ssa.FreeVar:
-		v, ok := k.variable(addr).(*ssa.FreeVar)
-		if ok && k.callback && readElsewhere(k.f, v) {
-			k.report(s.Pos(), "stored outside of it")
+		switch v := k.variable(addr).(type) {
+		case *ssa.FreeVar:
+			if k.callback && readElsewhere(v) {
+				k.report(s.Pos(), "stored outside of it", nil)
+			}
+		case *ssa.Alloc: // of k.f
+			k.storedInVariable(s, v, container)
 		}
 	case *ssa.FieldAddr:
 		if k.inLiteral(addr.X) {
@@ -256,52 +296,83 @@ func (k *keeper) stored(s *ssa.Store, container bool) {
 		if _, ok := l.root.(*ssa.Alloc); ok && (s.Parent() != k.f || !k.callback && !escapes(l.root)) {
 			return
 		}
-		if root := k.owner.root; root != nil && root == l.root {
-			return // the owner is in the same object as the field
+		if root := k.owner.root; root != nil && root == l.root { // an object that has its own Reader
+			if k.peeked && !container && s.Parent() == k.f {
+				k.a.fieldStores = append(k.a.fieldStores, fieldStore{s, l, k.owner})
+			}
+			return
 		}
 		if k.callback && l.root.Parent() == k.f {
 			if _, ok := l.root.(*ssa.Alloc); ok {
 				return
 			}
 		}
-		if k.ends(s) {
-			k.report(s.Pos(), "stored in a field")
+		if k.ends(s) && (k.kept == nil || container) { // a helper may fill a struct for one use
+			k.report(s.Pos(), "stored in a field", l.root)
 		}
 	case *ssa.IndexAddr:
 		if k.inLiteral(addr) {
 			return
 		}
 		if (k.far(locate(addr.X)) || k.made(addr.X)) && k.ends(s) {
-			k.report(s.Pos(), "stored in a slice")
+			k.report(s.Pos(), "stored in a slice", locate(addr.X).root)
 		}
 	case *ssa.Alloc:
-		if container && k.call != nil && k.outlivesIteration(addr) && k.ends(s) {
-			k.report(s.Pos(), "appended to a slice that is kept")
-			return
+		k.storedInVariable(s, addr, container)
+	}
+}
+
+// storedInVariable handles s, which stores the slice in a variable that function literals capture.
+func (k *keeper) storedInVariable(s *ssa.Store, addr *ssa.Alloc, container bool) {
+	if container && k.outlivesIteration(addr) {
+		if !k.assigned(addr) && k.ends(s) {
+			k.report(s.Pos(), "appended to a slice that is kept", nil)
 		}
-		for _, r := range referrers(addr) { // a function literal may capture the variable
-			m, ok := r.(*ssa.MakeClosure)
-			if !ok {
-				continue
+		return
+	}
+	all := loads(addr)
+	for _, load := range all {
+		if isSliceOfSlices(load.Type()) && !slices.ContainsFunc(all, changed) &&
+			(k.call == nil || comesAfter(k.call, load.(ssa.Instruction))) {
+			k.follow(load, true)
+		}
+	}
+	for _, r := range referrers(addr) { // a variable that a function literal captures
+		m, ok := r.(*ssa.MakeClosure)
+		if !ok {
+			continue
+		}
+		for _, u := range referrers(m) {
+			_, concurrent := u.(*ssa.Go)
+			if c, ok := u.(*ssa.Call); ok {
+				f, _ := callee(&c.Call)
+				concurrent = f != nil && starts[f.Name()]
 			}
-			for _, u := range referrers(m) {
-				_, concurrent := u.(*ssa.Go)
-				if c, ok := u.(*ssa.Call); ok {
-					f, _ := callee(&c.Call)
-					concurrent = f != nil && starts[f.Name()]
-				}
-				if !concurrent {
-					k.follow(m, true)
-				} else if k.ends(u) && !k.joined(u) {
-					k.report(s.Pos(), "used in a goroutine")
-				}
+			if !concurrent {
+				k.follow(m, true)
+			} else if k.ends(u) && !k.joined(u) {
+				k.report(s.Pos(), "used in a goroutine", nil)
 			}
 		}
 	}
 }
 
-// inLiteral reports whether addr is in a composite literal or in the argument list of append. If
-// so, it follows the literal or the list.
+// assigned reports whether the loop in which the slice is lent assigns to a captured variable, as
+// in words = words[:0].
+func (k *keeper) assigned(addr *ssa.Alloc) bool {
+	loop := innermost(k.call.Block())
+	return slices.ContainsFunc(referrers(addr), func(r ssa.Instruction) bool {
+		s, ok := r.(*ssa.Store)
+		if ok {
+			_, ok = s.Val.(*ssa.Call) // append
+		}
+		_, store := r.(*ssa.Store)
+		return store && !ok && loop.has[r.Block()]
+	})
+}
+
+// inLiteral follows the value that addr is a part of, if it is a composite literal or the list of
+// the arguments of append. Otherwise it returns false.
 func (k *keeper) inLiteral(addr ssa.Value) bool {
 	switch addr := addr.(type) {
 	case *ssa.FieldAddr:
@@ -336,7 +407,7 @@ func (k *keeper) inLiteral(addr ssa.Value) bool {
 	return false
 }
 
-// escapes reports whether code outside of the function may use the target of the pointer v.
+// escapes reports whether the target of pointer v is used outside of its function.
 func escapes(v ssa.Value) bool {
 	for _, r := range referrers(v) {
 		switch r := r.(type) {
@@ -352,8 +423,8 @@ func escapes(v ssa.Value) bool {
 	return false
 }
 
-// far reports whether l belongs to the caller or to the enclosing function, not to the function
-// itself.
+// far reports whether l is not a variable of the function: it belongs to the caller, or to the
+// enclosing function.
 func (k *keeper) far(l loc) bool {
 	l.root = k.variable(l.root)
 	switch l.root.(type) {
@@ -365,37 +436,36 @@ func (k *keeper) far(l loc) bool {
 	return false
 }
 
-// variable returns the variable of k.f that v stands for. If the loop body of an iterator has
-// captured v from k.f, this is the variable that it has captured. Otherwise it is v itself.
+// variable returns the variable or captured variable of k.f that v is in a loop body of k.f.
 func (k *keeper) variable(v ssa.Value) ssa.Value {
-	fv, ok := v.(*ssa.FreeVar)
-	if !ok || fv.Parent() == k.f {
-		return v
-	}
-	for i, other := range fv.Parent().FreeVars {
-		if other != fv || fv.Parent().Parent() == nil {
-			continue
-		}
-		for _, b := range fv.Parent().Parent().Blocks {
-			for _, instr := range b.Instrs {
-				if m, ok := instr.(*ssa.MakeClosure); ok && m.Fn == fv.Parent() {
-					return k.variable(m.Bindings[i])
-				}
-			}
+	if fv, ok := v.(*ssa.FreeVar); ok && fv.Parent() != k.f {
+		if outer, _ := binding(fv); outer != nil {
+			return k.variable(outer)
 		}
 	}
 	return v
 }
 
-// made reports whether v, a map or slice, was made before the loop in which k.call lends the slice.
+// binding returns the variable that a function literal has captured as v.
+func binding(v *ssa.FreeVar) (ssa.Value, *ssa.MakeClosure) {
+	if outer := v.Parent().Parent(); outer != nil {
+		for m := range instructions[*ssa.MakeClosure](outer) {
+			if m.Fn == v.Parent() {
+				return m.Bindings[slices.Index(v.Parent().FreeVars, v)], m
+			}
+		}
+	}
+	return nil, nil
+}
+
+// made reports whether a map or slice was made before the loop in which the slice is lent.
 func (k *keeper) made(v ssa.Value) bool {
 	i, ok := v.(ssa.Instruction)
 	return ok && k.call != nil && k.outlivesIteration(i)
 }
 
-// outlivesIteration reports whether the value of i outlives an iteration of the loop in which
-// k.call lends the slice: i is outside of the loop, or is a phi instruction at the start of the
-// loop.
+// outlivesIteration reports whether i belongs to an outer block of the loop in which the slice is
+// lent, or to the start of the loop.
 func (k *keeper) outlivesIteration(i ssa.Instruction) bool {
 	if k.call == nil || i.Parent() != k.call.Parent() {
 		return false
@@ -410,9 +480,8 @@ func (k *keeper) outlivesIteration(i ssa.Instruction) bool {
 	return !loop.has[i.Block()]
 }
 
-// ends reports whether the slice becomes invalid after instruction i has stored it, at the latest
-// when the function returns. The next read may end the life of the slice, or the function may
-// release the owner after i or with a deferred call.
+// ends reports whether the life of the slice ends before the function returns: at the next read, or
+// because the function releases its owner after instruction i or with a deferred call.
 func (k *keeper) ends(i ssa.Instruction) bool {
 	if k.callback || k.peeked {
 		return true
@@ -422,7 +491,7 @@ func (k *keeper) ends(i ssa.Instruction) bool {
 	}
 	for _, r := range referrers(k.owner.root) {
 		if u, ok := r.(*ssa.UnOp); ok && ownerValue(u.Type()) {
-			return false // the owner is copied, and may be kept as well
+			return false // the owner is kept as well
 		}
 	}
 	for _, r := range referrers(k.owner.root) {
@@ -450,50 +519,28 @@ func isPhi(i ssa.Instruction) bool {
 	return ok
 }
 
-// comesAfter reports whether instruction j may be executed after instruction i in the same
-// iteration of the loop around i.
+// comesAfter reports whether instruction j may be executed after i, without a new iteration of the
+// loop in which i is.
 func comesAfter(i, j ssa.Instruction) bool {
 	if isPhi(i) {
 		return true // at the start of the loop in which j is
 	}
-	if i.Block() == j.Block() {
-		for _, x := range i.Block().Instrs {
-			if x == i {
-				return true
-			}
-			if x == j {
-				return false
-			}
-		}
-	}
-	seen := map[*ssa.BasicBlock]bool{}
-	var visit func(b *ssa.BasicBlock) bool
-	visit = func(b *ssa.BasicBlock) bool {
-		for _, next := range b.Succs {
-			if seen[next] || next.Dominates(b) {
-				continue
-			}
-			seen[next] = true
-			if next == j.Block() || visit(next) {
-				return true
-			}
-		}
-		return false
-	}
-	return visit(i.Block())
+	found := false
+	search(i, true, func(x ssa.Instruction) bool {
+		found = found || x == j
+		return found
+	})
+	return found
 }
 
-// joined reports whether the function waits for other goroutines after instruction g has started
-// one, in the same iteration of a loop. If g is in the body of a loop over an iterator, the wait
-// may be anywhere in the enclosing function.
+// joined reports whether the function waits for goroutines after g, in the same iteration. If g is
+// in the body of a loop over an iterator, the wait may be anywhere in the enclosing function.
 func (k *keeper) joined(g ssa.Instruction) bool {
 	for f := g.Parent(); f != nil; f = f.Parent() {
-		for _, b := range f.Blocks {
-			for _, i := range b.Instrs {
-				if waiting(i) && (f != g.Parent() ||
-					comesAfter(g, i) && innermost(i.Block()) == innermost(g.Block())) {
-					return true
-				}
+		for i := range instructions[ssa.Instruction](f) {
+			if waiting(i) && (f != g.Parent() ||
+				comesAfter(g, i) && innermost(i.Block()) == innermost(g.Block())) {
+				return true
 			}
 		}
 		if f == k.f {
@@ -503,7 +550,7 @@ func (k *keeper) joined(g ssa.Instruction) bool {
 	return false
 }
 
-// waiting reports whether instruction i waits for another goroutine.
+// waiting reports whether i waits for another goroutine.
 func waiting(i ssa.Instruction) bool {
 	switch i := i.(type) {
 	case *ssa.Select:
@@ -517,36 +564,18 @@ func waiting(i ssa.Instruction) bool {
 	return false
 }
 
-// readElsewhere reports whether code outside of fn reads the variable that fn has captured as v.
-func readElsewhere(fn *ssa.Function, v *ssa.FreeVar) bool {
-	for i, fv := range fn.FreeVars {
-		if fv != v {
-			continue
-		}
-		for _, b := range fn.Parent().Blocks {
-			for _, instr := range b.Instrs {
-				m, ok := instr.(*ssa.MakeClosure)
-				if !ok || m.Fn != fn {
-					continue
-				}
-				outer := m.Bindings[i]
-				if _, ok := outer.(*ssa.FreeVar); ok {
-					return true
-				}
-				for _, r := range referrers(outer) {
-					switch r := r.(type) {
-					case *ssa.UnOp:
-						return true
-					case *ssa.MakeClosure:
-						if r != m {
-							return true
-						}
-					}
-				}
-			}
-		}
+// readElsewhere reports whether the variable that a function literal has captured as v is read
+// outside of it.
+func readElsewhere(v *ssa.FreeVar) bool {
+	outer, m := binding(v)
+	if _, ok := outer.(*ssa.FreeVar); ok || outer == nil {
+		return ok
 	}
-	return false
+	return slices.ContainsFunc(referrers(outer), func(r ssa.Instruction) bool {
+		_, load := r.(*ssa.UnOp)
+		other, closure := r.(*ssa.MakeClosure)
+		return load || closure && other != m
+	})
 }
 
 type loop struct {
@@ -554,7 +583,7 @@ type loop struct {
 	has  map[*ssa.BasicBlock]bool
 }
 
-// innermost returns the smallest loop that contains block b, or nil.
+// innermost returns the smallest loop that has block b, or nil.
 func innermost(b *ssa.BasicBlock) *loop {
 	var best *loop
 	for _, head := range b.Parent().Blocks {

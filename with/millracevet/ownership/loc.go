@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"go/token"
 	"go/types"
+	"iter"
+	"strings"
 
 	"golang.org/x/tools/go/ssa"
 )
@@ -16,7 +18,7 @@ type loc struct {
 	path string
 }
 
-// locate returns the loc of the target of the pointer v.
+// locate returns the loc that the pointer v points to.
 func locate(v ssa.Value) loc {
 	switch v := v.(type) {
 	case *ssa.FieldAddr:
@@ -41,8 +43,15 @@ func locate(v ssa.Value) loc {
 	return loc{root: v}
 }
 
-// local reports whether l is a variable of the function, or the target of a pointer that a call has
-// returned to the function.
+// within returns the path from outer to l, and whether l is outer or a part of it.
+func (l loc) within(outer loc) (path string, ok bool) {
+	path, ok = strings.CutPrefix(l.path, outer.path)
+	ok = ok && l.root == outer.root && l.root != nil
+	return path, ok && (path == "" || strings.ContainsRune(".*[!", rune(path[0])))
+}
+
+// local reports whether l is a variable of the function, or the target of a pointer that the
+// function has got from a call.
 func (l loc) local() bool {
 	switch l.root.(type) {
 	case *ssa.Alloc, *ssa.Call, *ssa.Extract:
@@ -51,7 +60,7 @@ func (l loc) local() bool {
 	return false
 }
 
-// String returns a name of l for messages.
+// String returns a name for messages.
 func (l loc) String() string {
 	switch v := l.root.(type) {
 	case *ssa.Alloc:
@@ -74,7 +83,7 @@ func (l loc) String() string {
 	return "it"
 }
 
-// definedIn returns the block with the instruction that makes l. For a parameter, it returns nil.
+// definedIn returns the block that makes l, or nil for parameters and the like.
 func (l loc) definedIn() *ssa.BasicBlock {
 	if i, ok := l.root.(ssa.Instruction); ok {
 		return i.Block()
@@ -82,7 +91,20 @@ func (l loc) definedIn() *ssa.BasicBlock {
 	return nil
 }
 
-// referrers returns the instructions that use v, except debug information.
+// instructions yields the instructions of fn that have the type I.
+func instructions[I ssa.Instruction](fn *ssa.Function) iter.Seq[I] {
+	return func(yield func(I) bool) {
+		for _, b := range fn.Blocks {
+			for _, i := range b.Instrs {
+				if i, ok := i.(I); ok && !yield(i) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// referrers returns the instructions that use v, without debug information.
 func referrers(v ssa.Value) []ssa.Instruction {
 	var out []ssa.Instruction
 	if v.Referrers() != nil {
@@ -95,8 +117,8 @@ func referrers(v ssa.Value) []ssa.Instruction {
 	return out
 }
 
-// callee returns the function or method that a call names, or nil. For a call to a method value or
-// an interface method, it also returns the receiver.
+// callee returns the function that a call names, or nil. For a call of a method value it also
+// returns the receiver.
 func callee(c *ssa.CallCommon) (f *types.Func, recv ssa.Value) {
 	if c.IsInvoke() {
 		return c.Method, c.Value
@@ -127,8 +149,7 @@ func bound(m *ssa.MakeClosure) (*types.Func, bool) {
 	return f, ok
 }
 
-// ruleOf returns the rule for a call, or nil if the table has none. It also returns the arguments
-// of the call, with the receiver as argument 0. If there is no receiver, argument 0 is nil.
+// ruleOf returns the rule of a call, or nil, and the arguments with the receiver first.
 func ruleOf(c *ssa.CallCommon) (*rule, []ssa.Value) {
 	f, recv := callee(c)
 	if f == nil {
@@ -143,21 +164,17 @@ func ruleOf(c *ssa.CallCommon) (*rule, []ssa.Value) {
 	return rules[nameOf(f)], args
 }
 
-// errorOf returns the error that a call returns. If the call returns no error, or the program does
-// not use the error, errorOf returns nil.
+// errorOf returns the error that a call returns, or nil.
 func errorOf(call *ssa.Call) ssa.Value {
 	results := call.Call.Signature().Results()
 	n := results.Len()
 	if n == 0 || !isError(results.At(n-1).Type()) {
 		return nil
 	}
-	if n == 1 {
-		return call
-	}
-	return extract(call, n-1)
+	return resultAt(call, n-1)
 }
 
-// ignoresError reports whether a call returns an error that the program does not use.
+// ignoresError reports whether a call returns an error that the program does not look at.
 func ignoresError(call *ssa.Call) bool {
 	results := call.Call.Signature().Results()
 	n := results.Len()
@@ -170,8 +187,23 @@ func ignoresError(call *ssa.Call) bool {
 
 func isError(t types.Type) bool { return types.Identical(t, types.Universe.Lookup("error").Type()) }
 
-// extract returns the value with the index i in a tuple, or nil if the program does not use that
-// value.
+// local returns the function of this package that c calls, or nil.
+func local(c *ssa.CallCommon) *ssa.Function {
+	if fn := c.StaticCallee(); fn != nil && len(fn.Blocks) > 0 {
+		return fn
+	}
+	return nil
+}
+
+// resultAt returns the result i of a call, or nil if it is not used.
+func resultAt(call *ssa.Call, i int) ssa.Value {
+	if call.Call.Signature().Results().Len() == 1 {
+		return call
+	}
+	return extract(call, i)
+}
+
+// extract returns the result i of a tuple, or nil if it is not used.
 func extract(tuple ssa.Value, i int) ssa.Value {
 	for _, r := range referrers(tuple) {
 		if e, ok := r.(*ssa.Extract); ok && e.Index == i {
@@ -181,8 +213,8 @@ func extract(tuple ssa.Value, i int) ssa.Value {
 	return nil
 }
 
-// stored returns the value that v has loaded from a variable, if the same block stores a value in
-// that variable before the load. Otherwise it returns v.
+// stored returns the value that a load reads, if a store to the same variable comes before it in
+// the same block. For any other value it returns v.
 func stored(v ssa.Value) ssa.Value {
 	load, ok := v.(*ssa.UnOp)
 	if !ok || load.Op != token.MUL {

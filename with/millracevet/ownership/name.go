@@ -7,13 +7,13 @@ import (
 	"golang.org/x/tools/go/ssa"
 )
 
-// variableName returns the name of the variable that the program assigns v to, or "".
+// variableName returns the name of the variable that v is assigned to, or "".
 func (c *checker) variableName(v ssa.Value) string {
 	n, pos := 0, v.Pos()
 	switch v := v.(type) {
 	case *ssa.Phi:
 		return v.Comment
-	case *ssa.UnOp: // an element of a slice
+	case *ssa.UnOp: // an element
 		if e, ok := v.X.(*ssa.IndexAddr); ok {
 			return c.variableName(e.X)
 		}
@@ -38,8 +38,8 @@ func (c *checker) variableName(v ssa.Value) string {
 	return ""
 }
 
-// addNames stores the left side of an assignment in c.names. The key is the position that package
-// ssa uses for the right side.
+// addNames notes the left side of an assignment at the position that package ssa uses for the right
+// side.
 func (c *checker) addNames(s *ast.AssignStmt) {
 	for i, right := range s.Rhs {
 		names := s.Lhs

@@ -39,11 +39,16 @@ func run(pass *analysis.Pass) (any, error) {
 		return nil, nil
 	}
 	c := &checker{pass: pass, reported: map[string]bool{}, leaked: map[token.Pos]bool{},
-		summaries: map[question]bits{}, partResults: map[paramOf]map[int]bool{}}
-	for _, fn := range pass.ResultOf[buildssa.Analyzer].(*buildssa.SSA).SrcFuncs {
+		summaries: map[question]bits{}, kept: map[paramOf]*paramUse{},
+		lentResults: map[*ssa.Function][]lent{}}
+	c.fns = pass.ResultOf[buildssa.Analyzer].(*buildssa.SSA).SrcFuncs
+	for _, fn := range c.fns {
 		if file := pass.Fset.Position(fn.Pos()).Filename; tests || !strings.HasSuffix(file, "_test.go") {
 			c.check(fn)
 		}
+	}
+	for _, s := range c.fieldStores {
+		c.usedAfterRead(s)
 	}
 	return nil, nil
 }
@@ -60,20 +65,22 @@ func usesMillrace(p *types.Package) bool {
 
 type checker struct {
 	pass      *analysis.Pass
+	fns       []*ssa.Function
 	reported  map[string]bool
 	leaked    map[token.Pos]bool
 	summaries map[question]bits // 0 while the answer is being computed
 
-	partResults map[paramOf]map[int]bool
+	kept        map[paramOf]*paramUse
+	lentResults map[*ssa.Function][]lent
+	fieldStores []fieldStore
 	names       map[token.Pos][]ast.Expr // see variableName
 }
 
-// A question asks for the state of v when fn returns, if the state is init at the start of fn. The
-// value v is a parameter or captured variable of fn.
+// A question asks for the state of l at the end of fn if its state at the start is init.
 type question struct {
 	fn   *ssa.Function
-	v    ssa.Value
-	init bits
+	l    loc
+	init state
 }
 
 func (c *checker) reportf(pos token.Pos, format string, args ...any) {
@@ -92,16 +99,22 @@ func (c *checker) check(fn *ssa.Function) {
 	}
 	a := newFlow(c, fn)
 	a.solve(nil)
-	a.solve(nil) // again, because the first run completes a.ended
+	a.solve(nil) // again, because a.ended is known now
 	a.report()
 	a.keptSlices()
 	a.heldUntilExec()
 }
 
-// after returns the possible states of v when fn returns, if the state is init at the start of fn.
-// The value v is a parameter or captured variable of fn, and is an owner or a pointer to an owner.
+// after returns the possible states of v, a parameter or captured variable of fn that is or points
+// to an owner, when fn returns.
 func (c *checker) after(fn *ssa.Function, v ssa.Value, init bits) bits {
-	q := question{fn, v, init}
+	return c.stateAfter(fn, loc{root: v}, state{bits: init})
+}
+
+// stateAfter returns the possible states of l when fn returns. The root of l is a parameter or
+// captured variable of fn.
+func (c *checker) stateAfter(fn *ssa.Function, l loc, init state) bits {
+	q := question{fn, l, init}
 	if answer, ok := c.summaries[q]; ok {
 		if answer == 0 {
 			return unknown
@@ -112,8 +125,7 @@ func (c *checker) after(fn *ssa.Function, v ssa.Value, init bits) bits {
 	answer := unknown
 	if len(fn.Blocks) > 0 {
 		a := newFlow(c, fn)
-		l := loc{root: v}
-		a.solve(states{l: {bits: init}})
+		a.solve(states{l: init})
 		answer = 0
 		for _, b := range fn.Blocks {
 			if _, ok := b.Instrs[len(b.Instrs)-1].(*ssa.Return); ok && a.in[b] != nil {
@@ -126,7 +138,7 @@ func (c *checker) after(fn *ssa.Function, v ssa.Value, init bits) bits {
 				answer |= s.bits
 			}
 		}
-		if answer == 0 || a.aliased(v) {
+		if answer == 0 || a.aliased(l.root) {
 			answer = unknown
 		}
 	}

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/tools/go/ssa"
 )
 
-// parts returns the values that instruction r makes from v, if they share the memory of v. Such a
-// value is a part of v, an element of v, a struct with v as a field, or the result of a function.
+// parts returns the values that instruction r makes from v and that share the memory of v: a part
+// of v, an element, a struct with v as a field, or the result of a function.
 func (c *checker) parts(r ssa.Instruction, v ssa.Value) []ssa.Value {
 	switch r := r.(type) {
 	case *ssa.Slice:
@@ -39,8 +39,7 @@ func (c *checker) parts(r ssa.Instruction, v ssa.Value) []ssa.Value {
 	return nil
 }
 
-// partOfStruct returns the values that are loaded from the struct variable or field in which s
-// stores a value. If another instruction may store a value there, it returns nil.
+// partOfStruct returns the values of the struct variable that s changes, if nothing else does.
 func partOfStruct(s *ssa.Store) []ssa.Value {
 	addr, field := s.Addr, -1
 	if f, ok := addr.(*ssa.FieldAddr); ok {
@@ -74,7 +73,7 @@ func partOfStruct(s *ssa.Store) []ssa.Value {
 	return append(out, loads(alloc)...)
 }
 
-// results returns the results of a call that share the memory of the argument v.
+// results returns the results of a call that share the memory of argument v.
 func (c *checker) results(call *ssa.Call, v ssa.Value) (out []ssa.Value) {
 	fn := call.Call.StaticCallee()
 	if fn == nil {
@@ -86,7 +85,7 @@ func (c *checker) results(call *ssa.Call, v ssa.Value) (out []ssa.Value) {
 		if arg != v || alias && n > 0 {
 			continue
 		}
-		shared := func(i int) bool { return alias || c.returnsPart(fn, n)[i] }
+		shared := func(i int) bool { return alias || c.keptBy(fn, n).results[i] }
 		if isSliceOfSlices(call.Type()) && changed(call) {
 			continue
 		}
@@ -107,39 +106,32 @@ type paramOf struct {
 	n  int
 }
 
-// returnsPart returns the indexes of the results of fn that share the memory of parameter n.
-func (c *checker) returnsPart(fn *ssa.Function, n int) map[int]bool {
+// A paramUse says where a function keeps the memory of a slice that it gets.
+type paramUse struct {
+	results map[int]bool // the numbers of the results that share the memory
+	places  []place
+}
+
+// A place is a map, slice or channel. If a parameter leads to it, target is that parameter.
+type place struct {
+	how    string
+	target ssa.Value
+}
+
+// keptBy returns what fn does with the memory of parameter n.
+func (c *checker) keptBy(fn *ssa.Function, n int) *paramUse {
 	key := paramOf{fn, n}
-	if known, ok := c.partResults[key]; ok {
+	if known, ok := c.kept[key]; ok {
 		return known
 	}
-	results := map[int]bool{}
-	c.partResults[key] = results
-	if len(fn.Blocks) == 0 || n >= len(fn.Params) {
-		return results
+	all := &paramUse{results: map[int]bool{}}
+	c.kept[key] = all
+	if len(fn.Blocks) > 0 && n < len(fn.Params) && holds(fn.Params[n].Type()) {
+		k := keeper{a: &flow{checker: c, fn: fn}, f: fn, callback: true, kept: all,
+			seen: map[ssa.Value]bool{}}
+		k.follow(fn.Params[n], isContainer(fn.Params[n].Type()))
 	}
-	seen := map[ssa.Value]bool{}
-	var follow func(v ssa.Value)
-	follow = func(v ssa.Value) {
-		if seen[v] {
-			return
-		}
-		seen[v] = true
-		for _, r := range referrers(v) {
-			if ret, ok := r.(*ssa.Return); ok && ret.Parent() == fn {
-				for i, result := range ret.Results {
-					results[i] = results[i] || result == v
-				}
-			}
-			for _, p := range c.parts(r, v) {
-				follow(p)
-			}
-		}
-	}
-	if holds(fn.Params[n].Type()) {
-		follow(fn.Params[n])
-	}
-	return results
+	return all
 }
 
 // changed reports whether the elements of the slice of slices v may be replaced.
@@ -148,7 +140,8 @@ func changed(v ssa.Value) bool {
 		switch r := r.(type) {
 		case *ssa.IndexAddr:
 			for _, u := range referrers(r) {
-				if _, ok := u.(*ssa.UnOp); !ok {
+				_, load := u.(*ssa.UnOp)
+				if f, ok := u.(*ssa.FieldAddr); !load && (!ok || len(loads(f)) < len(referrers(f))) {
 					return true
 				}
 			}

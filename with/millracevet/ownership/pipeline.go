@@ -6,31 +6,26 @@ import (
 	"golang.org/x/tools/go/ssa"
 )
 
-// heldUntilExec reports calls that end the life of memory that a Pipeline borrows. When a program
-// queues a command with such memory, the memory must stay valid until the Exec.
+// heldUntilExec reports calls that end the life of memory between a call of a Pipeline, which
+// borrows the memory, and the Exec.
 func (a *flow) heldUntilExec() {
-	for _, b := range a.fn.Blocks {
-		for _, i := range b.Instrs {
-			call, ok := i.(*ssa.Call)
-			if !ok {
-				continue
-			}
-			if r, args := ruleOf(&call.Call); r != nil {
-				for _, n := range r.keeps {
-					a.heldArgument(call, locate(args[0]), args[n])
-				}
+	for call := range instructions[*ssa.Call](a.fn) {
+		if r, args := ruleOf(&call.Call); r != nil {
+			for _, n := range r.keeps {
+				a.heldArgument(call, locate(args[0]), args[n])
 			}
 		}
 	}
 }
 
 func (a *flow) heldArgument(call *ssa.Call, pipeline loc, arg ssa.Value) {
-	memory := locate(arg)
-	search(call, func(i ssa.Instruction) bool {
+	memory, found := locate(arg), false
+	search(call, false, func(i ssa.Instruction) bool {
 		if end, ok := i.(*ssa.Call); ok && a.endsLife(end, arg) {
 			f, _ := callee(&end.Call)
-			search(end, func(i ssa.Instruction) bool {
-				if exec, ok := i.(*ssa.Call); ok && executes(exec) && passes(exec, pipeline) {
+			search(end, false, func(i ssa.Instruction) bool {
+				if exec, ok := i.(*ssa.Call); ok && !found && executes(exec, pipeline, 0) {
+					found = true
 					what := "a slice"
 					if memory.root != nil && typeName(memory.root.Type()) != "" {
 						what = memory.String()
@@ -50,7 +45,15 @@ func (a *flow) heldArgument(call *ssa.Call, pipeline loc, arg ssa.Value) {
 func (a *flow) endsLife(call *ssa.Call, arg ssa.Value) bool {
 	r, args := ruleOf(&call.Call)
 	if r == nil {
-		return false
+		return slices.ContainsFunc(a.derived[arg], func(v ssa.Value) bool {
+			s := states{{root: v}: {bits: valid, link: a.lent[v].owner, peeked: a.lent[v].peeked}}
+			if fn := local(&call.Call); fn != nil {
+				for n, arg := range call.Call.Args {
+					a.lentArgument(s, fn, fn.Params[n], arg, call.Pos())
+				}
+			}
+			return s[loc{root: v}].bits == stale
+		})
 	}
 	is := func(n int, l loc) bool { return n < len(args) && args[n] != nil && locate(args[n]) == l }
 	if l := locate(arg); (r.releases || r.sends) && is(0, l) ||
@@ -58,29 +61,25 @@ func (a *flow) endsLife(call *ssa.Call, arg ssa.Value) bool {
 		return true
 	}
 	for _, lent := range a.derived[arg] {
-		if e, ok := lent.(*ssa.Extract); ok {
-			lent = e.Tuple
-		}
-		by, lenders := ruleOf(&lent.(*ssa.Call).Call)
-		if (r.releases || r.sends || r.drops || r.reads && by.peeks) && is(0, locate(lenders[0])) {
+		by := a.lent[lent]
+		if (r.releases || r.sends || r.drops || r.reads && by.peeked) && is(0, by.owner) {
 			return true
 		}
 	}
 	return false
 }
 
-// ends reports whether instruction i executes the queued commands of a Pipeline or makes a new
-// Pipeline, or may do so.
+// ends reports whether i executes the calls of a Pipeline, makes a new one, or may do so.
 func ends(i ssa.Instruction, pipeline loc) bool {
 	if makes(i, pipeline) {
 		return true
 	}
 	call, ok := i.(*ssa.Call)
-	if !ok || !passes(call, pipeline) {
+	if !ok {
 		return false
 	}
 	r, _ := ruleOf(&call.Call)
-	return r == nil || executes(call)
+	return r == nil && passes(call, pipeline) || executes(call, pipeline, 0)
 }
 
 func makes(i ssa.Instruction, l loc) bool {
@@ -88,28 +87,42 @@ func makes(i ssa.Instruction, l loc) bool {
 	return ok && v == l.root
 }
 
-func executes(call *ssa.Call) bool {
-	f, _ := callee(&call.Call)
-	return f != nil && nameOf(f) == "redisbuf.Pipeline.Exec"
+// executes reports whether a call is an Exec of the Pipeline, or of a function of this package that
+// gets the Pipeline, or an object with it, and calls Exec.
+func executes(call *ssa.Call, pipeline loc, depth int) bool {
+	if f, _ := callee(&call.Call); f != nil && nameOf(f) == "redisbuf.Pipeline.Exec" {
+		return passes(call, pipeline)
+	}
+	fn := local(&call.Call)
+	if fn == nil || depth > 3 {
+		return false
+	}
+	for n, arg := range call.Call.Args {
+		path, ok := pipeline.within(locate(arg))
+		for inner := range instructions[*ssa.Call](fn) {
+			if ok && executes(inner, loc{fn.Params[n], path}, depth+1) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func passes(call *ssa.Call, l loc) bool {
 	return slices.ContainsFunc(call.Call.Args, func(v ssa.Value) bool { return locate(v) == l })
 }
 
-// search calls visit for the instructions that may follow i. If visit returns true for an
-// instruction, search does not continue after it.
-func search(i ssa.Instruction, visit func(ssa.Instruction) bool) {
+// search calls visit for the instructions that may follow i. It does not continue after one for
+// which visit returns true. If forward is true, it does not begin a new iteration of a loop.
+func search(i ssa.Instruction, forward bool, visit func(ssa.Instruction) bool) {
 	seen := map[*ssa.BasicBlock]bool{}
 	var block func(b *ssa.BasicBlock, from int)
 	block = func(b *ssa.BasicBlock, from int) {
-		for _, i := range b.Instrs[from:] {
-			if visit(i) {
-				return
-			}
+		if slices.ContainsFunc(b.Instrs[from:], visit) {
+			return
 		}
 		for k, next := range b.Succs {
-			if !seen[next] && !impossible(b, k) {
+			if !seen[next] && !impossible(b, k) && !(forward && next.Dominates(b)) {
 				seen[next] = true
 				block(next, 0)
 			}

@@ -3,13 +3,14 @@ package ownership
 import (
 	"go/token"
 	"go/types"
+	"slices"
 	"strings"
 
 	"golang.org/x/tools/go/ssa"
 )
 
-// shareKey returns the loc of the value that v points to, directly or through a pointer variable.
-// It returns false if any number of goroutines may use the value.
+// shareKey returns the loc of the single-goroutine value that v points to, or that the variable v
+// points to.
 func shareKey(v ssa.Value) (loc, bool) {
 	l := locate(v)
 	t := v.Type()
@@ -23,7 +24,7 @@ func shareKey(v ssa.Value) (loc, bool) {
 	return l, pointer && singles[typeName(t)]
 }
 
-// share records that another goroutine uses the target of v from now on.
+// share notes that another goroutine uses the target of v from now on.
 func (a *flow) share(s states, v ssa.Value, pos token.Pos) {
 	l, ok := shareKey(v)
 	if !ok {
@@ -43,7 +44,7 @@ func (a *flow) share(s states, v ssa.Value, pos token.Pos) {
 	s[l] = st
 }
 
-// sharedUse reports a use of the target of v if another goroutine uses the target at the same time.
+// sharedUse reports a use of the target of v while another goroutine uses it.
 func (a *flow) sharedUse(s states, v ssa.Value, pos token.Pos) {
 	if v == nil {
 		return
@@ -55,8 +56,7 @@ func (a *flow) sharedUse(s states, v ssa.Value, pos token.Pos) {
 	}
 }
 
-// unshare records that the other goroutines may have ended or may be waiting, so that they no
-// longer share a value with the function.
+// unshare notes that goroutines may have ended or waited.
 func unshare(s states) {
 	for l, st := range s {
 		if st.shared {
@@ -74,40 +74,29 @@ func unshare(s states) {
 func usesAlone(fn *ssa.Function, v *ssa.FreeVar) bool {
 	key, ok := shareKey(v)
 	uses := false
-	for _, b := range fn.Blocks {
-		for _, i := range b.Instrs {
-			switch i := i.(type) {
-			case *ssa.Select:
-				return false
-			case *ssa.UnOp:
-				if i.Op == token.ARROW {
-					return false
-				}
-			case *ssa.Call:
-				if f, _ := callee(&i.Call); f != nil && waits[f.Name()] {
-					return false
-				}
-				if r, args := ruleOf(&i.Call); r != nil {
-					for _, arg := range args {
-						if arg != nil {
-							uses = uses || locate(arg) == key
-						}
-					}
-				}
+	for i := range instructions[ssa.Instruction](fn) {
+		if waiting(i) {
+			return false
+		}
+		if call, ok := i.(*ssa.Call); ok {
+			if r, args := ruleOf(&call.Call); r != nil {
+				uses = uses || slices.ContainsFunc(args, func(v ssa.Value) bool {
+					return v != nil && locate(v) == key
+				})
 			}
 		}
 	}
 	return ok && uses
 }
 
-// failsTest reports whether f is a method of testing.T that fails or skips the test.
+// failsTest reports whether f is a method of testing.T that fails the test.
 func failsTest(f *types.Func) bool {
 	return f != nil && f.Pkg() != nil && f.Pkg().Path() == "testing" && fails[f.Name()]
 }
 
 var fails = fields("Error Errorf Fail FailNow Fatal Fatalf Skip Skipf SkipNow")
 
-// starts has the names of functions that call their argument on another goroutine.
+// starts are functions that call their argument on another goroutine.
 var starts = fields("Go AfterFunc")
 
 var waits = fields("Wait Lock RLock TryLock Do Acquire")

@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// table lists the effects of the library's functions on memory, as documented in their comments.
-// Each line has a package, a function and its effects. The receiver of a method is argument 0.
-// Methods that are not listed, such as Len, neither use the bytes nor change the owner.
+// table says what the functions of the library do with memory, as their comments do. Each line has
+// a package, a function and its effects. The receiver of a method is argument 0. Methods that are
+// not listed, such as Len, neither use the bytes nor change the owner.
 //
 //	gives      the caller owns the result
 //	releases   releases the receiver
@@ -26,6 +26,7 @@ import (
 //	lends      the result is valid until the receiver is released
 //	peeks      the result is valid until a call with "reads", or the release
 //	reads      ends the life of the slices that the receiver has lent with "peeks"
+//	skips      the next "peeks" ends the life of those slices
 //	calls(n)   passes slices to the function in argument n, valid until the function returns
 //	yields     the result is an iterator; a slice is valid until the body of the loop ends
 const table = `
@@ -97,8 +98,8 @@ millrace  Reader.ReadSlice        reads peeks uses
 millrace  Reader.ReadString       reads uses
 millrace  Reader.ReadULEB128      reads uses
 millrace  Reader.ReadUvarint      reads uses
-millrace  Reader.Skip             uses
-millrace  Reader.Discard          uses
+millrace  Reader.Skip             skips uses
+millrace  Reader.Discard          skips uses
 millrace  Reader.WriteTo          reads uses
 millrace  Reader.Reset            renews
 millrace  Reader.Release          releases
@@ -122,6 +123,13 @@ arena     Heap.Writable           reads peeks
 arena     Buffer.Writable         reads peeks
 arena     Pool.Write              reads
 arena     Heap.Write              reads
+arena     Buffer.Data             peeks
+arena     frame.Data              peeks
+arena     Buffer.Seal             reads
+arena     Pool.Seal               reads
+arena     Heap.Seal               reads
+arena     Buffer.Truncate         reads
+arena     Pool.Truncate           reads
 arena     Slice.Bytes             lends uses
 arena     Slice.Promote           uses drops
 arena     Slice.Release           releases
@@ -131,7 +139,10 @@ stackbuf  Buffer.Bytes            peeks
 stackbuf  Buffer.Next             peeks
 stackbuf  Buffer.Peek             peeks
 stackbuf  Buffer.Grow             reads
+stackbuf  Buffer.Printf           reads
 stackbuf  Buffer.ReadFrom         reads
+stackbuf  Buffer.Reset            reads
+stackbuf  Buffer.Truncate         reads
 stackbuf  Buffer.Write            reads
 stackbuf  Buffer.WriteByte        reads
 stackbuf  Buffer.WriteRune        reads
@@ -161,8 +172,8 @@ broadcast Ring.Cursor             gives
 broadcast Ring.Watch              gives
 broadcast Ring.Publish            takes(1)
 broadcast Ring.SetPreamble        takes(1)
-broadcast Cursor.Next             drains(2) uses
-broadcast Cursor.Take             drains(1) uses
+broadcast Cursor.Next             fills(2) uses
+broadcast Cursor.Take             fills(1) uses
 broadcast Cursor.Close            releases
 broadcast Watcher.Stop            releases
 
@@ -184,7 +195,7 @@ redisbuf  ReaderAt.ReadAt         uses
 flv       NewDecoder              borrows(1)
 flv       AppendHeader            adds(1)
 flv       Decoder.Next            fills(1)
-flv       Encoder.Append          drains(1) takes(4)
+flv       Encoder.Append          fills(1) takes(4)
 flv       Encoder.Retime          adds(1) borrows(2)
 mp4       Movie.AppendEarlier     adds(1) drains(2)
 mp4       Muxer.AppendInit        fills(1)
@@ -195,26 +206,26 @@ hls       Window.Append           drains(1)
 hls       Window.Init             takes(1)
 rtmp      NewDecoder              borrows(1)
 rtmp      NewServerConn           borrows(1)
-rtmp      Decoder.Next            drains(1)
-rtmp      Encoder.Append          drains(1) takes(3)
+rtmp      Decoder.Next            fills(1)
+rtmp      Encoder.Append          fills(1) takes(3)
 rtmp      Encoder.SetChunkSize    adds(1)
 rtmp      ServerConn.AppendEnd    adds(1)
 rtmp      ServerConn.Next         drains(1)
 `
 
-// owners has the types of values that must be released. A * marks a type that programs use through
-// a pointer. No other value of these packages needs to be released.
+// owners are the types that must be released. A * marks types that are used through a pointer. Any
+// other value of these packages needs no release.
 var owners = fields(`
 millrace.Ref millrace.Draft millrace.Chain millrace.Slab arena.Slice
 *millrace.Reader *millrace.Writer *millrace.Body
 *broadcast.Cursor *broadcast.Watcher *redisbuf.Conn *redisbuf.ReaderAt
 *chunk.Tail`)
 
-// singles has the types of values that only one goroutine at a time may use.
+// singles are the types that only one goroutine at a time may use.
 var singles = fields(`millrace.Chain millrace.Ref millrace.Draft millrace.Slab millrace.Reader
 millrace.Writer stackbuf.Buffer`)
 
-// aliases has the functions of the standard library that return parts of their first argument.
+// aliases are functions of the standard library that return parts of their first argument.
 var aliases = fields(`bytes.TrimSpace bytes.Trim bytes.TrimLeft bytes.TrimRight bytes.TrimPrefix
 bytes.TrimSuffix bytes.TrimFunc bytes.Fields bytes.Split bytes.SplitN bytes.Cut bytes.CutPrefix
 bytes.CutSuffix bytes.SplitAfter bytes.SplitAfterN bytes.FieldsFunc bytes.Lines bytes.SplitSeq
@@ -228,13 +239,13 @@ func fields(s string) map[string]bool {
 	return set
 }
 
-// A rule is a line of the table. Each list has the numbers of the arguments with that effect.
+// A rule is a line of the table. Each list has numbers of arguments.
 type rule struct {
-	gives, releases, uses, sends, renews, lends, peeks, reads, yields, drops, flushes bool
-	takes, fills, adds, borrows, keeps, drains, calls                                 []int
+	gives, releases, uses, sends, renews, lends, peeks, reads, skips, yields, drops, flushes bool
+	takes, fills, adds, borrows, keeps, drains, calls                                        []int
 }
 
-// libraryPackages maps import paths, relative to the module, to the names in the table.
+// libraryPackages maps import paths to the names in the table.
 var libraryPackages = map[string]string{
 	"":                 "millrace",
 	"/arena":           "arena",
@@ -265,7 +276,8 @@ func parse() map[string]*rule {
 		r := &rule{}
 		flags := map[string]*bool{"gives": &r.gives, "releases": &r.releases, "uses": &r.uses,
 			"sends": &r.sends, "renews": &r.renews, "lends": &r.lends, "peeks": &r.peeks,
-			"reads": &r.reads, "yields": &r.yields, "drops": &r.drops, "flushes": &r.flushes}
+			"reads": &r.reads, "skips": &r.skips, "yields": &r.yields, "drops": &r.drops,
+			"flushes": &r.flushes}
 		lists := map[string]*[]int{"takes": &r.takes, "fills": &r.fills, "adds": &r.adds,
 			"borrows": &r.borrows, "keeps": &r.keeps, "drains": &r.drains, "calls": &r.calls}
 		for _, word := range words[2:] {
@@ -285,8 +297,8 @@ func parse() map[string]*rule {
 	return all
 }
 
-// nameOf returns the name that the table uses for a type or function of the library, such as
-// millrace.Ref. For any other object, it returns "".
+// nameOf returns the name of a type or function of the library as in the table, such as
+// millrace.Ref. For any other object it returns "".
 func nameOf(o types.Object) string {
 	if o == nil || o.Pkg() == nil {
 		return ""
@@ -305,8 +317,7 @@ func nameOf(o types.Object) string {
 	return libraryPackages[suffix] + "." + name
 }
 
-// typeName returns the name that the table uses for t. If t is a pointer type, it returns the name
-// of the target type.
+// typeName returns the name of t, or of the target of t, as in the table.
 func typeName(t types.Type) string {
 	if p, ok := types.Unalias(t).(*types.Pointer); ok {
 		t = p.Elem()
@@ -317,11 +328,13 @@ func typeName(t types.Type) string {
 	return ""
 }
 
+// ownerValue reports whether a value of type t owns memory.
 func ownerValue(t types.Type) bool {
 	_, pointer := types.Unalias(t).(*types.Pointer)
 	return !pointer && owners[typeName(t)]
 }
 
+// ownerPointer reports whether t is a pointer to an owner of memory.
 func ownerPointer(t types.Type) bool {
 	_, pointer := types.Unalias(t).(*types.Pointer)
 	return pointer && owners["*"+typeName(t)]

@@ -3,12 +3,13 @@ package ownership
 import (
 	"go/token"
 	"go/types"
+	"slices"
 	"strings"
 
 	"golang.org/x/tools/go/ssa"
 )
 
-// transfer updates the states s for instruction i.
+// transfer changes s as instruction i does.
 func (a *flow) transfer(s states, i ssa.Instruction) {
 	a.staleOperands(s, i)
 	switch i := i.(type) {
@@ -29,6 +30,8 @@ func (a *flow) transfer(s states, i ssa.Instruction) {
 			unshare(s)
 		case i.Op == token.MUL && ownerValue(i.Type()):
 			a.load(s, i)
+		case i.Op == token.MUL && locate(i.X) == a.field && s[a.field].bits == stale && usesElements(i):
+			a.staleLoad = i.Pos()
 		}
 	case *ssa.Send:
 		unshare(s)
@@ -55,7 +58,7 @@ func (a *flow) transfer(s states, i ssa.Instruction) {
 	case *ssa.Call:
 		a.call(s, i)
 		if v := result(i); v != nil && ownerValue(v.Type()) && !onHeap(i) && !storedLocally(v) {
-			a.give(s, i, v) // the result is in a variable without an address
+			a.give(s, i, v) // a variable without an address
 		}
 	case *ssa.Defer:
 		a.deferCall(s, &i.Call)
@@ -67,7 +70,7 @@ func (a *flow) transfer(s states, i ssa.Instruction) {
 	case *ssa.MakeClosure:
 		a.closure(s, i)
 	case *ssa.MakeInterface:
-		if lentToStandard(i) {
+		if ownerPointer(i.X.Type()) && a.onlyRead(i, 0) {
 			a.firstUse(s, locate(i.X), nil)
 		} else {
 			a.handOn(s, i.X)
@@ -81,7 +84,7 @@ func (a *flow) transfer(s states, i ssa.Instruction) {
 		a.returnLent(s, i)
 	case *ssa.FieldAddr:
 		if owners[typeName(i.X.Type())] {
-			a.handOn(s, i.X) // only the library itself uses these fields
+			a.handOn(s, i.X) // the implementation of the library
 		}
 	case *ssa.If, *ssa.Jump, *ssa.BinOp, *ssa.ChangeType, *ssa.DebugRef,
 		*ssa.IndexAddr, *ssa.RunDefers, *ssa.Panic, *ssa.Extract:
@@ -92,7 +95,7 @@ func (a *flow) transfer(s states, i ssa.Instruction) {
 	}
 }
 
-// handOn records that other code may release the target of the pointer v from now on.
+// handOn notes that other code may release the target of pointer v from now on.
 func (a *flow) handOn(s states, v ssa.Value) {
 	if v == nil {
 		return
@@ -103,8 +106,7 @@ func (a *flow) handOn(s states, v ssa.Value) {
 	}
 }
 
-// set changes the bits of l. It also records in a.ended that a call may release or take the memory
-// of l.
+// set changes the bits of l. It records that the memory of l may have ended.
 func (a *flow) set(s states, l loc, b bits) {
 	st := s[l]
 	st.bits = b
@@ -124,8 +126,7 @@ func (a *flow) returns(r *ssa.Return, l loc) bool {
 	return false
 }
 
-// storedLocally reports whether the program assigns v to a variable of the function, or does not
-// use v.
+// storedLocally reports whether v is assigned to a variable of the function.
 func storedLocally(v ssa.Value) bool {
 	for _, r := range referrers(v) {
 		if st, ok := r.(*ssa.Store); ok && locate(st.Addr).local() {
@@ -135,16 +136,20 @@ func storedLocally(v ssa.Value) bool {
 	return len(referrers(v)) == 0 // see dropped
 }
 
+// store handles an assignment: it moves an owner, or hands on a pointer to one.
 func (a *flow) store(s states, i *ssa.Store) {
 	if ownerValue(i.Val.Type()) {
 		delete(s, loc{root: i.Val})
 	}
 	to := locate(i.Addr)
-	for l := range s { // a pointer variable changes
-		if l.root == to.root && strings.HasPrefix(l.path, to.path+"*") {
+	pointer := loc{to.root, to.path + "*"}
+	for l, st := range s { // a pointer variable changes
+		_, changes := l.within(pointer)
+		if _, other := st.link.within(pointer); changes || other && st.bits&(valid|stale) != 0 {
 			delete(s, l)
 		}
 	}
+	a.storeLent(s, to, i.Val)
 	if !ownerValue(i.Val.Type()) {
 		a.handOn(s, i.Val)
 		return
@@ -218,8 +223,8 @@ func onHeap(call *ssa.Call) bool {
 	return false
 }
 
-// decideLater makes st depend on the argument by, an error or boolean. If the program ignores that
-// value, decideLater assumes that the call has succeeded.
+// decideLater makes st depend on an error or boolean. If the program ignores it, the call is taken
+// to have succeeded.
 func decideLater(st *state, by ssa.Value, onError, onOK bits) {
 	if by == nil || len(referrers(by)) == 0 {
 		st.bits = onOK
@@ -228,7 +233,7 @@ func decideLater(st *state, by ssa.Value, onError, onOK bits) {
 	st.bits, st.by, st.onError, st.onOK = pending, by, onError, onOK
 }
 
-// load updates the states s for the instruction u, which copies an owner from a variable.
+// load handles a copy of the owner that u reads.
 func (a *flow) load(s states, u *ssa.UnOp) {
 	l := locate(u.X)
 	st, ok := s[l]
@@ -269,8 +274,7 @@ func (a *flow) load(s states, u *ssa.UnOp) {
 	}
 }
 
-// use reports a use of l if the memory of l has been released or taken, or a copy of l has been
-// sent.
+// use reports a use of l if its memory has been released or taken.
 func (a *flow) use(s states, l loc, pos token.Pos, verb string) {
 	st := s[l]
 	if !a.reporting {
@@ -289,6 +293,7 @@ func (a *flow) use(s states, l loc, pos token.Pos, verb string) {
 	}
 }
 
+// release notes that l is released at pos.
 func (a *flow) release(s states, l loc, pos token.Pos) {
 	st := s[l]
 	if a.reporting {
@@ -338,6 +343,7 @@ func (a *flow) deferCall(s states, c *ssa.CallCommon) {
 	}
 }
 
+// closure handles the variables that a function literal captures.
 func (a *flow) closure(s states, m *ssa.MakeClosure) {
 	deferred, concurrent, calledHere := true, false, true
 	for _, r := range referrers(m) {
@@ -389,14 +395,13 @@ func (a *flow) closure(s states, m *ssa.MakeClosure) {
 	}
 }
 
-// lentToStandard reports whether the program passes the interface value i only to functions of the
-// standard library that do not release it.
-func lentToStandard(i *ssa.MakeInterface) bool {
-	if !ownerPointer(i.X.Type()) {
-		return false
-	}
-	users := referrers(i)
-	for _, r := range users {
+// onlyRead reports whether an interface value is only passed to functions that do not release it,
+// and whether its methods other than Close are called.
+func (c *checker) onlyRead(v ssa.Value, depth int) bool {
+	for _, r := range referrers(v) {
+		if i, ok := r.(*ssa.ChangeInterface); ok && c.onlyRead(i, depth) {
+			continue
+		}
 		call, ok := r.(*ssa.Call)
 		if !ok {
 			return false
@@ -404,6 +409,22 @@ func lentToStandard(i *ssa.MakeInterface) bool {
 		f, _ := callee(&call.Call)
 		if f == nil || f.Pkg() == nil {
 			return false
+		}
+		if call.Call.Value == v {
+			if f.Name() == "Close" || slices.Contains(call.Call.Args, v) {
+				return false
+			}
+			continue
+		}
+		if fns := c.implementations(&call.Call); len(fns) > 0 && depth < 3 {
+			for _, fn := range fns {
+				for n, arg := range call.Call.Args {
+					if p := fn.Params[n+len(fn.Params)-len(call.Call.Args)]; arg == v && !c.onlyRead(p, depth+1) {
+						return false
+					}
+				}
+			}
+			continue
 		}
 		switch f.Pkg().Path() {
 		case "io":
@@ -416,4 +437,25 @@ func lentToStandard(i *ssa.MakeInterface) bool {
 		return false
 	}
 	return true
+}
+
+// implementations returns the functions of this package that a call calls, or nil. A call through
+// an interface counts if other packages cannot implement the interface.
+func (c *checker) implementations(call *ssa.CallCommon) (fns []*ssa.Function) {
+	if fn := local(call); fn != nil {
+		return []*ssa.Function{fn}
+	}
+	n, ok := types.Unalias(call.Value.Type()).(*types.Named)
+	if !call.IsInvoke() || !ok || n.Obj().Pkg() != c.pass.Pkg ||
+		n.Obj().Exported() && c.pass.Pkg.Name() != "main" {
+		return nil
+	}
+	for _, fn := range c.fns {
+		recv := fn.Signature.Recv()
+		if recv != nil && fn.Name() == call.Method.Name() &&
+			types.Implements(recv.Type(), n.Underlying().(*types.Interface)) {
+			fns = append(fns, fn)
+		}
+	}
+	return fns
 }

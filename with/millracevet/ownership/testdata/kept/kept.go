@@ -93,7 +93,7 @@ func chunks(ctx context.Context, r *chunk.Reader) (all [][]byte, err error) {
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, p) // want `a slice that is valid only during this call is stored outside of it`
+		all = append(all, p) // want `a slice that is valid only in this iteration is stored outside of it`
 	}
 	return all, nil
 }
@@ -103,7 +103,7 @@ func chunkChannel(ctx context.Context, r *chunk.Reader, out chan<- []byte) error
 		if err != nil {
 			return err
 		}
-		out <- p // want `a slice that is valid only during this call is sent on a channel`
+		out <- p // want `a slice that is valid only in this iteration is sent on a channel`
 	}
 	return nil
 }
@@ -183,7 +183,7 @@ func functions(ctx context.Context, r *chunk.Reader, jobs chan<- func() int) err
 		if err != nil {
 			return err
 		}
-		jobs <- func() int { return bytes.Count(p, []byte("x")) } // want `a slice that is valid only during this call is sent on a channel`
+		jobs <- func() int { return bytes.Count(p, []byte("x")) } // want `a slice that is valid only in this iteration is sent on a channel`
 	}
 	return nil
 }
@@ -239,10 +239,10 @@ func helpers(ctx context.Context, r *chunk.Reader) (all []item, heads [][]byte, 
 		}
 		for line := range bytes.Lines(p) {
 			if i, ok := parse(line); ok && len(i.name) > 0 {
-				all = append(all, i) // want `a slice that is valid only during this call is stored outside of it`
+				all = append(all, i) // want `a slice that is valid only in this iteration is stored outside of it`
 			}
 		}
-		heads = append(heads, head(p)) // want `a slice that is valid only during this call is stored outside of it`
+		heads = append(heads, head(p)) // want `a slice that is valid only in this iteration is stored outside of it`
 	}
 	return all, heads, nil
 }
