@@ -13,19 +13,18 @@ import (
 )
 
 const (
-	// certificateVersion is the only version of the format.
+	// certificateVersion is the only version of the certificate format.
 	certificateVersion = 0
 
-	// clockDrift is the difference between the clocks of two machines, in seconds, that Verify
-	// tolerates. The protocol's Rust implementation tolerates the same difference. Without this
-	// tolerance, an initiator with a slow clock would refuse a certificate that the responder signs
-	// for each connection.
+	// clockDrift is the clock difference in seconds that Verify tolerates, as does the Rust
+	// implementation of the protocol. A responder may sign a certificate for each connection.
+	// Without the tolerance, an initiator with a slow clock would refuse this new certificate.
 	clockDrift = 10
 )
 
-// A Certificate contains an authority's signature of a responder's static key, and the time during
+// A Certificate contains an authority's signature of a responder's static key, and the period in
 // which the signature is valid. The specification calls it SIGNATURE_NOISE_MESSAGE. The 74 bytes
-// have the format of the protocol, and can be stored as they are:
+// have the protocol's format, and can be stored unchanged:
 //
 //	0         2            6                 10          74
 //	├ version ┼ valid from ┼ not valid after ┼ signature ┤
@@ -33,8 +32,7 @@ type Certificate [74]byte
 
 // Sign returns a Certificate in which the authority signs the static key of a responder. The
 // arguments from and until are the first and the last second in which the certificate is valid.
-// Sign returns an error if the last second is before the first, or if one of the two is not between
-// the years 1970 and 2106.
+// Sign returns an error if these times are in the wrong order, or not between 1970 and 2106.
 func Sign(authority *PrivateKey, static PublicKey, from, until time.Time) (Certificate, error) {
 	first, last := from.Unix(), until.Unix()
 	if first < 0 || last < first || last > math.MaxUint32 {
@@ -67,7 +65,7 @@ func (c Certificate) NotValidAfter() time.Time { return unix(c[6:]) }
 
 func unix(p []byte) time.Time { return time.Unix(int64(binary.LittleEndian.Uint32(p)), 0) }
 
-// Errors in a CertificateError.
+// These errors are the values of CertificateError.Err.
 var (
 	ErrVersion   = errors.New("unknown version")
 	ErrSignature = errors.New("the authority has not signed it for this responder")
@@ -94,8 +92,8 @@ func (e *CertificateError) Error() string {
 func (e *CertificateError) Unwrap() error { return e.Err }
 
 // Verify checks that c contains the authority's signature of a responder's static key, and that c
-// is valid at the given time. It tolerates a difference of 10 seconds, because clocks differ. The
-// error is a *CertificateError.
+// is valid at the given time. Verify tolerates a clock difference of 10 seconds. The error is a
+// *CertificateError.
 func (c Certificate) Verify(authority, static PublicKey, now time.Time) error {
 	fail := func(err error) error { return &CertificateError{c, now, err} }
 	if binary.LittleEndian.Uint16(c[:]) != certificateVersion {

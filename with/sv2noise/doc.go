@@ -16,11 +16,11 @@
 // [Initiate] and [Responder.Respond] borrow the Reader and the Writer until they return. From then
 // on, the Opener borrows the Reader (see sv2.NewOpener). The acts have fixed sizes, sv2.Act1Size
 // and sv2.Act2Size, so a peer cannot make the handshake use more memory. The handshake has no time
-// limit. Set a deadline on the connection, because a peer may send nothing.
+// limit. The caller should set a deadline on the connection.
 //
-// The package uses the secp256k1 curve of github.com/btcsuite/btcd/btcec, in Go without cgo. Its
-// multiplications do not take constant time. A peer that can measure the time of single operations
-// could learn about a static key.
+// The package uses the secp256k1 curve of github.com/btcsuite/btcd/btcec, in Go without cgo. The
+// multiplications on this curve do not take constant time. A peer that can measure the time of
+// single operations could learn about a static key.
 //
 // The tests repeat handshakes of the protocol's Rust implementation, in both roles, byte for byte.
 package sv2noise

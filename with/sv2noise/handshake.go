@@ -31,11 +31,11 @@ var ErrTag = errors.New("sv2noise: act 2 cannot be decrypted")
 // act 2 from r. Usually, r and w belong to the same connection. Initiate borrows r and w until it
 // returns. From then on, the Opener borrows r. The options are for the Opener (see sv2.NewOpener).
 //
-// Initiate passes the responder's static key and certificate to the function verify. If this is not
-// the right responder, verify must return an error. [SignedBy] returns such a function. The caller
-// can write another function that calls [Certificate.Verify], for example with another clock or for
-// several authorities. If verify is nil, Initiate accepts every responder, which leaves the
-// connection open to an attacker in the middle.
+// Initiate passes the responder's static key and certificate to the function verify. If the key
+// does not belong to the expected responder, verify must return an error. [SignedBy] returns such a
+// function. The caller can write another function that calls [Certificate.Verify], for example with
+// another clock or for several authorities. If verify is nil, Initiate accepts every responder,
+// which leaves the connection open to an attacker in the middle.
 //
 // The error is ErrTag, or an error from verify, r or w, unchanged. If the stream ends, the error is
 // io.EOF before the first byte of act 2 and io.ErrUnexpectedEOF after it. After an error, the
@@ -168,7 +168,7 @@ func (s *state) mixHash(p []byte) {
 }
 
 // mixECDH computes the secret that our key pair shares with the peer's key, and mixes this secret
-// into the state. The last argument says whether this side is the initiator.
+// into the state.
 func (s *state) mixECDH(ours keyPair, theirs encodedKey, initiator bool) error {
 	secret, err := ellswift.V2Ecdh(ours.private, theirs, ours.public, initiator)
 	if err != nil {
@@ -190,8 +190,8 @@ func (s *state) split() (up, down cipher.AEAD) {
 	return newAEAD(first), newAEAD(second)
 }
 
-// derive returns the two outputs of HKDF as Noise uses it (section 4.3). Noise uses the HKDF of RFC
-// 5869.
+// derive returns the two outputs of the HKDF function of Noise (section 4.3), which is the HKDF of
+// RFC 5869.
 func (s *state) derive(secret []byte) (first, second []byte) {
 	keys, err := hkdf.Key(sha256.New, secret, s.chaining[:], "", 2*sha256.Size)
 	if err != nil {
@@ -208,7 +208,7 @@ func newAEAD(key []byte) cipher.AEAD {
 	return aead
 }
 
-// seal encrypts p, appends the encrypted bytes to dst, and mixes them into the hash.
+// seal encrypts p, appends the encrypted bytes to dst, and mixes the encrypted bytes into the hash.
 func (s *state) seal(dst, p []byte) []byte {
 	from := len(dst)
 	dst = s.aead.Seal(dst, zeroNonce, p, s.hash[:])

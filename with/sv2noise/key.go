@@ -24,8 +24,8 @@ type PrivateKey struct {
 // GenerateKey returns a new random key.
 func GenerateKey() *PrivateKey { return &PrivateKey{newKeyPair().private} }
 
-// NewPrivateKey returns the key with the given 32 bytes, a big-endian number. It copies p. It
-// returns an error for 0, and for numbers that are not below the order of secp256k1.
+// NewPrivateKey returns the key that p contains as a big-endian number of 32 bytes. It copies p. It
+// returns an error if the number is 0, or is not below the order of secp256k1.
 func NewPrivateKey(p []byte) (*PrivateKey, error) {
 	var n btcec.ModNScalar
 	if len(p) != btcec.PrivKeyBytesLen || n.SetByteSlice(p) || n.IsZero() {
@@ -50,12 +50,12 @@ const (
 
 	textPrefix   = "\x01\x00" // the version of the format, 1, little-endian
 	checksumSize = 4
-	textSize     = len(textPrefix) + len(PublicKey{}) + checksumSize // in base58
+	textSize     = len(textPrefix) + len(PublicKey{}) + checksumSize // before the base58 encoding
 )
 
 // ParsePublicKey parses a key in the form that mining pools publish: base58-check with the prefix
-// 1, 0. In a URL such as stratum2+tcp://pool.example:34254/9bXi..., the key is the path without the
-// slash.
+// bytes 1 and 0. In a URL such as stratum2+tcp://pool.example:34254/9bXi..., the key is the path
+// without the slash.
 func ParsePublicKey(s string) (PublicKey, error) {
 	var n big.Int
 	for _, c := range []byte(s[:min(len(s), 2*textSize)]) {
@@ -91,8 +91,8 @@ func checksum(p []byte) []byte {
 	return twice[:checksumSize]
 }
 
-// An encodedKey is a public key in the ElligatorSwift encoding. Any 64 bytes are such an encoding,
-// and each key has many.
+// An encodedKey is a public key in the ElligatorSwift encoding. Any 64 bytes encode a key, and each
+// key has many encodings.
 type encodedKey [sv2.Act1Size]byte
 
 func (e encodedKey) decode() (PublicKey, error) {

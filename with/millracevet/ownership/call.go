@@ -9,7 +9,6 @@ import (
 	"golang.org/x/tools/go/ssa"
 )
 
-// call changes s as a call does.
 func (a *flow) call(s states, call *ssa.Call) {
 	c := &call.Call
 	if _, ok := c.Value.(*ssa.Builtin); ok {
@@ -40,7 +39,7 @@ func (a *flow) call(s states, call *ssa.Call) {
 		a.use(s, at(n), pos, f.Name())
 		a.firstUse(s, at(n), nil)
 		if v := result(call); v != nil && kept(v) {
-			a.handOn(s, args[n]) // it lives as long as the result
+			a.handOn(s, args[n]) // the result keeps the argument
 		}
 	}
 	if r.reads || r.drops {
@@ -58,14 +57,14 @@ func (a *flow) call(s states, call *ssa.Call) {
 	for _, n := range r.takes {
 		l := at(n)
 		if l.root != nil && (typeName(l.root.Type()) != "millrace.Chain" || s[l].bits&released == 0) {
-			a.use(s, l, pos, f.Name()) // a released Chain may be handed on, as an empty one
+			a.use(s, l, pos, f.Name()) // a released Chain is empty, and may be taken
 		}
 		full = full && s[l].bits == owned
 		if a.reporting && n > 0 && takenAgain(call, l) {
 			a.reportf(pos, "%s takes %s in a loop, but it is empty after the first time", f.Name(), l)
 		}
 		switch {
-		case len(r.adds) > 0: // the receiver of the memory owns it now
+		case len(r.adds) > 0: // the slices now belong to the destination
 			for other, o := range s {
 				if o.link == l && o.bits&(valid|stale) != 0 {
 					o.link = at(r.adds[0])
@@ -133,14 +132,13 @@ func (a *flow) call(s states, call *ssa.Call) {
 	a.lend(s, call)
 }
 
-// lend notes the slices that a call lends.
 func (a *flow) lend(s states, call *ssa.Call) {
 	for _, l := range a.lentBy(call) {
 		s[loc{root: l.v}] = state{bits: valid, link: l.owner, peeked: l.peeked}
 	}
 }
 
-// takenAgain reports whether a call that takes l is in a loop that never fills l again.
+// takenAgain reports whether a call takes l in a loop that never fills l again.
 func takenAgain(call *ssa.Call, l loc) bool {
 	loop := innermost(call.Block())
 	d := l.definedIn()
@@ -182,7 +180,7 @@ func takenAgain(call *ssa.Call, l loc) bool {
 	return true
 }
 
-// changesInLoop reports whether v is computed anew in each iteration of the loop of a call.
+// changesInLoop reports whether the loop that contains the call computes v in each iteration.
 func changesInLoop(call *ssa.Call, v ssa.Value) bool {
 	loop := innermost(call.Block())
 	i, ok := v.(ssa.Instruction)
@@ -198,7 +196,7 @@ func changesInLoop(call *ssa.Call, v ssa.Value) bool {
 	return true
 }
 
-// continuesLoop reports whether the loop of a call continues after the call has succeeded.
+// continuesLoop reports whether the loop that contains the call continues after the call succeeds.
 func continuesLoop(call *ssa.Call) bool {
 	loop, err := innermost(call.Block()), errorOf(call)
 	if loop == nil || err == nil {
@@ -219,7 +217,7 @@ func continuesLoop(call *ssa.Call) bool {
 	return true
 }
 
-// kept reports whether the pointer v is used for anything but calls of its methods.
+// kept reports whether the program does more with pointer v than call its methods.
 func kept(v ssa.Value) bool {
 	for _, r := range referrers(v) {
 		c, ok := r.(ssa.CallInstruction)
@@ -236,7 +234,7 @@ func kept(v ssa.Value) bool {
 // result returns the first result of a call, or nil if it is not used.
 func result(call *ssa.Call) ssa.Value { return resultAt(call, 0) }
 
-// give notes that the caller owns the target of pointer v from now on.
+// give records that the caller must release the target of pointer v.
 func (a *flow) give(s states, call *ssa.Call, v ssa.Value) {
 	l := loc{root: v}
 	a.leak(l, s[l], s[l].acquired)
@@ -251,13 +249,13 @@ func (a *flow) give(s states, call *ssa.Call, v ssa.Value) {
 	s[l] = st
 }
 
-// buffered reports whether t is a type that takes a block when it is first used.
+// buffered reports whether a value of type t takes memory only at its first use.
 func buffered(t types.Type) bool {
 	name := typeName(t)
 	return name == "millrace.Reader" || name == "millrace.Writer"
 }
 
-// firstUse notes that a Reader or Writer takes a block. A Writer that has failed holds no block.
+// firstUse records that a Reader or Writer owns memory. A Writer that has failed owns none.
 func (a *flow) firstUse(s states, l loc, call *ssa.Call) {
 	if l.root == nil || !buffered(l.root.Type()) {
 		return
@@ -273,7 +271,7 @@ func (a *flow) firstUse(s states, l loc, call *ssa.Call) {
 	s[l] = st
 }
 
-// fill notes that l has got memory.
+// fill records that l has received memory, except after an error.
 func (a *flow) fill(s states, l loc, pos token.Pos, err ssa.Value) {
 	st, ok := s[l]
 	if !ok || st.bits&unknown != 0 {
@@ -297,7 +295,7 @@ func (a *flow) fill(s states, l loc, pos token.Pos, err ssa.Value) {
 	s[l] = st
 }
 
-// expire notes that slices of l may not be used any more: the peeked slices, or all slices.
+// expire marks slices that l has lent as stale. If peeked is true, it marks only peeked slices.
 func (a *flow) expire(s states, l loc, pos token.Pos, peeked bool) {
 	for other, o := range s {
 		if _, ok := o.link.within(l); o.bits&(valid|stale) != 0 && ok && (o.peeked || !peeked) {
@@ -307,7 +305,7 @@ func (a *flow) expire(s states, l loc, pos token.Pos, peeked bool) {
 	}
 }
 
-// otherCall handles a call of a function that is not in the table.
+// otherCall handles a call to a function that is not in the table.
 func (a *flow) otherCall(s states, call *ssa.Call) {
 	c := &call.Call
 	fn := c.StaticCallee()
@@ -357,8 +355,8 @@ func (a *flow) otherCall(s states, call *ssa.Call) {
 	}
 }
 
-// lengthOfTaken reports a call of Len for an owner that is empty, because a call took its bytes.
-// The program may compare the length, and a test may print it.
+// lengthOfTaken reports a call to Len on an owner that another call has emptied. Comparisons and
+// tests are allowed.
 func (a *flow) lengthOfTaken(s states, l loc, call *ssa.Call) {
 	st := s[l]
 	test := strings.HasSuffix(a.pass.Fset.Position(call.Pos()).Filename, "_test.go")
@@ -377,7 +375,8 @@ func onlyCompared(call *ssa.Call) bool {
 	return true
 }
 
-// makes reports whether each result of fn is nil or comes from a function that gives ownership.
+// makes reports whether the first result of fn is always nil or an owner that the caller must
+// release.
 func (a *flow) makes(fn *ssa.Function, depth int) bool {
 	gives := false
 	if len(fn.Blocks) == 0 || depth > 3 {
@@ -414,7 +413,7 @@ func (a *flow) makes(fn *ssa.Function, depth int) bool {
 	return gives
 }
 
-// argument handles an argument or captured variable v of a call of fn. Inside fn, it is param.
+// argument updates s for a call that passes v to fn as param.
 func (a *flow) argument(s states, fn *ssa.Function, param, v ssa.Value, pos token.Pos) {
 	l := locate(v)
 	a.lentArgument(s, fn, param, v, pos)
@@ -456,7 +455,7 @@ func usesBytes(fn *ssa.Function, v ssa.Value) bool {
 	return false
 }
 
-// dropped reports a call that returns an owner, if the caller does not use the result.
+// dropped reports a call that returns an owner which the program does not use.
 func (a *flow) dropped(call *ssa.Call) {
 	if !a.reporting {
 		return
@@ -480,8 +479,8 @@ func (a *flow) dropped(call *ssa.Call) {
 	}
 }
 
-// lentArgument handles the slices of v, an argument or captured variable of a call of fn, or of a
-// field of v. Inside fn, v is param.
+// lentArgument updates the slices of v, and of the fields of v, for a call that passes v to fn as
+// param.
 func (a *flow) lentArgument(s states, fn *ssa.Function, param, v ssa.Value, pos token.Pos) {
 	l := locate(v)
 	if _, pointer := v.Type().Underlying().(*types.Pointer); !pointer {

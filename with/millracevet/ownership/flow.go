@@ -17,36 +17,36 @@ type bits uint16
 const (
 	empty    bits = 1 << iota // nothing to release
 	owned                     // must be released or handed on
-	pending                   // the error of a call decides; see state.by
-	released                  //
+	pending                   // depends on the outcome of a call; see state.by
+	released                  // must not be used
 	taken                     // empty, because a call took ownership
 	sent                      // a copy was sent on a channel
 	copied                    // a copy is in another variable
 	unknown                   // nothing is reported
 	valid                     // a slice that may be used
-	stale                     // a slice that may not be used any more
+	stale                     // a slice that must not be used
 )
 
 type state struct {
 	bits     bits
 	by       ssa.Value // if pending: the error or boolean that decides
 	choice   int       // if pending and by is a select statement: the case that sends
-	onError  bits      // if pending: the bits if by is not nil, or false
-	onOK     bits      // if pending: the bits if by is nil, or true
+	onError  bits      // if pending: the bits after an error or false
+	onOK     bits      // if pending: the bits after a nil error or true
 	acquired token.Pos // the call that gave the memory
 	ended    token.Pos // the call that released or took the memory
-	link     loc       // of a slice: its owner. Of a copy: the original
+	link     loc       // the owner of a slice, or the original of a copy
 	peeked   bool      // the slice is valid only until the next read
-	inLoop   bool      // the slice may be valid still if a loop was not executed
-	skipped  bool      // its bytes were skipped, so that the next peek ends its life
+	inLoop   bool      // the slice is stale only if a loop was executed
+	skipped  bool      // the next peek makes the slice stale
 
-	deferred     bool // a deferred call may release it
-	deferRelease bool // a deferred call releases it
-	shared       bool // another goroutine uses it
+	deferred     bool // a deferred call may release the owner
+	deferRelease bool // a deferred call releases the owner
+	shared       bool // another goroutine uses the owner
 	sharedAt     token.Pos
 }
 
-// states has no entry for an owner in an unknown state.
+// states has no entry for an owner in the unknown state, except for a shared owner.
 type states map[loc]state
 
 type flow struct {
@@ -56,11 +56,11 @@ type flow struct {
 	ended     map[loc]bool // owners that some call may release or take
 	live      map[ssa.Value]map[*ssa.BasicBlock]bool
 	reporting bool
-	derived   map[ssa.Value][]ssa.Value // from a value to the lent slices that it is part of
+	derived   map[ssa.Value][]ssa.Value // the lent slices that may contain a value
 	lent      map[ssa.Value]lent
-	endsIn    map[blockLoc]token.Pos // slices that end in the loop that begins with the block
+	endsIn    map[blockLoc]token.Pos // slices that become stale in the loop at the block
 	field     loc                    // see usedAfterRead
-	staleLoad token.Pos              // a load of the field while it has a stale slice
+	staleLoad token.Pos              // a load of a stale slice from the field
 }
 
 func newFlow(c *checker, fn *ssa.Function) *flow {
@@ -195,9 +195,8 @@ func (a *flow) report() {
 	a.reporting = false
 }
 
-// enterLoop notes the slices that end in a loop, if the edge from block b to next is the end of the
-// loop. If it is the start, and these slices are known, they have ended: the loop is taken to be
-// executed.
+// enterLoop records slices that become stale in the loop that starts at next. From then on, it
+// marks these slices as stale at the start of the loop, as if the loop were always executed.
 func (a *flow) enterLoop(s states, b, next *ssa.BasicBlock) {
 	for l, st := range s {
 		d := l.definedIn()
@@ -219,7 +218,8 @@ type blockLoc struct {
 	l loc
 }
 
-// impossible reports whether block b never continues with successor k, as in for range 4 {}.
+// impossible reports whether a constant condition prevents the step from block b to successor
+// number k.
 func impossible(b *ssa.BasicBlock, k int) bool {
 	branch, ok := b.Instrs[len(b.Instrs)-1].(*ssa.If)
 	if !ok {
@@ -237,7 +237,7 @@ func impossible(b *ssa.BasicBlock, k int) bool {
 	return constant.Compare(x.Value, cond.Op, y.Value) != (k == 0)
 }
 
-// edge returns the states after the end of block b if it continues with successor k.
+// edge returns the states on the way from block b to successor number k.
 func (a *flow) edge(b *ssa.BasicBlock, k int, s states) states {
 	next := b.Succs[k]
 	branch, isIf := b.Instrs[len(b.Instrs)-1].(*ssa.If)
@@ -270,8 +270,7 @@ func panics(b *ssa.BasicBlock) bool {
 	return len(b.Succs) == 0 && !returns
 }
 
-// firstPos returns the position of the return statement of block b, or of its first instruction. If
-// b is the start of a loop, it returns the position of the last instruction in block before.
+// firstPos returns the position to report for a path that leads from block before to block b.
 func firstPos(b, before *ssa.BasicBlock) token.Pos {
 	if r, ok := b.Instrs[len(b.Instrs)-1].(*ssa.Return); ok && r.Pos().IsValid() {
 		return r.Pos()
@@ -289,7 +288,7 @@ func firstPos(b, before *ssa.BasicBlock) token.Pos {
 	return token.NoPos
 }
 
-// liveAt reports whether v may be used after the start of block b, before it is made again.
+// liveAt reports whether block b or a later block may use v, before v is computed again.
 func (a *flow) liveAt(v ssa.Value, b *ssa.BasicBlock) bool {
 	live, ok := a.live[v]
 	if !ok {
@@ -322,7 +321,7 @@ func (a *flow) liveAt(v ssa.Value, b *ssa.BasicBlock) bool {
 	return live[b]
 }
 
-// decide returns the state of l in the branch in which cond is yes.
+// decide returns the state of l in the branch where cond equals yes.
 func (a *flow) decide(l loc, st state, cond ssa.Value, yes bool) state {
 	if st.bits&pending != 0 {
 		v, ok, known := outcome(cond, yes)
@@ -348,16 +347,15 @@ func (a *flow) decide(l loc, st state, cond ssa.Value, yes bool) state {
 		st.bits = unknown // perhaps Take has appended no frames
 		return st
 	}
-	// A condition may depend on the same event as the state. If l was released in one branch
-	// only, a later branch may release it.
+	// The condition may tell whether an earlier branch, which released l, was executed.
 	if st.bits&owned != 0 && st.bits != owned && a.ended[l] {
 		st.bits |= unknown
 	}
 	return st
 }
 
-// outcome finds the error that cond tests, or the boolean that cond is. If known is true,
-// cond == yes means that the error is nil (ok) or is not nil.
+// outcome returns the error or boolean v that cond tests. If known is true, ok says whether v is
+// nil or true when cond equals yes.
 func outcome(cond ssa.Value, yes bool) (v ssa.Value, ok, known bool) {
 	switch c := cond.(type) {
 	case *ssa.UnOp:
@@ -387,7 +385,7 @@ func outcome(cond ssa.Value, yes bool) (v ssa.Value, ok, known bool) {
 	return cond, yes, true
 }
 
-// selected reports whether cond compares the number of the case that a select statement has chosen.
+// selected reports whether cond tests which case a select statement has chosen.
 func selected(cond ssa.Value) (choice int, of ssa.Value, ok bool) {
 	b, ok := cond.(*ssa.BinOp)
 	if !ok || b.Op != token.EQL {
@@ -418,8 +416,8 @@ func isVariable(v ssa.Value) bool {
 	return false
 }
 
-// emptyTest reports whether cond compares the length of l with 0, and whether it is 0 if cond is
-// yes.
+// emptyTest reports whether cond compares the length of l with 0. The result zero says whether the
+// length is 0 when cond equals yes.
 func emptyTest(l loc, cond ssa.Value, yes bool) (zero, ok bool) {
 	b, isBin := cond.(*ssa.BinOp)
 	if !isBin {
@@ -444,7 +442,7 @@ func emptyTest(l loc, cond ssa.Value, yes bool) (zero, ok bool) {
 	return false, false
 }
 
-// countsResult reports whether cond compares a number in the Batch that the call at pos returns.
+// countsResult reports whether cond tests a number in the Batch that the call at pos returns.
 func countsResult(cond ssa.Value, pos token.Pos) bool {
 	b, ok := cond.(*ssa.BinOp)
 	if !ok {
@@ -468,7 +466,7 @@ func countsResult(cond ssa.Value, pos token.Pos) bool {
 	return false
 }
 
-// leak reports l if it is not released when its life ends.
+// leak reports l if l still owns memory at the end of a path.
 func (a *flow) leak(l loc, st state, end token.Pos) {
 	if !a.reporting || !l.local() || st.deferred || st.bits&owned == 0 ||
 		st.bits&(unknown|pending|valid|stale) != 0 || !st.acquired.IsValid() || a.leaked[st.acquired] {

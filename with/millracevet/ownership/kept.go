@@ -10,7 +10,7 @@ import (
 	"golang.org/x/tools/go/ssa"
 )
 
-// staleOperands reports the use of a slice after its life.
+// staleOperands reports stale slices that i uses.
 func (a *flow) staleOperands(s states, i ssa.Instruction) {
 	if !a.reporting {
 		return
@@ -71,7 +71,7 @@ func (a *flow) returnLent(s states, r *ssa.Return) {
 	}
 }
 
-// keptSlices reports slices that are stored where they outlive the memory.
+// keptSlices reports slices that the program stores for longer than they are valid.
 func (a *flow) keptSlices() {
 	for call := range instructions[*ssa.Call](a.fn) {
 		if p := lentParam(call); p != nil {
@@ -88,8 +88,7 @@ func (a *flow) keptSlices() {
 	}
 }
 
-// lentParam returns the parameter of a function of this package to which a call lends slices, or
-// nil.
+// lentParam returns the parameter that receives lent slices in a callback or loop body, or nil.
 func lentParam(call *ssa.Call) ssa.Value {
 	if r, args := ruleOf(&call.Call); r != nil && len(r.calls) > 0 && r.calls[0] < len(args) {
 		return firstParam(args[r.calls[0]])
@@ -102,8 +101,7 @@ func lentParam(call *ssa.Call) ssa.Value {
 	return nil
 }
 
-// firstParam returns the first parameter of a function literal, function or method value of this
-// package, or nil.
+// firstParam returns the first parameter of v, or nil if v is not a function of this package.
 func firstParam(v ssa.Value) ssa.Value {
 	var f *ssa.Function
 	switch v := v.(type) {
@@ -128,15 +126,15 @@ func firstParam(v ssa.Value) ssa.Value {
 type keeper struct {
 	a        *flow
 	f        *ssa.Function
-	call     *ssa.Call // that lends the slice
+	call     *ssa.Call // the call that lends the slice
 	owner    loc
 	peeked   bool      // the slice is valid until the next read
 	callback bool      // the slice is valid until f returns
-	kept     *paramUse // if not nil, nothing is reported
+	kept     *paramUse // if not nil, report adds places to kept
 	seen     map[ssa.Value]bool
 }
 
-// report reports that the slice is stored in target, or adds this to the summary of a helper.
+// report reports a stored slice. If k.kept is not nil, it adds the place to k.kept instead.
 func (k *keeper) report(pos token.Pos, how string, target ssa.Value) {
 	switch {
 	case k.kept != nil:
@@ -153,8 +151,8 @@ func (k *keeper) report(pos token.Pos, how string, target ssa.Value) {
 	}
 }
 
-// follow visits the uses of v. If container is true, v is a slice that has the lent slice as an
-// element.
+// follow visits the uses of v. If container is true, v contains the lent slice as an element or
+// field.
 func (k *keeper) follow(v ssa.Value, container bool) {
 	if k.seen[v] {
 		return
@@ -205,7 +203,7 @@ func (k *keeper) follow(v ssa.Value, container bool) {
 	}
 }
 
-// emptied reports whether the slice v is only used as v[:0].
+// emptied reports whether the program uses the slice v only as v[:0].
 func emptied(v ssa.Value) bool {
 	for _, r := range referrers(v) {
 		s, ok := r.(*ssa.Slice)
@@ -257,7 +255,8 @@ func (k *keeper) passed(call *ssa.Call, v ssa.Value, container bool) {
 	}
 }
 
-// usedAgain reports whether a later call passes l, and may therefore empty the container in it.
+// usedAgain reports whether a later call gets l as an argument. Such a call may empty the
+// container.
 func usedAgain(call *ssa.Call, l loc) bool {
 	return slices.ContainsFunc(referrers(l.root), func(r ssa.Instruction) bool {
 		c, ok := r.(ssa.CallInstruction)
@@ -266,7 +265,7 @@ func usedAgain(call *ssa.Call, l loc) bool {
 	})
 }
 
-// isSliceOfSlices reports whether the elements of a t are slices, or structs with slices.
+// isSliceOfSlices reports whether t is a slice of slices, or of structs with slices.
 func isSliceOfSlices(t types.Type) bool {
 	s, ok := t.Underlying().(*types.Slice)
 	return ok && holds(s.Elem())
@@ -322,7 +321,7 @@ func (k *keeper) stored(s *ssa.Store, container bool) {
 	}
 }
 
-// storedInVariable handles s, which stores the slice in a variable that function literals capture.
+// storedInVariable handles a store of the slice in the variable addr.
 func (k *keeper) storedInVariable(s *ssa.Store, addr *ssa.Alloc, container bool) {
 	if container && k.outlivesIteration(addr) {
 		if !k.assigned(addr) && k.ends(s) {
@@ -357,8 +356,7 @@ func (k *keeper) storedInVariable(s *ssa.Store, addr *ssa.Alloc, container bool)
 	}
 }
 
-// assigned reports whether the loop in which the slice is lent assigns to a captured variable, as
-// in words = words[:0].
+// assigned reports whether the loop resets the captured variable addr, as in words = words[:0].
 func (k *keeper) assigned(addr *ssa.Alloc) bool {
 	loop := innermost(k.call.Block())
 	return slices.ContainsFunc(referrers(addr), func(r ssa.Instruction) bool {
@@ -371,8 +369,8 @@ func (k *keeper) assigned(addr *ssa.Alloc) bool {
 	})
 }
 
-// inLiteral follows the value that addr is a part of, if it is a composite literal or the list of
-// the arguments of append. Otherwise it returns false.
+// inLiteral reports whether addr is in a composite literal or in the arguments of append. If so, it
+// follows the literal or arguments.
 func (k *keeper) inLiteral(addr ssa.Value) bool {
 	switch addr := addr.(type) {
 	case *ssa.FieldAddr:
@@ -423,8 +421,7 @@ func escapes(v ssa.Value) bool {
 	return false
 }
 
-// far reports whether l is not a variable of the function: it belongs to the caller, or to the
-// enclosing function.
+// far reports whether l belongs to the caller or to the enclosing function.
 func (k *keeper) far(l loc) bool {
 	l.root = k.variable(l.root)
 	switch l.root.(type) {
@@ -436,7 +433,7 @@ func (k *keeper) far(l loc) bool {
 	return false
 }
 
-// variable returns the variable or captured variable of k.f that v is in a loop body of k.f.
+// variable returns the variable of k.f that a loop body captures as v. Otherwise, it returns v.
 func (k *keeper) variable(v ssa.Value) ssa.Value {
 	if fv, ok := v.(*ssa.FreeVar); ok && fv.Parent() != k.f {
 		if outer, _ := binding(fv); outer != nil {
@@ -446,7 +443,7 @@ func (k *keeper) variable(v ssa.Value) ssa.Value {
 	return v
 }
 
-// binding returns the variable that a function literal has captured as v.
+// binding returns the variable that a function literal captures as v, and the literal.
 func binding(v *ssa.FreeVar) (ssa.Value, *ssa.MakeClosure) {
 	if outer := v.Parent().Parent(); outer != nil {
 		for m := range instructions[*ssa.MakeClosure](outer) {
@@ -458,14 +455,14 @@ func binding(v *ssa.FreeVar) (ssa.Value, *ssa.MakeClosure) {
 	return nil, nil
 }
 
-// made reports whether a map or slice was made before the loop in which the slice is lent.
+// made reports whether v was created before the loop in which the slice is lent.
 func (k *keeper) made(v ssa.Value) bool {
 	i, ok := v.(ssa.Instruction)
 	return ok && k.call != nil && k.outlivesIteration(i)
 }
 
-// outlivesIteration reports whether i belongs to an outer block of the loop in which the slice is
-// lent, or to the start of the loop.
+// outlivesIteration reports whether the value of i exists for longer than one iteration of the loop
+// in which the slice is lent.
 func (k *keeper) outlivesIteration(i ssa.Instruction) bool {
 	if k.call == nil || i.Parent() != k.call.Parent() {
 		return false
@@ -480,8 +477,7 @@ func (k *keeper) outlivesIteration(i ssa.Instruction) bool {
 	return !loop.has[i.Block()]
 }
 
-// ends reports whether the life of the slice ends before the function returns: at the next read, or
-// because the function releases its owner after instruction i or with a deferred call.
+// ends reports whether the slice may become stale after i in the same function.
 func (k *keeper) ends(i ssa.Instruction) bool {
 	if k.callback || k.peeked {
 		return true
@@ -519,11 +515,10 @@ func isPhi(i ssa.Instruction) bool {
 	return ok
 }
 
-// comesAfter reports whether instruction j may be executed after i, without a new iteration of the
-// loop in which i is.
+// comesAfter reports whether j may be executed after i in the same loop iteration.
 func comesAfter(i, j ssa.Instruction) bool {
 	if isPhi(i) {
-		return true // at the start of the loop in which j is
+		return true // i is at the start of the loop that contains j
 	}
 	found := false
 	search(i, true, func(x ssa.Instruction) bool {
@@ -533,8 +528,8 @@ func comesAfter(i, j ssa.Instruction) bool {
 	return found
 }
 
-// joined reports whether the function waits for goroutines after g, in the same iteration. If g is
-// in the body of a loop over an iterator, the wait may be anywhere in the enclosing function.
+// joined reports whether the function waits for goroutines after g in the same iteration. In the
+// body of a loop over an iterator, any wait in the enclosing function counts.
 func (k *keeper) joined(g ssa.Instruction) bool {
 	for f := g.Parent(); f != nil; f = f.Parent() {
 		for i := range instructions[ssa.Instruction](f) {
@@ -564,8 +559,7 @@ func waiting(i ssa.Instruction) bool {
 	return false
 }
 
-// readElsewhere reports whether the variable that a function literal has captured as v is read
-// outside of it.
+// readElsewhere reports whether code outside of the function literal reads the captured variable v.
 func readElsewhere(v *ssa.FreeVar) bool {
 	outer, m := binding(v)
 	if _, ok := outer.(*ssa.FreeVar); ok || outer == nil {
@@ -583,7 +577,7 @@ type loop struct {
 	has  map[*ssa.BasicBlock]bool
 }
 
-// innermost returns the smallest loop that has block b, or nil.
+// innermost returns the smallest loop that contains block b, or nil.
 func innermost(b *ssa.BasicBlock) *loop {
 	var best *loop
 	for _, head := range b.Parent().Blocks {

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/tools/go/ssa"
 )
 
-// A lent is a slice that a call lends.
+// A lent describes a slice that a call lends.
 type lent struct {
 	v      ssa.Value // the result of the call
 	result int
@@ -16,8 +16,7 @@ type lent struct {
 	peeked bool // the slice is valid only until the next read
 }
 
-// lentBy returns the slices that a call lends: a call of Millrace, or of a function of this package
-// that returns such a slice of an argument.
+// lentBy returns the slices that a call lends, directly or through a function of this package.
 func (c *checker) lentBy(call *ssa.Call) (out []lent) {
 	if r, args := ruleOf(&call.Call); r != nil && (r.lends || r.peeks) {
 		if v := resultAt(call, 0); v != nil {
@@ -35,8 +34,8 @@ func (c *checker) lentBy(call *ssa.Call) (out []lent) {
 	return out
 }
 
-// lentResultsOf returns the results of fn that, unless they are nil, are slices that a parameter of
-// fn, or a field of it, has lent.
+// lentResultsOf returns the results of fn that are always nil or a slice that a parameter, or a
+// field of a parameter, has lent.
 func (c *checker) lentResultsOf(fn *ssa.Function) []lent {
 	if known, ok := c.lentResults[fn]; ok {
 		return known
@@ -67,7 +66,7 @@ func (c *checker) lentResultsOf(fn *ssa.Function) []lent {
 	return out
 }
 
-// origin returns the slice that v is a part of, if v is a part of a lent slice in any case.
+// origin returns the lent slice that contains v. If v may belong to different owners, ok is false.
 func (a *flow) origin(v ssa.Value, seen []ssa.Value) (found lent, ok bool) {
 	if phi, isPhi := v.(*ssa.Phi); isPhi && !slices.Contains(seen, v) {
 		for _, e := range phi.Edges {
@@ -88,13 +87,13 @@ func (a *flow) origin(v ssa.Value, seen []ssa.Value) (found lent, ok bool) {
 	return found, ok
 }
 
-// A fieldStore is an assignment of a slice to a field of the object whose Reader has lent it.
+// A fieldStore assigns a lent slice to a field of an object that also contains the slice's Reader.
 type fieldStore struct {
 	store        *ssa.Store
 	field, owner loc
 }
 
-// storeLent notes that a field has a lent slice from now on, or another value.
+// storeLent updates the state of a field to which v is assigned.
 func (a *flow) storeLent(s states, to loc, v ssa.Value) {
 	if to.path == "" {
 		return
@@ -109,8 +108,7 @@ func (a *flow) storeLent(s states, to loc, v ssa.Value) {
 	}
 }
 
-// usedAfterRead reports f if a function of the package uses the field after a read, which has ended
-// the life of the slice.
+// usedAfterRead reports f if a function of the package uses the stored slice after a read.
 func (c *checker) usedAfterRead(f fieldStore) {
 	param, ok := f.field.root.(*ssa.Parameter)
 	if !ok {
@@ -138,7 +136,7 @@ func (c *checker) usedAfterRead(f fieldStore) {
 	}
 }
 
-// usesElements reports whether v is used for more than its length and a comparison with nil.
+// usesElements reports whether the program may use the elements of v.
 func usesElements(v ssa.Value) bool {
 	for _, r := range referrers(v) {
 		switch r := r.(type) {
@@ -154,7 +152,7 @@ func usesElements(v ssa.Value) bool {
 	return false
 }
 
-// callAfter returns the position of the next call in the block of i.
+// callAfter returns the position of the first call after i in the same block.
 func callAfter(i ssa.Instruction) token.Pos {
 	instrs := i.Block().Instrs
 	for _, next := range instrs[slices.Index(instrs, i):] {
@@ -165,7 +163,7 @@ func callAfter(i ssa.Instruction) token.Pos {
 	return token.NoPos
 }
 
-// sliceOf returns the slice that v is a part of by slice expressions.
+// sliceOf undoes the slice expressions that made v.
 func sliceOf(v ssa.Value) ssa.Value {
 	if s, ok := v.(*ssa.Slice); ok {
 		return sliceOf(s.X)

@@ -10,15 +10,14 @@ import (
 	"golang.org/x/tools/go/ssa"
 )
 
-// A loc names an owner: a variable, a field or the target of a pointer. root is the instruction or
-// parameter that makes the variable or the pointer, and path leads from there through fields (.2),
-// elements ([0]) and pointers (*).
+// A loc identifies a variable, a field or the target of a pointer. The root is an instruction or
+// parameter. The path leads from the root through fields (.2), elements ([0]) and pointers (*).
 type loc struct {
 	root ssa.Value
 	path string
 }
 
-// locate returns the loc that the pointer v points to.
+// locate returns the location that pointer v points to.
 func locate(v ssa.Value) loc {
 	switch v := v.(type) {
 	case *ssa.FieldAddr:
@@ -43,15 +42,14 @@ func locate(v ssa.Value) loc {
 	return loc{root: v}
 }
 
-// within returns the path from outer to l, and whether l is outer or a part of it.
+// within returns the path from outer to l. If l is neither outer nor a part of outer, ok is false.
 func (l loc) within(outer loc) (path string, ok bool) {
 	path, ok = strings.CutPrefix(l.path, outer.path)
 	ok = ok && l.root == outer.root && l.root != nil
 	return path, ok && (path == "" || strings.ContainsRune(".*[!", rune(path[0])))
 }
 
-// local reports whether l is a variable of the function, or the target of a pointer that the
-// function has got from a call.
+// local reports whether l is a local variable, or the target of a pointer that a call returned.
 func (l loc) local() bool {
 	switch l.root.(type) {
 	case *ssa.Alloc, *ssa.Call, *ssa.Extract:
@@ -83,7 +81,7 @@ func (l loc) String() string {
 	return "it"
 }
 
-// definedIn returns the block that makes l, or nil for parameters and the like.
+// definedIn returns the block that creates the root of l. For a parameter, it returns nil.
 func (l loc) definedIn() *ssa.BasicBlock {
 	if i, ok := l.root.(ssa.Instruction); ok {
 		return i.Block()
@@ -104,7 +102,7 @@ func instructions[I ssa.Instruction](fn *ssa.Function) iter.Seq[I] {
 	}
 }
 
-// referrers returns the instructions that use v, without debug information.
+// referrers returns the instructions that use v, except debug references.
 func referrers(v ssa.Value) []ssa.Instruction {
 	var out []ssa.Instruction
 	if v.Referrers() != nil {
@@ -117,8 +115,8 @@ func referrers(v ssa.Value) []ssa.Instruction {
 	return out
 }
 
-// callee returns the function that a call names, or nil. For a call of a method value it also
-// returns the receiver.
+// callee returns the function that c calls, or nil if the function is not known. For a method value
+// or an interface, it also returns the receiver.
 func callee(c *ssa.CallCommon) (f *types.Func, recv ssa.Value) {
 	if c.IsInvoke() {
 		return c.Method, c.Value
@@ -139,7 +137,7 @@ func callee(c *ssa.CallCommon) (f *types.Func, recv ssa.Value) {
 	return nil, nil
 }
 
-// bound returns the method of a method value, such as r.Release.
+// bound returns the method if m is a method value, such as r.Release.
 func bound(m *ssa.MakeClosure) (*types.Func, bool) {
 	fn := m.Fn.(*ssa.Function)
 	if fn.Synthetic == "" || len(m.Bindings) != 1 || fn.Object() == nil {
@@ -149,7 +147,8 @@ func bound(m *ssa.MakeClosure) (*types.Func, bool) {
 	return f, ok
 }
 
-// ruleOf returns the rule of a call, or nil, and the arguments with the receiver first.
+// ruleOf returns the rule for the called function, or nil. It also returns the arguments, numbered
+// as in the table.
 func ruleOf(c *ssa.CallCommon) (*rule, []ssa.Value) {
 	f, recv := callee(c)
 	if f == nil {
@@ -164,7 +163,7 @@ func ruleOf(c *ssa.CallCommon) (*rule, []ssa.Value) {
 	return rules[nameOf(f)], args
 }
 
-// errorOf returns the error that a call returns, or nil.
+// errorOf returns the error result of a call, or nil if there is none or it is not used.
 func errorOf(call *ssa.Call) ssa.Value {
 	results := call.Call.Signature().Results()
 	n := results.Len()
@@ -174,7 +173,7 @@ func errorOf(call *ssa.Call) ssa.Value {
 	return resultAt(call, n-1)
 }
 
-// ignoresError reports whether a call returns an error that the program does not look at.
+// ignoresError reports whether the program ignores the error result of a call.
 func ignoresError(call *ssa.Call) bool {
 	results := call.Call.Signature().Results()
 	n := results.Len()
@@ -195,7 +194,7 @@ func local(c *ssa.CallCommon) *ssa.Function {
 	return nil
 }
 
-// resultAt returns the result i of a call, or nil if it is not used.
+// resultAt returns result number i of a call, or nil if the result is not used.
 func resultAt(call *ssa.Call, i int) ssa.Value {
 	if call.Call.Signature().Results().Len() == 1 {
 		return call
@@ -203,7 +202,6 @@ func resultAt(call *ssa.Call, i int) ssa.Value {
 	return extract(call, i)
 }
 
-// extract returns the result i of a tuple, or nil if it is not used.
 func extract(tuple ssa.Value, i int) ssa.Value {
 	for _, r := range referrers(tuple) {
 		if e, ok := r.(*ssa.Extract); ok && e.Index == i {
@@ -213,8 +211,8 @@ func extract(tuple ssa.Value, i int) ssa.Value {
 	return nil
 }
 
-// stored returns the value that a load reads, if a store to the same variable comes before it in
-// the same block. For any other value it returns v.
+// stored returns the value that v loads, if an earlier instruction in the same block stores this
+// value. Otherwise, it returns v.
 func stored(v ssa.Value) ssa.Value {
 	load, ok := v.(*ssa.UnOp)
 	if !ok || load.Op != token.MUL {

@@ -38,8 +38,8 @@ func (c *checker) variableName(v ssa.Value) string {
 	return ""
 }
 
-// addNames notes the left side of an assignment at the position that package ssa uses for the right
-// side.
+// addNames adds the left side of s to c.names, under the position that package ssa uses for the
+// right side.
 func (c *checker) addNames(s *ast.AssignStmt) {
 	for i, right := range s.Rhs {
 		names := s.Lhs

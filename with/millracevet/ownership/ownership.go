@@ -2,9 +2,20 @@
 // that is never released, memory that is used after its release, slices that are kept longer than
 // they are valid, and values that two goroutines use at the same time.
 //
-// The analyzer follows local variables through one function at a time, and through the functions of
-// the same package that get a pointer to such a variable. When it cannot tell what happens to a
+// The analyzer follows each local variable through its function, and through functions of the same
+// package that get a pointer to the variable. When the analyzer cannot tell what happens to a
 // variable, it reports nothing.
+//
+// The comments use these terms:
+//
+//   - An owner is a value that must be released, such as a millrace.Chain.
+//   - A function gives an owner if the caller must release the result.
+//   - A function takes an owner if it keeps the memory and leaves the owner empty.
+//   - A function fills an owner if it adds memory to the owner.
+//   - A method lends a slice if the slice is valid until the receiver is released.
+//   - A peeked slice is a lent slice that is valid only until the next read.
+//   - A stale slice is a lent slice that is no longer valid.
+//   - A path is a possible sequence of instructions.
 package ownership
 
 import (
@@ -19,7 +30,7 @@ import (
 	"golang.org/x/tools/go/ssa"
 )
 
-// Analyzer is the analyzer. The command millracevet runs it.
+// Analyzer reports misuse of Millrace memory. The command millracevet runs it.
 var Analyzer = &analysis.Analyzer{
 	Name:     "ownership",
 	Doc:      "report Millrace memory that is leaked, used after its release, or kept too long",
@@ -68,15 +79,15 @@ type checker struct {
 	fns       []*ssa.Function
 	reported  map[string]bool
 	leaked    map[token.Pos]bool
-	summaries map[question]bits // 0 while the answer is being computed
+	summaries map[question]bits // 0 marks an answer that is being computed
 
 	kept        map[paramOf]*paramUse
 	lentResults map[*ssa.Function][]lent
 	fieldStores []fieldStore
-	names       map[token.Pos][]ast.Expr // see variableName
+	names       map[token.Pos][]ast.Expr // the left sides of assignments, by position
 }
 
-// A question asks for the state of l at the end of fn if its state at the start is init.
+// A question identifies a call of fn in which the initial state of l is init.
 type question struct {
 	fn   *ssa.Function
 	l    loc
@@ -99,19 +110,17 @@ func (c *checker) check(fn *ssa.Function) {
 	}
 	a := newFlow(c, fn)
 	a.solve(nil)
-	a.solve(nil) // again, because a.ended is known now
+	a.solve(nil) // again, with the a.ended that the first pass has filled
 	a.report()
 	a.keptSlices()
 	a.heldUntilExec()
 }
 
-// after returns the possible states of v, a parameter or captured variable of fn that is or points
-// to an owner, when fn returns.
 func (c *checker) after(fn *ssa.Function, v ssa.Value, init bits) bits {
 	return c.stateAfter(fn, loc{root: v}, state{bits: init})
 }
 
-// stateAfter returns the possible states of l when fn returns. The root of l is a parameter or
+// stateAfter returns the possible states of l when fn returns. The root of l must be a parameter or
 // captured variable of fn.
 func (c *checker) stateAfter(fn *ssa.Function, l loc, init state) bits {
 	q := question{fn, l, init}

@@ -6,8 +6,7 @@ import (
 	"golang.org/x/tools/go/ssa"
 )
 
-// parts returns the values that instruction r makes from v and that share the memory of v: a part
-// of v, an element, a struct with v as a field, or the result of a function.
+// parts returns the values that r makes from v and that share the memory of v, such as a subslice.
 func (c *checker) parts(r ssa.Instruction, v ssa.Value) []ssa.Value {
 	switch r := r.(type) {
 	case *ssa.Slice:
@@ -39,7 +38,8 @@ func (c *checker) parts(r ssa.Instruction, v ssa.Value) []ssa.Value {
 	return nil
 }
 
-// partOfStruct returns the values of the struct variable that s changes, if nothing else does.
+// partOfStruct returns the values of the struct variable that s changes. It returns nil if another
+// store may replace the slice.
 func partOfStruct(s *ssa.Store) []ssa.Value {
 	addr, field := s.Addr, -1
 	if f, ok := addr.(*ssa.FieldAddr); ok {
@@ -106,19 +106,20 @@ type paramOf struct {
 	n  int
 }
 
-// A paramUse says where a function keeps the memory of a slice that it gets.
+// A paramUse lists where a function keeps a slice argument.
 type paramUse struct {
 	results map[int]bool // the numbers of the results that share the memory
 	places  []place
 }
 
-// A place is a map, slice or channel. If a parameter leads to it, target is that parameter.
+// A place describes where a slice is stored. If a parameter contains the place, target is this
+// parameter.
 type place struct {
 	how    string
 	target ssa.Value
 }
 
-// keptBy returns what fn does with the memory of parameter n.
+// keptBy returns where fn keeps parameter number n.
 func (c *checker) keptBy(fn *ssa.Function, n int) *paramUse {
 	key := paramOf{fn, n}
 	if known, ok := c.kept[key]; ok {
@@ -134,7 +135,7 @@ func (c *checker) keptBy(fn *ssa.Function, n int) *paramUse {
 	return all
 }
 
-// changed reports whether the elements of the slice of slices v may be replaced.
+// changed reports whether the program may replace elements of v.
 func changed(v ssa.Value) bool {
 	for _, r := range referrers(v) {
 		switch r := r.(type) {
@@ -154,7 +155,7 @@ func changed(v ssa.Value) bool {
 	return false
 }
 
-// holds reports whether a value of type t may share the memory of a slice.
+// holds reports whether a value of type t may refer to the memory of a slice.
 func holds(t types.Type) bool {
 	switch u := t.Underlying().(type) {
 	case *types.Slice, *types.Signature:

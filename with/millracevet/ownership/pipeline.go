@@ -6,8 +6,8 @@ import (
 	"golang.org/x/tools/go/ssa"
 )
 
-// heldUntilExec reports calls that end the life of memory between a call of a Pipeline, which
-// borrows the memory, and the Exec.
+// heldUntilExec reports calls that release memory too early: a Pipeline uses its arguments until
+// Exec.
 func (a *flow) heldUntilExec() {
 	for call := range instructions[*ssa.Call](a.fn) {
 		if r, args := ruleOf(&call.Call); r != nil {
@@ -41,7 +41,6 @@ func (a *flow) heldArgument(call *ssa.Call, pipeline loc, arg ssa.Value) {
 	})
 }
 
-// endsLife reports whether a call ends the life of arg, a pointer to a Chain or a lent slice.
 func (a *flow) endsLife(call *ssa.Call, arg ssa.Value) bool {
 	r, args := ruleOf(&call.Call)
 	if r == nil {
@@ -69,7 +68,6 @@ func (a *flow) endsLife(call *ssa.Call, arg ssa.Value) bool {
 	return false
 }
 
-// ends reports whether i executes the calls of a Pipeline, makes a new one, or may do so.
 func ends(i ssa.Instruction, pipeline loc) bool {
 	if makes(i, pipeline) {
 		return true
@@ -87,8 +85,8 @@ func makes(i ssa.Instruction, l loc) bool {
 	return ok && v == l.root
 }
 
-// executes reports whether a call is an Exec of the Pipeline, or of a function of this package that
-// gets the Pipeline, or an object with it, and calls Exec.
+// executes reports whether a call runs the Pipeline's Exec method, directly or through functions of
+// this package.
 func executes(call *ssa.Call, pipeline loc, depth int) bool {
 	if f, _ := callee(&call.Call); f != nil && nameOf(f) == "redisbuf.Pipeline.Exec" {
 		return passes(call, pipeline)
@@ -112,8 +110,8 @@ func passes(call *ssa.Call, l loc) bool {
 	return slices.ContainsFunc(call.Call.Args, func(v ssa.Value) bool { return locate(v) == l })
 }
 
-// search calls visit for the instructions that may follow i. It does not continue after one for
-// which visit returns true. If forward is true, it does not begin a new iteration of a loop.
+// search calls visit for each instruction that may follow i. A path ends where visit returns true.
+// If forward is true, a path also ends before a new loop iteration.
 func search(i ssa.Instruction, forward bool, visit func(ssa.Instruction) bool) {
 	seen := map[*ssa.BasicBlock]bool{}
 	var block func(b *ssa.BasicBlock, from int)

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/tools/go/ssa"
 )
 
-// shareKey returns the loc of the single-goroutine value that v points to, or that the variable v
-// points to.
+// shareKey returns the location that v points to, and whether only one goroutine at a time may use
+// the value at this location.
 func shareKey(v ssa.Value) (loc, bool) {
 	l := locate(v)
 	t := v.Type()
@@ -24,7 +24,7 @@ func shareKey(v ssa.Value) (loc, bool) {
 	return l, pointer && singles[typeName(t)]
 }
 
-// share notes that another goroutine uses the target of v from now on.
+// share marks the target of pointer v as used by another goroutine.
 func (a *flow) share(s states, v ssa.Value, pos token.Pos) {
 	l, ok := shareKey(v)
 	if !ok {
@@ -44,7 +44,7 @@ func (a *flow) share(s states, v ssa.Value, pos token.Pos) {
 	s[l] = st
 }
 
-// sharedUse reports a use of the target of v while another goroutine uses it.
+// sharedUse reports a use of the target of v if another goroutine uses the target as well.
 func (a *flow) sharedUse(s states, v ssa.Value, pos token.Pos) {
 	if v == nil {
 		return
@@ -56,7 +56,7 @@ func (a *flow) sharedUse(s states, v ssa.Value, pos token.Pos) {
 	}
 }
 
-// unshare notes that goroutines may have ended or waited.
+// unshare removes the mark that share has set, because the other goroutines may have ended.
 func unshare(s states) {
 	for l, st := range s {
 		if st.shared {
@@ -69,8 +69,7 @@ func unshare(s states) {
 	}
 }
 
-// usesAlone reports whether fn calls a method of the captured variable v, and does not wait for
-// other goroutines.
+// usesAlone reports whether fn uses the captured variable v and never waits for other goroutines.
 func usesAlone(fn *ssa.Function, v *ssa.FreeVar) bool {
 	key, ok := shareKey(v)
 	uses := false
@@ -89,14 +88,14 @@ func usesAlone(fn *ssa.Function, v *ssa.FreeVar) bool {
 	return ok && uses
 }
 
-// failsTest reports whether f is a method of testing.T that fails the test.
+// failsTest reports whether f is a testing method that fails or skips the test.
 func failsTest(f *types.Func) bool {
 	return f != nil && f.Pkg() != nil && f.Pkg().Path() == "testing" && fails[f.Name()]
 }
 
 var fails = fields("Error Errorf Fail FailNow Fatal Fatalf Skip Skipf SkipNow")
 
-// starts are functions that call their argument on another goroutine.
+// starts lists functions that call their argument on another goroutine.
 var starts = fields("Go AfterFunc")
 
 var waits = fields("Wait Lock RLock TryLock Do Acquire")

@@ -6,29 +6,29 @@ import (
 	"strings"
 )
 
-// table says what the functions of the library do with memory, as their comments do. Each line has
-// a package, a function and its effects. The receiver of a method is argument 0. Methods that are
-// not listed, such as Len, neither use the bytes nor change the owner.
+// table lists the effects of library functions on memory. A line contains a package, a function and
+// the effects. The receiver of a method is argument 0, and the first parameter is argument 1.
+// Methods that are not listed, such as Len, neither use the bytes nor change the owner.
 //
-//	gives      the caller owns the result
+//	gives      the caller must release the result
 //	releases   releases the receiver
-//	uses       reads or writes the bytes of the receiver, which must not be released
-//	takes(n)   takes ownership of argument n and leaves it empty
-//	fills(n)   argument n owns more bytes afterwards; after an error it is unchanged
-//	adds(n)    argument n owns more bytes afterwards, even after an error
+//	uses       accesses the bytes of the receiver, which must not be released
+//	takes(n)   takes ownership of the memory of argument n, which is empty afterwards
+//	fills(n)   adds memory to argument n, except after an error
+//	adds(n)    adds memory to argument n, even after an error
 //	borrows(n) uses argument n until the call returns
-//	keeps(n)   uses argument n until the Exec of the receiver
-//	drains(n)  argument n may be empty afterwards
-//	sends      empties the receiver; after an error the receiver keeps the rest
-//	drops      ends the life of the slices that the receiver has lent
+//	keeps(n)   uses argument n until Exec is called on the receiver
+//	drains(n)  may empty argument n
+//	sends      empties the receiver; after an error, the unsent bytes remain
+//	drops      makes every slice of the receiver stale
 //	flushes    leaves the receiver without memory
 //	renews     makes a released receiver usable again
-//	lends      the result is valid until the receiver is released
-//	peeks      the result is valid until a call with "reads", or the release
-//	reads      ends the life of the slices that the receiver has lent with "peeks"
-//	skips      the next "peeks" ends the life of those slices
-//	calls(n)   passes slices to the function in argument n, valid until the function returns
-//	yields     the result is an iterator; a slice is valid until the body of the loop ends
+//	lends      returns a slice that is valid until the receiver is released
+//	peeks      returns a slice that is valid until the next "reads" call or the release
+//	reads      makes the peeked slices of the receiver stale
+//	skips      lets the next "peeks" call make earlier peeked slices stale
+//	calls(n)   calls argument n with slices that are valid until argument n returns
+//	yields     returns an iterator over slices that are valid for one iteration
 const table = `
 millrace  Pool.Get                gives
 millrace  Pool.NewReader          gives
@@ -213,19 +213,19 @@ rtmp      ServerConn.AppendEnd    adds(1)
 rtmp      ServerConn.Next         drains(1)
 `
 
-// owners are the types that must be released. A * marks types that are used through a pointer. Any
-// other value of these packages needs no release.
+// owners lists the types that must be released. A * marks a type that is used through a pointer.
+// Other types of the library need no release.
 var owners = fields(`
 millrace.Ref millrace.Draft millrace.Chain millrace.Slab arena.Slice
 *millrace.Reader *millrace.Writer *millrace.Body
 *broadcast.Cursor *broadcast.Watcher *redisbuf.Conn *redisbuf.ReaderAt
 *chunk.Tail`)
 
-// singles are the types that only one goroutine at a time may use.
+// singles lists the types that only one goroutine at a time may use.
 var singles = fields(`millrace.Chain millrace.Ref millrace.Draft millrace.Slab millrace.Reader
 millrace.Writer stackbuf.Buffer`)
 
-// aliases are functions of the standard library that return parts of their first argument.
+// aliases lists standard library functions that return parts of their first argument.
 var aliases = fields(`bytes.TrimSpace bytes.Trim bytes.TrimLeft bytes.TrimRight bytes.TrimPrefix
 bytes.TrimSuffix bytes.TrimFunc bytes.Fields bytes.Split bytes.SplitN bytes.Cut bytes.CutPrefix
 bytes.CutSuffix bytes.SplitAfter bytes.SplitAfterN bytes.FieldsFunc bytes.Lines bytes.SplitSeq
@@ -239,13 +239,13 @@ func fields(s string) map[string]bool {
 	return set
 }
 
-// A rule is a line of the table. Each list has numbers of arguments.
+// A rule contains the effects of one function in the table. The lists contain argument numbers.
 type rule struct {
 	gives, releases, uses, sends, renews, lends, peeks, reads, skips, yields, drops, flushes bool
 	takes, fills, adds, borrows, keeps, drains, calls                                        []int
 }
 
-// libraryPackages maps import paths to the names in the table.
+// libraryPackages maps import paths, relative to the module, to the package names in the table.
 var libraryPackages = map[string]string{
 	"":                 "millrace",
 	"/arena":           "arena",
@@ -297,8 +297,8 @@ func parse() map[string]*rule {
 	return all
 }
 
-// nameOf returns the name of a type or function of the library as in the table, such as
-// millrace.Ref. For any other object it returns "".
+// nameOf returns the name of a library type or function as in the table, such as millrace.Ref. For
+// any other object, it returns "".
 func nameOf(o types.Object) string {
 	if o == nil || o.Pkg() == nil {
 		return ""
@@ -317,7 +317,8 @@ func nameOf(o types.Object) string {
 	return libraryPackages[suffix] + "." + name
 }
 
-// typeName returns the name of t, or of the target of t, as in the table.
+// typeName returns the name of type t as in the table. For a pointer, it returns the name of the
+// element type.
 func typeName(t types.Type) string {
 	if p, ok := types.Unalias(t).(*types.Pointer); ok {
 		t = p.Elem()
@@ -328,13 +329,13 @@ func typeName(t types.Type) string {
 	return ""
 }
 
-// ownerValue reports whether a value of type t owns memory.
+// ownerValue reports whether t is an owner type that is used without a pointer.
 func ownerValue(t types.Type) bool {
 	_, pointer := types.Unalias(t).(*types.Pointer)
 	return !pointer && owners[typeName(t)]
 }
 
-// ownerPointer reports whether t is a pointer to an owner of memory.
+// ownerPointer reports whether t is a pointer to an owner type.
 func ownerPointer(t types.Type) bool {
 	_, pointer := types.Unalias(t).(*types.Pointer)
 	return pointer && owners["*"+typeName(t)]

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/tools/go/ssa"
 )
 
-// transfer changes s as instruction i does.
+// transfer updates s with the effects of instruction i.
 func (a *flow) transfer(s states, i ssa.Instruction) {
 	a.staleOperands(s, i)
 	switch i := i.(type) {
@@ -95,7 +95,7 @@ func (a *flow) transfer(s states, i ssa.Instruction) {
 	}
 }
 
-// handOn notes that other code may release the target of pointer v from now on.
+// handOn records that other code may release the target of pointer v.
 func (a *flow) handOn(s states, v ssa.Value) {
 	if v == nil {
 		return
@@ -106,7 +106,7 @@ func (a *flow) handOn(s states, v ssa.Value) {
 	}
 }
 
-// set changes the bits of l. It records that the memory of l may have ended.
+// set changes the bits of l, and adds l to a.ended.
 func (a *flow) set(s states, l loc, b bits) {
 	st := s[l]
 	st.bits = b
@@ -136,7 +136,7 @@ func storedLocally(v ssa.Value) bool {
 	return len(referrers(v)) == 0 // see dropped
 }
 
-// store handles an assignment: it moves an owner, or hands on a pointer to one.
+// store handles the assignment of an owner, or of a pointer to an owner.
 func (a *flow) store(s states, i *ssa.Store) {
 	if ownerValue(i.Val.Type()) {
 		delete(s, loc{root: i.Val})
@@ -223,8 +223,8 @@ func onHeap(call *ssa.Call) bool {
 	return false
 }
 
-// decideLater makes st depend on an error or boolean. If the program ignores it, the call is taken
-// to have succeeded.
+// decideLater makes st depend on an error or boolean. If the program ignores this value,
+// decideLater assumes that the call succeeds.
 func decideLater(st *state, by ssa.Value, onError, onOK bits) {
 	if by == nil || len(referrers(by)) == 0 {
 		st.bits = onOK
@@ -233,7 +233,7 @@ func decideLater(st *state, by ssa.Value, onError, onOK bits) {
 	st.bits, st.by, st.onError, st.onOK = pending, by, onError, onOK
 }
 
-// load handles a copy of the owner that u reads.
+// load handles the instructions that use the owner loaded by u.
 func (a *flow) load(s states, u *ssa.UnOp) {
 	l := locate(u.X)
 	st, ok := s[l]
@@ -274,7 +274,7 @@ func (a *flow) load(s states, u *ssa.UnOp) {
 	}
 }
 
-// use reports a use of l if its memory has been released or taken.
+// use reports an error if l has been released, taken or sent.
 func (a *flow) use(s states, l loc, pos token.Pos, verb string) {
 	st := s[l]
 	if !a.reporting {
@@ -293,7 +293,7 @@ func (a *flow) use(s states, l loc, pos token.Pos, verb string) {
 	}
 }
 
-// release notes that l is released at pos.
+// release records the release of l at pos. It reports a second release.
 func (a *flow) release(s states, l loc, pos token.Pos) {
 	st := s[l]
 	if a.reporting {
@@ -395,8 +395,7 @@ func (a *flow) closure(s states, m *ssa.MakeClosure) {
 	}
 }
 
-// onlyRead reports whether an interface value is only passed to functions that do not release it,
-// and whether its methods other than Close are called.
+// onlyRead reports whether no function can release the interface value v.
 func (c *checker) onlyRead(v ssa.Value, depth int) bool {
 	for _, r := range referrers(v) {
 		if i, ok := r.(*ssa.ChangeInterface); ok && c.onlyRead(i, depth) {
@@ -439,8 +438,8 @@ func (c *checker) onlyRead(v ssa.Value, depth int) bool {
 	return true
 }
 
-// implementations returns the functions of this package that a call calls, or nil. A call through
-// an interface counts if other packages cannot implement the interface.
+// implementations returns the functions of this package that a call may execute. It returns nil for
+// an interface that other packages can implement.
 func (c *checker) implementations(call *ssa.CallCommon) (fns []*ssa.Function) {
 	if fn := local(call); fn != nil {
 		return []*ssa.Function{fn}
