@@ -16,8 +16,9 @@ import (
 //	count(state) = shares held by all Refs + shares held by the writer > 0
 //
 // The bytes buf[:used] never change, because holders of shares may read them. Only the writer may
-// change buf[used:]. If the writer holds no shares any more, an owner of all shares may do so (see
-// Chain.AppendCopy). A Reader that waits for its socket is an exception; see endsAt.
+// change buf[used:]. If the writer holds no shares any more, an owner of all shares may change
+// buf[used:] (see Chain.AppendCopy). A Reader that waits for its socket is an exception; see
+// endsAt.
 //
 // The field state packs two numbers into one word, so that one atomic operation can check the
 // generation and change the count:
@@ -46,8 +47,9 @@ type block struct {
 	_    [cacheLine - 56]byte // keeps the counts of two blocks on different cache lines
 }
 
-// A blockInfo outlives its block. It tells the method collected whether the Pool had dropped the
-// block or the block was lost.
+// A blockInfo outlives its block. After the garbage collector has freed the block, the blockInfo
+// shows whether the Pool dropped the block on purpose, or the block was lost because it was never
+// released.
 type blockInfo struct {
 	pool    weak.Pointer[Pool] // weak, because a Pool and its idle blocks may be freed together
 	class   int8
@@ -62,7 +64,8 @@ const (
 	cacheLine = 64
 
 	// stock is the number of shares of a newly lent block. The block's owner holds all of them. A
-	// Draft or Ref with only one share left adds this number of shares before it gives one away.
+	// Draft or Ref that has only one share left takes this many new shares before it gives one
+	// away.
 	stock = 256
 
 	// countLimit is the maximum number of shares. The program panics at this number, long before
@@ -113,8 +116,8 @@ func (f *blockInfo) collected() {
 	p.lost.Add(1)
 }
 
-// invariantsHint ends the panic messages about misuse of a block. The mistake may be elsewhere than
-// the panic.
+// invariantsHint is the last part of every panic message about misuse of a block. The mistake is
+// often not in the code that panics.
 const invariantsHint = "; build with -tags invariants to see where it was taken and released"
 
 // check panics if the block's generation is no longer gen. The block has then returned to its Pool.

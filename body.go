@@ -40,7 +40,8 @@ func (p *place) add() {
 	}
 }
 
-// done removes a user of the place. The last user frees the slot in the Spool.
+// done must be called once by each user of the place. The last call frees the place's slot in the
+// Spool.
 func (p *place) done() {
 	if p != nil && p.users.Add(-1) == 0 {
 		<-p.spool.slots

@@ -149,7 +149,7 @@ func (c *Chain) rewind() {
 //
 // If nothing else uses the block of c's last piece, the copy first fills the free memory after that
 // piece. The rest goes into a new block of [DefaultPool], of at least 1 KiB. Copy many short
-// messages into one Chain, because each Chain of its own would need its own block.
+// messages into one Chain. In separate Chains, each message would need a separate block.
 func (c *Chain) AppendCopy(p []byte) {
 	if len(p) == 0 {
 		return
@@ -188,8 +188,8 @@ func (c *Chain) room() (last *Ref, room []byte) {
 	return nil, nil
 }
 
-// extend makes the last piece n bytes longer. The caller must already have written the bytes to the
-// memory that c.room() returned with the last piece.
+// extend makes the last piece n bytes longer. Before the call, c.room() must have returned the last
+// piece and the free memory after it, and the caller must have written the n bytes to that memory.
 func (c *Chain) extend(last *Ref, n int) {
 	last.blk.used += uint32(n)
 	last.n += uint32(n)

@@ -19,8 +19,9 @@ const (
 	readFromMost  = 64 << 10
 )
 
-// For a writer that is not a socket, WriteTo copies a piece shorter than joinBelow and the next
-// pieces into one Write of up to joinMost bytes, the size of a TLS record (RFC 8446, section 5.1).
+// WriteTo joins short pieces if the writer is not a socket. It copies a piece shorter than
+// joinBelow, together with the pieces after it, into a buffer of up to joinMost bytes, and passes
+// the buffer to one Write. joinMost is the size of a TLS record (RFC 8446, section 5.1).
 const (
 	joinBelow = 8 << 10
 	joinMost  = 16 << 10

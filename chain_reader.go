@@ -19,7 +19,8 @@ type ChainReader struct {
 	start int64 // offset in c at which that piece begins
 }
 
-// unknown is the piece index after a Seek. The next Read then searches the whole Chain.
+// unknown is a placeholder for the piece index. Seek sets it, and the next Read then searches the
+// whole Chain.
 const unknown = -1
 
 // Reader returns a ChainReader of c, positioned at the first byte. The ChainReader borrows c.

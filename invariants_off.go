@@ -12,8 +12,8 @@ func (*token) open(*block, int) {}
 func (*token) close()           {}
 func (*token) check()           {}
 
-// released detects use of a Chain after its Release in a program built with -tags invariants. In
-// this build it does nothing.
+// released does nothing in this build. In a build with -tags invariants, it detects the use of a
+// Chain after its Release.
 type released struct{}
 
 func (*released) note()  {}

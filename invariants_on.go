@@ -25,8 +25,8 @@ type record struct {
 	released []uintptr
 }
 
-// records describes all unreleased Drafts and Refs, and the ones that were released last. A panic
-// message about a second release can therefore show the first release.
+// records describes all unreleased Drafts and Refs, and the most recently released ones. If one is
+// released twice, the panic message can therefore show both releases.
 var records = struct {
 	mu     sync.Mutex
 	last   uint64
@@ -42,8 +42,8 @@ const (
 	stackDepth = 24
 )
 
-// open records the creation of a Draft or Ref in block b, and sets t.id. The recorded stack omits
-// this method and its 1+skip nearest callers.
+// open records the creation of a Draft or Ref in block b, and sets t.id. The record has the stack
+// of the creation, without open, the caller of open, and skip further callers.
 func (t *token) open(b *block, skip int) {
 	pcs := make([]uintptr, stackDepth)
 	pcs = pcs[:runtime.Callers(skip+3, pcs)]

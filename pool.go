@@ -30,8 +30,8 @@ const (
 	// the next burst needs.
 	trimEvery = 10 * time.Second
 
-	// A Pool trims at its idle limit only after it has dropped at least minTrimBytes. A trim costs
-	// as much as allocating a few small blocks.
+	// minTrimBytes is the minimum number of bytes that a Pool drops because of IdleLimit before it
+	// trims. A trim costs as much as allocating a few small blocks.
 	minTrimBytes = 1 << 20
 )
 
@@ -121,9 +121,10 @@ func IdleLimit(bytes int64) PoolOption {
 	return func(p *Pool) { p.idleLimit = bytes }
 }
 
-// Poison makes the Pool overwrite each block that returns to it with the byte 0xDB. The Pool then
-// never lends that block again, so every byte of a slice that was kept after the release is 0xDB
-// from then on. Poison overrides [IdleLimit]. It is for tests: every Get allocates a block.
+// Poison makes the Pool fill each returned block with the byte 0xDB. The Pool never lends that
+// block again. If a program keeps a slice of the block after the release, every byte of the slice
+// is 0xDB from then on. Poison overrides [IdleLimit]. Use Poison only in tests, because every Get
+// then allocates a block.
 //
 // A program built with -tags invariants overwrites the blocks of every Pool.
 func Poison() PoolOption {

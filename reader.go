@@ -32,16 +32,15 @@ const (
 	// least minTail bytes.
 	minTail = 512
 
-	// readerStock is the number of shares that a Reader adds to its block when it has few shares
-	// left.
+	// When a Reader has few shares of its block left, it takes readerStock new shares.
 	readerStock = 1 << 16
 
 	// pieceStock is the number of shares that a Reader gives to each Ref. The Ref can then be
 	// cloned 31 times without changing the block's count.
 	pieceStock = 32
 
-	// maxEmptyReads is the number of consecutive reads without bytes or an error after which the
-	// result is io.ErrNoProgress, as in bufio.
+	// maxEmptyReads limits the number of consecutive reads that return neither bytes nor an error.
+	// At this limit, the Reader returns io.ErrNoProgress, as bufio does.
 	maxEmptyReads = 100
 )
 
@@ -179,9 +178,9 @@ func (b *Reader) start(src io.Reader) {
 // Size returns the number of bytes that Peek can always look ahead. More bytes may be buffered.
 func (b *Reader) Size() int { return b.size }
 
-// Buffered returns the number of bytes that can be read without waiting. Peek(Buffered()) always
-// succeeds if the number is at most [Reader.Size]. It also succeeds for a larger number if all of
-// the bytes lie in one block of memory.
+// Buffered returns the number of bytes that can be read without waiting. A Peek of this number of
+// bytes succeeds if the number is at most [Reader.Size], or if all of the bytes lie in one block of
+// memory.
 func (b *Reader) Buffered() int {
 	n := b.w - b.r
 	if b.more != nil {
@@ -330,8 +329,8 @@ func (b *Reader) giveRange(dst *Chain, n int) (left int, err error) {
 }
 
 // ReadChainDelim moves the bytes up to and including the first delimiter delim to the end of dst,
-// which then owns them. It does not copy. The number of bytes may exceed [Reader.Size], but not
-// limit.
+// which then owns them. It does not copy. ReadChainDelim moves at most limit bytes, which may be
+// more than [Reader.Size].
 //
 // If ReadChainDelim returns an error, dst is unchanged, and all bytes that have arrived stay
 // buffered for a later call. The errors are:
@@ -525,10 +524,11 @@ func (b *Reader) take(n int) {
 	b.token.open(b.blk, 1)
 }
 
-// measure records a read of n bytes. After every b.want bytes, it sets b.want to a block size with
-// room for several reads of average size.
+// measure records a read of n bytes. When the recorded reads add up to b.want bytes, it sets b.want
+// to a new block size, with room for several reads of average size.
 //
-// The block size at most doubles each time. It shrinks only if less than half of it is needed.
+// The new size is at most twice the old size. It is smaller only if less than half of the old size
+// is needed.
 func (b *Reader) measure(n int) {
 	b.arrived += n
 	b.reads++

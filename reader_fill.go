@@ -21,12 +21,13 @@ func (b *Reader) fill() error {
 	return io.ErrNoProgress
 }
 
-// fillRange ensures that buf[r:w] has at least one byte, or returns an error. It must be called
-// only if buf[r:w] has fewer than n bytes.
+// fillRange buffers bytes for a caller that needs n bytes. After the call, buf[r:w] has at least
+// one byte, or fillRange returns an error. It must be called only if buf[r:w] has fewer than n
+// bytes.
 //
-// Usually fillRange waits only for the first byte. If the Reader reads from an io.Reader that is
-// not a socket, and the block has room for n bytes, fillRange reads until n bytes are buffered. It
-// stops after an error, or after a read that returns no bytes.
+// Usually fillRange waits only for the first byte. If the source is an io.Reader that is not a
+// socket, and the block has room for n bytes, fillRange reads until n bytes are buffered. An error,
+// or a read that returns no bytes, ends this loop early.
 func (b *Reader) fillRange(n int) error {
 	if b.r == b.w {
 		if err := b.fill(); err != nil {
@@ -47,8 +48,8 @@ func (b *Reader) fillRange(n int) error {
 }
 
 // fillOnce fills the empty buffer with bytes that have already arrived, or reads from the source
-// once. It must be called only if buf[r:w] is empty. The source may return neither bytes nor an
-// error.
+// once. It must be called only if buf[r:w] is empty. If the source returns neither bytes nor an
+// error, the buffer stays empty.
 func (b *Reader) fillOnce() {
 	switch {
 	case b.behind():
@@ -64,7 +65,7 @@ func (b *Reader) fillOnce() {
 	}
 }
 
-// advance releases the Reader's block, and makes the first piece of b.more.ahead the buffer.
+// advance releases the Reader's block. The first piece of b.more.ahead becomes the buffer.
 func (b *Reader) advance() {
 	b.retire()
 	r := b.more.ahead.pop()
@@ -90,8 +91,8 @@ func (b *Reader) receive() {
 	}
 }
 
-// probe waits for one byte from src without a block of memory. It then sets b.probed, so that the
-// next read uses a block: more bytes usually follow at once.
+// probe reads one byte from src. The Reader holds no block while probe waits. After the byte, probe
+// sets b.probed, so that the next read uses a block. More bytes usually follow at once.
 func (b *Reader) probe() {
 	b.park()
 	n, err := b.src.Read(b.first[:])
@@ -156,8 +157,8 @@ func (b *Reader) makeRoom() []byte {
 // park releases the Reader's block, so that the Reader holds no memory while it waits for its
 // source.
 //
-// If a Chain or Ref still uses the block after the wait, the Reader reads into the free end of the
-// block.
+// If a Chain or Ref still uses the block, park releases only the Reader's shares. After the wait,
+// rejoin takes new shares, and the Reader continues to fill the free end of the block.
 func (b *Reader) park() {
 	if b.blk == nil || b.parked {
 		return
@@ -172,8 +173,8 @@ func (b *Reader) park() {
 	b.blk.release(b.gen, b.stock)
 }
 
-// rejoin takes new shares of the block that park released. If the block has returned to its Pool
-// meanwhile, rejoin sets b.blk to nil.
+// rejoin takes new shares of the Reader's block after park. If the block has returned to its Pool
+// in the meantime, rejoin sets b.blk to nil.
 func (b *Reader) rejoin() {
 	if !b.blk.rejoin(b.gen, stock) {
 		b.retire()

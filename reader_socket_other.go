@@ -4,7 +4,8 @@ package millrace
 
 import "io"
 
-// socket is not used on this system: a Reader holds a block while it waits for a connection.
+// socket does nothing on this system. A Reader therefore holds a block while it waits for bytes
+// from a connection.
 type socket struct{}
 
 func newSocket(*Reader, io.Reader) *socket { return nil }

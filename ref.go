@@ -103,9 +103,10 @@ type Ref struct {
 	span
 }
 
-// A loan is the right to use a block, and a span is a range of the block's bytes. They are separate
-// types so that the compiler keeps a Ref in registers. It does so only if no struct has more than
-// four fields. Otherwise, appending a Ref to a Chain would cost ten times as much.
+// A loan is the right to use a block, and a span is a range of the block's bytes. A Ref contains
+// one of each. The compiler keeps a Ref in registers only if no struct has more than four fields,
+// so the fields of a Ref are divided among these types. Without registers, appending a Ref to a
+// Chain would cost ten times as much.
 type (
 	loan struct {
 		gen    uint32 // generation of the block
@@ -153,8 +154,8 @@ func (r *Ref) bytes() []byte {
 	return r.blk.buf[r.off:end:end]
 }
 
-// Clone returns a new Ref for the same bytes. The caller owns and releases the new Ref. Most calls
-// change only r, and touch no memory that other goroutines use.
+// Clone returns a new Ref for the same bytes. The caller owns and releases the new Ref. Clone
+// changes r. Most calls change nothing else, and touch no memory that other goroutines use.
 func (r *Ref) Clone() Ref {
 	if !r.check() {
 		return Ref{}

@@ -42,6 +42,6 @@ func (s *Slab) Copy(p []byte) Ref {
 	return s.draft.Cut(copy(s.draft.Bytes(), p))
 }
 
-// Release gives up the block that the Slab fills. The copies stay valid. A Slab may be used again
-// after Release.
+// Release gives up the block that the Slab fills. Refs that the Slab has returned stay valid. A
+// Slab may be used again after Release.
 func (s *Slab) Release() { s.draft.Release() }

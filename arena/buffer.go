@@ -114,9 +114,8 @@ func (f *frame) Open(aead cipher.AEAD, nonce, additionalData []byte) error {
 	return err
 }
 
-// seal implements Seal. The caller must first have appended sealRoom(aead) bytes to the frame. The
-// method replaces these bytes with the tag. It removes them before it calls the AEAD, which may
-// panic.
+// seal implements Seal. The caller must first append sealRoom(aead) bytes to the frame, as room for
+// the tag. If the AEAD panics, the frame no longer has these bytes.
 func (f *frame) seal(aead cipher.AEAD, nonce, additionalData []byte) {
 	f.end -= sealRoom(aead)
 	plain := f.body()

@@ -37,8 +37,8 @@ func (f *frame) grow(n int) {
 	f.mem, f.begin, f.end, f.limit = mem, 0, f.Len(), len(mem)
 }
 
-// Write appends a copy of p to the frame. It borrows p, which may lie in the frame. It returns
-// len(p) and nil.
+// Write appends a copy of p to the frame, and returns len(p) and nil. It borrows p, which may be a
+// part of the frame.
 func (h *Heap) Write(p []byte) (int, error) { return copy(h.Writable(len(p)), p), nil }
 
 // Seal encrypts the frame in place, from the position that SetStart sets, and appends the AEAD's

@@ -11,9 +11,9 @@ import (
 // contiguous. The owner calls Release once, on any goroutine, or passes the Slice on. The zero
 // Slice is empty, and releasing it does nothing.
 //
-// A Slice is a value of 16 bytes. After a copy, only the copy may be used. After the release of one
-// copy, using or releasing another copy panics. This check is reliable until the Pool has stored
-// 2³² more frames in the same slot (see [Slots]).
+// A Slice is a value of 16 bytes. After the assignment t := s, only t may be used. After the
+// release of t or s, using or releasing the other one panics. This check is reliable until the Pool
+// has stored 2³² more frames in the same slot (see [Slots]).
 type Slice struct {
 	slot *slot
 	gen  uint32
@@ -89,10 +89,10 @@ func (s *Slice) Release() {
 	s.slot = nil
 }
 
-// Promote moves the frame from its Pool's memory to the heap, with one copy, and reports whether it
-// did so. The Pool can then use the frame's old memory again, even if the Slice is kept for long.
-// Promote does nothing if the frame is already on the heap, or is younger than [PromoteAfter]. The
-// caller still owns s. Byte slices that Bytes returned before the move become invalid.
+// Promote copies the frame from its Pool's memory to the heap, and reports whether it did so. The
+// Pool can then reuse the frame's old memory while the caller keeps s. Promote does nothing if the
+// frame is already on the heap, or is younger than [PromoteAfter]. The caller still owns s. Byte
+// slices that Bytes returned before become invalid if Promote moves the frame.
 func (s *Slice) Promote() bool {
 	data := s.Bytes()
 	if len(data) == 0 || s.slot.due > 0 && time.Now().UnixNano() < s.slot.due {

@@ -162,7 +162,8 @@ func (c *Cursor) late(now int64) Reason {
 }
 
 // advance moves c to the newest keyframe, if there is one, in three cases: c waits for its first
-// keyframe, has lost its next frame, or exceeds its allowance. The caller must hold r.mu.
+// keyframe, the next frame of c is no longer available, or c exceeds its allowance. The caller must
+// hold r.mu.
 func (c *Cursor) advance(now int64) {
 	r := c.ring
 	if c.joining {
@@ -215,8 +216,8 @@ func (c *Cursor) note(reason Reason) {
 	}
 }
 
-// moveTo makes n, which is at offset off in the ring's log, c's next frame. The caller must hold
-// r.mu.
+// moveTo makes frame n the next frame of c. The frame starts at offset off in the ring's log. The
+// caller must hold r.mu.
 func (c *Cursor) moveTo(n, off int64) {
 	c.next, c.off = n, off
 	c.ring.lowest = min(c.ring.lowest, n)
@@ -291,7 +292,8 @@ func (c *Cursor) Next(ctx context.Context, dst *millrace.Chain) (Batch, error) {
 	}
 }
 
-// watch returns a new Watcher for Next. Cursor.Close stops the Watcher and ends the wait.
+// watch returns a new Watcher, on which the method Next waits. Cursor.Close stops the Watcher, so
+// that Next returns.
 func (c *Cursor) watch() *Watcher {
 	w := c.ring.Watch()
 	c.ring.mu.Lock()

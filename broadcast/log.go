@@ -6,8 +6,8 @@ import (
 	"github.com/millrace-io/millrace"
 )
 
-// segmentPieces is the maximum number of pieces in a segment. A Chain holds so many pieces without
-// allocating.
+// segmentPieces is the maximum number of pieces in a segment. A Chain holds this many pieces
+// without allocating.
 const segmentPieces = 4
 
 type segment struct {
@@ -47,8 +47,8 @@ func (l *byteLog) at(i int) **segment {
 	return &l.queue[i]
 }
 
-// append moves p's bytes to the end of the log, where they are in the pieces [first, end). The
-// caller must have made room for them in the ring.
+// append moves the bytes of p to the end of the log. It returns the range [first, end) of the log's
+// pieces that then hold these bytes. The caller must have made room for them in the ring.
 func (l *byteLog) append(p *millrace.Chain) (first, end uint32) {
 	if p.Len() == 0 {
 		return l.emptyRange()
@@ -80,8 +80,8 @@ func (l *byteLog) append(p *millrace.Chain) (first, end uint32) {
 	return first, l.pieces
 }
 
-// emptyRange returns the pieces [first, end) to record for a frame without bytes. The range
-// contains only the log's last piece.
+// emptyRange returns the range of pieces to record for a frame without bytes. The range consists of
+// the log's last piece.
 func (l *byteLog) emptyRange() (first, end uint32) { return l.pieces - 1, l.pieces }
 
 // bytesOf returns the number of bytes in the first n pieces of p.

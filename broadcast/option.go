@@ -11,8 +11,8 @@ const (
 	// defaultMaxFrames is larger than the usual number of frames from one keyframe to the next.
 	// Most streams reach MaxBytes first.
 	defaultMaxFrames = 16384
-	// MaxBytes allows one contiguous piece of memory in the ring for every pieceBytes bytes.
-	// Usually the pieces are larger.
+	// The option MaxBytes allows MaxBytes/pieceBytes contiguous pieces of memory in the ring.
+	// Usually the pieces are larger than pieceBytes.
 	pieceBytes = 1 << 10
 	// maxBytePieces is the maximum number of pieces that MaxBytes allows. It keeps the list of
 	// pieces below 12 MiB.
@@ -58,12 +58,12 @@ func MaxBytes(n int64) Option {
 //
 // The ring also limits the number of contiguous pieces of memory that hold the frames (see
 // [millrace.Chain.Pieces]). Frames that follow each other in one block usually form one piece. The
-// limit is MaxFrames or MaxBytes/1024, whichever is larger. MaxBytes/1024 counts as at most
-// 262,144.
+// limit on pieces is MaxFrames or min(MaxBytes/1024, 262144), whichever is larger.
 //
-// For each frame, the ring needs 40 bytes of memory, and 16 bytes more if frames have a Frame.Info.
-// For each piece, it needs 46 bytes. With the default limits, that is up to 1.4 MB. This memory
-// doubles when it is full, and stays allocated until the ring is freed.
+// To record a frame, the ring needs 40 bytes of memory, and 16 bytes more if frames have a
+// Frame.Info. To record a piece, it needs 46 bytes. With the default limits, the records take up to
+// 1.4 MB. When the memory for records is full, the ring doubles it. The ring never shrinks this
+// memory.
 func MaxFrames(n int) Option {
 	atLeast("MaxFrames", int64(n), 1)
 	atMost("MaxFrames", int64(n), maxRoom)

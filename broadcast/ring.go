@@ -77,8 +77,8 @@ func New(opts ...Option) *Ring {
 	return r
 }
 
-// now returns the time since the ring was created, in nanoseconds, or the time of Close. After
-// Close, lag does not grow. The caller must hold r.mu.
+// now returns the time since the ring was created, in nanoseconds. After Close, it always returns
+// the time of Close, so that the readers' lag stops growing. The caller must hold r.mu.
 func (r *Ring) now() int64 {
 	if r.closed {
 		return r.closedAt

@@ -18,8 +18,8 @@ type Watcher struct {
 // stopped is the value of Watcher.index after Stop.
 const stopped = -1
 
-// watchers holds the Watchers of a ring. It has its own mutex, because the goroutines that a signal
-// wakes lock the ring's mutex.
+// watchers holds the Watchers of a ring. It has its own mutex, so that signals are sent while
+// Ring.mu is unlocked. The woken goroutines lock Ring.mu.
 type watchers struct {
 	mu   sync.Mutex
 	list []*Watcher // list[w.index] is w
@@ -76,8 +76,8 @@ func (w *Watcher) Stop() {
 	w.index = stopped
 }
 
-// announceSoon reports whether the caller must signal the Watchers of a new frame now. If not, the
-// timer does so later. The caller must hold r.mu.
+// announceSoon is called after a new frame. It reports whether the caller must signal the Watchers
+// now. If not, r.timer signals them later. The caller must hold r.mu.
 func (r *Ring) announceSoon(now int64) bool {
 	if r.opts.latency == 0 {
 		return true

@@ -81,7 +81,8 @@ func (h acceptance) weight(name string) float64 {
 }
 
 // AcceptsEncoding reports whether a client accepts a response in the given encoding: "br", "zstd"
-// or "gzip". The argument values contains the request's Accept-Encoding headers.
+// or "gzip". Pass the request's Accept-Encoding headers as the first argument:
+// r.Header["Accept-Encoding"].
 //
 // AcceptsEncoding returns false if the client prefers an unencoded response. It also returns false
 // if there is no Accept-Encoding header, although RFC 9110 then allows every encoding.

@@ -47,13 +47,14 @@ var errBadCount = errors.New("chunk: the writer returned an invalid count")
 //
 // If dst is an http.ResponseWriter without ReadFrom, it may be a wrapper that a middleware has
 // made. Copy then calls the wrapper's method Unwrap() http.ResponseWriter to find an inner response
-// with ReadFrom. The wrapper writes the header. Then the kernel sends the body through the inner
-// response, so the wrapper does not see the body.
+// with ReadFrom. Copy makes the wrapper write the header. Then it sends the body directly to the
+// inner response, so the wrapper does not see the body.
 //
-// If a wrapper must see the body, it needs a ReadFrom method or no Unwrap method. Copy also sends
-// the body through a wrapper that seems to encode the body: the header has a Content-Encoding, a
-// Vary: Accept-Encoding or a changed Content-Length. A wrapper that writes its status only with the
-// first bytes of the body must not have an Unwrap method, because the status would be lost.
+// If a wrapper must see the body, it needs a ReadFrom method or no Unwrap method. Copy does not
+// bypass a wrapper that seems to encode the body. The signs of such a wrapper are a
+// Content-Encoding, a Vary: Accept-Encoding or a changed Content-Length in the header. A wrapper
+// that writes its status only with the first bytes of the body must not have an Unwrap method,
+// because the status would be lost.
 //
 // # Content-Length
 //
@@ -64,7 +65,8 @@ var errBadCount = errors.New("chunk: the writer returned an invalid count")
 //
 // If src is longer than the Content-Length, Copy stops at that length and returns
 // http.ErrContentLength. If src is a file that is shorter than the Content-Length, Copy returns
-// io.ErrUnexpectedEOF. Copy does not count bytes that were written to the response before.
+// io.ErrUnexpectedEOF. For these rules, Copy ignores bytes that the caller wrote to the response
+// before Copy.
 //
 // # The end of ctx
 //
@@ -142,8 +144,8 @@ func (c *copying) toWriter(dst io.Writer, src io.Reader) error {
 	return c.copyThroughMemory(dst, src)
 }
 
-// If the kernel moves the bytes of io.Copy(dst, src), kernelCounter returns their counter in
-// c.report. Otherwise it returns nil.
+// kernelCounter returns a pointer to the field of c.report that counts the bytes of io.Copy(dst,
+// src), if the kernel moves these bytes. Otherwise it returns nil.
 func (c *copying) kernelCounter(dst io.Writer, src io.Reader) *int64 {
 	inner, limit := unlimited(src)
 	_, toUnix := dst.(*net.UnixConn)
@@ -205,8 +207,8 @@ func isSeekable(f *os.File) bool {
 	return err == nil
 }
 
-// If src is an io.LimitedReader, unlimited returns the Reader inside it and the number of bytes
-// left. Otherwise it returns src and math.MaxInt64.
+// unlimited removes an io.LimitedReader from src. It returns the Reader inside and the number of
+// bytes left. If src is not an io.LimitedReader, it returns src and math.MaxInt64.
 func unlimited(src io.Reader) (io.Reader, int64) {
 	if l, ok := src.(*io.LimitedReader); ok {
 		return l.R, max(l.N, 0)
@@ -476,8 +478,8 @@ func (i *interruption) setDeadlines(read, write time.Time) {
 
 // stop removes the deadlines that interrupt has set, and prevents a later interrupt.
 //
-// The write deadline of an incomplete response stays. Otherwise, net/http could end the body as if
-// it were complete.
+// If dst is an incomplete response, stop leaves its write deadline in the past. Without this
+// deadline, net/http could end the body as if it were complete.
 func (i *interruption) stop(complete bool) {
 	if i.unhook == nil || i.unhook() {
 		return

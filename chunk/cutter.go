@@ -80,7 +80,6 @@ func (f CutFunc) cut(w *scan) (end int) {
 	return end
 }
 
-// whole returns false: cut finds the end of every complete record.
 func (CutFunc) whole(*scan) bool { return false }
 
 // anywhere is the Cutter of a Reader without the option [At]. It cuts after any byte.

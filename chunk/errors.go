@@ -13,7 +13,7 @@ var (
 	ErrTooLong = errors.New("chunk: record is longer than the limit")
 
 	// ErrNoRecord is the Err of a [RecordError] if the [Cutter] finds that no record can begin with
-	// these bytes.
+	// the bytes at its Offset.
 	ErrNoRecord = errors.New("chunk: not a record")
 
 	// ErrNoPosition is returned by [OpenTail] if no file of the log has the [Position].

@@ -23,7 +23,7 @@ type contentFile interface {
 	io.Seeker
 }
 
-// An unseekable makes a contentFile of a file without a Seek method.
+// An unseekable adds a Seek method to a file that has none. The method always fails.
 type unseekable struct{ fs.File }
 
 func (unseekable) Seek(offset int64, whence int) (int64, error) { return 0, errNoSeek }

@@ -15,7 +15,7 @@ import (
 // [FileServerFS] return one.
 //
 // A FileHandler serves requests like http.FileServer, with the same conditional requests, ranges,
-// redirects and lists of directories. The differences are:
+// redirects and directory lists. The differences are:
 //
 //   - The handler does not follow a symbolic link out of the root (see os.Root). It answers such a
 //     request with status 404. A request for an impossible file name, for example a name that is
@@ -27,9 +27,8 @@ import (
 //     overwrote the other within the same tick of the file system's clock (4 ms on older kernels).
 //     Copies on two machines have different tags. If the response header already has an ETag, the
 //     handler keeps it. If the header maps "Etag" to nil, the response has no ETag.
-//   - The handler sends the file with sendfile even if middleware wraps the response, as long as
-//     the middleware has Unwrap and no ReadFrom (see [Copy]). Such a middleware does not see the
-//     body.
+//   - If middleware wraps the response, and the wrapper has an Unwrap method and no ReadFrom
+//     method, the handler still uses sendfile. The wrapper then does not see the body (see [Copy]).
 //   - If a file is truncated while the handler sends it, the handler aborts the connection or the
 //     HTTP/2 stream, unless the Content-Length shows the client that bytes are missing.
 //
@@ -93,10 +92,10 @@ func DropBehind(bytes int64) FileOption {
 	return func(h *FileHandler) { h.dropFrom = bytes }
 }
 
-// OnServed makes the handler call f after each request, on the request's goroutine, even if a panic
-// has aborted the response. The Report counts only bytes of files. It does not count headers, lists
-// of directories and error messages. If a response has several ranges, it also counts the
-// separators between them.
+// OnServed makes the handler call f after each request, on the request's goroutine. The handler
+// calls f even if a panic has aborted the response. The Report that f receives counts the bytes of
+// files, and the separators between several ranges of a file. It does not count headers, directory
+// lists and error messages.
 func OnServed(f func(r *http.Request, sent Report, status int)) FileOption {
 	if f == nil {
 		panic("chunk: OnServed(nil)")
@@ -120,15 +119,15 @@ func FileServer(root *os.Root, opts ...FileOption) *FileHandler {
 //   - On Linux, an *os.File has an ETag as with FileServer. Any other file has an ETag that is made
 //     of its size and modification time. If there is no modification time, as in an embed.FS, the
 //     ETag is made of the content: the handler reads the file at the first request, and keeps the
-//     ETags of 4,096 files. The content of such a file must not change. A file of more than 16 MiB
-//     without a modification time has no ETag.
+//     ETags of 4,096 files. The content of such a file must not change. A file without a
+//     modification time has no ETag if it is larger than 16 MiB or has no Seek method.
 //   - If fsys returns an error that is not fs.ErrNotExist, fs.ErrInvalid or fs.ErrPermission, the
 //     status is 500.
 //
 // As with http.FileServerFS, a file without a Seek method, such as a file in a zip.Reader, can only
 // be sent completely. A request for one range of the file gets status 416, and the response to a
 // request for several ranges breaks off. If neither the extension of the file name nor a header
-// gives the Content-Type, the status is 500. Without a modification time, such a file has no ETag.
+// gives the Content-Type, the status is 500.
 func FileServerFS(fsys fs.FS, opts ...FileOption) *FileHandler {
 	h := &FileHandler{root: fileRoot{fsys}, listing: true,
 		dropper: dropper{sending: make(map[fileVersion]int)},
@@ -201,9 +200,9 @@ func (h *FileHandler) isDir(name string) bool {
 // may be nil. Use ServeFile when your handler has already authorized the request or looked up the
 // file name. Methods, conditions, ranges and options work as with ServeHTTP.
 //
-// The name must be valid for fs.ValidPath. With FileServer, it must also be possible on this system
-// (see filepath.Localize). For any other name, and for a directory, the status is 404. ServeFile
-// does not redirect. It follows symbolic links within the root.
+// The name must be valid for fs.ValidPath. With FileServer, the operating system must also allow
+// the name (see filepath.Localize). For any other name, and for a directory, the status is 404.
+// ServeFile does not redirect. It follows symbolic links within the root.
 func (h *FileHandler) ServeFile(w http.ResponseWriter, r *http.Request, name string) {
 	x := h.begin(w, r)
 	defer h.finish(x)

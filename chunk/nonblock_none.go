@@ -2,5 +2,5 @@
 
 package chunk
 
-// nonblock is a flag for opening a file. These systems have no such flag.
+// nonblock is 0 on systems that have no flag for opening a file without blocking.
 const nonblock = 0

@@ -22,10 +22,11 @@ var errOtherFile = errors.New("chunk: the file is not the one of the Position")
 // Position can be stored as JSON. The zero Position is the start of the current file.
 //
 // A Position identifies the file by its first bytes, not by its name or inode. OpenTail can
-// therefore find the file after a rotation, or find a copy of the file. For this, the files of a
-// log must differ within their first KiB, and also before every stored Position. Timestamps in each
-// line are sufficient. If the files begin with the same header line, do not store a Position within
-// or directly after the header. [OpenTail] describes what happens otherwise.
+// therefore find the file after a rotation, or find a copy of the file. This requires that the
+// files of a log differ within their first KiB. If a stored Position is in the first KiB of its
+// file, the files must differ before that Position. A timestamp in each line is sufficient. If the
+// files begin with the same header line, do not store a Position within or directly after the
+// header. [OpenTail] describes what happens otherwise.
 type Position struct {
 	Offset int64  // offset in the file, in bytes
 	Head   int    // number of bytes at the start of the file that Sum covers, at most 1024

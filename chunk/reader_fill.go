@@ -12,9 +12,9 @@ const (
 	// Reader fails with io.ErrNoProgress, as in bufio.
 	maxEmptyReads = 100
 
-	// If the whole records fill at most 1/earlyPart of a block, the Reader copies them to a small
-	// block and continues to fill the large one. Otherwise, each small chunk of a slow source would
-	// keep a large block in use.
+	// If the complete records fill at most 1/earlyPart of a block, the Reader copies them to a
+	// small block and continues to fill the large block. Small chunks from a slow source therefore
+	// do not keep large blocks in use.
 	earlyPart = 8
 )
 
@@ -227,7 +227,8 @@ func (r *Reader) enqueueAll(err error) {
 	r.finalErr = err
 }
 
-// push adds the next n bytes of the block to the queue. The Ref frozen contains the whole block.
+// push adds the next n bytes of the block to the queue. The argument frozen is a Ref for the whole
+// block.
 func (r *Reader) push(frozen *millrace.Ref, n int) {
 	f := &r.filling
 	r.queue = append(r.queue, frozen.Slice(f.start, f.start+n))
@@ -286,8 +287,9 @@ func (f *filling) cut(n int) {
 	f.asked, f.need = 0, 0
 }
 
-// carry replaces the block with a new block of the given size, and copies rest, the bytes that are
-// not in a chunk yet, to its start. The size must be greater than len(rest).
+// carry replaces the block with a new block of the given size, and copies the slice rest to the
+// start of the new block. The slice has the bytes that are not in a chunk yet. The size must be
+// greater than len(rest).
 func (f *filling) carry(p *millrace.Pool, rest []byte, size int) {
 	block := p.Get(size)
 	f.buf = block.Bytes()[:size]

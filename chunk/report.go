@@ -8,8 +8,8 @@ import "fmt"
 // counts the bytes that passed through this process's memory, and Sendfile counts the bytes that
 // the kernel sent.
 //
-// For all other copies, the numbers follow from the types of the source and the destination. On
-// Linux, the bytes of these copies are counted as moved by the kernel:
+// For all other copies, the types of the source and the destination determine which field counts
+// the bytes. On Linux, there are four cases in which the bytes count as moved by the kernel:
 //
 //   - From a regular file to a regular file: CopyFileRange.
 //   - From a regular file to a Unix socket: Sendfile.
@@ -18,11 +18,11 @@ import "fmt"
 //     Splice. This is not exact for a response over TLS, because its bytes are copied to be
 //     encrypted.
 //
+// In all other cases, the bytes count as Copied. If the source is an io.LimitedReader and the
+// destination is a Unix socket, the bytes also count as Copied.
+//
 // The Report cannot show whether the kernel shares the pages of a file or copies them within the
 // system call.
-//
-// All other bytes are counted as Copied. If the source is an io.LimitedReader, bytes to a Unix
-// socket are also counted as Copied.
 type Report struct {
 	// Bytes = Sendfile + Splice + CopyFileRange + Copied
 	Bytes         int64

@@ -54,8 +54,9 @@ type bodyReader interface {
 // unwrapBody returns the first response with ReadFrom: w itself, or a response that w wraps. If no
 // response has ReadFrom, it returns nil.
 //
-// Before unwrapBody returns a wrapped response, it makes w write the header. It returns nil if this
-// fails, or if w changes one of the headers in head, because w may then change the body as well.
+// Before unwrapBody returns a wrapped response, it makes w write the header. It returns nil if the
+// header cannot be written. It also returns nil if w changes one of the headers in head: such a
+// wrapper may change the body as well.
 func unwrapBody(w http.ResponseWriter, head bodyHead) io.ReaderFrom {
 	if direct, ok := w.(io.ReaderFrom); ok {
 		return direct

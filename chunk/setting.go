@@ -4,8 +4,8 @@ const (
 	defaultSize  = 64 << 10 // see Size
 	defaultDepth = 3        // see Depth
 
-	// mostBytes is the largest value of MaxRecord and similar options. Twice a smaller value fits
-	// into an int of 32 bits.
+	// mostBytes is the largest value of MaxRecord and similar options. Doubling a smaller value
+	// does not overflow a 32-bit int.
 	mostBytes = 1 << 30
 
 	// The limits of a Tuner.

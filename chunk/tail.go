@@ -310,8 +310,9 @@ func (t *Tail) ignoreBriefly(err error) error {
 	return nil
 }
 
-// restart continues at the same place in a copy of the current file, which has been truncated.
-// Without a copy, it continues at the start of the file. After a copy, look finds the named file.
+// restart is called after the current file has been truncated. If a rotated file is a copy of the
+// current file, restart continues in the copy, at the same offset. Otherwise it continues at the
+// start of the current file.
 func (t *Tail) restart() error {
 	head, at := t.current()
 	if file, head, err := t.findRotated(newPosition(at, head), nil, nil); err == nil {
@@ -343,10 +344,10 @@ func (t *Tail) moveTo(file *os.File, part tailPart) error {
 	return nil
 }
 
-// openNext opens the file that continues the log: the oldest rotated file that is newer than the
-// current file, or else the file named t.name, if it is not empty. It returns nil if there is no
-// such file. The argument current describes the current file, and named describes the file named
-// t.name. Both may be nil.
+// openNext opens the file that continues the log. This is the oldest rotated file that is newer
+// than the current file. If there is no such rotated file, openNext opens the file t.name, unless
+// that file is empty. If no file continues the log, openNext returns nil. The arguments describe
+// the current file and the file t.name. Each may be nil.
 func (t *Tail) openNext(current, named os.FileInfo) (*os.File, []byte, error) {
 	name, next := t.name, named
 	if current != nil {
@@ -379,8 +380,9 @@ func (t *Tail) rotated() []string {
 }
 
 // findRotated opens the oldest file that matches the Position p, and returns the file and its first
-// bytes. It compares the rotated files with found, an open file that matches p, or nil. findRotated
-// takes ownership of found.
+// bytes. If the caller already has an open file that matches p, it passes the file and the file's
+// first bytes as found and foundHead. findRotated takes ownership of this file, and returns it if
+// no rotated file that matches is older. Otherwise found is nil.
 func (t *Tail) findRotated(p Position, found *os.File, foundHead []byte) (*os.File, []byte, error) {
 	for _, name := range t.rotated() {
 		file, head, err := openAt(name, p)

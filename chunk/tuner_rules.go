@@ -58,7 +58,7 @@ const (
 
 	freeShare, busyShare = 0.70, 0.85 // of the processors; in between, Workers stays the same
 	roomShare, fullShare = 0.75, 0.90 // of the memory limit; above roomShare, no step may use more
-	// In bytes a second. The rule memory_grows applies above this growth.
+	// mostGrowth is in bytes a second. If the memory grows faster, the rule memory_grows applies.
 	mostGrowth = 10e6
 	tolerance  = 0.05 // as a share of the speed
 	certainty  = 2    // in standard errors of the speed
@@ -71,8 +71,8 @@ const (
 	sureEnough    = 0.025 // largest standard error of the speed, relative to the speed
 	leastPatience = 16    // in windows; see tuning.patience
 	mostPatience  = 1 << 12
-	// After a change of the load, the pause between two rounds lasts at most
-	// patience/changePatience windows.
+	// After a change of the load, the pause between two rounds is at most tuning.patience windows,
+	// divided by changePatience.
 	changePatience = 32
 	leastBusyDepth = 2 // the smallest Depth that keeps both a source and a worker busy
 )
@@ -106,8 +106,8 @@ func faster(now, before *measure, _ float64) bool {
 	return now.speed > before.speed+max(tolerance*before.speed, chance)
 }
 
-// holds reports whether the speed after a change is at least 95 % of the best speed so far. It does
-// not compare only with the speed before the change, so that small losses cannot add up.
+// holds reports whether the speed after a change is at least 95 % of the best speed so far. If it
+// compared only with the speed before the change, many small losses could add up.
 func holds(now, before *measure, best float64) bool {
 	return now.speed >= (1-tolerance)*max(best, before.speed)
 }
@@ -116,8 +116,9 @@ func growsLess(now, before *measure, _ float64) bool {
 	return now.growth <= max(mostGrowth, 0.75*before.growth)
 }
 
-// loadChanged reports whether the load has changed since an earlier measure with the same Setting.
-// It compares the speed, the share of the processors, and whether workers wait.
+// loadChanged reports whether the load differs between two measures with the same Setting. It
+// compares their speed, their share of the processors in use, and whether workers waited in
+// Acquire.
 func (m *measure) loadChanged(earlier *measure) bool {
 	chance := 2 * certainty * math.Hypot(m.spread, earlier.spread)
 	return math.Abs(m.speed-earlier.speed) > max(otherSpeed*earlier.speed, chance) ||

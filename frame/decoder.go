@@ -22,8 +22,8 @@ const (
 	// payload has arrived. When the memory is full, the Decoder doubles it.
 	firstGrant = 4 << 10
 
-	// maxEmptyReads is the number of consecutive reads without bytes or an error after which the
-	// Decoder returns io.ErrNoProgress, as in bufio.
+	// maxEmptyReads limits the number of consecutive reads that return neither bytes nor an error.
+	// At this limit, the Decoder returns io.ErrNoProgress, as bufio does.
 	maxEmptyReads = 100
 
 	// maxKept is the maximum capacity, in bytes, of a buffer that a Decoder keeps for its next
@@ -62,8 +62,8 @@ func checkLimit(option string, n int) {
 // Deadlines limits the time for each header and each payload. If a header or a payload is not
 // complete in time, the stream ends with a *TimeoutError. A duration of 0 means no limit.
 //
-// The time for a header starts with its first byte. The time continues to run after a failed read,
-// when the caller may call Next or NextInto again.
+// The time for a header starts with its first byte. If a read fails and the caller calls Next or
+// NextInto again, the time between the two calls also counts.
 //
 // The argument conn is the connection that the Reader reads from. The Decoder sets conn's read
 // deadline while it waits for the rest of a header or payload, and then clears the deadline.

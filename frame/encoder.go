@@ -19,8 +19,8 @@ type headerAppender interface {
 	AppendHeader(dst []byte, h Header) ([]byte, error)
 }
 
-// NewEncoder returns an Encoder that builds frames in the format f. The Encoder borrows f as long
-// as it is used.
+// NewEncoder returns an Encoder that builds frames in the format f. The Encoder borrows f until the
+// last use of the Encoder.
 func NewEncoder(f Encoding) *Encoder {
 	size := f.HeaderSize()
 	return &Encoder{f: f, minHeader: size, maxHeader: size}

@@ -59,10 +59,11 @@ func NoLeaks(t testing.TB) {
 	atEnd(t, func() string { return leak.Since(before, millrace.DefaultPool()) })
 }
 
-// CheckPool checks, at the end of the test t, that the Pool p has as many bytes in use as at this
-// call, and that p has lost no block (see [millrace.PoolStats]). If not, it fails the test.
-// Cleanups that are registered after this call run before the check. Goroutines have ten seconds to
-// release their blocks. If the test has already failed, CheckPool does not check.
+// CheckPool checks the Pool p at the end of the test t. It fails the test if the number of bytes in
+// use is not the same as when CheckPool was called, or if p has lost a block (see
+// [millrace.PoolStats]). Cleanups that are registered after this call run before the check.
+// Goroutines have ten seconds to release their blocks. If the test has already failed, CheckPool
+// does not check.
 //
 // Each parallel test needs its own Pool.
 func CheckPool(t testing.TB, p *millrace.Pool) {

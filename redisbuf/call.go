@@ -23,16 +23,15 @@ func (c *Client) do(ctx context.Context, cmd command) error {
 // towards the MaxInFlight limit.
 const freeWeight = 16 << 10
 
-// admit waits until a call that has weight bytes in flight fits into the MaxInFlight limit. The
-// result, counted, is the number of bytes that count towards the limit. The caller must pass it to
+// admit waits until the MaxInFlight limit has room for a call that needs weight bytes. It returns
+// the number of bytes that count towards the limit. The caller must pass this number to
 // c.inFlight.release after the call.
 //
-// Two kinds of calls do not wait, and counted is 0 for them:
+// Two kinds of calls do not wait. For them, admit returns 0:
 //
 //   - Calls with at most freeWeight bytes.
-//   - Calls of a Conn (a Client that keeps one connection for all calls). If a call of a Conn
-//     waited for other calls to end, and the other calls waited for the connection of the Conn, all
-//     of them would wait forever.
+//   - Calls of a Conn (a Client that keeps one connection for all calls). A wait could be a
+//     deadlock, because the calls in flight may be waiting for the connection of the Conn.
 func (c *Client) admit(ctx context.Context, weight int64) (counted int64, err error) {
 	if weight <= freeWeight || c.sticky != nil {
 		return 0, nil

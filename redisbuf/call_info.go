@@ -33,8 +33,9 @@ type CallResult struct {
 
 var errPanicked = errors.New("redisbuf: the call has panicked")
 
-// observe calls the function run, which executes a call and stores the result in its argument r.
-// The two functions of OnCall are called before and after run.
+// observe reports a call to the function that the option OnCall has set. The argument run must
+// execute the call and store the result in r. After run, observe passes this result to the function
+// that the OnCall function has returned, if any.
 func (c *Client) observe(ctx context.Context, info CallInfo, run func(r *CallResult)) {
 	done := c.settings.onCall(ctx, info)
 	r := CallResult{Err: errPanicked}
@@ -44,7 +45,6 @@ func (c *Client) observe(ctx context.Context, info CallInfo, run func(r *CallRes
 	run(&r)
 }
 
-// doObserved executes cmd like do, and calls the functions of OnCall.
 func (c *Client) doObserved(ctx context.Context, cmd command) (err error) {
 	info := cmd.info()
 	c.observe(ctx, CallInfo{Op: cmd.op(), Keys: []string{info.key}}, func(r *CallResult) {
@@ -61,7 +61,6 @@ func (c *Client) doObserved(ctx context.Context, cmd command) (err error) {
 	return err
 }
 
-// execObserved executes the calls of p like exec, and calls the functions of OnCall.
 func (p *Pipeline) execObserved(ctx context.Context, keys []string) (err error) {
 	p.c.observe(ctx, CallInfo{Op: "PIPELINE", Keys: keys}, func(r *CallResult) {
 		groups := p.groups(ctx)

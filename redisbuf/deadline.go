@@ -8,8 +8,8 @@ import (
 )
 
 // An ioDeadline applies a timeout to the reads, or to the writes, of a connection. Setting a
-// deadline costs nearly as much as a short read. The ioDeadline therefore sets a deadline that is a
-// quarter later than necessary, and moves it only when less than the timeout is left.
+// deadline costs nearly as much as a short read. The ioDeadline therefore sets a deadline after
+// 1.25 times the timeout, and moves the deadline only when less than the timeout is left.
 type ioDeadline struct {
 	set     func(time.Time) error // sets the read or the write deadline of the connection
 	watcher *watcher              // also sets deadlines, when the context ends
@@ -121,9 +121,9 @@ func (w *watcher) stop() {
 	}
 }
 
-// guard protects the call from a blocked Write of dst, the caller's writer: until unguard is
-// called, the end of the context also ends the Write. dst may be nil. If the context has already
-// ended, guard has no effect, and returns the context's error.
+// guard makes the end of the context also interrupt a blocked Write to dst, until unguard is
+// called. The argument dst is the caller's writer, or nil. If the context has already ended, guard
+// has no effect, and returns the context's error.
 func (w *watcher) guard(dst writeWaker) error {
 	w.mu.Lock()
 	if !w.fired {
@@ -137,8 +137,9 @@ func (w *watcher) guard(dst writeWaker) error {
 	return err
 }
 
-// unguard undoes guard. If keep is true and the context has ended, dst keeps a write deadline in
-// the past. Otherwise, unguard removes the deadline that fire has set.
+// unguard undoes guard. It removes the write deadline that the method fire may have set on dst. If
+// keep is true and the context has ended, unguard instead makes sure that dst has a write deadline
+// in the past.
 func (w *watcher) unguard(keep bool) {
 	w.mu.Lock()
 	dst, waking := w.dst, w.waking
@@ -156,9 +157,9 @@ func (w *watcher) unguard(keep bool) {
 	}
 }
 
-// fire is called when a context has ended. If the current call uses the context, fire ends the
-// connection's reads and writes, and the writes to the caller's writer. ctxDone is the context's
-// Done channel.
+// fire handles the end of a context. The argument ctxDone is the context's Done channel. If the
+// context belongs to the current call, fire interrupts the reads and writes of the connection, and
+// a blocked Write to the caller's writer.
 func (w *watcher) fire(ctxDone <-chan struct{}) {
 	w.mu.Lock()
 	if w.calling != ctxDone {

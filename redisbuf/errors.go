@@ -104,8 +104,8 @@ func isServerError(err error) bool {
 	return errors.As(err, &e)
 }
 
-// isTimeout reports whether err means that a read, a write or a dial has taken too long. The end of
-// a caller's context by its deadline also counts.
+// isTimeout reports whether err means that a read, a write or a dial has taken too long. It also
+// returns true if the deadline of the caller's context has passed.
 func isTimeout(err error) bool {
 	for err != nil {
 		netErr, ok := errors.AsType[net.Error](err)

@@ -51,11 +51,11 @@ const (
 // While w blocks, GetTo reads nothing from the server, and the server keeps the rest of the value
 // in its memory.
 //
-// When ctx ends, GetTo ends a blocked Write with a deadline in the past. It calls SetWriteDeadline
-// on w (for a response, as http.ResponseController does). If w has no method SetWriteDeadline,
-// GetTo returns after the current Write. Before GetTo returns, it removes the deadline that it has
-// set, so the caller must set a new one. On an incomplete response the deadline stays, so that the
-// connection is not used again.
+// When ctx ends, GetTo interrupts a blocked Write. To do this, it calls SetWriteDeadline on w with
+// a time in the past (for a response, as http.ResponseController does). If w has no method
+// SetWriteDeadline, GetTo returns after the current Write. Before GetTo returns, it removes this
+// deadline, so the caller must set its own deadline again. GetTo does not remove the deadline from
+// an incomplete response. This prevents net/http from using the connection again.
 func (c *Client) GetTo(ctx context.Context, key string, w io.Writer, opts ...GetToOption) (n int64,
 	err error) {
 	cmd := newGetTo(wholeOf(key), w, opts)
@@ -276,5 +276,5 @@ func (e *WriterError) Error() string {
 	return fmt.Sprintf("redisbuf: writing the value: %v", e.Err)
 }
 
-// Unwrap returns the error of the writer or the function.
+// Unwrap returns e.Err.
 func (e *WriterError) Unwrap() error { return e.Err }

@@ -106,8 +106,9 @@ func (n *node) takeIdle() (*conn, error) {
 	}
 }
 
-// popIdle removes and returns the most recently used idle connection, or nil if there is none.
-// suspect reports whether another connection was lost after c was last used.
+// popIdle removes the most recently used idle connection, and returns it as c. If no connection is
+// idle, c is nil. The result suspect is true if another connection was lost after the last use of
+// c.
 func (n *node) popIdle() (c *conn, suspect bool, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -150,8 +151,8 @@ func (n *node) addr() string {
 }
 
 // discard closes a connection that takeIdle has rejected. Unlike release, discard need not set
-// n.lostAt. All remaining idle connections have been idle for longer, so takeIdle checks them
-// anyway.
+// n.lostAt. The remaining idle connections have been idle for longer than c, so takeIdle checks or
+// drops them, too.
 func (n *node) discard(c *conn) {
 	n.mu.Lock()
 	delete(n.live, c)
@@ -159,7 +160,8 @@ func (n *node) discard(c *conn) {
 	c.close()
 }
 
-// expired reports whether a connection is too old, was idle for too long, or is to a former master.
+// expired reports whether a connection is too old, was idle for too long, or belongs to a former
+// master.
 func (n *node) expired(c *conn, now time.Time) bool {
 	idle := time.Duration(maxIdleTime)
 	if n.opt.ConnMaxIdleTime > 0 {

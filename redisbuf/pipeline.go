@@ -40,8 +40,8 @@ type Result struct {
 // Len returns the length of the value that was read.
 func (r *Result) Len() int64 { return r.n }
 
-// Err returns the error of the call, or nil. The methods of Client describe the errors, for example
-// [Client.GetToBuffer]. Before Exec, the error says that the call was not executed.
+// Err returns the error of the call, or nil. For the possible errors, see the method of Client, for
+// example [Client.GetToBuffer]. Before Exec, the error says that the call was not executed.
 func (r *Result) Err() error {
 	if !r.done {
 		return errNotExecuted
@@ -66,8 +66,8 @@ func (p *Pipeline) add(cmd command) *Result {
 	return r
 }
 
-// refuse adds a Result for a call that is not sent. err is the reason, or nil if there is nothing
-// to do.
+// refuse adds a Result for a call that is not sent to a server. The argument err becomes the
+// Result's error. It is nil if the call has nothing to do.
 func (p *Pipeline) refuse(err error) *Result {
 	r := &Result{err: err}
 	p.results = append(p.results, r)
@@ -122,9 +122,9 @@ func (p *Pipeline) SetChain(key string, src *millrace.Chain, opts ...SetOption) 
 // key's slot has moved to another server, both servers may execute calls for the key at the same
 // time.
 //
-// Exec retries failed calls one by one, if a retry is safe. If a later call for the same key may
-// have been executed, Exec retries a failed call only if both calls read. A retried call may be
-// executed after later calls for other keys.
+// Exec retries failed calls one by one, if a retry is safe. If later calls for the same key may
+// have been executed, Exec retries a failed call only if the failed call and these later calls only
+// read the value. A retried call may be executed after later calls for other keys.
 func (p *Pipeline) Exec(ctx context.Context) error {
 	defer p.reset() // also after a panic in one of the calls
 	if p.c.settings.onCall != nil {

@@ -210,10 +210,10 @@ type failedCall struct {
 }
 
 // retryable returns the failed calls that may be retried, and whether to pause first. A retry may
-// change the order of the calls. retryable therefore leaves out a call in two cases:
+// change the order of the calls. The result therefore omits a failed call in two cases:
 //
-//   - A later SET of the same key may have been executed. A retried SET would undo it, and a
-//     retried read would return its value.
+//   - A later SET of the same key may have been executed. A retried SET would overwrite the later
+//     value, and a retried read would return the later value.
 //   - The call is a SET, and a later read of the same key may have been executed. The read has
 //     returned the old value, so a retried SET would come too late.
 func (g *group) retryable(ctx context.Context, calls []*Result) (failed []failedCall, pause bool) {

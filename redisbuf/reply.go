@@ -220,8 +220,8 @@ func (c *conn) readEnd() error {
 // refuse skips the last n bytes of an unwanted value and its line end, so that the connection can
 // be used again. It always returns reason.
 //
-// If n is greater than maxSkip, refuse skips nothing and marks the connection as broken. A Conn or
-// a Pipeline still needs the connection, so this limit does not apply to them.
+// If n is greater than maxSkip, refuse skips nothing and marks the connection as broken. For a Conn
+// or a Pipeline, refuse skips any number of bytes, because the next calls need the same connection.
 func (c *conn) refuse(n int64, reason error) error {
 	if n > maxSkip && !c.keep && !c.pipelined {
 		c.broken = true

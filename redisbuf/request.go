@@ -52,7 +52,8 @@ func (q *request) intArg(n int64) {
 	q.lineEnd()
 }
 
-// bulkLen adds the start of an argument of n bytes. The caller then adds the n bytes and a lineEnd.
+// bulkLen adds the length line of an argument of n bytes. The caller then adds the n bytes and a
+// lineEnd.
 func (q *request) bulkLen(n int64) { q.line('$', n) }
 
 func (q *request) line(kind byte, n int64) {

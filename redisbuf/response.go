@@ -11,9 +11,9 @@ import (
 // module must also build with a later version of chunk's module, in which an internal package may
 // have changed.
 
-// announce sets the Content-Length of an HTTP response to size, because the kernel moves only
-// bodies with a Content-Length. It does not replace a Content-Length. It also leaves the response
-// unchanged if the body has trailers, or if a middleware may encode the body.
+// announce sets the Content-Length of an HTTP response to size. Without a Content-Length, the
+// kernel cannot move the body. If the response already has a Content-Length, a Transfer-Encoding or
+// trailers, or if a middleware may encode the body, announce changes nothing.
 func announce(w http.ResponseWriter, size int64) {
 	h := w.Header()
 	_, direct := w.(io.ReaderFrom)
@@ -61,9 +61,10 @@ type bodyReader interface {
 	io.ReaderFrom
 }
 
-// unwrap returns the writer for the body of a response: w itself if it has the method ReadFrom, or
-// else the first response with ReadFrom that w wraps. If w has no ReadFrom, it is usually a
-// middleware's wrapper, and the kernel cannot move bytes through its Write.
+// unwrap returns the writer for the body of a response. If w has the method ReadFrom, unwrap
+// returns w. Otherwise w is usually a middleware's wrapper, and the kernel cannot move bytes
+// through a Write method. In this case, unwrap returns the first response with ReadFrom that w
+// wraps.
 //
 // Before unwrap returns a wrapped response, it makes w write the header. It returns w if the header
 // cannot be written, if the response has no Content-Length, or if w may change the body.

@@ -62,7 +62,7 @@ func (s *setHeader) begin(c *conn) {
 	c.pushRequest()
 }
 
-// end adds the rest of the request, after the value, to the queue: a line end and the options.
+// end completes the request after the value. It adds a line end and the options, and queues them.
 func (s *setHeader) end(c *conn) {
 	c.lineEnd()
 	s.opt.appendTo(&c.request)

@@ -69,8 +69,8 @@ func (c *conn) canSpliceFrom(r io.Reader) bool {
 }
 
 // spliceFrom waits until the socket r has received bytes, and then moves up to limit bytes from r
-// to the server. It returns the number of bytes that it took from r. The bytes have already arrived
-// when the kernel moves them, so a delay of the move is caused by the server and not by r.
+// to the server. It returns the number of bytes that it took from r. The kernel moves only bytes
+// that have already arrived. If the move blocks, the cause is therefore the server and not r.
 func (c *conn) spliceFrom(r io.Reader, limit int64) (int64, error) {
 	if err := c.flush(); err != nil {
 		return 0, err

@@ -2,7 +2,8 @@ package redisbuf
 
 import "sync/atomic"
 
-// Stats describes a Client, for all servers together, and counts its work since New.
+// Stats describes the state of a Client, and counts the work of the Client since New. The numbers
+// include all servers.
 type Stats struct {
 	Conns   int // open connections: InUse plus Idle
 	InUse   int // connections that a call or a Conn uses

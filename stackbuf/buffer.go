@@ -178,8 +178,8 @@ func (b *Buffer) Grow(n int) {
 	b.makeRoom(n)
 }
 
-// become replaces the contents and the memory of b with the slice mem, whose length is the length
-// of the new contents.
+// become makes the bytes of mem the contents of b, and the spare capacity of mem the free memory of
+// b.
 func (b *Buffer) become(mem []byte) {
 	b.spill, b.r, b.w = mem[:cap(mem)], 0, len(mem)
 	b.lastRead = nothing

@@ -67,9 +67,9 @@ func (b *Buffer) ReadFrom(src io.Reader) (n int64, err error) {
 // expect makes room for n bytes before ReadFrom reads them. Usually the memory grows to exactly the
 // size that is needed.
 //
-// If n is less than Len, or if b has been read from, the memory grows as in Write instead. With
-// exact sizes in these cases, a program that reads many short sources into one Buffer would move
-// the contents for each source.
+// If n is less than Len, or if b has been read from, the memory grows as in Write. This growth is
+// faster for a program that reads many short sources into one Buffer: the contents are not moved
+// for each source.
 func (b *Buffer) expect(n int64) {
 	held := b.Len()
 	switch {

@@ -24,8 +24,8 @@ func (b *Buffer) Peek(n int) ([]byte, error) {
 	return p[:n], nil
 }
 
-// Read moves up to len(p) bytes of the contents to p and returns their number. If there are no
-// contents, Read returns io.EOF, or nil if p is empty, too.
+// Read moves up to len(p) bytes of the contents to p and returns their number. If b is empty, the
+// error is io.EOF, or nil if len(p) is 0.
 func (b *Buffer) Read(p []byte) (n int, err error) {
 	b.lastRead = nothing
 	if b.r == b.w {

@@ -15,10 +15,9 @@ var scratches = sync.Pool{New: func() any { return new(scratch) }}
 
 func lendScratch() *scratch { return scratches.Get().(*scratch) }
 
-// release returns s for reuse. The caller has written to at most the first n bytes. The method
-// clears these bytes. Otherwise, contents of one Buffer would reach another Buffer if a source
-// reported more bytes than it has written to s. With -tags invariants, the method overwrites all of
-// s.
+// release returns s for reuse. The argument n is the number of bytes at the start of s that may
+// have been written. The method clears these bytes, so that the contents of one Buffer never reach
+// another Buffer. With -tags invariants, the method overwrites all of s.
 func (s *scratch) release(n int) {
 	clear(s[:n])
 	poison(s[:])

@@ -95,9 +95,9 @@ func init() {
 	}
 }
 
-// message returns the length n of message i, and the memory src that contains the message. A
-// contender that writes the message at once copies src[:n]. A contender that writes in pieces
-// copies src[k:k+pieceSize] for each k below n/pieceSize.
+// message returns the length n of message i, and memory src for its content. A contender copies
+// src[:n] at once, or copies n/pieceSize pieces. Piece number k is src[k:k+pieceSize], so the
+// pieces overlap.
 func message(i int) (n int, src []byte) {
 	i = i / 2 % len(lengths)
 	return lengths[i], data[i:]

@@ -142,14 +142,12 @@ func (c contender) check() (err error) {
 	return err
 }
 
-// The minimum and maximum numbers of operations in the warm-up of each turn, which is not measured.
+// The warm-up of each turn performs between minWarmUp and maxWarmUp operations.
 const (
 	minWarmUp = 64
 	maxWarmUp = 1024
 )
 
-// benchmark returns a measure.Contender for one kind of work. Each turn uses a new buffer, so that
-// the heap stays small.
 func (c contender) benchmark(name, kind string, s shape) measure.Contender {
 	return newBenchmark(name, func() (func(int), func() uint64) { return c.open(s, kind) })
 }

@@ -62,8 +62,8 @@ func (c *crate) ask(line string, values ...any) error {
 	return nil
 }
 
-// sum makes the program assemble n frames, and returns the 64-bit FNV-1a hash of the bytes of all
-// frames. The method benchmark describes caseName.
+// sum makes the program assemble n frames for the case caseName (see benchmark). It returns the
+// 64-bit FNV-1a hash of the bytes of all frames.
 func (c *crate) sum(caseName string, n int) (sum uint64, err error) {
 	err = c.ask(fmt.Sprint("sum ", caseName, " ", n), &sum)
 	return sum, err

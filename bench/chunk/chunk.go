@@ -69,7 +69,8 @@ func (s *site) runCase(ctx context.Context, p *measure.Params, c testCase) error
 	return p.Add(t)
 }
 
-// rate converts nanoseconds per size bytes to megabytes per second.
+// rate returns throughputs in megabytes per second. Each value of nanos is the number of
+// nanoseconds that size bytes take.
 func rate(size int, nanos measure.Series) measure.Series {
 	v := make(measure.Series, len(nanos))
 	for i := range v {
@@ -183,8 +184,8 @@ func newSite(size int) (*site, error) {
 
 func (s *site) close() { s.file.Close() }
 
-// source returns the source of case c, positioned at its start. A file is an *os.File, which
-// chunk.Reader reads without a goroutine.
+// source returns the input of case c, positioned at the start. If the case does not wait, the input
+// is an *os.File, which chunk.Reader reads without a goroutine.
 func (s *site) source(c testCase) (io.Reader, error) {
 	if c.waits {
 		return &slowSource{left: c.size}, nil

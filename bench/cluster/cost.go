@@ -169,7 +169,8 @@ func costTable(c testCase, results [][]*result) *measure.Table {
 
 const mostNodes = 3
 
-// capacity runs the same load test on clusters of one to mostNodes nodes at the same time.
+// capacity runs the same load test on several clusters at the same time. The clusters have 1, 2,
+// ..., mostNodes nodes.
 func (b *bench) capacity(ctx context.Context) error {
 	cases, err := parseCases(options.capacity)
 	if err != nil {

@@ -64,8 +64,8 @@ func (c *counter) pass(from net.Conn, target string) {
 	delete(c.open, server)
 }
 
-// keep registers connections for c.close. After a call to c.close, it registers nothing and returns
-// false.
+// keep adds conns to the connections that c.close closes. After c.close, it adds nothing and
+// returns false.
 func (c *counter) keep(conns ...net.Conn) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

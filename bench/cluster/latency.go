@@ -9,7 +9,8 @@ import (
 	"github.com/millrace-io/millrace/bench/measure"
 )
 
-// An ages is one row of the latency table, in ms. Each Series has one value for each trial.
+// The type ages holds one row of the latency table, in milliseconds. Each trial adds one value to
+// each Series.
 type ages struct {
 	name          string
 	p50, p99, max measure.Series

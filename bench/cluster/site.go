@@ -25,7 +25,7 @@ type site struct {
 	nodes []*node
 }
 
-// A node is one process of millrace serve.
+// A node is a process that runs the command "millrace serve".
 type node struct {
 	*measure.Server
 	*counter // proxy between the other nodes and this node; nil: no proxy
@@ -40,7 +40,7 @@ func (n *node) whole() load.Protocol { return httpflv.Server{URL: n.url()} }
 // flv is for clients that need only the start of each payload.
 func (n *node) flv() load.Protocol { return load.HTTPFLV(load.Config{URL: n.url()}) }
 
-// alone starts a server that belongs to no cluster. The caller must close the site.
+// alone starts a site with one server that belongs to no cluster. The caller must close the site.
 func (b *bench) alone(ctx context.Context) (*site, error) {
 	s := &site{b: b}
 	return s.started(s.add(ctx, false))

@@ -36,7 +36,8 @@ func killed(e *encoder, from *node) error {
 	return err
 }
 
-// A times holds the durations in ms for one kind of move. Each Series has one value for each trial.
+// The type times holds the durations in milliseconds for one kind of move. Each trial adds one
+// value to each Series.
 type times struct{ admitted, picture, lost measure.Series }
 
 // takeover measures how soon a viewer at a third node receives pictures again after an encoder has

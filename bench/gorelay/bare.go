@@ -154,7 +154,7 @@ func (st *bareStream) end() {
 	st.viewers = nil
 }
 
-// A BareClient is a client of the Bare at Addr.
+// A BareClient is a client of the [Bare] server at the address Addr.
 type BareClient struct {
 	load.Protocol // HTTP-FLV, for viewers
 	Addr          string

@@ -78,8 +78,8 @@ func (c *checker) check(b []byte) (tags contents, err error) {
 
 var errBoxes = errors.New("the boxes do not fit one another")
 
-// boxes calls f with the type and the content of each box in b. If a box only contains other boxes,
-// it calls f for those boxes instead.
+// boxes calls f with the type and the content of each box in b. If a box is only a container, boxes
+// calls f for the boxes inside the container instead.
 func boxes(b []byte, f func(kind string, body []byte) error) error {
 	for len(b) > 0 {
 		if len(b) < 8 {

@@ -130,8 +130,9 @@ func attribute(list, name string) string {
 	return ""
 }
 
-// resolve returns the absolute path of an address in the playlist at path. It ignores the host,
-// because all files are on one server.
+// resolve returns the absolute path of a file. The argument path is the path of a playlist, and uri
+// is the file's address in this playlist. The host in uri is ignored, because all files are on one
+// server.
 func resolve(path, uri string) string {
 	if _, rest, ok := strings.Cut(uri, "://"); ok {
 		_, p, _ := strings.Cut(rest, "/")

@@ -66,9 +66,9 @@ func (s *sentTags) count() int {
 // newest returns the time at which the newest tag of a part was sent.
 func (s *sentTags) newest(c contents) time.Time { return s.at[c.newest-1] }
 
-// completing returns the time at which the last tag that a part needs was sent. A part needs the
-// tags in c and the next video frame, which determines the duration of the part's last frame. If
-// the stream ended before that frame, ok is false.
+// completing returns the time at which the last tag for a part was sent. A part needs the tags in c
+// and the next video frame, because this frame determines the duration of the part's last frame. If
+// the stream ended before this frame, ok is false.
 func (s *sentTags) completing(c contents) (t time.Time, ok bool) {
 	i, found := slices.BinarySearch(s.pictures, c.picture)
 	if !found || i+1 == len(s.pictures) {

@@ -36,7 +36,7 @@ var Program = &measure.Program{
 
 var conns int
 
-// mostTLS is the maximum number of TLS connections. More handshakes would take too long.
+// mostTLS is the maximum number of TLS connections. It limits the time for handshakes.
 const mostTLS = 2000
 
 func run(ctx context.Context, p *measure.Params) error {

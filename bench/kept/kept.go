@@ -23,9 +23,8 @@ const (
 	subscribers  = 10 // goroutines, each of which receives every packet
 	batchPackets = 64 // number of packets in a batch
 
-	// The capacity of a channel, and the number of packets that a subscriber keeps.
-	queuePackets = 1024
-	keepPackets  = 256
+	queuePackets = 1024 // capacity of each channel
+	keepPackets  = 256  // number of packets that each subscriber keeps
 
 	warmUp = 256 // batches that fill the pools before the clock starts
 )

@@ -28,8 +28,9 @@ func RegisterChild(name string, f func(args []string) error) string {
 // of the function's name and arguments.
 const childVar = "MILLRACE_BENCH_CHILD"
 
-// If Self has started this process, RunChild runs the registered function and exits. The functions
-// main and TestMain must call RunChild first.
+// In a child process that the command from [Self] has started, RunChild runs the registered
+// function and exits. In any other process, RunChild does nothing. The functions main and TestMain
+// must call RunChild first.
 func RunChild() {
 	order := os.Getenv(childVar)
 	if order == "" {

@@ -10,8 +10,8 @@ import (
 //
 // A contender may pay for the garbage of the previous contender, or gain from warm caches. The
 // order therefore changes from round to round. If the number n of contenders is even, then in n
-// rounds each contender runs first once, and runs directly after each other contender once. If n is
-// odd, 2n rounds are needed, and each of these cases occurs twice.
+// rounds each contender runs first once, and runs once directly after every other contender. If n
+// is odd, 2n rounds are needed, and each of these cases occurs twice.
 //
 // The order is a row of a balanced Latin square: E. J. Williams, Experimental designs balanced for
 // the estimation of residual effects of treatments, Australian Journal of Scientific Research A 2

@@ -117,9 +117,9 @@ func (p *Params) Add(t *Table) error {
 // there.
 func (p *Params) Dir() string { return p.report.Dir }
 
-// All executes the programs one after the other. Each program gets its Brief arguments, followed by
-// args. If a program fails, All continues with the next one, and returns the error at the end. An
-// error that wraps [ErrMissing] is only logged.
+// All executes the programs one after the other. Each program gets the arguments in its field
+// Brief, followed by args. If a program fails, All continues with the next one, and returns the
+// error at the end. An error that wraps [ErrMissing] is only logged.
 func All(ctx context.Context, programs []*Program, args []string) error {
 	var failed error
 	for _, p := range programs {

@@ -61,9 +61,8 @@ func (s Series) Minus(base Series) Series {
 	return d
 }
 
-// Whole formats the median of bytes or allocations per operation as a whole number. Like the
-// testing package, it rounds down, which hides one-time allocations. A fraction of at least 0.9 is
-// rounded up.
+// Whole formats the median of bytes or allocations per operation as a whole number. Fractions below
+// 0.9 are dropped, which hides one-time allocations. Larger fractions are rounded up.
 func (s Series) Whole() string {
 	if len(s) == 0 {
 		return "-"

@@ -33,8 +33,8 @@ func NewTable(name, title string, columns ...string) *Table {
 	return &Table{Name: name, Title: title, Columns: columns}
 }
 
-// Row adds a row. It formats a Series as its median and spread, a float64 with three significant
-// digits, and any other value as fmt.Sprint does.
+// Row adds a row. A Series is formatted as its median and its spread. A float64 is formatted with
+// three significant digits. Any other value is formatted as by fmt.Sprint.
 func (t *Table) Row(cells ...any) {
 	row := make([]Cell, len(t.Columns))
 	for i := range min(len(row), len(cells)) {

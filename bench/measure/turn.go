@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// A Turn is the total cost of Ops operations of a contender.
+// A Turn records what a contender's operations cost in total.
 type Turn struct {
 	Ops           int // number of operations
 	Time          time.Duration
@@ -55,7 +55,8 @@ type Cost struct {
 	More   map[string]Series
 }
 
-// Add appends the cost per operation of the turn t to each Series.
+// Add divides the costs in t by the number of operations, and appends each result to its Series.
+// The values in t.More are not divided.
 func (c *Cost) Add(t Turn) {
 	each := 1 / float64(t.Ops)
 	c.Nanos = append(c.Nanos, float64(t.Time.Nanoseconds())*each)

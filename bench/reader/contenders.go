@@ -25,8 +25,9 @@ var (
 	readChain = contender{"millrace ReadChain, released", openChain}
 )
 
-// The contenders for a Source and for a TCP connection. In each list, the first two contenders are
-// the baselines.
+// The list onGenerator has the contenders that read from a Source, and the list onTCP has the
+// contenders that read from a TCP connection. In each list, the first two contenders are the
+// baselines.
 var (
 	onGenerator = []contender{
 		naive, peek, readRange, readChain,
@@ -103,7 +104,8 @@ func openNaive(streams []io.Reader, a *audience) (packets func(int), release fun
 	}, nothing
 }
 
-// openPeek reads with Peek and Discard, without copies. A program could not keep these packets.
+// openPeek reads with Peek and Discard, without copies. Each packet is valid only until the next
+// read.
 func openPeek(size int) func([]io.Reader, *audience) (packets func(int), release func()) {
 	return func(streams []io.Reader, a *audience) (packets func(int), release func()) {
 		rs := openAll(streams, func(s io.Reader) *bufio.Reader {
@@ -122,8 +124,8 @@ func openPeek(size int) func([]io.Reader, *audience) (packets func(int), release
 	}
 }
 
-// openBufiox reads with Next, without copies. It calls Release after every 16 packets of a stream,
-// because bufiox keeps all bytes until then.
+// openBufiox reads with Next, without copies. It calls Release after every 16 packets of a stream.
+// Until the call to Release, bufiox keeps all bytes that were read.
 func openBufiox(streams []io.Reader, a *audience) (packets func(int), release func()) {
 	const between = 16
 	type stream struct {

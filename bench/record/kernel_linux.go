@@ -192,8 +192,8 @@ func startTracer(interval time.Duration) (*tracer, error) {
 	return nil, fmt.Errorf("bpftrace cannot attach: %s", strings.TrimSpace(t.errors.String()))
 }
 
-// readLines reads the output of bpftrace until its end. It sends true to attached when the probes
-// are attached, or false if bpftrace ends first.
+// readLines reads the output of bpftrace until it ends. When the probes are attached, readLines
+// sends true on the channel. If bpftrace ends first, readLines sends false.
 func (t *tracer) readLines(attached chan<- bool) {
 	for sent := false; ; {
 		line, err := t.child.Line()

@@ -20,8 +20,8 @@ import (
 	"github.com/millrace-io/millrace/chunk"
 )
 
-// Program is the record benchmark. Its HTTP clients request a URL repeatedly, and it reports the
-// samples that Record takes.
+// Program is the benchmark "record". Its HTTP clients request a URL repeatedly. It reports the
+// samples that the function [Record] takes.
 var Program = &measure.Program{
 	Name: "record", What: "a load, the Go runtime and the kernel on one clock", Rounds: 1,
 	Brief: []string{"-seconds", "5"},

@@ -12,8 +12,8 @@ import (
 	"github.com/millrace-io/millrace/bench/measure"
 )
 
-// Program is the Redis benchmark. It makes one table for each task and each number of goroutines,
-// and one table for the latency of small GETs while large values are transferred.
+// Program is the Redis benchmark. It makes one table for each combination of a task and a number of
+// goroutines, and one table for the latency of small GETs while large values are transferred.
 var Program = &measure.Program{
 	Name: "redis", What: "large values in and out of Redis", Rounds: 15,
 	Turn:  40 * time.Millisecond,

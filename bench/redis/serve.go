@@ -91,7 +91,8 @@ func serving(h handler) func(*fixture) (call, error) {
 	}
 }
 
-// audited returns a call that requests the value and passes it to f.audit, all in this process.
+// audited returns a call that requests the value and passes it to f.audit. Unlike requester, the
+// call runs in this process.
 func audited(f *fixture, addr string) (call, error) {
 	conn, err := net.Dial("tcp", addr)
 	if err != nil {

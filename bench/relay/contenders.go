@@ -104,9 +104,9 @@ func parseContender(spec string, dir string) (contender, error) {
 }
 
 // built returns a contender that runs a Go program, which it builds in dir. The function args
-// returns the program's arguments, and may change the configuration of the load test. If the
-// program listens on several addresses, the last one must be addr, because then the load test
-// starts.
+// returns the program's arguments, and may change the configuration of the load test. The load test
+// starts when the program listens on addr. If the program listens on several addresses, it must
+// listen on addr last.
 func built(dir string, name, pkg string, args func(addr string, c *load.Config) ([]string,
 	error)) contender {
 	return contender{
@@ -165,7 +165,7 @@ func millrace(dir string, pub, sub string, latency time.Duration) contender {
 	return c
 }
 
-// A crossProtocol is for a relay that converts streams from one protocol to another.
+// A crossProtocol publishes with one protocol and watches with another one.
 type crossProtocol struct {
 	load.Protocol               // for publishers
 	out           load.Protocol // for viewers

@@ -17,7 +17,7 @@ import (
 	"github.com/millrace-io/millrace/internal/load"
 )
 
-// Program compares relays under the load of each case.
+// Program compares relays. Each case is a number of streams and a number of viewers per stream.
 var Program = &measure.Program{
 	// A run takes about five minutes.
 	Name: "relay", What: "live streams from publishers to viewers", Rounds: 2,
@@ -162,8 +162,8 @@ func total(m map[string]int) (n int) {
 	return n
 }
 
-// tableName returns the name of the table for case c. The predefined list "rtmp" has its own
-// tables, which do not replace the tables of other lists.
+// tableName returns the name of the table for case c. The predefined list "rtmp" has its own table
+// names, so that its results do not replace the results of other lists.
 func tableName(c testCase) string {
 	if options.contenders == "rtmp" {
 		return "relay-rtmp-" + c.String()

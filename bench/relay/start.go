@@ -184,8 +184,8 @@ func firstPicture(ctx context.Context, p load.Protocol, stream string) (time.Dur
 	return first.Sub(publisher.began), errors.Join(err, publisher.cut())
 }
 
-// reconnectPause cuts a publisher's connection and publishes again. It returns by how much the
-// pause in the viewer's video exceeds the publisher's absence.
+// reconnectPause cuts a publisher's connection and publishes again. It returns the pause in the
+// viewer's video, minus the time during which the publisher was absent.
 func reconnectPause(ctx context.Context, p load.Protocol, stream string) (time.Duration, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -26,8 +26,8 @@ type reader struct {
 	head                    [11]byte
 }
 
-// A message is the latest message of a chunk stream. It may be incomplete. The next message
-// inherits the fields that its header omits.
+// A message holds the state of a chunk stream: the latest message, which may be incomplete. The
+// next message inherits the fields that its header omits.
 type message struct {
 	timestamp, delta uint32
 	extended         bool

@@ -162,7 +162,7 @@ func (c *conn) close() error {
 	return err
 }
 
-// handshake performs the handshake without digests, which a zero version in C1 requests.
+// handshake sends version 0 in C1, which requests a handshake without digests.
 func handshake(w io.Writer, r io.Reader) error {
 	const size = 1536
 	c := make([]byte, 1+size)

@@ -19,8 +19,8 @@ const (
 	// blobKeys is the number of blob keys on each server. It is small, so that blobs are replaced
 	// while they are read.
 	blobKeys = 12
-	// blobHead is the size in bytes of the header at the start of each blob. It contains a hash of
-	// the key, the number of the write that stored the blob, and the size of the blob.
+	// blobHead is the size in bytes of the header at the start of each blob. The header contains a
+	// hash of the key, the sequence number of the write (see blob), and the size of the blob.
 	blobHead = 24
 	blobRest = 25 * time.Millisecond // pause after each request
 	// A store may expire a blob up to expirySlack too early or too late, because file systems have
@@ -213,8 +213,8 @@ func (c *cycle) get(b *blob, url string) error {
 	return b.checkFound(oldest, write)
 }
 
-// read reads a blob and checks all its bytes. It returns the number of the write that stored the
-// blob.
+// read reads a blob and checks all its bytes. It returns the sequence number of the write that
+// stored the blob.
 func (c *cycle) read(key, url string) (write uint64, err error) {
 	res, err := c.do(http.MethodGet, url, http.StatusOK)
 	if err != nil {

@@ -26,8 +26,8 @@ type cycle struct {
 func newCycle(t *target, number int) *cycle { return &cycle{target: t, number: number} }
 
 // run returns when the cycle is over and all clients have disconnected. If restart is not 0, run
-// restarts the server with this signal in the middle of the cycle. An error describes a fault that
-// does not concern a single client.
+// restarts the server with this signal in the middle of the cycle. The error is a fault of the
+// cycle. For faults of single clients, see work.
 func (c *cycle) run(ctx context.Context, restart syscall.Signal) error {
 	var stop, giveUp context.CancelFunc
 	c.working, stop = context.WithCancel(ctx)
@@ -101,9 +101,9 @@ func (c *cycle) work(what string, r *rand.Rand,
 	}
 }
 
-// account returns an error if viewers lost more tags or connections in this cycle than the server
-// has counted. The server may count more, because a viewer can disconnect before it notices that
-// tags are missing.
+// account returns an error if viewers noticed more losses than the server has counted in this
+// cycle. Lost tags and lost connections are compared separately. The server may count a loss that
+// no viewer notices, because a viewer can disconnect before the next tag arrives.
 func (c *cycle) account() error {
 	var before point // zero if the process was started in this cycle
 	if n := len(c.points); n > 1 {

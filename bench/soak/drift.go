@@ -17,11 +17,11 @@ import (
 )
 
 const (
-	// Steady and trend rules ignore the first warmUp points of a process, because the caches and
-	// pools of a new process still grow.
+	// Rules of the kinds steady and trend ignore the first warmUp points of each process. In a new
+	// process, caches and pools still grow.
 	warmUp = 2
-	// A trend rule needs at least pointsWanted points. It divides the points after the warm-up into
-	// thirds, and each third then has at least two points.
+	// A rule of the kind trend needs at least pointsWanted points: two for each third of the points
+	// after the warm-up.
 	pointsWanted = warmUp + 6
 	// A server may open up to redisConns connections to Redis: 32 to transfer blobs, and a few that
 	// go-redis opens for other commands.
@@ -67,8 +67,8 @@ type rule struct {
 
 // rules returns the rules for a server with up to redisConns connections to Redis.
 //
-// A trend rule has two limits, slack and ratio. Growth is a fault only above both limits. Without a
-// fault, a heap of 3 MB may grow by a large ratio, and a heap of 1 GB by many megabytes.
+// A trend rule has two limits, slack and ratio. Growth is a fault only if it exceeds both limits. A
+// small heap may therefore grow by a large ratio, and a large heap by many megabytes.
 func rules(redisConns int64) []rule {
 	return []rule{
 		{"goroutines", func(p *point) int64 { return p.Goroutines }, steady, 0, 0},
@@ -161,15 +161,15 @@ func (t *target) quiet(ctx context.Context) error {
 	return nil
 }
 
-// settle takes samples of the server's resource use until the server is idle and breaks no capped
-// or steady rule. It returns the last sample. The server may break a rule until the goroutines of
-// closed connections have ended.
+// settle takes samples of the server's resource use until the server is idle and breaks no rule of
+// the kinds capped and steady. It returns the last sample. More than one sample may be necessary,
+// because the goroutines of closed connections take some time to end.
 //
 // In a new process, the steady rules do not apply yet (see warmUp). settle then takes at least ten
 // samples, and returns the smallest number of goroutines and the smallest number of descriptors.
 //
-// settle waits for at most t.cfg.Settle. If the server is then not idle, it returns an error. If
-// the server is idle but breaks a rule, it returns the last sample.
+// settle waits for at most t.cfg.Settle. If the server is still not idle, settle returns an error.
+// If the server is idle but still breaks a rule, settle returns the last sample.
 func (t *target) settle(ctx context.Context) (point, error) {
 	deadline := time.Now().Add(t.cfg.Settle)
 	var least point

@@ -25,8 +25,8 @@ type mp4Track struct {
 	end  int64  // end time of the last sample
 }
 
-// heldBack is the number of tags that may be missing when a viewer disconnects between the
-// fragments of the two tracks.
+// heldBack is the maximum number of missing tags that does not count as a loss. A viewer may
+// disconnect after a fragment of one track, and then misses the other track's fragment.
 const heldBack = 100
 
 // maxBox is the maximum size of a box in bytes. A larger size is treated as an error.
@@ -59,7 +59,8 @@ func (v *mp4View) Next(a *load.Arrival) error {
 	return err
 }
 
-// Close implements load.Subscription. It adds the missing tags to the session's lost tags.
+// Close implements load.Subscription. If more than heldBack tags are missing, Close adds their
+// number to the session's counter lost.
 func (v *mp4View) Close() error {
 	if missing := v.last - v.first + 1 - v.samples; v.samples > 0 && missing > heldBack {
 		v.session.lost.Add(int64(missing))

@@ -220,7 +220,7 @@ func (r *run) passed() float64 {
 }
 
 // cycle runs one cycle on all servers, and then compares the resource use of each server with its
-// earlier quiet points.
+// resource use after earlier cycles.
 func (r *run) cycle(ctx context.Context) {
 	r.cycles++
 	var restart syscall.Signal

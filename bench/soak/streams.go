@@ -140,8 +140,8 @@ func (p *publication) WriteTag(t load.Tag) error {
 // headers is the number of tags that the Headers method of load.Synth returns.
 const headers = 3
 
-// Close implements load.Publication. It ends the stream properly, or breaks off in the middle of a
-// tag.
+// Close implements load.Publication. If the session has the flag breaks, Close breaks off in the
+// middle of a tag. Otherwise, Close ends the stream properly.
 func (p *publication) Close() error {
 	s := p.session
 	if s.breaks {

@@ -111,8 +111,8 @@ var servers = []server{
 
 var arenas = sync.Pool{New: func() any { return arena.NewPool(arenaSize) }}
 
-// A serveFunc reads one message and sends the answer. The message is stored in the Buffer in, and
-// the answer in the Buffer out.
+// A serveFunc reads one message and sends the answer. It stores the message in its first Buffer,
+// and the answer in its second Buffer.
 type serveFunc func(in, out arena.Buffer) error
 
 func each(c net.Conn, next func(r *millrace.Reader, serve serveFunc) error) error {
@@ -318,8 +318,9 @@ func fit(n int) error {
 // busy is the number of connections that send a message at the same time.
 const busy = 64
 
-// miners is a child process that opens connections. It reads numbers of messages from its input. It
-// sends that many messages, using the connections in turn, and checks the answers.
+// miners is a child process that opens connections. Each line of its input is a number of messages.
+// For each line, it sends this number of messages, using the connections in turn, and checks the
+// answers.
 var miners = measure.RegisterChild("sv2-miners", func(args []string) error {
 	n, err := strconv.Atoi(args[1])
 	if err != nil {

@@ -45,7 +45,7 @@ var Program = &measure.Program{
 
 var clients, rate, size, seconds int
 
-// bound is the latency of the contender "millrace, within 20 ms".
+// bound is the latency with which one of the millrace servers is configured.
 const bound = 20 * time.Millisecond
 
 // A server sends each message to all of its clients.

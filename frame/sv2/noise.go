@@ -62,8 +62,8 @@ func newCipherState(aead cipher.AEAD) cipherState {
 // left reports whether the key may be used n more times.
 func (c *cipherState) left(n int) bool { return uint64(n) <= math.MaxUint64-c.n }
 
-// nonce returns the nonce for the next use of the key and counts that use. The slice is valid until
-// the next call to nonce.
+// nonce returns the nonce for the next use of the key, and counts that use. The returned slice is
+// valid until the next call.
 func (c *cipherState) nonce() []byte {
 	binary.LittleEndian.PutUint64(c.bytes[4:], c.n)
 	c.n++

@@ -36,8 +36,8 @@ type Opener struct {
 //
 // The Opener borrows r until the last use of the Opener. There is nothing to close.
 //
-// The options frame.MaxPayload and frame.MaxKind limit the decrypted payload. For frame.MaxKind,
-// [Header.Kind] returns the kind of a message.
+// The options frame.MaxPayload and frame.MaxKind limit the decrypted payload. To get the kind that
+// frame.MaxKind expects, call [Header.Kind].
 func NewOpener(r *millrace.Reader, aead cipher.AEAD, opts ...frame.Option) *Opener {
 	o := &Opener{f: sealedFormat{state: newCipherState(aead)}}
 	o.d = frame.NewDecoder(r, &o.f, opts...)
@@ -60,8 +60,9 @@ func NewOpener(r *millrace.Reader, aead cipher.AEAD, opts ...frame.Option) *Open
 //
 // After an error, buf is unchanged.
 //
-// NextInto waits until a frame arrives. To use no Buffer while it waits, first call the Reader's
-// Peek(1), and then NextInto with a Buffer that many connections share. See the example Idle.
+// NextInto waits until a frame arrives, and needs buf during the wait. To share one Buffer among
+// many connections, first call the Reader's Peek(1), which waits without a Buffer. Then call
+// NextInto with the shared Buffer. See the example Idle.
 func (o *Opener) NextInto(buf arena.Buffer) (arena.Slice, Header, error) {
 	s, f, err := o.d.NextInto(buf)
 	return s, HeaderOf(f), err

@@ -167,7 +167,8 @@ type prefixedConn struct {
 	prefix []byte
 }
 
-// NetConn lets a millrace.Reader wait for bytes without a block of memory.
+// NetConn returns the inner connection. A millrace.Reader uses NetConn so that it holds no block of
+// memory while it waits for bytes.
 func (c *prefixedConn) NetConn() net.Conn { return c.Conn }
 
 func (c *prefixedConn) Read(p []byte) (int, error) {

@@ -86,8 +86,9 @@ func appendHeader(dst []byte, opcode byte, length int) []byte {
 	return binary.BigEndian.AppendUint64(append(dst, 127), uint64(length))
 }
 
-// maxCopy is the size in bytes of the largest payload that AppendMessage copies. Copied messages
-// share blocks, and sending one piece costs less than sending two.
+// maxCopy is the size in bytes of the largest payload that AppendMessage copies. A copied payload
+// forms one piece with its header, and sending one piece costs less than sending two. Several
+// copied messages can also share one block.
 const maxCopy = 2 << 10
 
 // AppendMessage appends a message to dst: a header, and the payload. It takes ownership of payload

@@ -149,7 +149,7 @@ func (c Config) Check() error {
 const nameBytes = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-"
 
 // checkName returns an error if the name would change other parts of the URL or of the HTTP request
-// line. The server may refuse more names.
+// line. A server may refuse names that checkName accepts.
 func checkName(name string) error {
 	for part := range strings.SplitSeq(name, "/") {
 		if strings.Trim(part, ".") == "" || strings.Trim(part, nameBytes) != "" {

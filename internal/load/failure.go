@@ -47,8 +47,8 @@ func (rep *Report) failure() error {
 	return nil
 }
 
-// Explanations of HTTP status codes, for publishers and for viewers. The key "" is for clients that
-// still wait for an answer.
+// meaningPublish and meaningWatch explain HTTP status codes. The explanation for the key "" applies
+// if no connection has ended, because all clients still wait for an answer.
 var (
 	meaningPublish = map[string]string{
 		"401": "the server wants --token",
@@ -63,9 +63,10 @@ var (
 	}
 )
 
-// mainReason returns the most frequent reason in counts as an error. counts has the number of
-// connections that ended for each reason. If the reason is a refusal with an HTTP status code, the
-// error includes the explanation of the code. If counts is empty, the error is explanations[""].
+// mainReason returns an error that describes the most frequent reason why connections ended. The
+// map counts has the number of connections for each reason. If the reason is a refusal with an HTTP
+// status code, the error includes the explanation of the code. If counts is empty, the error is
+// explanations[""].
 func mainReason(counts map[string]int, explanations map[string]string) error {
 	best, most := "", 0
 	for why, n := range counts {

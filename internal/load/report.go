@@ -158,8 +158,8 @@ func (r *run) report(began time.Time, from, until mark) Report {
 	return rep
 }
 
-// usage returns the resource use between two samples, for a measurement in which viewers have
-// received this number of bytes. If a sample is unknown, usage returns nil.
+// usage returns the resource use between two samples. The argument bytes is the number of bytes
+// that viewers have received between the samples. If a sample is unknown, usage returns nil.
 func usage(from, until sample, bytes int64) *Usage {
 	if !from.known || !until.known {
 		return nil

@@ -77,8 +77,8 @@ func (s *Synth) soundDue() time.Duration {
 	return time.Duration(s.sounds*soundSamples) * time.Second / soundRate
 }
 
-// Next returns the next tag. The payload contains the tag's number, and now as the time of sending.
-// It is valid until the next call.
+// Next returns the next tag. The payload contains the tag's number and the time of sending, which
+// is the argument now. The payload is valid until the next call to Next.
 func (s *Synth) Next(now time.Time) Tag {
 	s.seq++
 	m := marker{stream: s.stream, seq: s.seq, sent: now.UnixNano()}

@@ -83,16 +83,16 @@ func (v *viewer) closeGap() {
 }
 
 // checkSeq counts lost and repeated tags, which it recognizes by their numbers (m.seq). It also
-// measures the latency of the tag: its age when it arrives.
+// measures the latency of each tag: the time between sending and arrival.
 //
-//   - Tags before the first keyframe are ignored, because a server may hold back video until the
-//     keyframe, but send audio.
-//   - Tags that were sent before the load test began are ignored, because a server may still send
-//     the stream of an earlier test, with other numbers.
+//   - Tags before the first keyframe are ignored. Until the keyframe, a server may send audio but
+//     no video, and this missing video is not a loss.
+//   - Tags that were sent before the load test began are ignored. They may belong to the stream of
+//     an earlier test, which has its own numbers.
 //   - If another program publishes (Config.NoPublish), tags from before the load test are not
 //     ignored, because that program may have started earlier.
-//   - The latency of tags that were sent before the viewer joined is not measured, because the
-//     server replays them.
+//   - If a tag was sent before the viewer joined, its latency is not measured, because the server
+//     replays such tags.
 func (v *viewer) checkSeq(m marker, a *Arrival) {
 	if m.sent < v.load.began && !v.load.cfg.NoPublish {
 		return

@@ -8,8 +8,8 @@ import (
 	"github.com/millrace-io/millrace"
 )
 
-// defaultMaxTag is the default of MaxTag, in bytes. It is half of MaxData, the maximum that the FLV
-// format allows. Keyframes are smaller: 8 MiB is as much as two seconds of a 32 Mbit/s stream.
+// defaultMaxTag is the default of MaxTag, in bytes. It is large enough for any usual keyframe: two
+// seconds of a 32 Mbit/s stream fit in 8 MiB.
 const defaultMaxTag = 8 << 20
 
 // Option configures a Decoder. A function that returns an Option panics if its argument is out of

@@ -5,9 +5,9 @@ import "strconv"
 // AppendPlaylist appends the media playlist to dst. Before the first call to [Window.Init], the
 // playlist has no PRELOAD-HINT.
 //
-// If skip is set, AppendPlaylist appends a delta update: one EXT-X-SKIP replaces all segments that
-// end more than six times Config.Target before the end of the newest segment. After [Window.End],
-// skip has no effect.
+// If skip is set, AppendPlaylist appends a delta update: one EXT-X-SKIP replaces the old segments.
+// A segment is old if the time from its end to the end of the newest segment is more than six times
+// Config.Target. After [Window.End], AppendPlaylist ignores skip.
 func (w *Window) AppendPlaylist(dst []byte, skip bool) []byte {
 	listed := w.segs[w.listed:]
 	first := w.open

@@ -20,9 +20,10 @@ var (
 	errPartial = errors.New("hls: _HLS_part without _HLS_msn")
 )
 
-// ParseReload parses a query. The result blocking is true if the query names a segment or part. The
-// request may then have to wait; see [Window.Status]. Values of _HLS_skip other than YES and v2 are
-// ignored. If ParseReload returns an error, answer the request with 400 Bad Request.
+// ParseReload parses the query of a playlist request. If the query names a segment or part,
+// ParseReload returns true for blocking, and the request may have to wait; see [Window.Status].
+// Values of _HLS_skip other than YES and v2 are ignored. If ParseReload returns an error, answer
+// the request with 400 Bad Request.
 func ParseReload(q url.Values) (r Reload, blocking bool, err error) {
 	r.Part = -1
 	skip := q.Get("_HLS_skip")

@@ -228,8 +228,8 @@ func NewWindow(c Config) (*Window, error) {
 	return w, nil
 }
 
-// remember puts segments of an earlier Window at the start of the playlist. It omits the oldest
-// segments if all descriptions together would use more than half of MaxBytes.
+// remember puts segments of an earlier Window at the start of the playlist. If the entries of these
+// segments would use more than half of MaxBytes, remember omits the oldest segments.
 func (w *Window) remember(past []Listed) {
 	w.config.Past = nil
 	for _, s := range past[max(0, len(past)-int(w.config.MaxBytes/2/segmentCost)):] {
@@ -258,9 +258,9 @@ func (w *Window) Listed() []Listed {
 // Opening describes the open segment, to which the Window adds fragments. The segment may still be
 // empty. The Duration in the result counts only the complete parts of the segment.
 //
-// If the media of the open segment is lost, a Window that continues the playlist must list the
-// segment as a gap. To do so, set Gap in the result, and append the result to Config.Past of the
-// new Window.
+// A new Window can continue the playlist of w. If the media of the open segment is lost, the new
+// Window must list the segment as a gap: set Gap in the result of Opening, and append the result to
+// the new Window's Config.Past.
 func (w *Window) Opening() Listed {
 	s := w.open
 	if !s.empty() {
@@ -347,7 +347,8 @@ func (w *Window) End() (changed bool) {
 //   - A part may end earlier, so that the parts of a segment have similar durations. Add divides
 //     the segment on the assumption that it will last as long as the previous segment.
 //   - A part without a keyframe may end later. If such a part is shorter than 85 % of Config.Part,
-//     Add waits for the next fragment, which may be short enough to fit.
+//     Add waits for the next fragment. If that fragment is short enough, Add puts it into the same
+//     part.
 //
 // A segment usually ends at the first keyframe after the duration Config.Segment. There are two
 // exceptions:
@@ -432,8 +433,6 @@ func (w *Window) initOpen(f Fragment) {
 	w.charge(segmentCost)
 }
 
-// charge adds n bytes to the cost of the open segment and to the memory of the Window, which
-// MaxBytes limits.
 func (w *Window) charge(n int64) {
 	w.open.cost += n
 	w.bytes += n
@@ -584,7 +583,7 @@ func (w *Window) Discontinuity() uint64 {
 }
 
 // Bytes returns the number of bytes that count towards MaxBytes. Each fragment counts as at least 4
-// KiB, and each segment as 512 bytes more.
+// KiB. Each segment adds 512 bytes to the size of its fragments.
 func (w *Window) Bytes() int64 { return w.bytes }
 
 // Bandwidth returns the peak and the average bit rate of the playlist, in bits per second. It

@@ -21,8 +21,8 @@ const (
 	minConfirm = 3
 
 	// maxHeld is the maximum number of frames that the clock holds in one track. When a track has
-	// reached the maximum, the clock accepts a jump without waiting for confirmTime. At up to 60
-	// frames per second, 64 frames are enough to wait for confirmTime.
+	// reached the maximum, the clock accepts a jump without waiting for confirmTime. At 60 frames
+	// per second or less, 64 frames span more than confirmTime.
 	maxHeld = 64
 
 	// Two frames of a track are consecutive if the second timestamp is at most maxStep after the
@@ -40,16 +40,16 @@ const (
 )
 
 // A clock converts FLV timestamps to times in the stream. Both are in milliseconds. FLV timestamps
-// have 32 bits, so they wrap around, and they may jump. Times in the stream never wrap around or
-// jump back: a frame is at most maxBack earlier than the frame before it.
+// have 32 bits, so they wrap around, and they may jump. Times in the stream do not wrap around. The
+// time of a frame is at most maxBack before the time of the previous frame.
 //
 // # Jumps
 //
 // A timestamp jumps if it is more than maxAhead after the expected timestamp, or more than maxBack
 // before it. Unless the clock can decide at once, it holds the frame and waits for more frames:
 //
-//   - If the next frames continue the timestamps before the jump, the held frames had wrong
-//     timestamps. Such frames are called strays. They get times between the times of their
+//   - If the timestamps of the next frames fit the timestamps before the jump, the held frames had
+//     wrong timestamps. Such frames are called strays. They get times between the times of their
 //     neighbors.
 //   - If the jump is ahead, and not longer than the time that has passed, the publisher has paused.
 //     The clock accepts the jump: for video at once, and for audio after minConfirm frames. It
@@ -118,8 +118,7 @@ func (c *clock) other(p *pace) *pace {
 // frame is held, the time is an estimate.
 func (p *pace) reach() int64 { return p.gone + int64(len(p.held))*min(p.step, maxBack) }
 
-// timeAt returns the time in the stream that track p had reached when f arrived. f is a frame of
-// the other track.
+// timeAt returns the stream time of track p at the arrival of f, a frame of the other track.
 func (p *pace) timeAt(f arrival) int64 { return p.now + f.met - p.reach() }
 
 // waited returns how long track p has had no new frame, in ms. It measures this time with the
@@ -130,12 +129,12 @@ func (c *clock) waited(p *pace) int64 { return max(c.other(p).reach()-p.met, 0) 
 // now, the clock accepts the jump after minConfirm frames.
 func (c *clock) restart() { c.video.fresh, c.audio.fresh = true, true }
 
-// add adds a frame with the timestamp ts to track p. wall is the frame's arrival time in ms, or 0
-// if the arrival time is not known.
+// add adds a frame to track p. The frame's FLV timestamp is ts. Its arrival time is wall, in ms, or
+// 0 if the arrival time is not known.
 //
-// Usually add appends the frame's time in the stream to dst. If the frame must wait for later
-// frames, add appends nothing. If the frame ends the wait of earlier frames, add appends the times
-// of all these frames, oldest first.
+// Usually add computes the frame's time in the stream, and appends this time to dst. If the frame
+// must wait for later frames, add appends nothing. If earlier frames were waiting for the new
+// frame, add appends the times of the earlier frames first.
 func (c *clock) add(dst []int64, p *pace, ts uint32, length, wall int64) []int64 {
 	p.held = append(p.held, arrival{ts, wall, c.other(p).reach()})
 	n := len(p.held)
@@ -154,12 +153,12 @@ func (c *clock) add(dst []int64, p *pace, ts uint32, length, wall int64) []int64
 	return c.settle(dst, p, n-count, length)
 }
 
-// flush appends the times of all held frames of track p to dst, oldest first. No frame is held
-// afterwards.
+// flush appends the times of all held frames of track p to dst, oldest first. Afterwards, p.held is
+// empty.
 //
-// Usually, flush treats held frames whose timestamps jump as strays. The caller sets full if it has
-// no room for more frames. In this case, flush accepts the jump if the newest frames are
-// consecutive.
+// If the timestamps of the held frames jump, flush usually treats these frames as strays. The
+// caller sets full if it has no room for more frames. flush then accepts the jump if the newest
+// frames are consecutive.
 func (c *clock) flush(dst []int64, p *pace, length int64, full bool) []int64 {
 	switch n, count := len(p.held), p.consecutive(); {
 	case n == 0:
@@ -174,9 +173,8 @@ func (c *clock) flush(dst []int64, p *pace, length int64, full bool) []int64 {
 	}
 }
 
-// fitting finds the frames at the end of p.held that have about the expected timestamps. It returns
-// the index of the first of these frames, or len(p.held) if there are none. The frames before the
-// index may be strays.
+// fitting finds the frames at the end of p.held whose timestamps are close to the expected
+// timestamps. It returns the index of the first of these frames, or len(p.held) if there are none.
 func (c *clock) fitting(p *pace, length int64) int {
 	head := len(p.held)
 	for head > 0 && !(p.sole && head == 1) && c.fits(p, head-1, length) {
@@ -190,8 +188,8 @@ func (p *pace) expected(f arrival, n int, length int64) int64 {
 }
 
 // elapsed returns the time, in ms, from the arrival of p's newest frame to the arrival of f. It
-// measures this time with the frames of the other track. If the wall clock was read for both frames
-// and shows more time, elapsed returns that time instead.
+// uses the longer of two measurements: the progress of the other track, and the time by the wall
+// clock, if the wall clock was read at both arrivals.
 func (p *pace) elapsed(f arrival) int64 {
 	since := max(f.met-p.met, 0)
 	if f.wall != 0 && p.wall != 0 {
@@ -200,7 +198,7 @@ func (p *pace) elapsed(f arrival) int64 {
 	return since
 }
 
-// earliest returns the earliest time that f can have if it continues the timestamps of p.
+// earliest returns the earliest time in the stream that f may have without counting as a jump.
 func (p *pace) earliest(f arrival, n int, length int64) int64 {
 	late := int64(n) * length
 	if f.wall != 0 && p.wall != 0 {
@@ -209,8 +207,8 @@ func (p *pace) earliest(f arrival, n int, length int64) int64 {
 	return p.now + late - maxBack
 }
 
-// latest returns the latest time that f can have if it continues the timestamps of p, perhaps after
-// a pause. A pause cannot be much longer than the time that has passed since p's newest frame.
+// latest returns the latest time in the stream that f may have without counting as a jump. It
+// allows for a pause that is as long as the time since the arrival of p's newest frame.
 func (c *clock) latest(p *pace, f arrival, n int, length int64) int64 {
 	latest := p.now + max(p.step+int64(n)*length, p.elapsed(f))
 	if other := c.other(p); other.round == p.round {
@@ -219,10 +217,8 @@ func (c *clock) latest(p *pace, f arrival, n int, length int64) int64 {
 	return latest + maxAhead
 }
 
-// fits reports whether the timestamp of p.held[i] is close to the expected timestamp.
-//
-// Usually, the timestamp must continue the timestamps of p. If the other track has already changed
-// to new timestamps, the timestamp may continue the new timestamps instead.
+// fits reports whether the timestamp of p.held[i] is close to the expected timestamp. If the other
+// track is already in a later round, a timestamp of that round fits, too.
 //
 // After a pause, the timestamp of a video frame may be ahead by the duration of the pause. For
 // audio, this is not allowed: audio often arrives in bursts, so a long time between two arrivals
@@ -323,9 +319,9 @@ func firstIsStray(first, second, third uint32) bool {
 // advance makes f the newest frame of track p, and returns the time of f in the stream. This time
 // may be up to maxBack before the previous frame's time.
 //
-// When the publisher changes its timestamps, the other track may be the first to use the new
-// timestamps. The timestamp of f may then be an old or a new timestamp. advance computes a time for
-// both cases, and chooses the time that is nearer to the expected time.
+// If the other track is already in a later round, f may belong to that round, or still to the round
+// of p. advance computes a time for both rounds, and chooses the time that is nearer to the
+// expected time.
 func (c *clock) advance(p *pace, f arrival, n int, length int64) int64 {
 	other := c.other(p)
 	begins := p.round == 0
@@ -395,8 +391,8 @@ func (c *clock) advance(p *pace, f arrival, n int, length int64) int64 {
 	return t
 }
 
-// continued converts the timestamp ts to a time in the stream. It assumes that ts belongs to the
-// current round of track p.
+// continued returns the time in the stream for the timestamp ts. It assumes that the timestamps
+// have not jumped since the newest frame of p.
 func (p *pace) continued(ts uint32) int64 { return p.now + int64(int32(ts-p.last)) }
 
 func (p *pace) noteStep(step int64) {

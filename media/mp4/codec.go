@@ -189,9 +189,9 @@ func readCrop(b *bitReader) (crop [4]uint64) {
 	return crop
 }
 
-// cropUnits returns the units in which a sequence parameter set states the crop margins. The left
-// and right margins are in units of x luma samples, and the top and bottom margins are in units of
-// y luma samples. In each direction, the unit is the number of luma samples per chroma sample.
+// cropUnits returns the factors that convert crop margins to luma samples: x for the left and right
+// margins, and y for the top and bottom margins. In each direction, the factor is the number of
+// luma samples per chroma sample.
 func cropUnits(chroma uint32, planes bool) (x, y uint64) {
 	switch {
 	case planes || chroma == 0 || chroma == 3:

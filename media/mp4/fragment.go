@@ -31,9 +31,10 @@ type FragmentInfo struct {
 	Key        bool          // begins with a keyframe, or has only audio in a stream without video
 }
 
-// newFragmentInfo describes a fragment from the run of its video samples and the run of its audio
-// samples. One of the runs may be empty. hasVideo reports whether the stream has video. The
-// fragment may still have no video. The caller must set Head, Size and Sequence of the result.
+// newFragmentInfo describes a fragment that consists of a run of video samples and a run of audio
+// samples. One of the runs may be empty. If the stream has video, the caller must set hasVideo,
+// even for a fragment that has only audio. The caller must also set Head, Size and Sequence of the
+// result.
 func newFragmentInfo(video, sound run, hasVideo bool) (f FragmentInfo) {
 	f.Pictures, f.Sounds = video.samples, sound.samples
 	switch {

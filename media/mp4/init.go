@@ -5,8 +5,9 @@ import (
 	"github.com/millrace-io/millrace/media/flv"
 )
 
-// AppendInit appends the init segment (ftyp and moov) of the last fragment to dst, which then owns
-// it. Before the first fragment, AppendInit returns ErrNoInit and leaves dst unchanged.
+// AppendInit appends the init segment (ftyp and moov) of the last fragment to dst. The owner of dst
+// then owns the appended bytes, too. Before the first fragment, AppendInit returns ErrNoInit and
+// leaves dst unchanged.
 //
 // All viewers can use the same init segment. The times in fragments count from the start of the
 // stream, and a player starts at the time of its first fragment.

@@ -45,8 +45,8 @@ const maxRecord = 64 << 10
 const trackWait = 1000
 
 // If all video frames are damaged for longer than damagedWait, the Muxer continues without video.
-// damagedWait is longer than the effect of one lost keyframe: the frames after the lost keyframe
-// are lost, too, until the next keyframe arrives some seconds later.
+// After one lost keyframe, no video frame can be used until the next keyframe, which may take some
+// seconds. damagedWait is longer than that time.
 const damagedWait = 10_000 // ms
 
 // Option configures a Muxer. A function that returns an Option panics if its argument is out of
@@ -172,8 +172,8 @@ func NewMuxer(opts ...Option) *Muxer {
 // From other video frames, WriteTag drops NAL units of length 0.
 //
 // If a sequence header differs from the previous sequence header of its track, WriteTag appends all
-// waiting samples as a fragment. The next fragment then has NewInit set, unless the publisher goes
-// back to the old sequence header before that fragment.
+// waiting samples as a fragment. NewInit is set in the next fragment if its init segment differs
+// from the previous init segment.
 //
 // If the error is a *CodecError, *ConfigError or *LimitError, WriteTag has appended nothing, and
 // the caller may continue with the next tag.
@@ -220,8 +220,9 @@ func (m *Muxer) WriteTag(dst *millrace.Chain, t flv.Tag, src *millrace.Chain) (F
 //   - The number of damaged video frames. A damaged frame is not a sequence of NAL units, or
 //     contains no slice.
 //
-// If all video frames so far were damaged, or all video frames for more than 10 seconds, the Muxer
-// continues without video. The init segment then has no video track until a good keyframe arrives.
+// The Muxer continues without video if all video frames so far were damaged. It also does so if all
+// video frames were damaged for more than 10 seconds. In both cases, the init segment has no video
+// track until a good keyframe arrives.
 func (m *Muxer) LeftOut() int64 { return m.leftOut }
 
 // Flush appends all waiting samples to dst as a fragment, which dst then owns. If no samples wait,
@@ -244,9 +245,7 @@ func (m *Muxer) Flush(dst *millrace.Chain) Fragment {
 // WriteTag or Flush.
 func (m *Muxer) Parts() []FragmentInfo { return m.parts }
 
-// settle gives a time in the stream to all samples that have none yet. The caller sets full if the
-// Muxer has no room for more frames. In this case, settle also uses timestamps that later frames
-// have not confirmed.
+// settle sets the decoding times of all held samples. It passes full to clock.flush.
 func (m *Muxer) settle(full bool) {
 	if m.video.conf != nil {
 		m.place(&m.video, m.clock.flush(m.times[:0], &m.clock.video, m.video.length(), full))
@@ -393,8 +392,8 @@ func (m *Muxer) hold(tr *track, p *pace, t flv.Tag, data *millrace.Chain) {
 	m.place(tr, m.clock.add(m.times[:0], p, t.Timestamp, tr.length(), wall))
 }
 
-// place sets the decoding times of the oldest held samples of tr, which have no decoding times yet.
-// The slice times has the times of these samples in the stream, in ms.
+// place sets the decoding times of the first len(times) samples in tr.held, and removes these
+// samples from tr.held. times[i] is the time of sample i in the stream, in ms.
 func (m *Muxer) place(tr *track, times []int64) {
 	m.times = times
 	for i, ms := range times {

@@ -185,8 +185,8 @@ const maxApart = time.Minute
 // at the start.
 //
 // A fragment with video advances the Timeline to the end of the video. A fragment with only audio
-// advances it to the end of the audio, minus the time by which audio was ahead of video in earlier
-// fragments.
+// advances the Timeline to the end of the audio. If the audio of earlier fragments was ahead of the
+// video, the Timeline subtracts this lead.
 type Timeline struct {
 	begun     bool
 	end, lead time.Duration

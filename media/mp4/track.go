@@ -62,8 +62,9 @@ func (t *track) waiting() (samples, bytes int) {
 	return samples, t.heldData.Len() + t.doneData.Len() + t.openData.Len()
 }
 
-// close ends the newest sample at the time end, unless the sample has already ended. If the next
-// sample begins later, players show the last video frame until then (ISO/IEC 14496-12, 8.8.12.1).
+// close completes the newest sample, which lasts until the decoding time end. If the newest sample
+// is already complete, close does nothing. If the next sample begins later than end, players show
+// the last video frame until then (ISO/IEC 14496-12, 8.8.12.1).
 func (t *track) close(end int64) {
 	if !t.isOpen {
 		return
@@ -139,11 +140,13 @@ func (t *track) release() {
 
 // An audio frame usually begins where the previous frame ends. Its duration is computed from its
 // number of samples. Timestamps are less exact, because encoders set the timestamp when a frame is
-// complete, or give several frames the same timestamp. But if the timestamps of several consecutive
-// frames are more than maxDrift away from the computed start times, the start times are corrected:
+// complete, or give several frames the same timestamp. But the computed start times are corrected
+// in two cases:
 //
-//   - If the timestamps are later, after driftAhead frames.
-//   - If the timestamps are earlier, after driftBehind frames.
+//   - The timestamps of driftAhead consecutive frames are more than maxDrift after the computed
+//     start times.
+//   - The timestamps of driftBehind consecutive frames are more than maxDrift before the computed
+//     start times.
 //
 // driftBehind is larger, because early timestamps are common: if several frames have the same
 // timestamp, the timestamp is early for all frames after the first.
@@ -162,13 +165,12 @@ func (t *track) time(ms int64) int64 {
 	return t.audioTime(ms)
 }
 
-// videoTime returns the decoding time for a video frame. ms is the frame's time in the stream.
-// Usually both times are equal.
+// videoTime returns the decoding time for a video frame. The argument ms is the frame's time in the
+// stream. Usually both times are equal.
 //
-// The time in the stream may go back by up to maxBack, but decoding times must always increase.
-// After the time in the stream has gone back, the decoding time is therefore ahead. The next frames
-// then last only half as long as usual, until both times are equal again. Much shorter frames would
-// be visible as a jump of the video.
+// The time in the stream may go back by up to maxBack, but decoding times must always increase. If
+// the time in the stream goes back, each frame lasts half as long as usual until both times are
+// equal again. If the frames were much shorter, the video would visibly jump.
 func (t *track) videoTime(ms int64) int64 {
 	if step := ms - t.last; t.open.size > 0 && step > 0 && (t.last == t.open.at || step < t.usual) {
 		t.usual = step

@@ -113,8 +113,8 @@ func (c *ServerConn) isOther(command string, stream uint32, arg any) bool {
 	return command == "closeStream" && stream != 0 && stream != Stream && stream != c.stream
 }
 
-// endStream answers a client that ends its stream. If the client has requested to publish or play,
-// endStream returns io.EOF.
+// endStream answers a command that ends the client's stream. If c.request is not nil, endStream
+// returns io.EOF.
 func (c *ServerConn) endStream(name string, transaction float64) error {
 	if c.request == nil {
 		if transaction != 0 {

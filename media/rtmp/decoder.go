@@ -28,8 +28,8 @@ const (
 	// limits, a new block is as large as the part of the message that has already been copied.
 	leastCopy, mostCopy = 512, 8 << 10
 
-	// maxHeader is the size of the longest chunk header: the chunk stream's number, fields, and an
-	// extended timestamp.
+	// maxHeader is the size of the longest chunk header: 3 bytes for the number of the chunk
+	// stream, 11 bytes for the message header, and 4 bytes for the extended timestamp.
 	maxHeader = 3 + 11 + 4
 )
 
@@ -108,9 +108,9 @@ func (d *Decoder) setPool(p *millrace.Pool) {
 	d.pool = p
 }
 
-// limit applies the limits for a client that does not publish. n is the maximum number of bytes of
-// one message, and also of all unfinished messages together. The maximum number of chunk streams is
-// maxCommandStreams. If the unfinished messages are already too large, limit returns an error.
+// limit reduces the maximum sizes for a client that does not publish. Each message may have at most
+// n bytes. All unfinished messages together may have at most n bytes, too; if they already have
+// more, limit returns an error.
 func (d *Decoder) limit(n int) error {
 	d.maxMessage, d.maxUnfinished, d.maxStreams = n, n, maxCommandStreams
 	return d.checkUnfinished(d.unfinished)
@@ -190,8 +190,8 @@ func (s *chunkStream) releaseRoom() {
 	s.room = millrace.Draft{}
 }
 
-// appendCopy appends a copy of p to dst. The copy goes into the unused memory in room. If room is
-// full, a new block from pool replaces it.
+// appendCopy appends a copy of p to dst. It writes the copy to the Draft room. When this Draft is
+// full, appendCopy replaces it with a new Draft from the pool.
 func appendCopy(dst *millrace.Chain, room *millrace.Draft, pool *millrace.Pool, p []byte) {
 	for len(p) > 0 {
 		if len(room.Bytes()) == 0 {

@@ -59,7 +59,7 @@ const (
 	firstChunkStream = 2     // the values 0 and 1 mean that one or two more bytes have the number
 	maxChunkStream   = 65599 // 64 + 65535
 
-	// extended is the largest value of a 24-bit timestamp or difference. It means that the real
-	// value is in four more bytes.
+	// extended is the largest value of a 24-bit timestamp or timestamp difference. It means that
+	// the chunk header contains a 32-bit extended timestamp.
 	extended = 1<<24 - 1
 )

@@ -25,7 +25,7 @@ func (c *messageClock) start(t time.Time) {
 	}
 }
 
-// stop stops the running time limit, if there is one. c may be nil.
+// stop stops the timer. It does nothing if no time limit is running. c may be nil.
 func (c *messageClock) stop() {
 	if c != nil && c.runs {
 		c.runs = false

@@ -78,10 +78,10 @@ func NewServerConn(r *millrace.Reader, w io.Writer, maxMessage int) *ServerConn 
 // SetPool sets the Pool for the blocks of later messages.
 func (c *ServerConn) SetPool(p *millrace.Pool) { c.dec.setPool(p) }
 
-// SetMessageTimeout limits the time between the first and the last byte of a message. The time in
-// which the client sends other messages counts, too. If a message takes longer than limit,
-// onTimeout is called on another goroutine, perhaps more than once. onTimeout must end the
-// connection. Release stops the timer.
+// SetMessageTimeout sets the maximum time between the first and the last byte of a message. This
+// time includes the time for other messages that arrive in between. If a message takes longer, the
+// ServerConn calls onTimeout on another goroutine, perhaps more than once. The function onTimeout
+// must end the connection. Release stops the timer.
 func (c *ServerConn) SetMessageTimeout(limit time.Duration, onTimeout func()) {
 	c.dec.clock.stop()
 	c.dec.clock = &messageClock{limit: limit, expired: onTimeout}
@@ -113,9 +113,9 @@ func (c *ServerConn) Accept() (*Request, error) {
 	return c.awaitRequest()
 }
 
-// NextRequest answers commands until the client requests to publish or to play again. Call it only
-// after Next has returned io.EOF. The caller grants the request with Start, or refuses it with
-// Refuse.
+// NextRequest answers commands until the client sends another request to publish or to play. Call
+// it only after Next has returned io.EOF. The caller grants the request with Start, or refuses it
+// with Refuse.
 func (c *ServerConn) NextRequest() (*Request, error) {
 	c.request, c.fcPublish, c.paused = nil, false, false
 	c.dec.copyBelow = maxBody + 1 // see NewServerConn

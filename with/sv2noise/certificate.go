@@ -16,9 +16,9 @@ const (
 	// certificateVersion is the only version of the certificate format.
 	certificateVersion = 0
 
-	// clockDrift is the clock difference in seconds that Verify tolerates, as does the Rust
-	// implementation of the protocol. A responder may sign a certificate for each connection.
-	// Without the tolerance, an initiator with a slow clock would refuse this new certificate.
+	// clockDrift is the clock difference in seconds that Verify tolerates. The Rust implementation
+	// of the protocol tolerates the same difference. Some responders sign a new certificate for
+	// each connection. For an initiator with a slow clock, such a certificate is not valid yet.
 	clockDrift = 10
 )
 
@@ -31,8 +31,9 @@ const (
 type Certificate [74]byte
 
 // Sign returns a Certificate in which the authority signs the static key of a responder. The
-// arguments from and until are the first and the last second in which the certificate is valid.
-// Sign returns an error if these times are in the wrong order, or not between 1970 and 2106.
+// validity period starts at the time from and ends at the time until, and includes the seconds of
+// both times. Sign returns an error if until is before from, or if a time is not between 1970 and
+// 2106.
 func Sign(authority *PrivateKey, static PublicKey, from, until time.Time) (Certificate, error) {
 	first, last := from.Unix(), until.Unix()
 	if first < 0 || last < first || last > math.MaxUint32 {

@@ -23,8 +23,9 @@ const (
 	staticEnd = len(encodedKey{}) + len(encodedKey{}) + tagSize // end of the static key in act 2
 )
 
-// ErrTag reports that the initiator cannot decrypt act 2. The responder has used other keys or
-// another protocol, or a third party has changed an act.
+// ErrTag reports that the initiator cannot decrypt act 2, the responder's handshake message. The
+// responder has used other keys or another protocol, or a third party has modified a handshake
+// message.
 var ErrTag = errors.New("sv2noise: act 2 cannot be decrypted")
 
 // Initiate does the initiator's part of the handshake. It sends act 1 to w in one Write, and reads

@@ -181,9 +181,9 @@ func number(c measure.Cell) (float64, bool) {
 	return v, err == nil
 }
 
-// table returns the median of each figure for both trees, and the ratio of this tree to the other
-// tree. A figure has no ratio if it is missing in a round, or if it is 0 in the other tree but not
-// in this tree.
+// table returns the median of each figure for the two source trees, and the ratio of the value in
+// this tree to the value in the other tree. A figure has no ratio if a round has no value for it,
+// or if only the other tree's value is 0.
 func (c *comparison) table(title string) *measure.Table {
 	t := measure.NewTable("ab", title, "table", "row", "figure", "other", "this", "this : other")
 	for _, f := range c.order {

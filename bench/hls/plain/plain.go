@@ -78,7 +78,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// multivariant is the multivariant playlist of every stream. It describes the synthetic stream of
+// multivariant is the multivariant playlist. All streams have the format of the synthetic stream of
 // package internal/load: 1280x720, H.264 Main Profile.
 const multivariant = "#EXTM3U\n#EXT-X-VERSION:9\n#EXT-X-INDEPENDENT-SEGMENTS\n" +
 	"#EXT-X-STREAM-INF:BANDWIDTH=3000000,CODECS=\"avc1.4d401f,mp4a.40.2\",RESOLUTION=1280x720,FRAME-RATE=30.000\nmedia.m3u8\n"

@@ -18,8 +18,8 @@ const tries = 3
 //
 // Count disables garbage collection while it runs, because a collection would empty each sync.Pool.
 //
-// f should do at least a hundred operations, so that one allocation in a hundred operations is
-// found.
+// The function f should perform at least a hundred operations. Otherwise Count may miss an
+// allocation that occurs only once in a hundred operations.
 func Count(want float64, f func()) float64 {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	var n float64

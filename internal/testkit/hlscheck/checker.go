@@ -151,8 +151,8 @@ func compareParts(prevEpoch string, m *Media, p, s *Segment, r *report) {
 	}
 }
 
-// compareHint checks that the part that prev hints is the next part in m. If a discontinuity comes
-// first, any part may follow.
+// compareHint checks that the next part in m is the part in the preload hint of prev. After a
+// discontinuity, any part may follow.
 func compareHint(prev, m *Media, r *report) {
 	if prev.Hint == "" || prev.Ended || m.Ended || prev.epoch() != m.epoch() {
 		return

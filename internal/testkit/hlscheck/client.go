@@ -66,10 +66,10 @@ type Object struct {
 // if it cannot continue:
 //
 //   - There is no connection or no playlist.
-//   - The server answers a blocking playlist reload at once, without a new part.
-//   - Output fails.
+//   - The server does not wait for a new part before it answers a blocking playlist reload.
+//   - A write to Output fails.
 //
-// Other mistakes of the server are in Stats.
+// Stats describes all other faults of the server.
 func (c *Client) Run(ctx context.Context) (Stats, error) {
 	f := newFollower(c)
 	err := f.run(ctx)
@@ -446,7 +446,7 @@ func (f *follower) remember(uri string, data []byte) {
 	}
 }
 
-// fetchAgain fetches the object that remember has stored, a few playlists later. It reports a
+// fetchAgain fetches an object a second time, a few playlists after the first time. It reports a
 // problem if the checksum has changed.
 func (f *follower) fetchAgain(ctx context.Context) error {
 	if f.again.after--; f.again.uri == "" || f.again.after > 0 {

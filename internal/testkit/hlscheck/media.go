@@ -86,7 +86,8 @@ func epochOf(uri string) string {
 	return epoch
 }
 
-// epoch returns the epoch in the URI of s. If s has no URI, it must have a part.
+// epoch returns the epoch in the URI of s. If s has no URI, epoch uses the URI of the first part,
+// which must exist.
 func (s *Segment) epoch() string {
 	if s.URI == "" {
 		return epochOf(s.Parts[0].URI)

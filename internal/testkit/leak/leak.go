@@ -42,9 +42,9 @@ func Take(pools ...*millrace.Pool) Snapshot {
 	return s
 }
 
-// Since describes the goroutines that were started after the Snapshot s and still run. It also
-// describes how the memory of each of these Pools differs from the memory in s. If there are no
-// such goroutines and no differences, Since returns "".
+// Since describes the goroutines that were started after the Snapshot s and still run. For each
+// Pool in pools, it also describes how the Pool's memory differs from the memory in s. If there is
+// nothing to describe, Since returns "".
 func Since(s Snapshot, pools ...*millrace.Pool) string {
 	var b strings.Builder
 	for _, p := range pools {

@@ -24,8 +24,8 @@ var packages = map[string]string{
 	"valkey-server":           "valkey",
 }
 
-// Program returns the path of the named program. If this program is not installed, Program returns
-// the path of the first program in others that is installed. If none of the programs is installed,
+// Program looks for the program with the given name, and then for each program in the list others.
+// It returns the path of the first program that is installed. If none of the programs is installed,
 // the test is skipped, or fails on CI.
 func Program(t testing.TB, name string, others ...string) string {
 	t.Helper()

@@ -2,9 +2,9 @@
 
 package nettest
 
-// reserve reports whether a port of 127.0.0.1 is free, but does not reserve the port. On systems
-// other than Linux, reserving a port would also keep the server under test from listening on it.
-// The function release does nothing.
+// reserve reports whether a port of 127.0.0.1 is free. It reserves nothing, because on systems
+// other than Linux the server under test could not listen on a reserved port. The returned function
+// does nothing.
 func reserve(port int) (release func(), ok bool) {
 	return func() {}, canListen(port)
 }

@@ -363,8 +363,8 @@ func crc16(s string) uint16 {
 	return crc
 }
 
-// KeyIn returns a key that ends with suffix and belongs to this hash slot. The same arguments give
-// the same key.
+// KeyIn returns a key that ends with suffix and belongs to the hash slot with the given number. The
+// same arguments give the same key.
 func KeyIn(slot int, suffix string) string {
 	for i := 0; ; i++ {
 		if key := fmt.Sprintf("{%d}%s", i, suffix); Slot(key) == slot {

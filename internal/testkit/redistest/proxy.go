@@ -39,7 +39,8 @@ func CutReply(n int64) Rule {
 	return Rule{dir: toClient, at: n, act: func(l *link, r *proxyRule) { l.cut(r.reset) }}
 }
 
-// HoldRequest delays all bytes after the first n bytes of requests until [Proxy.Release].
+// HoldRequest forwards the first n bytes of a connection's requests, and delays all later bytes
+// until [Proxy.Release].
 func HoldRequest(n int64) Rule { return Rule{dir: toServer, at: n, act: (*link).hold} }
 
 // HoldReply delays all bytes after the first n bytes of replies until [Proxy.Release].
@@ -55,9 +56,9 @@ func SwallowReply(n int64) Rule {
 	return Rule{dir: toClient, at: n, act: func(l *link, r *proxyRule) { l.silence(r.dir) }}
 }
 
-// On returns a Rule that starts to count bytes when marker has appeared in the connection's
-// requests. A Rule for requests counts from the byte after the marker. A Rule for replies counts
-// from the next reply byte after the Proxy has read the marker. For example, On("GET") does not
+// On returns a Rule that counts bytes only after marker has appeared in the connection's requests.
+// A Rule for requests counts the bytes that follow the marker. A Rule for replies counts the bytes
+// that arrive from the server after the Proxy has read the marker. For example, On("GET") does not
 // count a client's greeting, which may have any size.
 //
 // Use On only for clients that wait for each reply before they send the next request, because the
@@ -126,8 +127,8 @@ func (p *Proxy) Set(rules ...Rule) {
 	}
 }
 
-// Release releases the bytes that HoldRequest and HoldReply have delayed. These Rules then have no
-// effect until the next Set.
+// Release forwards the bytes that a Rule from HoldRequest or HoldReply has delayed. From then on,
+// such a Rule delays nothing until the next call to Set.
 func (p *Proxy) Release() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -235,9 +236,9 @@ func (l *link) Close() error {
 
 func (l *link) endHolds() { l.end.Do(func() { close(l.ended) }) }
 
-// cut ends the connection. If hard is set, it resets the connection. Otherwise the client receives
-// all bytes that the proxy has sent; the proxy continues to read requests, because closing a socket
-// with unread bytes would reset the connection.
+// cut ends the connection. If hard is true, cut resets it. Otherwise, the client still receives all
+// bytes that the proxy has sent. The proxy then continues to read requests: if it closed the socket
+// with unread bytes, the connection would be reset.
 func (l *link) cut(hard bool) {
 	l.silence(toServer)
 	l.silence(toClient)
@@ -303,9 +304,9 @@ func (l *link) arm(p []byte) {
 	}
 }
 
-// next is called after size bytes have arrived in a direction. It finds the first rule that acts
-// within these bytes. The caller must forward the first n bytes, and then let the rule act. next
-// counts the n bytes for all rules of the direction.
+// next is called after size bytes have arrived in a direction. It returns the first rule that acts
+// within these bytes, and the number n of bytes before the rule acts. The caller must forward n
+// bytes, and then let the rule act. next counts the n bytes for all rules of the direction.
 //
 // If no rule acts, next returns nil and size. If the direction is muted, next returns nil and 0,
 // and the caller drops the bytes.

@@ -15,11 +15,12 @@ const MasterName = "mymaster"
 // sentinelTimings is the command that makes a sentinel react faster. The default timings are for
 // servers on several machines. The values are in milliseconds.
 //
-//   - ping-period must be more than 200. A replica can replace a master that is down only if the
-//     sentinel has received the replica's INFO in the last five ping periods. While a master is
-//     down, the sentinel requests INFO from its replicas every second, and ignores info-period.
-//   - tilt-trigger and tilt-period prevent "tilt". In this state, which a delay of two seconds on a
-//     busy machine can cause, the sentinel does nothing for half a minute.
+//   - ping-period must be more than 200, so that five ping periods last longer than a second. A
+//     replica can replace a master that is down only if the sentinel has received the replica's
+//     INFO in the last five ping periods. While a master is down, the sentinel requests INFO from
+//     its replicas only once a second, and ignores info-period.
+//   - tilt-trigger and tilt-period prevent the state "tilt", in which a sentinel does nothing for
+//     half a minute. A delay of two seconds on a busy machine can cause this state.
 var sentinelTimings = []any{
 	"SENTINEL", "DEBUG",
 	"info-period", 100, "ping-period", 500, "publish-period", 100, "ask-period", 100,

@@ -274,8 +274,8 @@ func (c *serveConfig) readFile() error {
 
 var flagName = regexp.MustCompile(`--[a-z-]+`)
 
-// addSources adds information to an error that mentions flags. For each flag, it adds the source of
-// the value, such as a line of the configuration file. It omits flags from the command line.
+// addSources adds information to an error that mentions flags. For each flag that was not set on
+// the command line, it adds the source of the value, such as a line of the configuration file.
 func (c *serveConfig) addSources(err error) error {
 	if err == nil {
 		return nil

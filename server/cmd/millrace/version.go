@@ -25,8 +25,8 @@ func version() string {
 	return "devel"
 }
 
-// commit returns a text with the commit of the build. The text contains "changed" if the source was
-// modified. If the commit is unknown, it returns "".
+// commit returns a text such as " (commit 1a2b3c, changed)". The word "changed" means that the
+// source was modified after the commit. If the commit is unknown, the text is empty.
 func commit() (text string) {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

@@ -53,9 +53,9 @@ func (g *Gate) Protect(next http.Handler) http.Handler {
 	})
 }
 
-// giveCookie sets the cookie that allows a client to read everything, if a browser opens a page
-// with the publish token or the read token. It sets no cookie for a signed token, which gives
-// access only to the streams that the token names.
+// giveCookie sets a cookie if a browser opens a page with the publish token or the read token. The
+// cookie allows the browser to read everything. A signed token gives access only to the streams
+// that it names, so giveCookie sets no cookie for a signed token.
 func (p *Policy) giveCookie(w http.ResponseWriter, r *http.Request) {
 	tok := p.QueryToken(r.URL.RawQuery)
 	if tok == "" || !strings.Contains(r.Header.Get("Accept"), "text/html") || !p.isPlain(tok) {

@@ -14,8 +14,8 @@ import (
 // HasHook reports whether there is a hook.
 func (g *Gate) HasHook() bool { return g.hook != nil }
 
-// Question returns a request to the operator's hook. The request asks whether the client that sent
-// r may publish or play the stream called name.
+// Question creates the request that asks the operator's hook whether a client may publish or play
+// the stream called name. The client is the sender of r.
 func (g *Gate) Question(event hook.Event, r *http.Request, name, protocol string) *hook.Request {
 	return &hook.Request{Event: event, Stream: name, Protocol: protocol, Address: r.RemoteAddr,
 		Agent: r.UserAgent(), Query: r.URL.RawQuery, Token: g.Policy().requestToken(r)}

@@ -124,9 +124,9 @@ func (p *Policy) readNeedsToken(r *http.Request) bool {
 }
 
 // MayRead returns nil if a client with the token tok may read the stream called name, and otherwise
-// a [refuse.Refusal]. If the client has sent no token, tok must be empty. For everything except
-// streams, such as the metrics, name must be empty. If a token is missing, the Refusal contains the
-// text hint, which explains how to send a token.
+// a [refuse.Refusal]. If the client has sent no token, tok must be empty. To read anything other
+// than a stream, such as the metrics, pass an empty name. If a token is missing, the Refusal
+// contains the text hint, which explains how to send a token.
 //
 // MayRead is for protocols that web pages cannot use. For HTTP requests, use [Gate.Protect], which
 // also checks the cookie and the host name.

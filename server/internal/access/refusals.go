@@ -27,8 +27,8 @@ const (
 	Unknown   Kind = "unknown" // an RTMP connection without a request
 )
 
-// causes lists the causes for which clients of each kind can be refused. A refusal with any other
-// cause is counted as refuse.Other.
+// The map causes contains the possible causes of a refusal for each kind of client. A refusal with
+// any other cause is counted as refuse.Other.
 var causes = map[Kind][]refuse.Cause{
 	Publisher: {refuse.BadName, refuse.Path, refuse.Method, refuse.NoToken, refuse.Forbidden,
 		refuse.Conflict, refuse.Limit, refuse.Memory, refuse.ByOperator, refuse.Shutdown,
@@ -92,9 +92,9 @@ type lineLimit struct {
 	lines, muted int // muted is the number of refusals since the last warning
 }
 
-// NewRefusals returns a Refusals that writes to log. Scripts of the sites in origins may read why a
-// viewer was refused. The Refusals borrows origins. If secretNames is set, requested stream names
-// are hidden in the log.
+// NewRefusals returns a Refusals that writes to log. If a viewer is refused, scripts of the web
+// sites in origins can read the reason. The Refusals borrows origins. If secretNames is set,
+// requested stream names are hidden in the log.
 func NewRefusals(log *slog.Logger, origins *Origins, secretNames bool) *Refusals {
 	r := &Refusals{
 		log: log, origins: origins, secretNames: secretNames,
@@ -109,8 +109,8 @@ func NewRefusals(log *slog.Logger, origins *Origins, secretNames bool) *Refusals
 	return r
 }
 
-// Note adds the refusal of a client to the counts and to the log. The error err is the reason, and
-// attrs contains further attributes for the log. The caller must answer the client.
+// Note records a refused client in the counters and in the log. The error err is the reason, and
+// attrs contains further attributes for the log. The caller must send the response to the client.
 func (f *Refusals) Note(client Kind, err error, attrs ...any) {
 	key := Refused{client, refuse.CauseOf(err)}
 	if !slices.Contains(causes[client], key.Cause) {
@@ -131,12 +131,12 @@ func (f *Refusals) Note(client Kind, err error, attrs ...any) {
 	f.log.Log(context.Background(), level, message, attrs...)
 }
 
-// count adds a refusal to the counts, and returns the level at which to log the refusal. The level
-// is Debug if the refusal is routine, or if refusalLines warnings about this kind of client were
-// logged in the current refusalPeriod. Otherwise the level is Warn.
+// count increments the counter of a refusal, and returns the level at which to log the refusal.
+// Usually the level is Warn. It is Debug for a routine refusal, and after refusalLines warnings
+// about the same kind of client in one refusalPeriod.
 //
-// At the level Warn, muted is the number of refusals above the limit since the previous warning
-// about this kind of client. At the level Debug, muted is 0.
+// With the level Warn, count also returns the number of refusals above this limit since the
+// previous warning about this kind of client.
 func (f *Refusals) count(key Refused, now time.Time) (level slog.Level, muted int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -213,8 +213,8 @@ func (f *Refusals) Only(methods string, h http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// RefuseMethod refuses a request because of its method. The argument methods lists the allowed
-// methods, as in "GET, HEAD".
+// RefuseMethod refuses a request because of its method. The caller passes the allowed methods, as
+// in "GET, HEAD".
 func (f *Refusals) RefuseMethod(w http.ResponseWriter, r *http.Request, methods string) {
 	w.Header().Set("Allow", methods)
 	f.Refuse(KindOf(r), w, r,

@@ -162,8 +162,8 @@ func (a *Loan) Resume(n int) error {
 	return err
 }
 
-// Lend counts additional memory for the response to r: n is the number of bytes (see
-// [Loan.Resume]). If there is not enough memory, Lend refuses the request and returns false.
+// Lend reserves n more bytes of memory for the response to r; see [Loan.Resume]. If there is not
+// enough memory, Lend refuses the request and returns false.
 func (b *Budget) Lend(w http.ResponseWriter, r *http.Request, n int) bool {
 	err := Of(r).Resume(n)
 	if err != nil {

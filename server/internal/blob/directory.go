@@ -61,7 +61,8 @@ const (
 
 // The permissions of a file show whether its value expires. The modification time of an expiring
 // file is its expiry time. The permissions and the time are set before the file gets its final
-// name. Both survive a restart, and a backup that preserves permissions and times.
+// name. The permissions and the time survive a restart. They also survive a backup that preserves
+// permissions and times.
 const (
 	lasting  fs.FileMode = 0o600
 	expiring fs.FileMode = 0o700
@@ -404,12 +405,13 @@ func (d *directory) write(ctx context.Context, tmp string, body io.Reader, size 
 	return fileTag(info), errors.Join(f.Sync(), f.Close())
 }
 
-// stamp returns the permissions and the modification time of a new file. If the value expires, the
-// modification time is the expiry time. Otherwise, the modification time is the current time.
+// stamp returns the permissions and the modification time of a new file. If ttl is positive, the
+// value expires, and the modification time is the expiry time. Otherwise, the modification time is
+// the current time.
 //
-// The modification time is part of the entity tag, so every file must have a different one. stamp
-// therefore changes the time by less than two milliseconds. A value may expire up to two
-// milliseconds too early, but never too late.
+// The modification time is part of the entity tag, so no two files may have the same modification
+// time. stamp therefore changes the time by less than two milliseconds. A value may expire up to
+// two milliseconds too early, but never too late.
 func (d *directory) stamp(ttl time.Duration) (mode fs.FileMode, modTime time.Time) {
 	modTime, mode = d.clock(), lasting
 	if ttl > 0 {

@@ -59,7 +59,7 @@ const (
 //
 // A version never changes, so the name of the version serves as an entity tag, and the version can
 // be read in parts. A new value is a new version. A script switches the hash to the new version in
-// one step. The old version is kept for replacedFor.
+// one step. Redis keeps the old version for one more minute, for downloads that still read it.
 //
 // No connection to Redis has to wait for a client. A body is received completely before it is sent
 // to Redis. A download requests the next part after the client has received the previous part.
@@ -393,8 +393,8 @@ func (s *Redis) Delete(ctx context.Context, key string, cond Condition) error {
 	}
 }
 
-// run runs a script. If the script fails, run returns an error that a Store returns, such as
-// ErrUnavailable.
+// run executes a script, and returns the script's answer. The error is one that the methods of a
+// Store return, such as ErrUnavailable.
 func (s *Redis) run(ctx context.Context, script *redis.Script, keys []string, args ...any) (string,
 	error) {
 	answer, err := runScript(ctx, s.rdb, script, keys, args...)
@@ -404,9 +404,9 @@ func (s *Redis) run(ctx context.Context, script *redis.Script, keys []string, ar
 	return answer, err
 }
 
-// failed returns the error that a Store returns, such as ErrFull or ErrUnavailable, if a call to
-// Redis returns err. The errors ErrFull and ErrUnavailable mean that the call has changed nothing.
-// The caller must not use failed if the call to Redis may have changed a blob.
+// failed converts a Redis error to an error that the methods of a Store return, such as ErrFull or
+// ErrUnavailable. These two errors mean that the call to Redis has changed nothing. The caller must
+// not use failed if the call may have changed a blob.
 func (s *Redis) failed(err error) error {
 	var reply redis.Error
 	switch {

@@ -107,13 +107,13 @@ return 'deleted'`)
 // replace this hash before the script is run again.
 func outcomeKey(version string) string { return version + ":done" }
 
-// runScript runs a script that stores its outcome, and returns the answer. If the answer is lost,
-// runScript runs the script again. If an answer was lost and no other answer arrives, runScript
-// returns ErrUnsure.
+// runScript runs a script, and returns the script's answer. The script must store its outcome, so
+// that runScript can run the script again if an answer is lost. If an answer is lost and all
+// further tries fail, runScript returns ErrUnsure.
 //
-// runScript does not use the retries of go-redis, because these retries do not report that an
-// answer was lost. If go-redis retries a script and the last try is refused, go-redis returns only
-// this refusal, although an earlier try may have changed the value.
+// runScript does not use the retries of go-redis, because they hide lost answers: if the last try
+// is refused, go-redis returns only this refusal, although an earlier try may have changed the
+// value.
 func runScript(ctx context.Context, rdb redis.UniversalClient, script *redis.Script, keys []string,
 	args ...any) (string, error) {
 	lost, pause := false, scriptPause

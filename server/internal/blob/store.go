@@ -114,9 +114,9 @@ func ParseTTL(s string) (time.Duration, error) {
 	return d, nil
 }
 
-// A source reads the body of a value. If the body is longer than limit, Read returns a
-// TooLargeError. If the caller announced the size of the body, the source does not read bytes after
-// this size. After Read has failed, the method failure returns the error.
+// A source reads the body of a value. If the body has more than limit bytes, Read returns a
+// TooLargeError. If the caller announced the size of the body, the source reads no more bytes than
+// announced. After Read has failed, [source.failure] returns the error.
 type source struct {
 	body  io.Reader
 	limit int64

@@ -164,8 +164,8 @@ func parseCPU(s string) (int64, bool) {
 }
 
 // groupLimit returns the lowest limit that a control group sets for this process. It reads the
-// limits of the process's control group and of all groups above it. If there is no limit, the
-// result set is false.
+// limits of the process's control group and of all groups above it. If there is no limit,
+// groupLimit returns false for set.
 //
 //   - controller is the name of a controller, such as "memory", in version 1 of control groups. For
 //     version 2, controller is "".

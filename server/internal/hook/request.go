@@ -129,9 +129,9 @@ const (
 	// reason is sent to the client. A longer reason is cut.
 	maxReason = 200
 
-	// keepDefault is how long the hook's response is used if it does not contain cache_seconds. It
-	// is short, so that the hook can soon remove a player. It is long enough that only about one in
-	// five requests of an HLS player leads to a request to the hook.
+	// keepDefault is how long the hook's response is used if the response does not contain
+	// cache_seconds. The hook can remove a player only after this time, so it is short. With this
+	// time, only about one in five requests of an HLS player leads to a request to the hook.
 	keepDefault = 10 * time.Second
 	maxKeep     = time.Hour
 	// maxSeconds is the maximum value of max_seconds, a time limit in the hook's response. It is

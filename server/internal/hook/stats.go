@@ -8,8 +8,8 @@ import (
 	"github.com/millrace-io/millrace/server/internal/lock"
 )
 
-// An Outcome is an event that the hook was asked about or notified of, together with the result.
-// Requests to the hook are counted by Outcome.
+// An Outcome is the event of a request to the hook, and the result of the request. Stats.Requests
+// has a counter for each Outcome.
 type Outcome struct {
 	Event  Event
 	Result string // allowed, refused, failed or busy; for end events, sent or dropped

@@ -81,8 +81,7 @@ func (h *Hub) Drain(ctx context.Context) {
 	limit.Await(h.log, "publishers", answered)
 }
 
-// cutViewers disconnects all viewers. If serving a viewer begins later, this viewer is disconnected
-// at once.
+// cutViewers disconnects all viewers. From then on, each new viewer is disconnected at once.
 func (h *Hub) cutViewers() {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -230,9 +230,9 @@ func (h registrar) handOver(s *stream, c *claim, frames int64, err error) time.D
 // the last publisher, and err is the error with which that publisher has ended. The caller must
 // hold h.mu.
 //
-// The wait begins when the last publisher that has sent a frame ends. A publisher without frames
-// does not extend the wait. If the last publisher was a pull that ended because the stream has no
-// viewers, waitLeft returns 0.
+// The wait begins when a publisher leaves after it has sent at least one frame. A later publisher
+// that sends no frame does not extend the wait. If the last publisher was a pull that ended because
+// the stream has no viewers, waitLeft returns 0.
 func (h registrar) waitLeft(s *stream, frames int64, err error) time.Duration {
 	if err == errUnwatched && h.unwatched(s) > 0 {
 		return 0
@@ -247,8 +247,8 @@ func (h registrar) waitLeft(s *stream, frames int64, err error) time.Duration {
 	return time.Duration(s.until - nanotime())
 }
 
-// expire ends s because no publisher has come in time. If p is no longer the pause of s, expire
-// does nothing.
+// expire ends s if no publisher has come during the pause p. If this pause has already ended,
+// expire does nothing.
 func (h registrar) expire(s *stream, p *pause) {
 	h.mu.Lock()
 	expired := s.pause == p

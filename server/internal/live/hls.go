@@ -19,8 +19,8 @@ type HLS struct{ hub *Hub }
 // NewHLS returns the HLS server for the streams of h.
 func NewHLS(h *Hub) HLS { return HLS{h} }
 
-// The server stops making HLS for a stream after a time without requests. This time is idleLengths
-// times the length of the playlist.
+// idleLengths determines when the server stops making HLS for a stream: when no request has arrived
+// for idleLengths times the length of the playlist.
 const idleLengths = 3
 
 // Master returns the multivariant playlist of a stream. If the stream has not begun, Master first

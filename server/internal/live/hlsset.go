@@ -41,8 +41,8 @@ func (set *hlsSet) get(s *stream) *liveHLS {
 	return nil
 }
 
-// ended returns the liveHLS of s that has made the named playlist file, if this liveHLS has ended.
-// Otherwise it returns nil.
+// ended finds a liveHLS of s that has ended and that made the named playlist file. If there is
+// none, ended returns nil.
 //
 // When the tracks of s change, the liveHLS of s ends and a new one begins. Players of the old
 // playlist must still receive the end of that playlist.
@@ -99,8 +99,8 @@ func (set *hlsSet) end(w *liveHLS) {
 
 const maxHLSNumbers = 1 << 10
 
-// keep stores the smallest numbers that the next window of the named stream may use. The parameter
-// next holds these numbers. The numbers stay stored after the stream has ended.
+// keep stores the smallest sequence numbers that the next window of the named stream may use. The
+// parameter next holds these numbers. The numbers stay stored after the stream has ended.
 //
 // Usually nothing needs to be stored, because [hlslive.Config.FirstMSN] grows with time, and is
 // already greater than all used media sequence numbers. FirstMSN is less than next.MSN only if the

@@ -83,7 +83,7 @@ func NewHub(cfg Config) *Hub {
 	return h
 }
 
-// Config returns the configuration of h. Only the limits that SetLimits replaces can change.
+// Config returns the configuration of h. Only SetLimits changes fields of this configuration.
 func (h *Hub) Config() *Config { return &h.cfg }
 
 // Closing returns a context that ends when Close is called.

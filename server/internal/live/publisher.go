@@ -51,9 +51,9 @@ type received struct {
 // publisher, the new Publisher takes over, unless Config.Takeover protects the current publisher.
 // An error is a [refuse.Refusal].
 //
-// address identifies the publisher in logs and in the API. terms limits how long the Publisher may
-// publish, and how many viewers its stream may have. Viewers cannot find a new stream until its
-// format is known.
+// The address identifies the publisher in logs and in the API. The parameter terms contains the
+// limits on how long the Publisher may publish, and on how many viewers its stream may have.
+// Viewers cannot find a new stream until its format is known.
 //
 // The caller must end the Publisher with Run or Close. It must then call Answered when the client
 // has received its response.

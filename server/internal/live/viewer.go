@@ -10,9 +10,9 @@ import (
 	"github.com/millrace-io/millrace/server/internal/live/rendition"
 )
 
-// A Viewer is a client that watches a stream in one format. Its field transport sends the frames to
-// the client, and calls methods of the Viewer, for example when the client has lost frames. The
-// Viewer implements [fanout.Session] for this purpose.
+// A Viewer is a client that watches a stream in one format. A [fanout.Viewer], in the transport
+// field, sends the frames to the client. It uses the Viewer as its [fanout.Session], for example to
+// report that the client has lost frames.
 type Viewer struct {
 	hub       *Hub
 	stream    *stream
@@ -84,9 +84,9 @@ func (v *Viewer) attrs() []any {
 // another node of the cluster.
 func (v *Viewer) Owned() bool { return v.lease.Current() }
 
-// Complete is called when v has received all frames, and reports whether the stream has ended. If v
-// is another node of the cluster and the server shuts down, Complete returns false, because the
-// stream then continues at another node.
+// Complete reports whether the stream has ended. It is called when v has received all frames. A
+// viewer may be another node of the cluster. If the server shuts down, the stream continues at
+// another node, and Complete returns false for such a viewer.
 func (v *Viewer) Complete() bool { return v.lease == nil || v.hub.ends.Err() == nil }
 
 // Begin changes the FLV metadata in batch, so that the metadata announce the same tracks as the FLV

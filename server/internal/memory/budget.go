@@ -177,7 +177,7 @@ func (b *Budget) Check() {
 }
 
 // free drops the idle memory blocks if the memory in use plus the idle blocks exceed trimAbove. It
-// then runs each [Step] that has an exceeded threshold. The caller must hold the lock b.freeing.
+// then runs each [Step] whose threshold is exceeded. The caller must hold the lock b.freeing.
 func (b *Budget) free() {
 	if st := b.pool.Stats(); b.heap.Load()+st.InUse+st.Idle > b.mark(trimAbove) && st.Idle > 0 {
 		b.pool.Trim()

@@ -113,13 +113,12 @@ func (l *Loans) makeRoom(maxBytes int64, minAge time.Duration, bytes int64) []*L
 	return ending
 }
 
-// expire marks the oldest Loans as ended. The argument want is the number of bytes to free: when
-// enough Loans are marked, expire stops. Loans younger than minAge are not marked. expire returns
-// the marked Loans and the number of bytes that they use. The caller must hold l.mu. It must then
-// unlock l.mu, and pass the Loans to endAll.
+// expire marks the oldest Loans as ended. It stops when the marked Loans use at least want bytes,
+// or when the next Loan is younger than minAge. It returns the marked Loans and the number of bytes
+// that they use. The caller must hold l.mu. It must then unlock l.mu, and pass the Loans to endAll.
 //
-// Loans that an earlier call has marked are not returned. If countMarked is set, the bytes of these
-// Loans are included in the number of bytes.
+// expire does not return Loans that an earlier call has marked. If countMarked is set, the bytes of
+// these Loans still count towards want and towards the result freed.
 func (l *Loans) expire(want int64, minAge time.Duration, countMarked bool) (marked []*Loan,
 	freed int64) {
 	for e := l.list.Front(); e != nil && freed < want; e = e.Next() {

@@ -35,9 +35,9 @@ func (o *Observer) Metrics() http.HandlerFunc {
 	}
 }
 
-// A collector exports the server's counters to Prometheus. It does not use stream names as labels,
-// because publishers choose stream names, so that the number of time series would be unlimited.
-// /api/streams has the values of single streams.
+// A collector exports the server's counters to Prometheus. It does not use stream names as labels:
+// publishers choose the names, so the number of time series would be unlimited. The values of each
+// stream are available at /api/streams.
 type collector struct{ of *Observer }
 
 // Describe sends nothing, which makes this an unchecked collector.

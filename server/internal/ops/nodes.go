@@ -36,7 +36,7 @@ const (
 
 var errTooManyStreams = errors.New("too many streams in total to be listed here")
 
-// The type nodes requests a NodeReport from each of the other nodes of the cluster, and caches the
+// A nodes value requests a NodeReport from each of the other nodes of the cluster. It caches the
 // reports for reportFresh.
 type nodes struct {
 	peers func() []string // returns the sorted addresses of the other nodes

@@ -62,9 +62,9 @@ type Cluster struct {
 	others   nodes
 }
 
-// NewCluster returns a Cluster for the node n. If HLS segments are not stored outside the node, s
-// must be nil. The argument secret records which nodes have proved that they know the cluster's
-// token. NewCluster borrows its arguments.
+// NewCluster returns a Cluster for the node n. If HLS segments are stored only on the node, s must
+// be nil. The Secret records which nodes have proved that they know the cluster's token. NewCluster
+// borrows its arguments.
 func NewCluster(n *cluster.Node, o *cluster.Objects, s *cluster.Segments,
 	secret *cluster.Secret) *Cluster {
 	from := func(node, path string) cluster.Fetch { return o.From(node, path, 0, false) }

@@ -26,8 +26,8 @@ func (c scrape) counterVec(name, help, label string, values map[string]int64) {
 	c.sendAll(prometheus.CounterValue, name, help, label, values)
 }
 
-// counterOf sends a counter with several labels. The argument labels contains names and values in
-// turn.
+// counterOf exports a counter with several labels to Prometheus. The labels are alternately a name
+// and a value.
 func (c scrape) counterOf(name, help string, value int64, labels ...string) {
 	var names, values []string
 	for pair := range slices.Chunk(labels, 2) {

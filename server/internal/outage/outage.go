@@ -11,8 +11,8 @@ import (
 // maxReasons is the maximum number of failures that are logged for one outage.
 const maxReasons = 8
 
-// port matches a port number. Note ignores port numbers when it compares errors, because the local
-// port differs with each attempt.
+// port matches a port number. [Outage.Note] ignores port numbers when it compares errors, because
+// the local port differs with each attempt.
 var port = regexp.MustCompile(`:[0-9]+`)
 
 // An Outage records the failures of a service since its last success. The zero value has no

@@ -28,7 +28,8 @@ func New(status int, format string, args ...any) *Refusal {
 	return &Refusal{Status: status, Reason: fmt.Sprintf(format, args...)}
 }
 
-// For sets r.Cause to c, and returns r. It must not be called when other goroutines may use r.
+// For assigns the Cause c to r, and returns r. It must not be called when other goroutines may use
+// r.
 func (r *Refusal) For(c Cause) *Refusal {
 	r.Cause = c
 	return r
@@ -71,7 +72,7 @@ func SetHeader(h http.Header, err error) (status int) {
 	return status
 }
 
-// A Cause names the reason for a refusal in metrics.
+// A Cause is the name that metrics use for the reason of a refusal.
 type Cause string
 
 const (

@@ -9,9 +9,9 @@ import (
 )
 
 const (
-	// bodyWait is the maximum time for which the server receives the body of a refused request. In
-	// this time, the response can reach a client on the other side of the world, and the client can
-	// stop sending.
+	// bodyWait is the maximum time for which the server receives the body of a refused request. It
+	// is long enough for the response to reach a distant client, and for the client to stop
+	// sending.
 	bodyWait = 2 * time.Second
 
 	// bodyBytes is the maximum number of bytes that the server receives from the body of a refused

@@ -54,8 +54,8 @@ func New(h *live.Hub) *Acceptor {
 	return &Acceptor{hub: h, cfg: h.Config(), clients: millrace.DefaultPool().Account()}
 }
 
-// ClientBytes returns the size of the memory, in bytes, that holds received data. The data of
-// publishers does not count.
+// ClientBytes returns the size of the memory, in bytes, that holds data received from clients that
+// do not publish.
 func (d *Acceptor) ClientBytes() int64 { return d.clients.Stats().InUse }
 
 // Accept performs the handshake with a client, and returns the client's request. If the request

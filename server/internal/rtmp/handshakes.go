@@ -29,8 +29,9 @@ type Handshakes struct {
 
 // A crowd holds at most MaxHandshakes connections that have not sent a complete request yet. If a
 // connection is added to a full crowd, the oldest connection from the address with the most
-// connections is closed. One address therefore cannot keep out clients with other addresses.
-// Addresses with up to address.FairShare connections count as equal.
+// connections is closed. One address therefore cannot keep out clients with other addresses. If no
+// address has more than address.FairShare connections, the oldest connection of all addresses is
+// closed.
 type crowd struct {
 	list []handshake        // the oldest is first
 	from map[netip.Addr]int // number of connections by address

@@ -117,9 +117,10 @@ func (c *certificate) look(now time.Time) (report func()) {
 	}
 }
 
-// outOfDate returns a function that logs a warning if the certificate has expired or is not yet
-// valid. It returns nil if the certificate is valid or the warning was already logged. The caller
-// must hold c.mu, unless no other goroutine can use c yet.
+// outOfDate checks the validity period of the certificate. If the certificate has expired or is not
+// yet valid, outOfDate returns a function that logs a warning. If the certificate is valid, or if
+// the warning was already logged, outOfDate returns nil. The caller must hold c.mu, unless no other
+// goroutine can use c yet.
 func (c *certificate) outOfDate(now time.Time) (report func()) {
 	leaf := c.shown.Leaf
 	if c.warned || !now.Before(leaf.NotBefore) && !now.After(leaf.NotAfter) {

@@ -105,7 +105,6 @@ func (c *Config) openDirectory() (*cluster.Redis, error) {
 	return cluster.OpenRedis(c.Cluster, c.ClusterPassword, c.ClusterPrefix, c.ClusterLease)
 }
 
-// drain makes n refuse publishers. It does nothing if n is nil.
 func (n *clusterNode) drain() {
 	if n != nil {
 		n.Drain()

@@ -270,8 +270,8 @@ func Defaults() Config {
 }
 
 const (
-	// maxLatency is the maximum of --latency. The maximum is short because ending a publisher or
-	// the server takes as long as the latency.
+	// maxLatency is the maximum of --latency. A longer latency would also delay the end of a
+	// publisher and the shutdown of the server.
 	maxLatency = time.Second
 
 	// maxHookTimeout is the maximum of --hook-timeout. Encoders and players give up if an answer

@@ -31,9 +31,9 @@ type connections struct {
 }
 
 const (
-	// evictAmong is the number of connections that worst compares. The number is limited because,
-	// in a flood of new connections, each new connection causes such a comparison. The compared
-	// connections are a random sample, because iteration over a map begins at a random entry.
+	// evictAmong is the maximum number of connections that [connections.worst] compares. It limits
+	// the work for each new connection in a flood of new connections. The compared connections are
+	// a random sample, because iteration over a map begins at a random entry.
 	evictAmong = 256
 	// shedAfter is how long a connection must have been idle before it may be closed to free
 	// memory.

@@ -72,8 +72,8 @@ func cleanPaths(next http.Handler) http.Handler {
 	})
 }
 
-// openHealth returns a handler that passes requests for /healthz to the handler unprotected,
-// because monitors cannot send a token. It passes all other requests to the handler protected.
+// openHealth returns a handler that does not require a token for /healthz, because monitors cannot
+// send a token. All other requests are protected.
 func openHealth(unprotected, protected http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/healthz" {

@@ -17,9 +17,9 @@ import (
 	"github.com/millrace-io/millrace/server/internal/rtmp"
 )
 
-// Run opens the listeners of the configuration and calls Serve. It uses an inherited listener
-// instead of opening a new one. The keys of the map inherited are the listener names main, admin,
-// rtmp and rtmps. Run takes ownership of the inherited listeners.
+// Run opens the listeners of the configuration and calls Serve. The map inherited may contain open
+// listeners under the keys main, admin, rtmp and rtmps. Run uses such a listener instead of opening
+// a new one. Run takes ownership of all inherited listeners.
 func (s *Server) Run(ctx context.Context, inherited map[string]net.Listener) error {
 	l, err := openListeners(&s.cfg, inherited)
 	if err != nil {
@@ -38,8 +38,8 @@ var ErrReplaced = errors.New("another process has taken the listeners over")
 const acceptedPause = time.Second
 
 // Serve takes ownership of the listeners and serves until ctx ends. It then stops accepting
-// connections, ends the publishers, and lets viewers receive their queued frames. This takes at
-// most about the drain timeout. Serve then returns nil. If a listener fails, Serve returns an
+// connections, ends the publishers, and lets viewers receive their queued frames. Serve then
+// returns nil, at the latest shortly after the drain timeout. If a listener fails, Serve returns an
 // error.
 func (s *Server) Serve(ctx context.Context, l Listeners) error {
 	ctx, s.stopServing = context.WithCancel(ctx)

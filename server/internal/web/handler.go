@@ -26,7 +26,7 @@ type Handler struct {
 func New(h *live.Hub) Handler { return Handler{h, h.Config()} }
 
 // noWriteLimit removes the time limit for writing a response, because a stream may last forever.
-// While a client publishes or watches, other code limits the time without data instead.
+// Other code disconnects a publisher or viewer that transfers no data for too long.
 func noWriteLimit(w http.ResponseWriter) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
 }

@@ -138,7 +138,8 @@ func (a *flow) lend(s states, call *ssa.Call) {
 	}
 }
 
-// takenAgain reports whether a call takes l in a loop that never fills l again.
+// takenAgain reports whether a call takes the memory of l in a loop in which no call adds memory to
+// l.
 func takenAgain(call *ssa.Call, l loc) bool {
 	loop := innermost(call.Block())
 	d := l.definedIn()
@@ -231,7 +232,8 @@ func kept(v ssa.Value) bool {
 	return false
 }
 
-// result returns the first result of a call, or nil if it is not used.
+// result returns the first result of a call. If the program does not use this result, result
+// returns nil.
 func result(call *ssa.Call) ssa.Value { return resultAt(call, 0) }
 
 // give records that the caller must release the target of pointer v.
@@ -271,7 +273,7 @@ func (a *flow) firstUse(s states, l loc, call *ssa.Call) {
 	s[l] = st
 }
 
-// fill records that l has received memory, except after an error.
+// fill records that a call adds memory to l. If the call returns an error, it adds no memory.
 func (a *flow) fill(s states, l loc, pos token.Pos, err ssa.Value) {
 	st, ok := s[l]
 	if !ok || st.bits&unknown != 0 {
@@ -295,7 +297,7 @@ func (a *flow) fill(s states, l loc, pos token.Pos, err ssa.Value) {
 	s[l] = st
 }
 
-// expire marks slices that l has lent as stale. If peeked is true, it marks only peeked slices.
+// expire marks the slices of l as stale. If peeked is true, expire marks only peeked slices.
 func (a *flow) expire(s states, l loc, pos token.Pos, peeked bool) {
 	for other, o := range s {
 		if _, ok := o.link.within(l); o.bits&(valid|stale) != 0 && ok && (o.peeked || !peeked) {
@@ -355,8 +357,8 @@ func (a *flow) otherCall(s states, call *ssa.Call) {
 	}
 }
 
-// lengthOfTaken reports a call to Len on an owner that another call has emptied. Comparisons and
-// tests are allowed.
+// lengthOfTaken reports a call to Len on an owner that another call has emptied. It allows calls in
+// tests, and calls whose result is only compared.
 func (a *flow) lengthOfTaken(s states, l loc, call *ssa.Call) {
 	st := s[l]
 	test := strings.HasSuffix(a.pass.Fset.Position(call.Pos()).Filename, "_test.go")
@@ -375,8 +377,8 @@ func onlyCompared(call *ssa.Call) bool {
 	return true
 }
 
-// makes reports whether the first result of fn is always nil or an owner that the caller must
-// release.
+// makes tells whether fn creates its first result: each return statement of fn returns nil or an
+// owner that the caller must release.
 func (a *flow) makes(fn *ssa.Function, depth int) bool {
 	gives := false
 	if len(fn.Blocks) == 0 || depth > 3 {
@@ -479,8 +481,8 @@ func (a *flow) dropped(call *ssa.Call) {
 	}
 }
 
-// lentArgument updates the slices of v, and of the fields of v, for a call that passes v to fn as
-// param.
+// lentArgument handles a call that passes v to fn as param. It updates the state of each slice that
+// v or a field of v has lent.
 func (a *flow) lentArgument(s states, fn *ssa.Function, param, v ssa.Value, pos token.Pos) {
 	l := locate(v)
 	if _, pointer := v.Type().Underlying().(*types.Pointer); !pointer {

@@ -195,8 +195,9 @@ func (a *flow) report() {
 	a.reporting = false
 }
 
-// enterLoop records slices that become stale in the loop that starts at next. From then on, it
-// marks these slices as stale at the start of the loop, as if the loop were always executed.
+// enterLoop records the slices that become stale in the loop that starts at the block next. Later
+// calls for this loop mark the recorded slices as stale at the start of each iteration, including
+// the first one.
 func (a *flow) enterLoop(s states, b, next *ssa.BasicBlock) {
 	for l, st := range s {
 		d := l.definedIn()
@@ -237,7 +238,7 @@ func impossible(b *ssa.BasicBlock, k int) bool {
 	return constant.Compare(x.Value, cond.Op, y.Value) != (k == 0)
 }
 
-// edge returns the states on the way from block b to successor number k.
+// edge returns the states after block b if the execution continues at successor number k.
 func (a *flow) edge(b *ssa.BasicBlock, k int, s states) states {
 	next := b.Succs[k]
 	branch, isIf := b.Instrs[len(b.Instrs)-1].(*ssa.If)
@@ -270,7 +271,7 @@ func panics(b *ssa.BasicBlock) bool {
 	return len(b.Succs) == 0 && !returns
 }
 
-// firstPos returns the position to report for a path that leads from block before to block b.
+// firstPos returns the position to report for a path that enters block b from its predecessor.
 func firstPos(b, before *ssa.BasicBlock) token.Pos {
 	if r, ok := b.Instrs[len(b.Instrs)-1].(*ssa.Return); ok && r.Pos().IsValid() {
 		return r.Pos()
@@ -321,7 +322,7 @@ func (a *flow) liveAt(v ssa.Value, b *ssa.BasicBlock) bool {
 	return live[b]
 }
 
-// decide returns the state of l in the branch where cond equals yes.
+// decide returns the state of l after a test of cond. The parameter yes is the outcome of the test.
 func (a *flow) decide(l loc, st state, cond ssa.Value, yes bool) state {
 	if st.bits&pending != 0 {
 		v, ok, known := outcome(cond, yes)
@@ -354,8 +355,8 @@ func (a *flow) decide(l loc, st state, cond ssa.Value, yes bool) state {
 	return st
 }
 
-// outcome returns the error or boolean v that cond tests. If known is true, ok says whether v is
-// nil or true when cond equals yes.
+// outcome returns the error or boolean v that cond tests. The parameter yes is the value of cond.
+// If this value determines v, known is true. Then ok is true if v is a nil error or a true boolean.
 func outcome(cond ssa.Value, yes bool) (v ssa.Value, ok, known bool) {
 	switch c := cond.(type) {
 	case *ssa.UnOp:
@@ -416,8 +417,8 @@ func isVariable(v ssa.Value) bool {
 	return false
 }
 
-// emptyTest reports whether cond compares the length of l with 0. The result zero says whether the
-// length is 0 when cond equals yes.
+// emptyTest returns ok if cond compares the length of l with 0. The parameter yes is the value of
+// cond. The result zero says whether this value means a length of 0.
 func emptyTest(l loc, cond ssa.Value, yes bool) (zero, ok bool) {
 	b, isBin := cond.(*ssa.BinOp)
 	if !isBin {
@@ -442,7 +443,8 @@ func emptyTest(l loc, cond ssa.Value, yes bool) (zero, ok bool) {
 	return false, false
 }
 
-// countsResult reports whether cond tests a number in the Batch that the call at pos returns.
+// countsResult reports whether cond tests a numeric field of a Batch. The Batch must be the result
+// of the call at the position pos.
 func countsResult(cond ssa.Value, pos token.Pos) bool {
 	b, ok := cond.(*ssa.BinOp)
 	if !ok {

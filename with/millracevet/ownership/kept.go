@@ -55,7 +55,7 @@ func (a *flow) staleOperands(s states, i ssa.Instruction) {
 	}
 }
 
-// returnLent reports a returned slice if a deferred call releases its memory.
+// returnLent adds a diagnostic if r returns a slice of an owner that a deferred call releases.
 func (a *flow) returnLent(s states, r *ssa.Return) {
 	if !a.reporting {
 		return
@@ -255,8 +255,7 @@ func (k *keeper) passed(call *ssa.Call, v ssa.Value, container bool) {
 	}
 }
 
-// usedAgain reports whether a later call gets l as an argument. Such a call may empty the
-// container.
+// usedAgain reports whether l is an argument of a later call.
 func usedAgain(call *ssa.Call, l loc) bool {
 	return slices.ContainsFunc(referrers(l.root), func(r ssa.Instruction) bool {
 		c, ok := r.(ssa.CallInstruction)
@@ -321,7 +320,6 @@ func (k *keeper) stored(s *ssa.Store, container bool) {
 	}
 }
 
-// storedInVariable handles a store of the slice in the variable addr.
 func (k *keeper) storedInVariable(s *ssa.Store, addr *ssa.Alloc, container bool) {
 	if container && k.outlivesIteration(addr) {
 		if !k.assigned(addr) && k.ends(s) {
@@ -369,8 +367,8 @@ func (k *keeper) assigned(addr *ssa.Alloc) bool {
 	})
 }
 
-// inLiteral reports whether addr is in a composite literal or in the arguments of append. If so, it
-// follows the literal or arguments.
+// inLiteral reports whether addr is in a composite literal or in the arguments of append. In both
+// cases, inLiteral also calls k.follow for the slice that contains addr.
 func (k *keeper) inLiteral(addr ssa.Value) bool {
 	switch addr := addr.(type) {
 	case *ssa.FieldAddr:
@@ -421,7 +419,7 @@ func escapes(v ssa.Value) bool {
 	return false
 }
 
-// far reports whether l belongs to the caller or to the enclosing function.
+// far reports whether l belongs to code outside the analyzed function, such as its caller.
 func (k *keeper) far(l loc) bool {
 	l.root = k.variable(l.root)
 	switch l.root.(type) {
@@ -433,7 +431,8 @@ func (k *keeper) far(l loc) bool {
 	return false
 }
 
-// variable returns the variable of k.f that a loop body captures as v. Otherwise, it returns v.
+// If a loop body captures v from k.f, variable returns the captured variable of k.f. Otherwise, it
+// returns v.
 func (k *keeper) variable(v ssa.Value) ssa.Value {
 	if fv, ok := v.(*ssa.FreeVar); ok && fv.Parent() != k.f {
 		if outer, _ := binding(fv); outer != nil {
@@ -443,7 +442,8 @@ func (k *keeper) variable(v ssa.Value) ssa.Value {
 	return v
 }
 
-// binding returns the variable that a function literal captures as v, and the literal.
+// binding returns two values: the variable that v captures, and the function literal that captures
+// this variable.
 func binding(v *ssa.FreeVar) (ssa.Value, *ssa.MakeClosure) {
 	if outer := v.Parent().Parent(); outer != nil {
 		for m := range instructions[*ssa.MakeClosure](outer) {
@@ -455,14 +455,14 @@ func binding(v *ssa.FreeVar) (ssa.Value, *ssa.MakeClosure) {
 	return nil, nil
 }
 
-// made reports whether v was created before the loop in which the slice is lent.
+// made reports whether v was created before the loop that contains k.call.
 func (k *keeper) made(v ssa.Value) bool {
 	i, ok := v.(ssa.Instruction)
 	return ok && k.call != nil && k.outlivesIteration(i)
 }
 
-// outlivesIteration reports whether the value of i exists for longer than one iteration of the loop
-// in which the slice is lent.
+// outlivesIteration reports whether the value of i still exists in the next iteration of the loop
+// that contains k.call.
 func (k *keeper) outlivesIteration(i ssa.Instruction) bool {
 	if k.call == nil || i.Parent() != k.call.Parent() {
 		return false
@@ -477,7 +477,8 @@ func (k *keeper) outlivesIteration(i ssa.Instruction) bool {
 	return !loop.has[i.Block()]
 }
 
-// ends reports whether the slice may become stale after i in the same function.
+// ends reports whether the slice may become stale after the instruction i, in the function that
+// contains i.
 func (k *keeper) ends(i ssa.Instruction) bool {
 	if k.callback || k.peeked {
 		return true
@@ -528,8 +529,9 @@ func comesAfter(i, j ssa.Instruction) bool {
 	return found
 }
 
-// joined reports whether the function waits for goroutines after g in the same iteration. In the
-// body of a loop over an iterator, any wait in the enclosing function counts.
+// joined reports whether the function waits for other goroutines after the instruction g, in the
+// same loop iteration as g. If g is in the body of a loop over an iterator, any wait in the
+// enclosing function counts.
 func (k *keeper) joined(g ssa.Instruction) bool {
 	for f := g.Parent(); f != nil; f = f.Parent() {
 		for i := range instructions[ssa.Instruction](f) {

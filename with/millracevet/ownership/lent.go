@@ -8,7 +8,7 @@ import (
 	"golang.org/x/tools/go/ssa"
 )
 
-// A lent describes a slice that a call lends.
+// The type lent describes one slice that a call lends.
 type lent struct {
 	v      ssa.Value // the result of the call
 	result int
@@ -34,8 +34,9 @@ func (c *checker) lentBy(call *ssa.Call) (out []lent) {
 	return out
 }
 
-// lentResultsOf returns the results of fn that are always nil or a slice that a parameter, or a
-// field of a parameter, has lent.
+// lentResultsOf returns the results of fn that are slices from a parameter, or from a field of a
+// parameter. For each of these results, every return statement returns nil or a slice of the same
+// owner.
 func (c *checker) lentResultsOf(fn *ssa.Function) []lent {
 	if known, ok := c.lentResults[fn]; ok {
 		return known
@@ -108,7 +109,8 @@ func (a *flow) storeLent(s states, to loc, v ssa.Value) {
 	}
 }
 
-// usedAfterRead reports f if a function of the package uses the stored slice after a read.
+// usedAfterRead adds a diagnostic for the store f if a function of the package uses the stored
+// slice after it has read from the owner.
 func (c *checker) usedAfterRead(f fieldStore) {
 	param, ok := f.field.root.(*ssa.Parameter)
 	if !ok {

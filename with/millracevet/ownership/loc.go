@@ -147,8 +147,8 @@ func bound(m *ssa.MakeClosure) (*types.Func, bool) {
 	return f, ok
 }
 
-// ruleOf returns the rule for the called function, or nil. It also returns the arguments, numbered
-// as in the table.
+// ruleOf returns the rule for the called function, or nil. It also returns the arguments. The
+// receiver has index 0. If the function has no receiver, the first argument is nil.
 func ruleOf(c *ssa.CallCommon) (*rule, []ssa.Value) {
 	f, recv := callee(c)
 	if f == nil {

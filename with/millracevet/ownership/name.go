@@ -38,8 +38,9 @@ func (c *checker) variableName(v ssa.Value) string {
 	return ""
 }
 
-// addNames adds the left side of s to c.names, under the position that package ssa uses for the
-// right side.
+// addNames records to which expressions s assigns the result of each call or slice expression. The
+// key in c.names is the position of the opening parenthesis or bracket, which package ssa uses as
+// well.
 func (c *checker) addNames(s *ast.AssignStmt) {
 	for i, right := range s.Rhs {
 		names := s.Lhs

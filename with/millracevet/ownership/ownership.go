@@ -87,7 +87,7 @@ type checker struct {
 	names       map[token.Pos][]ast.Expr // the left sides of assignments, by position
 }
 
-// A question identifies a call of fn in which the initial state of l is init.
+// A question is the key for an analysis of fn that starts with l in the state init.
 type question struct {
 	fn   *ssa.Function
 	l    loc

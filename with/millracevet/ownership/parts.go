@@ -38,8 +38,8 @@ func (c *checker) parts(r ssa.Instruction, v ssa.Value) []ssa.Value {
 	return nil
 }
 
-// partOfStruct returns the values of the struct variable that s changes. It returns nil if another
-// store may replace the slice.
+// partOfStruct returns the values of the struct variable in which s stores a slice. It returns nil
+// if another assignment may replace this slice.
 func partOfStruct(s *ssa.Store) []ssa.Value {
 	addr, field := s.Addr, -1
 	if f, ok := addr.(*ssa.FieldAddr); ok {
@@ -112,8 +112,8 @@ type paramUse struct {
 	places  []place
 }
 
-// A place describes where a slice is stored. If a parameter contains the place, target is this
-// parameter.
+// A place describes where a slice is stored. If the slice is stored in an object to which a
+// parameter refers, target is this parameter.
 type place struct {
 	how    string
 	target ssa.Value

@@ -110,8 +110,9 @@ func passes(call *ssa.Call, l loc) bool {
 	return slices.ContainsFunc(call.Call.Args, func(v ssa.Value) bool { return locate(v) == l })
 }
 
-// search calls visit for each instruction that may follow i. A path ends where visit returns true.
-// If forward is true, a path also ends before a new loop iteration.
+// search follows all paths of execution that start after the instruction i, and calls visit for
+// each instruction. It leaves a path when visit returns true. If forward is true, it also leaves a
+// path before a new loop iteration.
 func search(i ssa.Instruction, forward bool, visit func(ssa.Instruction) bool) {
 	seen := map[*ssa.BasicBlock]bool{}
 	var block func(b *ssa.BasicBlock, from int)

@@ -44,7 +44,7 @@ func (a *flow) share(s states, v ssa.Value, pos token.Pos) {
 	s[l] = st
 }
 
-// sharedUse reports a use of the target of v if another goroutine uses the target as well.
+// sharedUse adds a diagnostic if another goroutine may also use the target of v.
 func (a *flow) sharedUse(s states, v ssa.Value, pos token.Pos) {
 	if v == nil {
 		return
@@ -56,7 +56,8 @@ func (a *flow) sharedUse(s states, v ssa.Value, pos token.Pos) {
 	}
 }
 
-// unshare removes the mark that share has set, because the other goroutines may have ended.
+// unshare clears the flag shared in all states. It is for instructions that may wait until the
+// other goroutines have ended.
 func unshare(s states) {
 	for l, st := range s {
 		if st.shared {
@@ -100,7 +101,7 @@ var starts = fields("Go AfterFunc")
 
 var waits = fields("Wait Lock RLock TryLock Do Acquire")
 
-// quiet reports whether f cannot wait for another goroutine.
+// quiet reports whether a call to f never waits for another goroutine.
 func quiet(f *types.Func) bool {
 	if f == nil || f.Pkg() == nil {
 		return false

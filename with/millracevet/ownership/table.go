@@ -26,7 +26,7 @@ import (
 //	lends      returns a slice that is valid until the receiver is released
 //	peeks      returns a slice that is valid until the next "reads" call or the release
 //	reads      makes the peeked slices of the receiver stale
-//	skips      lets the next "peeks" call make earlier peeked slices stale
+//	skips      the next "peeks" call makes earlier peeked slices stale
 //	calls(n)   calls argument n with slices that are valid until argument n returns
 //	yields     returns an iterator over slices that are valid for one iteration
 const table = `
@@ -245,7 +245,8 @@ type rule struct {
 	takes, fills, adds, borrows, keeps, drains, calls                                        []int
 }
 
-// libraryPackages maps import paths, relative to the module, to the package names in the table.
+// The keys of libraryPackages are import paths without the module path. The values are the package
+// names in the constant table.
 var libraryPackages = map[string]string{
 	"":                 "millrace",
 	"/arena":           "arena",
@@ -297,8 +298,8 @@ func parse() map[string]*rule {
 	return all
 }
 
-// nameOf returns the name of a library type or function as in the table, such as millrace.Ref. For
-// any other object, it returns "".
+// nameOf returns the name of a library type or function, such as millrace.Ref. The constant table
+// uses the same names. For any other object, nameOf returns "".
 func nameOf(o types.Object) string {
 	if o == nil || o.Pkg() == nil {
 		return ""
@@ -317,8 +318,8 @@ func nameOf(o types.Object) string {
 	return libraryPackages[suffix] + "." + name
 }
 
-// typeName returns the name of type t as in the table. For a pointer, it returns the name of the
-// element type.
+// typeName returns the name of type t in the form of nameOf. For a pointer, it returns the name of
+// the element type.
 func typeName(t types.Type) string {
 	if p, ok := types.Unalias(t).(*types.Pointer); ok {
 		t = p.Elem()

@@ -106,7 +106,7 @@ func (a *flow) handOn(s states, v ssa.Value) {
 	}
 }
 
-// set changes the bits of l, and adds l to a.ended.
+// set replaces the bits in the state of l with b, and adds l to a.ended.
 func (a *flow) set(s states, l loc, b bits) {
 	st := s[l]
 	st.bits = b
@@ -223,8 +223,8 @@ func onHeap(call *ssa.Call) bool {
 	return false
 }
 
-// decideLater makes st depend on an error or boolean. If the program ignores this value,
-// decideLater assumes that the call succeeds.
+// decideLater makes st depend on the outcome of a call. The argument by is the error or boolean
+// that the call returns. If the program ignores by, decideLater assumes that the call succeeds.
 func decideLater(st *state, by ssa.Value, onError, onOK bits) {
 	if by == nil || len(referrers(by)) == 0 {
 		st.bits = onOK
@@ -395,7 +395,7 @@ func (a *flow) closure(s states, m *ssa.MakeClosure) {
 	}
 }
 
-// onlyRead reports whether no function can release the interface value v.
+// onlyRead returns true if each use of the interface value v is a call that cannot release v.
 func (c *checker) onlyRead(v ssa.Value, depth int) bool {
 	for _, r := range referrers(v) {
 		if i, ok := r.(*ssa.ChangeInterface); ok && c.onlyRead(i, depth) {

@@ -15,22 +15,23 @@ import (
 	"github.com/millrace-io/millrace/server/internal/refuse"
 )
 
-// The first three constants limit the excess of an address: its traffic, or its number of new
-// viewers, above the allowed rate. The excess is measured as a time: at a rate of 10 MB/s, an
+// The first three constants limit the excess of an address. The excess is the traffic, or the
+// number of new viewers, above the allowed rate. It is measured as a time: at a rate of 10 MB/s, an
 // excess of 5 seconds is 50 MB.
 const (
-	// Above burst, downloads slow down, and new viewers are refused. A smaller excess is allowed,
-	// because a web page or an HLS segment arrives in one piece, and because all viewers in an
-	// office may open a stream in the same minute.
+	// If the excess is more than burst, downloads slow down, and new viewers are refused. An excess
+	// up to burst has no effect, because a web page or an HLS segment arrives in one piece, and
+	// because all viewers in an office may open a stream in the same minute.
 	burst = 5 * time.Second
 
-	// If the excess of traffic is above refuseAfter, all requests of the address are refused.
-	// Downloads slow down earlier, so that one download does not block other requests of the
-	// address. Viewers are not slowed down.
+	// If the traffic of an address exceeds its rate by more than refuseAfter, the server refuses
+	// all requests from the address. Downloads slow down earlier, so that one download does not
+	// block other requests from the address. Viewers are not slowed down.
 	refuseAfter = 2 * burst
 
-	// The excess of traffic is counted up to maxExcess. After the traffic of an address has
-	// stopped, its requests are therefore accepted again within maxExcess-refuseAfter (5 seconds).
+	// maxExcess is the largest excess of traffic that is counted. When the traffic of an address
+	// stops, the excess therefore falls below refuseAfter within 5 seconds, and the server accepts
+	// requests from the address again.
 	maxExcess = 3 * burst
 
 	// maxIdle is the maximum number of addresses that are remembered without a connection. Each
@@ -105,9 +106,10 @@ const (
 	maxSessions = 1024
 )
 
-// FairShare is the number of connections that an address may have without a disadvantage. To make
-// room for a new connection, the server closes a connection of the address with the most
-// connections. Addresses with up to FairShare connections count as equal.
+// FairShare is the number of connections per address that the server considers fair. To make room
+// for a new connection, the server closes a connection of the address with the most connections. If
+// no address has more than FairShare connections, the server ignores the number of connections per
+// address.
 const FairShare = 8
 
 // Key returns the address by which a client is counted. An IPv4 address is unchanged. For an IPv6
@@ -215,8 +217,8 @@ func (a *Account) addViewer(rate int) error {
 
 // Player counts a request of an HLS player, and returns the same errors as Viewer. All requests
 // with the same id count as one viewer. If the player sends no request for a minute, its next
-// request counts as a new viewer. The argument first says whether this is the player's first
-// request.
+// request counts as a new viewer. For the player's first request, the caller must set first to
+// true.
 func (a *Account) Player(id uint64, first bool) error {
 	rate, err := a.viewerRate()
 	if err != nil || rate == 0 {

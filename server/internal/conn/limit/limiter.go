@@ -108,9 +108,9 @@ func (l *Limiter) Close() <-chan struct{} {
 // is at most a second.
 const Grace = 3 * time.Second
 
-// Await waits until the channel done is closed, but no longer than Grace, because a bug must not
-// prevent the process from ending. If Grace has passed, Await logs name, which describes the
-// operations.
+// Await waits until the channel done is closed, but no longer than Grace, so that a bug cannot
+// prevent the process from ending. The caller passes a name for the awaited operations, such as
+// "downloads". If Grace has passed, Await logs an error with this name.
 func Await(log *slog.Logger, name string, done <-chan struct{}) {
 	grace := time.NewTimer(Grace)
 	defer grace.Stop()

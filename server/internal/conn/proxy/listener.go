@@ -124,8 +124,8 @@ func (c *Conn) await() error {
 	return c.err
 }
 
-// open counts the connection in the account of the client address addr, and stores this account in
-// c.account. If the address has too many connections, open stores the error in c.above instead.
+// open counts the connection for the client address addr, and sets c.account. If the address has
+// too many connections, open sets c.above to the error instead.
 func (c *Conn) open(addr netip.Addr) {
 	account, err := c.cfg.Addresses.Acquire(addr)
 	if c.above = err; err != nil {

@@ -50,8 +50,8 @@ type Claim struct {
 	Takeover live.Takeover
 }
 
-// An Ownership describes a stream that a node owns. The node passes it to Directory.Renew to renew
-// the lease or to give up the stream.
+// An Ownership describes a stream that a node owns. The node passes it to Directory.Renew, which
+// renews the lease, or ends the ownership if GiveUp is set.
 type Ownership struct {
 	Stream string
 	Epoch  uint64
@@ -66,8 +66,8 @@ type Owner struct {
 	Epoch uint64
 }
 
-// An Event announces that a stream has another owner, or no owner. If Stream is empty, it announces
-// that a node is alive.
+// An Event announces that a new node owns a stream, or that no node owns the stream. If Stream is
+// empty, the Event announces that a node is alive.
 type Event struct {
 	Stream string
 	Owner  Owner // if Owner.Epoch is 0, Owner.Node has given up the stream, which has no owner

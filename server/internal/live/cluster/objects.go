@@ -310,8 +310,8 @@ func (o *Objects) leave(e *objectEntry) {
 	}
 }
 
-// request sends a request for the object at path to another node. epoch identifies that node's
-// ownership of the stream. It is 0 if the request is not sent to the node as the owner. The caller
+// request sends a request for the object at path to another node. The parameter epoch is the epoch
+// of that node's ownership of the stream, or 0 if the request requires no ownership. The caller
 // must close the body of the response.
 func (o *Objects) request(ctx context.Context, node, path string, epoch uint64,
 	gzip bool) (*http.Response, error) {
@@ -342,8 +342,8 @@ func (o *Objects) request(ctx context.Context, node, path string, epoch uint64,
 
 // From returns a Fetch that requests an object from another node.
 //   - path is the path of the object, with an optional query.
-//   - epoch identifies that node's ownership of the stream. It is 0 if the request is not sent to
-//     the node as the owner.
+//   - epoch is the epoch of that node's ownership of the stream, or 0 if the request requires no
+//     ownership.
 //   - gzip allows the node to compress the response with gzip.
 //
 // The Fetch returns a response with the status 200, 400, 404, 406 or 503. For any other status, it

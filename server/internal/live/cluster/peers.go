@@ -8,8 +8,7 @@ import (
 )
 
 // peerRounds is the number of renewal rounds for which a node may be silent before it counts as
-// dead. A lease lasts for three rounds (see attempts), so this time is three times the duration of
-// a lease.
+// dead. These rounds take as long as three leases (see attempts).
 const peerRounds = 3 * attempts
 
 const (

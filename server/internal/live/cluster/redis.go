@@ -17,11 +17,11 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// epochKept is how long Redis keeps the epoch of a stream after the stream has lost its owner. The
-// time is longer than any command takes, and longer than a process is usually suspended.
+// epochKept is how long Redis keeps the epoch of a stream after the stream has lost its owner.
 //
-// A suspended process may renew an old ownership later. The epoch shows that this ownership has
-// ended. Without an epoch, Renew assumes that Redis has lost its data, and restores the ownership.
+// A process that was suspended may try to renew an ownership that has ended. Renew rejects the
+// attempt only while Redis still has the epoch of the stream. epochKept is therefore longer than
+// any command takes, and longer than a process is usually suspended.
 const epochKept = time.Hour
 
 // A Redis is a Directory in a Redis or Valkey server, or in a cluster of such servers. Each stream
@@ -36,8 +36,8 @@ const epochKept = time.Hour
 // The times are in milliseconds, by the clock of the Redis server.
 //
 // If a key is missing, Renew assumes that Redis has lost its data, and restores the ownership of
-// the calling node. The key therefore outlives the lease by epochKept. Otherwise, a node that was
-// replaced as the owner could restore its ownership.
+// the calling node. If the key ended with the lease, a node that was replaced as the owner could
+// restore its ownership. The key therefore outlives the lease by epochKept.
 //
 // Each script uses only one key. In a Redis Cluster, a script with several keys cannot run while
 // the hash slot of the keys is moved to another server.
@@ -87,9 +87,8 @@ func (d *Redis) Close() error { return d.rdb.Close() }
 
 func (d *Redis) key(stream string) string { return d.prefix + "{" + stream + "}owner" }
 
-// scriptTime contains the first lines of each Lua script. They read the clock of the Redis server.
-// The variable t then has the time in seconds and microseconds, and the variable now has the same
-// time in milliseconds.
+// scriptTime contains the first lines of each Lua script. They read the clock of the Redis server
+// into two variables: `t` (seconds and microseconds) and `now` (milliseconds).
 const scriptTime = `
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)`
@@ -160,12 +159,12 @@ if o[2] and tonumber(o[3]) > now then return {o[1], o[2]} end
 return {}`)
 )
 
-// failed is called with the error err of each Redis command, and returns the error for the caller.
-// If err shows that the server is a node of a Redis Cluster, but the address is for a single
-// server, the result is errSharded. Otherwise the result is err.
+// failed must be called with the result err of every Redis command. It returns the error for the
+// caller. If err shows that the server belongs to a Redis Cluster, but the address is for a single
+// server, the returned error is errSharded. Otherwise it is err.
 //
-// If err shows that a Redis Cluster has sent no reply, a hash slot may have moved to another
-// master. failed then makes go-redis reload the table of slots at once instead of within a minute.
+// If a Redis Cluster has sent no reply, another master may have the hash slot now. failed then
+// makes go-redis reload its table of slots at once. Otherwise go-redis could take up to a minute.
 func (d *Redis) failed(ctx context.Context, err error) error {
 	var reply redis.Error
 	switch c, ok := d.rdb.(*redis.ClusterClient); {
@@ -215,9 +214,11 @@ func parseOwner(reply []string) (o Owner, err error) {
 	return o, nil
 }
 
-// Renew announces that a node is alive, and renews the leases of the streams that it owns. If
-// Ownership.GiveUp is set, Renew ends the ownership of the stream instead. If Redis has lost an
-// ownership, Renew restores it. See [Directory] for the errors.
+// Renew announces that a node is alive, and renews the leases of the streams that the node owns.
+//   - If Ownership.GiveUp is set, Renew ends this ownership instead of renewing its lease.
+//   - If Redis has lost an ownership, Renew restores this ownership.
+//
+// See [Directory] for the errors.
 func (d *Redis) Renew(ctx context.Context, node string, owned ...Ownership) ([]error, error) {
 	if d.sharded.Load() {
 		return slices.Repeat([]error{errSharded}, len(owned)), errSharded

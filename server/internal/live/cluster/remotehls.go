@@ -201,9 +201,9 @@ func (h *RemoteHLS) fetchFrom(ctx context.Context, owner Owner, q *HLSRequest) (
 	})
 }
 
-// follow calls cancel to cancel a request to the given owner when the stream gets another owner.
-// While the stream has no owner, its last owner still counts as the owner. follow returns when it
-// has cancelled the request, or when ctx ends.
+// follow waits until the named stream has an owner other than the parameter owner. It then calls
+// cancel, which ends a request to the previous owner. While the stream has no owner, its last owner
+// still counts as the owner. follow also returns when ctx ends.
 func (h *RemoteHLS) follow(ctx context.Context, name string, owner Owner,
 	cancel context.CancelCauseFunc) {
 	ticker := time.NewTicker(followEvery)

@@ -85,8 +85,8 @@ func NewSecret(token, self string) *Secret {
 }
 
 // Sign adds two headers to a request: the address of this node, and the proof that this node knows
-// the cluster's token. epoch identifies the receiver's ownership of the stream. It is 0 if the
-// request is not sent to the receiver as the owner.
+// the cluster's token. The parameter epoch is the epoch of the receiver's ownership of the stream,
+// or 0 if the request requires no ownership.
 func (s *Secret) Sign(req *http.Request, epoch uint64) {
 	var nonce [16]byte
 	_, _ = rand.Read(nonce[:])
@@ -170,9 +170,9 @@ const (
 	Refused
 )
 
-// Admit checks whether the sender of a request has proved that it knows the cluster's token. If the
-// proof is valid, Admit adds the proof of this node to answer, the header of the response. If the
-// sender needs a new challenge, Admit adds the challenge to answer instead.
+// Admit checks whether the sender of a request has proved that it knows the cluster's token. The
+// parameter answer is the header of the response. If the proof is valid, Admit adds the proof of
+// this node to this header. If the sender needs a new challenge, Admit adds the challenge instead.
 func (s *Secret) Admit(answer http.Header, req *http.Request) Verdict {
 	p, mac, ok := parseProof(req.Header.Get(HeaderProof))
 	switch {

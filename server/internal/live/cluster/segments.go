@@ -196,8 +196,8 @@ func (k *Segments) isNewest(job *saveJob) bool {
 	return newest
 }
 
-// save stores the object or playlist state in job, and releases job. A state that is no longer the
-// newest is not stored.
+// save stores the object or playlist state that job holds, and releases job. It does not store a
+// state that is no longer the newest.
 func (k *Segments) save(job *saveJob) {
 	if job.state != nil && !k.isNewest(job) {
 		k.waiting.Add(-job.size())

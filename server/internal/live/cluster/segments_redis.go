@@ -58,7 +58,7 @@ const (
 //	KEYS[1]   the key of the state
 //	ARGV[1]   the epoch
 //	ARGV[2]   the state
-//	ARGV[3]   after which time the key expires, in ms
+//	ARGV[3]   the time until the key expires, in ms
 //	ARGV[4]   the field of the hash that holds the state
 var stateScript = redis.NewScript(`
 local epoch = redis.call('HGET', KEYS[1], 'epoch')

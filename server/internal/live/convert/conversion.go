@@ -74,8 +74,8 @@ func newConversion(source Source, report Reporter, out *broadcast.Ring) *Convers
 	return c
 }
 
-// Ready returns a channel that is closed when the conversion has converted all frames that the
-// stream's ring held at the start of the conversion. The channel is also closed when Run returns.
+// Ready returns a channel that is closed when the conversion has processed all frames that were in
+// the stream's ring when the conversion began. The channel is also closed when Run returns.
 func (c *Conversion) Ready() <-chan struct{} { return c.ready }
 
 // Run converts the stream. It returns nil at the end of the stream, and an error when ctx ends. If

@@ -118,8 +118,8 @@ func (c *plainConn) write(line *[]byte, body *millrace.Chain, out *tally, _ *ato
 	return writeThrough(c.w, line, body, out)
 }
 
-// writeThrough sends the bytes of line and then of c with ordinary Write calls, and counts the
-// bytes in out. The parameter line holds the header of an HTTP chunk, or nothing.
+// writeThrough writes *line, which holds the header of an HTTP chunk or nothing, and then writes
+// the bytes in c. It uses ordinary Write calls, and counts the bytes in out.
 func writeThrough(w io.Writer, line *[]byte, c *millrace.Chain, out *tally) error {
 	if len(*line) > 0 {
 		n, err := w.Write(*line)

@@ -72,8 +72,8 @@ func (l *lagMeter) keepUp() {
 // was already recorded.
 func (l *lagMeter) fallBehind() bool { return l.behind.CompareAndSwap(false, true) }
 
-// total returns the lag of a viewer: ringLag, which is its lag in the ring, plus the batch that is
-// being written. If the total has any frames, its Time is the time since the write began.
+// total returns the lag of a viewer: its lag in the ring, ringLag, plus the batch that is being
+// written. If this lag has at least one frame, Lag.Time is the time since the write began.
 func (l *lagMeter) total(ringLag broadcast.Lag, now int64) broadcast.Lag {
 	ringLag.Frames += int(l.frames.Load())
 	ringLag.Bytes += l.bytes.Load()
@@ -83,9 +83,10 @@ func (l *lagMeter) total(ringLag broadcast.Lag, now int64) broadcast.Lag {
 	return ringLag
 }
 
-// exceeds compares lag with the limits in allowance. If lag exceeds a limit, exceeds returns the
-// Reason for this limit. Otherwise, it returns Connected. Until the viewer has caught up for the
-// first time, its lag at the start does not count. The caller must hold Viewer.mu.
+// exceeds compares the lag of a viewer with the limits in allowance. It returns the Reason for the
+// first limit that is exceeded, or Connected if there is none. Until the viewer has caught up for
+// the first time, the lag with which the viewer started does not count. The caller must hold
+// Viewer.mu.
 func (l *lagMeter) exceeds(allowance, lag broadcast.Lag) Reason {
 	if !l.arrived.Load() {
 		lag.Bytes -= l.start.Bytes

@@ -91,9 +91,9 @@ func (l *loop) run(news *broadcast.Watcher) {
 	}
 }
 
-// checkViewers reports whether the loop has detached viewers. If the loop has no viewers at all,
-// checkViewers sets l.running to false and returns ended = true. The loop's goroutine must then
-// end.
+// checkViewers returns detached = true if l.detached contains any viewers. If the loop has no
+// viewers at all, checkViewers sets l.running to false and returns ended = true. The loop's
+// goroutine must then end.
 func (l *loop) checkViewers() (detached, ended bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -125,9 +125,9 @@ func (l *loop) round() {
 	l.out.flush(l.src.Counters, pathWritev)
 }
 
-// nudge wakes the goroutine of v if this goroutine waits for frames. It is called when v has a
-// reply to send, was paused, or was resumed. If v is healthy, v has no goroutine of its own, so
-// nudge makes v detached and starts one.
+// nudge must be called when v has a reply to send, or has been paused or resumed. If v has a
+// goroutine that waits for frames, nudge wakes that goroutine. If v is healthy, it has no
+// goroutine. nudge then moves v to l.detached and starts one.
 func (l *loop) nudge(v *Viewer) {
 	v.signal()
 	l.mu.Lock()

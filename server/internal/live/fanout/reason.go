@@ -52,8 +52,8 @@ var reasonNames = [reasons]struct{ text, label string }{
 
 func (r Reason) String() string { return reasonNames[r].text }
 
-// Complete reports whether a response that ends for the Reason r is complete. The client must be
-// able to detect that a response is incomplete.
+// Complete reports whether a response that ends for the Reason r is complete. If Complete returns
+// false, the response must end in a way that tells the client that data is missing.
 func (r Reason) Complete() bool { return r == StreamEnded || r == CodecsChanged }
 
 func (r Reason) label() string { return reasonNames[r].label }

@@ -15,8 +15,8 @@ type response struct {
 
 func (r *response) empty() bool { return r.pending.Len() == 0 && len(r.chunks.line) == 0 }
 
-// end adds the bytes that tell the client that the stream has ended to the bytes that are sent
-// next. It returns false if there are no such bytes, or if end was called before.
+// end prepares the last bytes of the response: r.ending, and the last chunk if the response uses
+// chunks. It returns false if there are no such bytes, or if end was called before.
 func (r *response) end() bool {
 	if !r.chunks.end() && r.ending.Len() == 0 {
 		return false

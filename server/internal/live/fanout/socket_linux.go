@@ -69,11 +69,11 @@ func (s *socketConn) write(line *[]byte, c *millrace.Chain, out *tally,
 	return err
 }
 
-// writeAll writes the bytes of line and then of c to the socket. vec is scratch memory.
+// writeAll writes *line and then the bytes in c to the socket. vec is scratch memory.
 //
-// If progress is not nil, writeAll waits until the kernel has accepted everything. It stores the
-// current time in progress each time that the kernel has accepted some bytes. If progress is nil,
-// writeAll does not wait. It then returns full = true if the kernel accepts no more at present.
+// If progress is nil, writeAll does not wait. It returns full = true if the kernel accepts no more
+// bytes at present. If progress is not nil, writeAll waits until the kernel has accepted
+// everything. Each time the kernel accepts some bytes, writeAll sets *progress to the current time.
 func (s *socketConn) writeAll(line *[]byte, c *millrace.Chain, vec *vector,
 	progress *atomic.Int64) (full bool, err error) {
 	s.line, s.chain, s.vec, s.progress, s.full, s.err = line, c, vec, progress, false, nil

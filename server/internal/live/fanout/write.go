@@ -89,8 +89,8 @@ func (v *Viewer) noteSent(n int) {
 // take adds the queued replies and the next batch of the ring to v.out.pending, which must be
 // empty.
 //
-// At the end of the ring, take returns io.EOF. If the response ends with additional bytes, such as
-// a last chunk, take first appends them and returns nil. The next call returns io.EOF.
+// At the end of the ring, take returns io.EOF. If the response needs closing bytes, such as a last
+// chunk, one call adds these bytes and returns nil. Only the next call returns io.EOF.
 func (v *Viewer) take() error {
 	v.takeReplies()
 	if v.holds() || v.peer && !v.session.Owned() && v.src.reason() == Connected {

@@ -108,9 +108,9 @@ func (f *Feed) Resume(p Publisher, now int64) (pause time.Duration) {
 	return pause
 }
 
-// follow prepares f for the tags of a new publisher. epoch is the Epoch of this Publisher. If epoch
-// is not 0 and has not changed since the previous publisher, this node has a new connection to the
-// same owner of the stream. f then drops the frames that the stream already has.
+// follow prepares f for the tags of a new publisher with the given epoch. If this epoch is not 0
+// and equals the epoch of the previous publisher, this node has reconnected to the same owner of
+// the stream. f then drops the frames that the stream already has.
 func (f *Feed) follow(epoch uint64) {
 	switch o := f.overlap; {
 	case epoch == 0:
@@ -364,8 +364,9 @@ func (f *Feed) isStart(t flv.Tag) bool {
 	return start
 }
 
-// configure publishes t, a tag that viewers need before they can start, and stores a copy of the
-// tag in part for later viewers. It takes ownership of c, which holds all bytes of the tag.
+// configure publishes the tag t, which viewers need before they can start. It also stores a copy of
+// the tag for later viewers in the Chain named part. configure takes ownership of c, which holds
+// all bytes of the tag.
 func (f *Feed) configure(t flv.Tag, c, part *millrace.Chain) error {
 	flvstream.Keep(f.memory, part, c)
 	if t.Metadata {

@@ -51,8 +51,8 @@ const (
 )
 
 // take compares the tag t from the owner with the tags that this node already has. It borrows c,
-// which holds the tag. startIsKept reports whether the stream still keeps a frame at which viewers
-// can start.
+// which holds all bytes of the tag. The function startIsKept must report whether the stream still
+// has a keyframe at which viewers can start.
 func (o *overlap) take(t flv.Tag, c *millrace.Chain, startIsKept func() bool) (v verdict) {
 	frame := t.Packet == flv.PacketFrame
 	o.starts.Note(t)

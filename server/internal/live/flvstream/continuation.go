@@ -36,9 +36,9 @@ func Continue(timed bool, ts uint32, lastAt int64) *Continuation {
 	return &Continuation{timed: timed, last: ts, lastAt: lastAt, needsKey: true}
 }
 
-// Begin must be called with each tag before Fit. It returns true if t is the first frame of the new
-// publisher, and an earlier publisher has also sent frames. The argument now is the current time,
-// in ns of the monotonic clock.
+// Begin must be called with each tag before Fit. It returns true if the tag t is the first frame of
+// the new publisher and an earlier publisher has also sent frames. The current time, now, is in ns
+// of the monotonic clock.
 func (n *Continuation) Begin(t flv.Tag, now int64) bool {
 	if t.Packet != flv.PacketFrame || !n.timed || n.begun {
 		return false
@@ -47,13 +47,12 @@ func (n *Continuation) Begin(t flv.Tag, now int64) bool {
 	return true
 }
 
-// Last returns the timestamp of the last frame before this publisher, in ms. It must be called
-// before the second frame of this publisher is passed to Fit.
+// Last returns the timestamp of the last frame that an earlier publisher has sent, in ms. It must
+// be called before the second frame of this publisher is passed to Fit.
 func (n *Continuation) Last() uint32 { return n.last }
 
 // Fit adjusts the timestamp of a tag, both in t and in c, which holds the whole tag. The caller
-// must have called Begin with t. The argument now is the current time, in ns of the monotonic
-// clock.
+// must have called Begin with t. The current time, now, is in ns of the monotonic clock.
 //
 // If Fit returns false, the caller must drop the tag. Such a tag is a header or metadata that the
 // preamble already has, or video before the first keyframe. A keyframe of a secondary track does
@@ -82,11 +81,11 @@ func (n *Continuation) Fit(
 	return true
 }
 
-// streamTime returns the timestamp of the stream at the time now, in ns of the monotonic clock.
+// streamTime converts a time of the monotonic clock, in ns, to a timestamp of the stream, in ms.
 func (n *Continuation) streamTime(now int64) uint32 { return n.last + uint32((now-n.lastAt)/1e6) }
 
 // time returns the new timestamp of the tag t. Usually, this is the publisher's timestamp plus
-// n.shift. The argument now is the current time, in ns of the monotonic clock.
+// n.shift. The current time, now, is in ns of the monotonic clock.
 func (n *Continuation) time(t *flv.Tag, now int64) uint32 {
 	ts, frame := t.Timestamp+n.shift, t.Packet == flv.PacketFrame
 	ahead := int32(ts - n.last)

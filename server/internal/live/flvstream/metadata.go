@@ -10,8 +10,8 @@ import (
 	"github.com/millrace-io/millrace/media/flv"
 )
 
-// trackNames are the booleans of onMetaData that announce the tracks of a stream. The values must
-// be right, because players in browsers wait for an announced track.
+// trackNames lists the boolean values in onMetaData that announce the tracks of a stream. These
+// values must be correct, because players in browsers wait for every announced track.
 var trackNames = [...]struct {
 	name string // as in AMF0: the length, the name, and the type code of a boolean
 	flag uint32
@@ -55,8 +55,8 @@ func StateTracks(p *millrace.Pool, tag *millrace.Chain, flags uint32) {
 // metadata first, or together with the sequence headers.
 const maxFirstTags = 16
 
-// StateAll calls StateTracks for the metadata among the first tags of a batch. The argument offset
-// is the position of the first tag in the batch. All tags must be complete.
+// StateAll calls StateTracks for each metadata tag among the first tags of a batch. The first tag
+// begins at offset, in bytes from the start of the batch. All tags must be complete.
 func StateAll(p *millrace.Pool, batch *millrace.Chain, offset int, flags uint32) {
 	var done millrace.Chain
 	batch.CutTo(&done, offset)

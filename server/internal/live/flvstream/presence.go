@@ -8,11 +8,11 @@ const (
 	// longer, because encoders of slides and still images may pause the video.
 	audioAbsentAfter = 5_000
 	videoAbsentAfter = 30_000
-	// headerAbsentAfter is the limit, in ms, for a track that has sent a sequence header, but no
-	// frames.
+	// headerAbsentAfter is how long, in ms, a track that has sent only a sequence header may send
+	// no frames before the track counts as absent.
 	headerAbsentAfter = 5_000
-	// longestStep is the maximum time, in ms, that one frame adds to the absence of the other
-	// track. A single wrong timestamp therefore has little effect.
+	// longestStep is the maximum time, in ms, that one frame of a track adds to
+	// trackPresence.without of the other track. The limit reduces the effect of a wrong timestamp.
 	longestStep = 500
 )
 
@@ -65,7 +65,6 @@ func (p *trackPresence) step(ts uint32) uint32 {
 	return uint32(min(ahead, longestStep))
 }
 
-// wait increases p.without by ms milliseconds. A limit of about twelve days prevents an overflow.
 func (p *trackPresence) wait(ms uint32) { p.without = min(p.without+ms, 1<<30) }
 
 // Absent reports whether the publisher sends no track of type t, or has stopped sending this track.

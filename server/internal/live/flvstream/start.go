@@ -22,7 +22,8 @@ func (f *StartFinder) Note(t flv.Tag) {
 }
 
 // IsStart reports whether a new viewer can start at the tag t. The caller must have passed t to
-// Note. IsStart passes hasKeyframe to [VideoGap.Note].
+// Note. The function hasKeyframe must report whether the stream still has a keyframe at which
+// viewers can start; see [VideoGap.Note].
 func (f *StartFinder) IsStart(t flv.Tag, hasKeyframe func() bool) bool {
 	if f.first.secondary(t) {
 		return false

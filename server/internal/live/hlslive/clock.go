@@ -25,8 +25,8 @@ type mediaClock struct {
 
 const (
 	// A fragment is late if it arrives more than clockSlack after the date of its end in the
-	// playlist. If all fragments are late during a period of at least clockSlack, there was a
-	// pause:
+	// playlist. If all fragments are late during a period of at least clockSlack, the speed at
+	// which they arrive shows the cause:
 	//   - If they arrive at up to twice the speed of playback, the publisher has paused. The date
 	//     of the next fragment is then moved forward.
 	//   - If they arrive faster, the network has paused, and the stream catches up. The dates do
@@ -47,14 +47,15 @@ func (c *mediaClock) begin(date time.Time) {
 	c.compare()
 }
 
-// compare starts a new comparison of the dates with the wall clock, without the earlier fragments.
+// compare restarts the comparison of the dates with the wall clock. Earlier fragments no longer
+// count.
 func (c *mediaClock) compare() { c.seen, c.least = 0, math.MaxInt64 }
 
 // add returns the duration and the date of f in the playlist. arrivalTime is the time when f
 // arrived. The caller sets restart if f does not continue the previous fragment.
 //
-// The duration is at most maxDuration. If f is longer, the date of the next fragment is
-// arrivalTime, or the end of f in the playlist if that is later.
+// The duration is at most maxDuration. If add shortens f, the date of the next fragment is the end
+// of the shortened f, but not earlier than arrivalTime.
 func (c *mediaClock) add(f Fragment, restart bool, maxDuration time.Duration,
 	arrivalTime time.Time) (duration time.Duration, date time.Time) {
 	if restart {

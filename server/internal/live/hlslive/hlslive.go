@@ -123,7 +123,8 @@ type SegmentStore interface {
 	LoadState(ctx context.Context, stream string) ([]byte, error)
 }
 
-// ErrElsewhere means that this node has no HLS of a stream, because it does not own the stream.
+// ErrElsewhere means that this node does not serve HLS for a stream, because this node does not own
+// the stream.
 var ErrElsewhere = errors.New("the stream is at another node")
 
 var errTracksChanged = errors.New("the tracks of the stream changed")
@@ -140,8 +141,8 @@ func (n SequenceStart) After(m SequenceStart) SequenceStart {
 }
 
 // FirstMSN returns the media sequence number of the first segment of a window that begins at t. The
-// number grows by one in each period of c.Segment. A window seldom adds segments faster, so a later
-// window of the same stream usually has greater numbers.
+// number grows by one in each period of c.Segment. A window seldom adds segments faster than that,
+// so its numbers seldom reach the first number of a later window.
 func (c *Config) FirstMSN(t time.Time) uint64 {
 	return uint64(t.Unix() / int64(max(1, c.Segment/time.Second)))
 }

@@ -2,12 +2,12 @@ package hlslive
 
 import "time"
 
-// silentTargets is how long, in target durations, a playlist may stay unchanged before waiting
-// requests may time out. See RFC 8216bis, 6.2.5.2.
+// silentTargets determines when a waiting request may time out: when the playlist has not changed
+// for this many target durations. See RFC 8216bis, 6.2.5.2.
 const silentTargets = 3
 
-// A news value wakes the requests of a Window that wait for a new part or segment. Window.mu guards
-// it.
+// The news struct of a Window wakes the requests that wait for a new part or segment. Window.mu
+// guards the struct.
 type news struct {
 	changed chan struct{} // closed and replaced when requests must check again
 	silence *time.Timer   // calls Window.noteSilence

@@ -78,22 +78,21 @@ const (
 	maxFragments = 1 << 12
 	// maxTarget is the longest target duration. Longer GOPs are divided.
 	maxTarget = 16 * time.Second
-	// videoPart is the maximum duration of a part with video. A part consists of whole frames, and
-	// must last at least 240 ms, which is 85% of the maximum. At every frame rate from 23.9 to 60
-	// frames per second, some whole number of frames lasts from 240 to 282 ms, with a few
+	// videoPart is the maximum duration of a part with video. A part must last at least 85% of the
+	// maximum, which is 240 ms. A part also consists of whole frames. From 23.9 to 60 frames per
+	// second, there is always a number of frames that lasts from 240 to 282 ms, with a few
 	// milliseconds to spare for rounded timestamps.
 	//
-	// At 25 frames per second, a part has 6 or 7 frames, which last 240 or 280 ms. The 25 frames of
-	// a second can be divided into parts of 6, 6, 6 and 7 frames.
+	// At 25 frames per second, for example, 6 frames last 240 ms, and 7 frames last 280 ms.
 	videoPart = 282 * time.Millisecond
 	// jitter is how much the rounding of timestamps may add to the duration of a part.
 	jitter = 2 * time.Millisecond
 	// minRest is the minimum duration of the second segment; see firstEnd. If the distance between
 	// two keyframes is less than four times minRest, the minimum is a quarter of the distance.
 	minRest = 500 * time.Millisecond
-	// earlyKey is how much shorter than Config.Segment a segment may be, because a keyframe may
-	// come a little early. Otherwise the segment would end only at the following keyframe. It would
-	// then be twice as long, and would double the delay of players.
+	// A segment may end at a keyframe that comes up to earlyKey before the duration Config.Segment
+	// is reached. If the segment continued to the following keyframe, it would be twice as long,
+	// and the delay of players would double.
 	earlyKey = 50 * time.Millisecond
 	// evenSlack is how much the durations of fragments may differ and still count as equal. Equal
 	// durations differ slightly because timestamps are in whole milliseconds, and because clocks
@@ -173,12 +172,10 @@ func (p *probe) config() hls.Config {
 // part returns the maximum duration of a part, in whole milliseconds. A part consists of whole
 // fragments, and must last at least 85% of the maximum.
 //
-// The maximum is at least Config.Part. If the stream has video, it is also at least videoPart,
-// which suits every rate of at least 23.9 frames per second.
+// The maximum is at least Config.Part. If the stream has video, it is also at least videoPart.
 //
-// If the stream has both video and audio, this value suffices: when a video frame is late, short
-// fragments of audio fill the part. If the stream has only one track, the maximum is increased
-// until a condition is met:
+// If the stream has both video and audio, no more is needed, because short audio fragments can fill
+// a part. If the stream has only one track, the maximum may have to be greater:
 //   - If the fragments are equally long, a whole number of them must last from 85% to 100% of the
 //     maximum.
 //   - Otherwise, each fragment must last at most 15% of the maximum.

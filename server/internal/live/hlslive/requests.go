@@ -86,8 +86,8 @@ func (w *Window) Object(ctx context.Context, o hls.Object, dst *millrace.Chain) 
 	})
 }
 
-// Absent returns the error for a request for an HLS object, such as a segment, that the server does
-// not have or no longer has.
+// Absent returns the error that answers a request for a missing HLS object, such as a segment that
+// the server no longer has.
 func Absent(name string, o hls.Object) error {
 	return refuse.New(http.StatusNotFound, "%s is not, or no longer, in the window of stream %q", o,
 		name)

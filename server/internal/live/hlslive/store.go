@@ -114,8 +114,9 @@ func parseState(text []byte) (*playlistState, error) {
 // the playlist: localDate, or the end of s if that is later.
 //
 // Players cannot continue s if it is empty or has ended, if its end is too far from localDate, or
-// if segments would be missing between s and minMSN. In these cases, precede only makes the numbers
-// in cfg greater than the numbers of s, and returns localDate.
+// if segments would be missing between s and minMSN. In these cases, precede returns localDate, and
+// only raises the epoch, the first media sequence number and the first discontinuity sequence
+// number in cfg above the numbers that s has used.
 func (s *playlistState) precede(cfg *hls.Config, minMSN uint64,
 	localDate time.Time) (date time.Time) {
 	cfg.Epoch = max(cfg.Epoch, s.Next.Epoch+1)

@@ -18,7 +18,7 @@ const (
 	// rounding is how much longer than the target duration a segment may be, because durations are
 	// rounded.
 	rounding = 499 * time.Millisecond
-	// firstIdle is how long a window that has no playlist yet is kept if no requests arrive.
+	// firstIdle is how long the server keeps a window without a playlist if no requests arrive.
 	firstIdle = 30 * time.Second
 )
 
@@ -52,8 +52,8 @@ type Window struct {
 // New returns a Window for the stream with the given name. The caller must call Run.
 //
 // The Window takes ownership of source. It keeps a reference to owner, which reports whether this
-// node owns the stream. owner is nil if there is no cluster. first has the smallest numbers that
-// the Window may use.
+// node owns the stream. owner is nil if there is no cluster. The parameter first contains the
+// smallest sequence numbers that the Window may use; see [SequenceStart].
 func New(shared *Shared, name string, log *slog.Logger, source Source, owner Owner,
 	first SequenceStart) *Window {
 	w := &Window{shared: shared, source: source, name: name, log: log, owner: owner, first: first}

@@ -27,9 +27,9 @@ const (
 	flushBytes = 64 << 10
 )
 
-// ByClock reports whether plain TCP and Unix connections are read at regular intervals, each as
-// long as beat. If beat is too short, these connections are read as bytes arrive. All other
-// connections are always read as bytes arrive.
+// ByClock reports whether plain TCP and Unix connections are read at regular intervals of the
+// duration beat. If this duration is too short, these connections are read as bytes arrive. All
+// other connections are always read as bytes arrive.
 func ByClock(beat time.Duration) bool { return beat >= minBeat }
 
 // A clockConn reads a connection at regular intervals instead of when packets arrive, because it

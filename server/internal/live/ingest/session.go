@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// A Session receives the stream that one connection publishes. The goroutine that reads the
-// connection calls its methods.
+// A Session receives the stream that one connection publishes. The methods of the Session are
+// called by the goroutine that reads from the connection.
 type Session interface {
 	// Lifetime returns a context that ends when the connection must no longer be read.
 	Lifetime() context.Context

@@ -110,7 +110,7 @@ func (f *file) create(stream string, at time.Time) error {
 	return err
 }
 
-// add removes the fragment e from the beginning of c, and adds the fragment to the next write.
+// add moves the fragment e from the beginning of c to f.pending, the bytes of the next write.
 func (f *file) add(e mp4.FragmentInfo, at time.Time, c *millrace.Chain) {
 	f.movie.AppendEarlier(&f.pending, c, e, f.base)
 	e.Start, e.End = e.Start-f.base, e.End-f.base

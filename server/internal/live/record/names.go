@@ -37,8 +37,9 @@ func stampTime(stamp string) time.Time {
 }
 
 // ErrName is returned by Archive.Stream if the name is not valid for a stream. It is also returned
-// if a part of the name after a slash begins like the file name of a recording. A directory with
-// this name could be confused with a recording of another stream.
+// if a component of the name, other than the first component, begins with a date and time like the
+// file name of a recording. A directory with such a name could be confused with a recording of
+// another stream.
 var ErrName = errors.New(
 	"record: no name of a stream, or a part but the first begins like a file of a recording")
 

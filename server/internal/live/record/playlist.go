@@ -130,8 +130,8 @@ func listHeader(kind, media string, init int64, target time.Duration) []byte {
 
 // appendEntry appends the lines of a segment to b. The name of the media file comes last, because
 // players ignore the other lines if that line is missing. After a gap, the entry has
-// EXT-X-DISCONTINUITY, so that players continue after the gap. EXT-X-GAP is not suitable, because
-// some players request a segment with this tag.
+// EXT-X-DISCONTINUITY, so that players continue after the gap. EXT-X-GAP is not suitable: it marks
+// a segment as missing, but some players request that segment anyway.
 func (g *segment) appendEntry(b []byte, media string) []byte {
 	date := g.date.UTC()
 	if g.afterGap {

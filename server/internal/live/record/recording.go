@@ -74,8 +74,8 @@ func (r *Recording) Init(body *millrace.Chain) {
 	r.hasInit, r.needKey = true, true
 }
 
-// Add records a fragment. The Chain body contains the fragment, and f is the result of ReadFragment
-// for body. Add takes ownership of body. If the fragment comes before the first Init, or while the
+// Add records the fragment that body contains. The parameter f is the result of ReadFragment for
+// body. Add takes ownership of body. If the fragment comes before the first Init, or while the
 // queue is full, the fragment is lost. After a loss, all fragments up to the next keyframe are
 // lost, too.
 func (r *Recording) Add(f mp4.FragmentInfo, body *millrace.Chain) {

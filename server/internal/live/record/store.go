@@ -189,9 +189,9 @@ func (s *store) keep(k finishedFile, n int64) {
 	}
 }
 
-// enough reports whether a growing file of n bytes must end at the next keyframe because of its
-// size. The limit is low enough that maxBytes has room for several files of each stream. The oldest
-// file, which is deleted first, is then a small part of all recordings.
+// enough reports whether a growing file of n bytes is large enough that it must end at the next
+// keyframe. The maximum size leaves room for several files of each stream within maxBytes. Deleting
+// the oldest file then removes only a small part of the recordings.
 func (s *store) enough(n int64) bool {
 	const files = 4
 	if s.maxBytes == 0 {

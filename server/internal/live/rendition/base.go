@@ -41,7 +41,7 @@ func (b *base) SetPublisher(address string) { b.publisher.Store(&publisher{addre
 // publisher's goroutine may change the Facts.
 func (b *base) Facts() *flvstream.Facts { return b.facts }
 
-// NoteLost adds the frames that a viewer has lost to the counters.
+// NoteLost counts the frames that a viewer has lost.
 func (b *base) NoteLost(m broadcast.Missed) {
 	b.lost.Add(int64(m.Frames))
 	b.cfg.Counters.Lost[m.Why].Add(int64(m.Frames))

@@ -65,10 +65,10 @@ func (s *Set) Publish(c *millrace.Chain, start bool) error {
 	return s.live.ring.Publish(c, broadcast.Frame{Key: start})
 }
 
-// Configure adds a frame with configuration, such as a sequence header, for the current viewers.
-// The argument preamble is all configuration that later viewers need. A later viewer gets the
-// preamble before the keyframe at which that viewer starts. Configure takes ownership of c and
-// preamble.
+// Configure publishes a frame with configuration, such as a sequence header, to the current
+// viewers. It also replaces the preamble, which is all configuration that later viewers need. A
+// later viewer gets the preamble before its first keyframe. Configure takes ownership of c, which
+// holds the frame, and of preamble.
 func (s *Set) Configure(c, preamble *millrace.Chain) error {
 	s.mu.Lock() // so that a viewer that joins now gets the frame once
 	defer s.mu.Unlock()
@@ -76,9 +76,10 @@ func (s *Set) Configure(c, preamble *millrace.Chain) error {
 	return s.live.ring.Publish(c, broadcast.Frame{})
 }
 
-// ChangeTracks adds the first frame after a track has disappeared or returned. The argument
-// preamble has the headers of the tracks that the stream has now. The argument start reports
-// whether viewers can start at the frame. ChangeTracks takes ownership of c and preamble.
+// ChangeTracks publishes the frame in c. This is the first frame since a track has disappeared or
+// returned. The argument preamble has the headers of the tracks that the stream has now. The
+// argument start reports whether viewers can start at the frame. ChangeTracks takes ownership of c
+// and preamble.
 func (s *Set) ChangeTracks(c, preamble *millrace.Chain, start bool) error {
 	s.mu.Lock() // so that a conversion begins before both changes, or after both
 	defer s.mu.Unlock()
@@ -129,8 +130,8 @@ func (s *Set) noteCuts() {
 	s.cuts = n
 }
 
-// NoteStart makes HasStart return true. It is called when a frame has been published, and viewers
-// can start at this frame.
+// NoteStart makes HasStart return true. It must be called when a frame at which viewers can start
+// has been published.
 func (s *Set) NoteStart() {
 	if !s.hasStart.Load() {
 		s.hasStart.Store(true)
@@ -284,7 +285,8 @@ func (s *Set) MP4Time() time.Duration {
 	return 0
 }
 
-// Stats describes the frames of the publisher's format that are kept for late viewers.
+// Stats describes the frames that the Set keeps for late viewers in the publisher's format. Frames
+// in other formats are not included.
 func (s *Set) Stats() broadcast.Stats { return s.live.Stats() }
 
 // KeyAge returns the age of the newest keyframe at which viewers can start. If viewers begin

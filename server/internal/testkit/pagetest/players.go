@@ -111,8 +111,9 @@ const reachTime = 30 * time.Second
 // NewPlayers opens a page that plays streams. The page is closed at the end of the test.
 func NewPlayers(t testing.TB) *Players { return OpenPage(t, playerPage) }
 
-// OpenPage opens a page with the content html, which may load "hls.js". The page does not have the
-// same origin as the server under test. The page is closed at the end of the test.
+// OpenPage opens a web page with the HTML source in html. The page may load the script "hls.js".
+// The page does not have the same origin as the server under test. The page is closed at the end of
+// the test.
 func OpenPage(t testing.TB, html string) *Players {
 	t.Helper()
 	script := HLSJS(t)
