@@ -358,7 +358,7 @@ func (a *flow) otherCall(s states, call *ssa.Call) {
 }
 
 // lengthOfTaken reports a call to Len on an owner that another call has emptied. It allows calls in
-// tests, and calls whose result is only compared.
+// tests, and calls with a result that is only compared.
 func (a *flow) lengthOfTaken(s states, l loc, call *ssa.Call) {
 	st := s[l]
 	test := strings.HasSuffix(a.pass.Fset.Position(call.Pos()).Filename, "_test.go")

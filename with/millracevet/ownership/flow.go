@@ -37,7 +37,6 @@ type state struct {
 	ended    token.Pos // the call that released or took the memory
 	link     loc       // the owner of a slice, or the original of a copy
 	peeked   bool      // the slice is valid only until the next read
-	inLoop   bool      // the slice is stale only if a loop was executed
 	skipped  bool      // the next peek makes the slice stale
 
 	deferred     bool // a deferred call may release the owner
@@ -58,9 +57,8 @@ type flow struct {
 	reporting bool
 	derived   map[ssa.Value][]ssa.Value // the lent slices that may contain a value
 	lent      map[ssa.Value]lent
-	endsIn    map[blockLoc]token.Pos // slices that become stale in the loop at the block
-	field     loc                    // see usedAfterRead
-	staleLoad token.Pos              // a load of a stale slice from the field
+	field     loc       // see usedAfterRead
+	staleLoad token.Pos // a load of a stale slice from the field
 }
 
 func newFlow(c *checker, fn *ssa.Function) *flow {
@@ -70,7 +68,6 @@ func newFlow(c *checker, fn *ssa.Function) *flow {
 		ended:   map[loc]bool{},
 		derived: map[ssa.Value][]ssa.Value{},
 		lent:    map[ssa.Value]lent{},
-		endsIn:  map[blockLoc]token.Pos{},
 	}
 	for call := range instructions[*ssa.Call](fn) {
 		for _, l := range c.lentBy(call) {
@@ -113,7 +110,6 @@ func (a *flow) solve(entry states) {
 				continue
 			}
 			s := a.edge(b, k, maps.Clone(out))
-			a.enterLoop(s, b, next)
 			old, seen := a.in[next]
 			if seen {
 				s = join(old, s)
@@ -167,7 +163,7 @@ func joinState(p, q state) state {
 	out.deferred = p.deferred || q.deferred
 	out.deferRelease = p.deferRelease && q.deferRelease
 	out.shared = p.shared || q.shared
-	out.skipped, out.inLoop = p.skipped && q.skipped, p.inLoop || q.inLoop
+	out.skipped = p.skipped && q.skipped
 	return out
 }
 
@@ -193,30 +189,6 @@ func (a *flow) report() {
 		}
 	}
 	a.reporting = false
-}
-
-// enterLoop records the slices that become stale in the loop that starts at the block next. Later
-// calls for this loop mark the recorded slices as stale at the start of each iteration, including
-// the first one.
-func (a *flow) enterLoop(s states, b, next *ssa.BasicBlock) {
-	for l, st := range s {
-		d := l.definedIn()
-		if st.bits&(valid|stale) == 0 || d == nil || d == next || !d.Dominates(next) {
-			continue
-		}
-		if st.bits&stale != 0 && next.Dominates(b) {
-			a.endsIn[blockLoc{next, l}] = st.ended
-		}
-		if end := a.endsIn[blockLoc{next, l}]; end.IsValid() && st.bits != stale {
-			st.bits, st.ended, st.inLoop = stale, end, true
-			s[l] = st
-		}
-	}
-}
-
-type blockLoc struct {
-	b *ssa.BasicBlock
-	l loc
 }
 
 // impossible reports whether a constant condition prevents the step from block b to successor

@@ -34,7 +34,7 @@ func (a *flow) staleOperands(s states, i ssa.Instruction) {
 		}
 		for _, lent := range a.derived[*op] {
 			st := s[loc{root: lent}]
-			if st.bits == stale && (!st.inLoop || sliceOf(*op) == lent) {
+			if st.bits == stale {
 				what := cmp.Or(a.variableName(*op), a.variableName(lent))
 				if what == "" {
 					what = "a slice that"

@@ -164,11 +164,3 @@ func callAfter(i ssa.Instruction) token.Pos {
 	}
 	return token.NoPos
 }
-
-// sliceOf undoes the slice expressions that made v.
-func sliceOf(v ssa.Value) ssa.Value {
-	if s, ok := v.(*ssa.Slice); ok {
-		return sliceOf(s.X)
-	}
-	return v
-}

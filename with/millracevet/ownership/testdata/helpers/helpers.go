@@ -1,4 +1,5 @@
-// Package helpers has functions that keep, take or read what they get, and their good twins.
+// Package helpers passes slices and owners to functions of the same package. Beside each mistake
+// stands the corrected code.
 package helpers
 
 import (
@@ -348,10 +349,10 @@ func frameOf(p *arena.Pool, s string) arena.Slice {
 
 func frameOfAll(p *arena.Pool, all []string) arena.Slice {
 	head := p.Writable(2)
-	for _, s := range all {
+	for _, s := range all { // not reported: all may be empty
 		p.Write([]byte(s))
 	}
-	copy(head, "ab") // want `use of head, which is valid only until`
+	copy(head, "ab")
 	return p.Take()
 }
 
