@@ -22,7 +22,7 @@ const defaultMaxRecord = 1 << 20 // see MaxRecord
 //
 // Joined together, the chunks are the source, byte for byte. Each chunk begins where a record
 // begins and ends where a record ends. It has up to [Size] bytes of whole records. A longer record,
-// up to [MaxRecord], is a chunk of its own. If Next has to wait, it returns as soon as one whole
+// up to [MaxRecord], forms a separate chunk. If Next has to wait, it returns as soon as one whole
 // record has arrived. If the source ends or fails within a record, the last chunk is the incomplete
 // record, and Next then returns the error.
 //

@@ -16,8 +16,8 @@ import (
 // blockedSize is the size of a value that is longer than the buffers of a connection.
 const blockedSize = 20 << 20
 
-// soon is how long a test waits before it ends a call whose writer blocks. If the call has not
-// written anything by then, the result is the same.
+// soon is the time that a test gives a call to reach its blocked writer. If the time is too short,
+// the test ends the call earlier, with the same result.
 const soon = 50 * time.Millisecond
 
 // usable fails the test unless c can start as many calls as it may have connections.

@@ -43,8 +43,7 @@ const (
 	eventPingResponse    = 7
 )
 
-// ChunkSize is the size in bytes of the chunks that this client sends. The server chooses the size
-// of its own chunks.
+// ChunkSize is the size in bytes of the chunks that this client sends.
 const ChunkSize = 4096
 
 // defaultWindow is the number of bytes that the client may receive before it must send an

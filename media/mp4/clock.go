@@ -173,8 +173,8 @@ func (c *clock) flush(dst []int64, p *pace, length int64, full bool) []int64 {
 	}
 }
 
-// fitting finds the frames at the end of p.held whose timestamps are close to the expected
-// timestamps. It returns the index of the first of these frames, or len(p.held) if there are none.
+// fitting counts back from the end of p.held over the frames with timestamps close to the expected
+// ones. It returns the index of the first of these frames, or len(p.held) if there are none.
 func (c *clock) fitting(p *pace, length int64) int {
 	head := len(p.held)
 	for head > 0 && !(p.sole && head == 1) && c.fits(p, head-1, length) {

@@ -124,7 +124,7 @@ func errAbsent(name string) error {
 	return refuse.New(http.StatusNotFound, "no stream %q: it has no publisher", name)
 }
 
-// absent returns the error for a viewer whose stream has not begun in time.
+// absent returns the error for a viewer that has waited for the stream in vain.
 func (c *Config) absent(name string) error {
 	if c.Cluster != nil && !c.Cluster.Reachable() {
 		return refuse.New(http.StatusServiceUnavailable,

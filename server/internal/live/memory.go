@@ -78,9 +78,9 @@ func (d shedder) evictGroups(n int64) (freed int64) {
 	return freed
 }
 
-// dropLaggards tries to free n bytes, and returns the number of bytes freed. It disconnects viewers
-// whose current write has taken longer than the given timeout. If s is not nil, dropLaggards
-// disconnects only viewers of s.
+// dropLaggards tries to free n bytes, and returns the number of bytes freed. It disconnects a
+// viewer if its current write has taken longer than the given timeout. If s is not nil,
+// dropLaggards disconnects only viewers of s.
 //
 // dropLaggards starts with the viewers of the largest streams. Within a stream, it starts with the
 // viewer with the longest write.

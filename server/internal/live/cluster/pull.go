@@ -153,8 +153,8 @@ func (p *puller) setPulled(name string, pulled bool) {
 	p.pulls[name] = pulled
 }
 
-// follow calls the function stop when the stream has a newer owner, whose epoch is greater than the
-// given epoch. It returns when ctx ends.
+// follow calls the function stop when the stream has an owner with a greater epoch than the given
+// one. It returns when ctx ends.
 func (p *puller) follow(ctx context.Context, name string, epoch uint64, stop func()) {
 	for ctx.Err() == nil {
 		changed := p.owners.changed(name)
